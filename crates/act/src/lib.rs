@@ -1,0 +1,1 @@
+//! Launch, pin, read back, journal, restore.

@@ -1,0 +1,110 @@
+//! The five classes of work, and counts of them.
+
+use std::ops::{AddAssign, BitOr};
+
+/// A kind of work, as Serpa et al. and PAPI distinguish them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Any transfer of control: jumps, calls, returns, conditional or not.
+    Branch,
+    /// Floating-point arithmetic, scalar or vector, conversions and comparisons included.
+    Float,
+    /// Integer arithmetic and logic, scalar or vector, address computation by `lea` included.
+    /// Plain moves between registers do no arithmetic and are not counted.
+    Int,
+    /// Reads memory.
+    Load,
+    /// Writes memory.
+    Store,
+}
+
+impl Class {
+    /// All classes in the order used everywhere.
+    pub const ALL: [Self; 5] = [Self::Branch, Self::Float, Self::Int, Self::Load, Self::Store];
+
+    /// The class's name in files and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Branch => "branch",
+            Self::Float => "float",
+            Self::Int => "int",
+            Self::Load => "load",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// The classes of one instruction.
+///
+/// An instruction can be of several classes: on x86 `add [mem], reg` loads, computes and stores.
+/// It can also be of none, as `nop` is. So the shares of the classes need not add up to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClassSet(u8);
+
+impl ClassSet {
+    /// No class.
+    pub const NONE: Self = Self(0);
+
+    /// Whether `class` is in the set.
+    #[must_use]
+    pub const fn has(self, class: Class) -> bool {
+        self.0 & (1 << class as u8) != 0
+    }
+
+    /// The set with `class` added.
+    #[must_use]
+    pub const fn with(self, class: Class) -> Self {
+        Self(self.0 | 1 << class as u8)
+    }
+}
+
+impl From<Class> for ClassSet {
+    fn from(class: Class) -> Self {
+        Self::NONE.with(class)
+    }
+}
+
+impl BitOr for ClassSet {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// How many instructions ran, and how many of them were of each class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClassCounts {
+    /// All instructions, also those of no class.
+    pub instructions: u64,
+    /// Instructions of each class, indexed by `Class as usize`.
+    pub of: [u64; 5],
+}
+
+impl ClassCounts {
+    /// Counts one instruction of the classes in `set`.
+    pub fn count(&mut self, set: ClassSet) {
+        self.instructions += 1;
+        for class in Class::ALL {
+            self.of[class as usize] += u64::from(set.has(class));
+        }
+    }
+
+    /// These counts, `times` over; saturates.
+    #[must_use]
+    pub fn times(&self, times: u64) -> Self {
+        Self {
+            instructions: self.instructions.saturating_mul(times),
+            of: self.of.map(|n| n.saturating_mul(times)),
+        }
+    }
+}
+
+impl AddAssign for ClassCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.instructions = self.instructions.saturating_add(other.instructions);
+        for (mine, theirs) in self.of.iter_mut().zip(other.of) {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+}

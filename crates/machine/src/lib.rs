@@ -1,0 +1,13 @@
+//! The machine: PUs, cores, caches, NUMA nodes, core kinds, as values.
+//!
+//! Everything here is pure except the module `read` (feature `read`), which asks hwloc and the
+//! kernel. A [`Machine`] is the same value whether it was read from the live system, from an hwloc
+//! XML file, from a synthetic string or from a described machine in `machines/*.toml`.
+
+pub mod ids;
+pub mod machine;
+pub mod units;
+
+pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
+pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
+pub use units::{Bytes, Hertz, Nanos};

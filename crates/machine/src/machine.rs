@@ -1,0 +1,158 @@
+//! What the hardware is: a tree flattened into vectors in hwloc's logical order.
+
+use crate::ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
+use crate::units::{Bytes, Hertz};
+use serde::{Deserialize, Serialize};
+
+/// A machine.
+///
+/// All vectors are in hwloc's logical order, so that neighbours in a vector are neighbours in the
+/// machine: PUs of one core follow each other, cores of one cache follow each other, and so on.
+/// Offline PUs have no place in `pus`; their kernel numbers are in `offline`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// What people call it: a host's name, a file's name or a described machine's title.
+    pub name: String,
+    /// Processor model, if known.
+    pub processor: Option<String>,
+    /// Hardware threads that are online.
+    pub pus: Vec<Pu>,
+    /// Physical cores with at least one online PU.
+    pub cores: Vec<Core>,
+    /// Sockets.
+    pub packages: Vec<Package>,
+    /// NUMA nodes, also those without PUs or without memory.
+    pub nodes: Vec<Node>,
+    /// Caches, nearest level first, and in logical order within a level.
+    pub caches: Vec<Cache>,
+    /// Kinds of cores, slowest first; one entry on a machine whose cores are alike.
+    pub kinds: Vec<CoreKind>,
+    /// Distance between nodes, or `None` if the firmware does not say.
+    pub distances: Option<Distances>,
+    /// PUs that the kernel knows but has offline.
+    pub offline: Vec<PuNr>,
+}
+
+/// A hardware thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pu {
+    /// The kernel's number.
+    pub os: PuNr,
+    /// The core it belongs to.
+    pub core: CoreIdx,
+}
+
+/// A physical core.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// Its online PUs, in logical order. Never empty. Siblings share its execution units.
+    pub pus: Vec<PuIdx>,
+    /// The socket it sits in.
+    pub package: PackageIdx,
+    /// The NUMA node whose memory is local to it: the nearest one if there are several. `None` on
+    /// a machine that reports no node at all.
+    pub node: Option<NodeIdx>,
+    /// Which kind of core it is.
+    pub kind: KindIdx,
+}
+
+/// A socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    /// Its cores, in logical order.
+    pub cores: Vec<CoreIdx>,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The kernel's number.
+    pub os: NodeNr,
+    /// Memory, or `None` for a node without memory.
+    pub memory: Option<Bytes>,
+    /// PUs that are local to it; empty for a node without PUs.
+    pub pus: Vec<PuIdx>,
+}
+
+/// What a cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheKind {
+    /// Data and instructions.
+    Unified,
+    /// Data only.
+    Data,
+    /// Instructions only.
+    Instruction,
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u8,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// Its size, or `None` if unknown. Never 0.
+    pub size: Option<Bytes>,
+    /// PUs that share it, in logical order.
+    pub pus: Vec<PuIdx>,
+}
+
+/// A kind of core: all cores of one kind run one thread equally fast.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreKind {
+    /// "performance", "efficiency", … or the kernel's own name; "core" where all are alike.
+    pub name: String,
+    /// Speed relative to the fastest kind, whose capacity is 1024 (the kernel's `cpu_capacity`).
+    /// `None` if nobody says.
+    pub capacity: Option<u32>,
+    /// Highest clock rate, or `None` if unknown.
+    pub max_frequency: Option<Hertz>,
+}
+
+/// Relative distances between NUMA nodes, as ACPI's SLIT and `numactl --hardware` give them:
+/// 10 is local, 20 is twice as far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distances {
+    /// `rows[a][b]`: from node `a` to node `b`, indexed by place in `Machine::nodes`.
+    pub rows: Vec<Vec<u32>>,
+}
+
+impl Machine {
+    /// The core of a PU.
+    ///
+    /// # Panics
+    /// If `pu` is not of this machine.
+    #[must_use]
+    pub fn core_of(&self, pu: PuIdx) -> CoreIdx {
+        self.pus[pu.idx()].core
+    }
+
+    /// The PU with the kernel's number `os`, or `None` if it is offline or absent.
+    #[must_use]
+    pub fn pu_by_os(&self, os: PuNr) -> Option<PuIdx> {
+        self.pus.iter().position(|pu| pu.os == os).map(PuIdx::new)
+    }
+
+    /// All PUs in logical order.
+    pub fn all_pus(&self) -> impl Iterator<Item = PuIdx> + use<> {
+        (0..self.pus.len()).map(PuIdx::new)
+    }
+
+    /// The most PUs that one core has: 1 without SMT.
+    #[must_use]
+    pub fn smt_width(&self) -> usize {
+        self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
+    }
+
+    /// The last-level cache of a PU: the highest-level data or unified cache over it.
+    #[must_use]
+    pub fn last_level_cache(&self, pu: PuIdx) -> Option<CacheIdx> {
+        let holds_data = |cache: &Cache| cache.kind != CacheKind::Instruction;
+        let over = self.caches.iter().enumerate();
+        over.filter(|(_, cache)| holds_data(cache) && cache.pus.contains(&pu))
+            .max_by_key(|(_, cache)| cache.level)
+            .map(|(index, _)| CacheIdx::new(index))
+    }
+}

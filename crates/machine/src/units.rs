@@ -1,0 +1,148 @@
+//! Quantities with their unit in the type.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A time span in whole nanoseconds. Conversions to coarser units round down.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// `ms` milliseconds; saturates at the largest representable span.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// `s` seconds; saturates at the largest representable span.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+
+    /// The span in seconds, rounded to the nearest `f64`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a double holds 104 days of nanoseconds exactly
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// `self - earlier`, or zero if `earlier` is later.
+    #[must_use]
+    pub const fn saturating_sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<std::time::Duration> for Nanos {
+    fn from(d: std::time::Duration) -> Self {
+        Self(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for std::time::Duration {
+    fn from(n: Nanos) -> Self {
+        Self::from_nanos(n.0)
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n < 1_000 => write!(f, "{n} ns"),
+            n if n < 1_000_000 => write!(f, "{}.{} µs", n / 1_000, n % 1_000 / 100),
+            n if n < 1_000_000_000 => write!(f, "{}.{} ms", n / 1_000_000, n % 1_000_000 / 100_000),
+            _ => write!(f, "{:.2} s", self.as_secs_f64()),
+        }
+    }
+}
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// `n` KiB.
+    #[must_use]
+    pub const fn kib(n: u64) -> Self {
+        Self(n.saturating_mul(1 << 10))
+    }
+
+    /// `n` MiB.
+    #[must_use]
+    pub const fn mib(n: u64) -> Self {
+        Self(n.saturating_mul(1 << 20))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Prints the largest binary unit that leaves at least 1, with one decimal where it matters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        let mut unit = 0;
+        let mut scale = 1024;
+        while unit + 1 < UNITS.len() && self.0 / scale >= 1024 {
+            scale *= 1024;
+            unit += 1;
+        }
+        if self.0 % scale == 0 {
+            write!(f, "{} {}", self.0 / scale, UNITS[unit])
+        } else {
+            #[allow(clippy::cast_precision_loss)] // one decimal is printed
+            let value = self.0 as f64 / scale as f64;
+            write!(f, "{value:.1} {}", UNITS[unit])
+        }
+    }
+}
+
+/// A frequency in cycles per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hertz(pub u64);
+
+impl Hertz {
+    /// `n` MHz.
+    #[must_use]
+    pub const fn mhz(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000))
+    }
+}
+
+impl fmt::Display for Hertz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[allow(clippy::cast_precision_loss)] // two decimals are printed
+        let ghz = self.0 as f64 / 1e9;
+        write!(f, "{ghz:.2} GHz")
+    }
+}

@@ -1,0 +1,143 @@
+//! An instruction mix: the share of each class of work.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kind of work, as Serpa et al. and PAPI distinguish them.
+///
+/// The same five as `colocate-isa` decodes; this crate does not depend on a decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Transfers of control.
+    Branch,
+    /// Floating-point arithmetic, scalar or vector.
+    Float,
+    /// Integer arithmetic and logic, scalar or vector.
+    Int,
+    /// Reads of memory.
+    Load,
+    /// Writes of memory.
+    Store,
+}
+
+impl Class {
+    /// All classes in the order used everywhere.
+    pub const ALL: [Self; 5] = [Self::Branch, Self::Float, Self::Int, Self::Load, Self::Store];
+
+    /// The class's name in files and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Branch => "branch",
+            Self::Float => "float",
+            Self::Int => "int",
+            Self::Load => "load",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// A share of all instructions, in 0 ..= 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Share(f64);
+
+impl Share {
+    /// Nothing.
+    pub const ZERO: Self = Self(0.0);
+
+    /// The share `value`, or `None` if it is not a number in 0 ..= 1.
+    #[must_use]
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Self(value))
+    }
+
+    /// `part` of `whole`, or `None` if `whole` is 0. A `part` above `whole` counts as all of it.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
+    pub fn of(part: u64, whole: u64) -> Option<Self> {
+        (whole > 0).then(|| Self((part as f64 / whole as f64).min(1.0)))
+    }
+
+    /// The share as a number in 0 ..= 1.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Share {
+    type Error = String;
+    fn try_from(value: f64) -> Result<Self, String> {
+        Self::new(value).ok_or_else(|| format!("expected a share from 0 to 1, found {value}"))
+    }
+}
+
+impl From<Share> for f64 {
+    fn from(share: Share) -> Self {
+        share.0
+    }
+}
+
+impl fmt::Display for Share {
+    /// In percent with one decimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} %", self.0 * 100.0)
+    }
+}
+
+/// The share of each class in a thread's instructions.
+///
+/// A class that the backend cannot see is `None`, never 0. An instruction can be of several
+/// classes or of none, so the shares need not add up to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    /// Transfers of control.
+    pub branch: Option<Share>,
+    /// Floating-point arithmetic.
+    pub float: Option<Share>,
+    /// Integer arithmetic.
+    pub int: Option<Share>,
+    /// Reads of memory.
+    pub load: Option<Share>,
+    /// Writes of memory.
+    pub store: Option<Share>,
+}
+
+impl Mix {
+    /// The share of `class`, or `None` if unknown.
+    #[must_use]
+    pub fn get(&self, class: Class) -> Option<Share> {
+        match class {
+            Class::Branch => self.branch,
+            Class::Float => self.float,
+            Class::Int => self.int,
+            Class::Load => self.load,
+            Class::Store => self.store,
+        }
+    }
+
+    /// Sets the share of `class`.
+    pub fn set(&mut self, class: Class, share: Option<Share>) {
+        match class {
+            Class::Branch => self.branch = share,
+            Class::Float => self.float = share,
+            Class::Int => self.int = share,
+            Class::Load => self.load = share,
+            Class::Store => self.store = share,
+        }
+    }
+
+    /// The mix of `counts[class]` instructions of each class among `instructions`; all unknown if
+    /// nothing ran.
+    #[must_use]
+    pub fn from_counts(instructions: u64, counts: [u64; 5]) -> Self {
+        let mut mix = Self::default();
+        for class in Class::ALL {
+            mix.set(class, Share::of(counts[class as usize], instructions));
+        }
+        mix
+    }
+}

@@ -1,0 +1,1 @@
+//! How programs are watched: counters, instruction-pointer samples, emulation, /proc.

@@ -1,0 +1,224 @@
+//! A plan: a place for every task, the reason of every choice, the predicted effect.
+
+use colocate_machine::{Machine, PuNr};
+use colocate_model::Mix;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// Version of the plan format that this build reads and writes.
+pub const VERSION: u32 = 1;
+
+/// A place in the workload's list of jobs, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobIdx(pub u32);
+
+/// Which task of a workload: the job and the place in the job's order of thread creation.
+///
+/// Known before the task exists, so a plan can be made from profiles and applied at birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskId {
+    /// The job.
+    pub job: JobIdx,
+    /// Place in the job's order of thread creation, from 0.
+    pub order: u32,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.job.0, self.order)
+    }
+}
+
+/// What a policy knows of one task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Which task.
+    pub id: TaskId,
+    /// Job and thread name, for people.
+    pub name: String,
+    /// Its instruction mix; every class unknown if it was never watched.
+    pub mix: Mix,
+    /// How busy it is: CPU time over life time, in 0 ..= 1; `None` if unknown. A task that mostly
+    /// sleeps stresses nothing.
+    pub busy: Option<f64>,
+}
+
+/// Why a task is where it is. Shown by `--explain`, counted in reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Why {
+    /// The policy leaves every task to the kernel.
+    LeftToKernel,
+    /// Next PU in the order that the policy fills.
+    NextInOrder {
+        /// What the order is, e.g. "hwloc logical order".
+        order: String,
+    },
+    /// Drawn by a seeded generator.
+    Drawn {
+        /// The seed.
+        seed: u64,
+    },
+    /// Paired from both ends of the list sorted by `key` (Serpa et al., Algorithm 1).
+    HeadAndTail {
+        /// The class that the list was sorted by.
+        key: String,
+        /// This task's place in the sorted list, from 0 for the least.
+        rank: u32,
+        /// Tasks that share the core with it.
+        partners: Vec<TaskId>,
+    },
+    /// Matched so that the whole mixes of the tasks of a core overlap least.
+    Matched {
+        /// Overlap with the tasks that share the core; see the policy `mix` for the unit.
+        overlap: f64,
+        /// Tasks that share the core with it.
+        partners: Vec<TaskId>,
+    },
+    /// There are at least as many cores as tasks, so it has a core of its own.
+    OwnCore,
+    /// Its mix is not known, so it took a place that was left.
+    Unknown,
+    /// There are more tasks than PUs: it takes turns with others on this PU.
+    TimeShared {
+        /// How many tasks have this PU in the plan.
+        tasks: u32,
+        /// Why this PU.
+        then: Box<Why>,
+    },
+}
+
+/// Where one task goes, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    /// The task.
+    pub task: TaskId,
+    /// Job and thread name, for people.
+    pub name: String,
+    /// The PU it may run on, by the kernel's number; `None` leaves it to the kernel.
+    pub pu: Option<PuNr>,
+    /// The reason.
+    pub why: Why,
+}
+
+/// What becomes of tasks that the plan does not name: those born before the next decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Newborn {
+    /// They may run wherever the command was allowed to run.
+    LeaveToKernel,
+    /// They take the PU of this list with the fewest living placed tasks; the earliest in the list
+    /// if several have as few.
+    FillInOrder {
+        /// PUs by the kernel's number, in the order to fill.
+        pus: Vec<PuNr>,
+    },
+}
+
+/// A place for every task, with reasons.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// Name of the machine it is for.
+    pub machine: String,
+    /// The kernel's numbers of the PUs that the plan was allowed to use, in logical order.
+    pub pus: Vec<PuNr>,
+    /// The policy that made it, with its settings, e.g. `random --seed 7`.
+    pub policy: String,
+    /// One decision a task, in the order of the tasks' IDs.
+    pub decisions: Vec<Decision>,
+    /// What becomes of tasks that are not named.
+    pub newborn: Newborn,
+    /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
+    pub predicted: Option<String>,
+}
+
+/// Why a text is not a plan for this machine.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The text is not JSON of the plan's shape.
+    #[error("expected a plan (docs/schemas/plan.json), found: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// The plan is of another format version.
+    #[error("expected a plan of version {VERSION}, found version {found}; plan again")]
+    Version {
+        /// The version in the text.
+        found: u64,
+    },
+    /// The plan names a PU that the machine does not have online.
+    #[error(
+        "expected a plan for this machine, found task {task} on {pu}, which is not online here"
+    )]
+    NoSuchPu {
+        /// The task.
+        task: TaskId,
+        /// The missing PU.
+        pu: PuNr,
+    },
+    /// Two decisions are about the same task.
+    #[error("expected one decision a task, found two for task {task}")]
+    Twice {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+impl Plan {
+    /// Reads a plan from JSON text.
+    ///
+    /// # Errors
+    /// [`PlanError::Version`] for another version, whatever else the text holds;
+    /// [`PlanError::Malformed`] for another shape; [`PlanError::Twice`] if a task has two places.
+    pub fn from_json(text: &str) -> Result<Self, PlanError> {
+        #[derive(Deserialize)]
+        struct Head {
+            version: u64,
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if head.version != u64::from(VERSION) {
+            return Err(PlanError::Version { found: head.version });
+        }
+        let plan: Self = serde_json::from_str(text)?;
+        let mut seen = std::collections::BTreeSet::new();
+        match plan.decisions.iter().find(|d| !seen.insert(d.task)) {
+            Some(twice) => Err(PlanError::Twice { task: twice.task }),
+            None => Ok(plan),
+        }
+    }
+
+    /// The plan as JSON text, ending in a newline.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// Checks that every PU of the plan is online on `machine`.
+    ///
+    /// # Errors
+    /// [`PlanError::NoSuchPu`] with the first PU that is not.
+    pub fn check_against(&self, machine: &Machine) -> Result<(), PlanError> {
+        for decision in &self.decisions {
+            if let Some(pu) = decision.pu.filter(|&pu| machine.pu_by_os(pu).is_none()) {
+                return Err(PlanError::NoSuchPu { task: decision.task, pu });
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of `task`: `None` if the plan does not name it, `Some(None)` if it is left to the
+    /// kernel.
+    #[must_use]
+    pub fn place_of(&self, task: TaskId) -> Option<Option<PuNr>> {
+        self.decisions.binary_search_by_key(&task, |d| d.task).ok().map(|i| self.decisions[i].pu)
+    }
+}

@@ -1,0 +1,1 @@
+//! Workloads x policies x repetitions: figures with confidence intervals.

@@ -1,0 +1,1 @@
+//! QEMU TCG plugin that counts instructions by class and thread.

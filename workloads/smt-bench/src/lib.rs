@@ -1,0 +1,1 @@
+//! Eight kernels that each load one execution unit (after Serpa et al.).
