@@ -1,1 +1,49 @@
-fn main() {}
+//! `colocate`: watches programs, decides which threads share a core, and makes it so.
+
+mod bench;
+mod compare;
+mod doctor;
+mod exit;
+mod output;
+mod plan;
+mod profile;
+mod restore;
+mod run;
+mod topo;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Decides which threads share a core, a cache and a memory node, and makes it so.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Topo(topo::Args),
+    Profile(profile::Args),
+    Doctor(doctor::Args),
+    Plan(plan::Args),
+    Run(run::Args),
+    Restore(restore::Args),
+    Bench(bench::Args),
+    Compare(compare::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Topo(args) => topo::main(&args),
+        Command::Profile(args) => profile::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Plan(args) => plan::main(&args),
+        Command::Run(args) => run::main(&args),
+        Command::Restore(args) => restore::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Compare(args) => compare::main(&args),
+    };
+    exit::code_of(done)
+}

@@ -116,7 +116,7 @@ impl fmt::Display for Bytes {
             scale *= 1024;
             unit += 1;
         }
-        if self.0 % scale == 0 {
+        if self.0.is_multiple_of(scale) {
             write!(f, "{} {}", self.0 / scale, UNITS[unit])
         } else {
             #[allow(clippy::cast_precision_loss)] // one decimal is printed

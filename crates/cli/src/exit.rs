@@ -1,0 +1,48 @@
+//! Exit codes, in one place.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | the program's own | `run` and `profile`: as `env` and `timeout` do; 128 + N if signal N killed it |
+//! | 2 | wrong usage |
+//! | 3 | a capability that was asked for by name is missing here; `colocate doctor` says why |
+//! | 125 | colocate itself failed |
+//! | 126 | the program was found but could not be executed |
+//! | 127 | the program was not found |
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// A capability that was asked for by name is missing here.
+pub const NO_CAPABILITY: u8 = 3;
+/// colocate itself failed.
+pub const OURS: u8 = 125;
+/// The program was found but could not be executed.
+pub const CANNOT_EXECUTE: u8 = 126;
+/// The program was not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// An error that carries its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// One line: what was found, what was expected, what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code of `done`, after printing its error, if any, as one line on standard error.
+#[allow(clippy::print_stderr)] // this is where the CLI speaks
+pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("colocate: {error:#}");
+        ExitCode::from(error.downcast_ref::<Failure>().map_or(OURS, |failure| failure.code))
+    })
+}
