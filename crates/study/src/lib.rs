@@ -1,1 +1,3 @@
 //! Workloads x policies x repetitions: figures with confidence intervals.
+
+pub mod stats;
