@@ -14,10 +14,17 @@ pub trait Host {
     /// inherited affinity mask and in the cgroup's cpuset.
     fn usable(&self) -> &[PuNr];
 
+    /// From now on, finds out the mixes of the tasks of these jobs, and of no others.
+    ///
+    /// Watching costs the watched tasks some time, so it is asked for job by job and can end: an
+    /// empty list stops it. A host that cannot watch goes on and leaves the mixes unknown.
+    fn watch(&mut self, jobs: &[JobIdx]);
+
     /// Lets the placed tasks run for one quantum and says what each did.
     ///
-    /// The quantum ends when its time is over or, earlier, when something happens that a plan may
-    /// depend on; see [`QuantumEnd`]. Tasks born meanwhile go where [`Plan::newborn`] says.
+    /// The first call launches the jobs. The quantum ends when its time is over or, earlier, when
+    /// something happens that a plan may depend on; see [`QuantumEnd`]. Tasks born meanwhile go
+    /// where [`Plan::newborn`] says.
     ///
     /// # Errors
     /// [`HostError`] if the host can no longer watch or place. The programs go on running.
@@ -31,39 +38,63 @@ pub enum QuantumEnd {
     Elapsed,
     /// The PUs that may be used have changed; `Host::machine` and `Host::usable` tell the new ones.
     MachineChanged,
+    /// A job has ended, and others go on.
+    JobEnded,
     /// The last job has ended.
     AllJobsEnded,
 }
 
-/// What a task is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskState {
-    /// It lives, running or waiting.
-    Alive,
-    /// It has ended.
-    Ended,
+/// How a task stands to its plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// It was put on its PU, and the host has confirmed it.
+    Placed,
+    /// Plan or newborn rule leave it to the kernel.
+    LeftToKernel,
+    /// It will be put on its PU when its process has counted the PUs that it may use.
+    Settling,
+    /// It is kept off any single PU for good, for the reason given.
+    Exempt(&'static str),
+    /// The program chose its own PUs, and that is respected.
+    PinnedByProgram,
+    /// It ended before it could be placed.
+    Missed,
+    /// Its placement failed, for the reason given in one line.
+    Trouble(String),
 }
 
-/// What was seen of one task in a quantum.
+/// What was seen of one task since it was born.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenTask {
     /// Which task.
     pub id: TaskId,
     /// Job and thread name, for people.
     pub name: String,
-    /// Whether it lives.
-    pub state: TaskState,
     /// When it was born, on the host's clock.
     pub born: Nanos,
+    /// When it ended, on the host's clock; `None` while it lives.
+    pub ended: Option<Nanos>,
     /// CPU time it has used since it was born; `None` if the host cannot say.
     pub cpu_time: Option<Nanos>,
     /// Its mix since it was born; all unknown if it was not watched.
     pub mix: Mix,
-    /// PUs that it really may run on, read back from the host; empty if it ended before it could
-    /// be read.
+    /// Where plan or newborn rule want it; `None` if they leave it to the kernel.
+    pub aim: Option<PuNr>,
+    /// How it stands to that.
+    pub stand: Stand,
+    /// PUs that it really may run on, as last read back from the host; empty if it ended before it
+    /// could be read.
     pub allowed: Vec<PuNr>,
-    /// Why its placement failed, in one line; `None` if it is where the plan has it.
-    pub trouble: Option<String>,
+    /// The PU where it was last seen to run; `None` if it ended before it could be read.
+    pub last_ran: Option<PuNr>,
+}
+
+impl SeenTask {
+    /// Whether it lives.
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        self.ended.is_none()
+    }
 }
 
 /// How a job ended.
@@ -75,9 +106,11 @@ pub struct JobEnd {
     pub at: Nanos,
     /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
     pub status: i32,
+    /// CPU time of the job's processes that were waited for; `None` if the host cannot say.
+    pub cpu_time: Option<Nanos>,
 }
 
-/// What happened in a quantum.
+/// What happened until the end of a quantum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The host's clock at the end of the quantum; 0 is the launch.
@@ -86,7 +119,7 @@ pub struct Snapshot {
     pub end: QuantumEnd,
     /// Every task seen so far, in the order of the tasks' IDs.
     pub tasks: Vec<SeenTask>,
-    /// Jobs that have ended so far.
+    /// Jobs that have ended so far, in the order of their end.
     pub ended: Vec<JobEnd>,
 }
 

@@ -3,5 +3,11 @@
 //! Pure: a host is a trait, and time is what the host says it is.
 
 pub mod host;
+pub mod known;
+pub mod planner;
+pub mod run;
 
-pub use host::{Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, TaskState};
+pub use host::{Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
+pub use known::Known;
+pub use planner::{FixedPlan, Planner};
+pub use run::{Cause, Outcome, Planned, Settings, run};

@@ -1,0 +1,244 @@
+//! What is known of a job's tasks before they are born: the part of its profile worth planning for.
+//!
+//! A program can create ten thousand threads that never live together. Planning for all of them
+//! would pile most of a machine's PUs with tasks that are long gone, so a plan is made for those
+//! threads that live together when the program is busiest; the others follow the newborn rule.
+
+use crate::host::SeenTask;
+use colocate_machine::Nanos;
+use colocate_model::{Class, Mix, Profile, Share, ThreadProfile};
+use colocate_policy::{JobIdx, Task, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of one job when the engine starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The job's name, for people.
+    pub name: String,
+    /// Its profile, or `None` if it was never seen.
+    pub profile: Option<Profile>,
+}
+
+impl Known {
+    /// The orders of the threads that live together when the program is busiest.
+    ///
+    /// The moment is the birth of some thread, as load only grows then; the earliest one if
+    /// several are as busy. Empty without a profile.
+    #[must_use]
+    pub fn busiest_together(&self) -> BTreeSet<u32> {
+        let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
+        let watched = self.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
+        let moment = busiest_moment(threads, watched);
+        let there = threads.iter().filter(|thread| lives_at(thread, moment));
+        there.map(|thread| thread.order).collect()
+    }
+
+    fn thread(&self, order: u32) -> Option<&ThreadProfile> {
+        self.profile.as_ref()?.threads.get(order as usize)
+    }
+
+    /// The mean mix of the job's threads, weighted by CPU time: what to expect of a thread that
+    /// nobody has watched.
+    fn typical(&self) -> Mix {
+        let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
+        mean(threads.iter().map(|thread| (thread.mix, thread.cpu_time_ns)))
+    }
+}
+
+fn lives_at(thread: &ThreadProfile, moment: Nanos) -> bool {
+    thread.start_ns <= moment && thread.end_ns.is_none_or(|end| end > moment)
+}
+
+/// CPU time over life time, in 0 ..= 1; `None` if the CPU time is not known.
+fn busy_of(thread: &ThreadProfile, watched: Nanos) -> Option<f64> {
+    let life = thread.end_ns.unwrap_or(watched).saturating_sub(thread.start_ns);
+    busy(thread.cpu_time_ns, life)
+}
+
+fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
+    let share = cpu_time?.as_secs_f64() / life.as_secs_f64();
+    share.is_finite().then(|| share.clamp(0.0, 1.0))
+}
+
+/// The birth at which most load is present, by one sweep over births and deaths.
+fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
+    let mut changes: Vec<(Nanos, f64)> = Vec::with_capacity(2 * threads.len());
+    for thread in threads {
+        // A thread whose time is not known counts as busy: better to have planned for it.
+        let load = busy_of(thread, watched).unwrap_or(1.0);
+        changes.push((thread.start_ns, load));
+        changes.extend(thread.end_ns.map(|end| (end, -load)));
+    }
+    changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut load = 0.0;
+    let mut best = (f64::NEG_INFINITY, Nanos::ZERO);
+    for (at, change) in changes {
+        load += change;
+        // Rounding must not move the moment, so only a real gain counts.
+        if change >= 0.0 && load > best.0 + 1e-9 {
+            best = (load, at);
+        }
+    }
+    best.1
+}
+
+/// The mean of mixes weighted by CPU time; a class is unknown if no thread knows it.
+fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
+    let mut mean = Mix::default();
+    for class in Class::ALL {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (mix, cpu_time) in mixes.clone() {
+            if let Some(share) = mix.get(class) {
+                let weight = cpu_time.map_or(1e-9, |time| time.as_secs_f64().max(1e-9));
+                sum += weight * share.get();
+                weights += weight;
+            }
+        }
+        let share = if weights > 0.0 { Share::new((sum / weights).min(1.0)) } else { None };
+        mean.set(class, share);
+    }
+    mean
+}
+
+/// The tasks to plan for: of known jobs those worth it, whether born or not, and every living task
+/// that was seen. In the order of their IDs.
+///
+/// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
+/// job.
+#[must_use]
+pub fn tasks_to_plan(jobs: &[Known], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
+    let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let id = |order| TaskId { job: JobIdx(index_u32(index)), order };
+        tasks.extend(job.busiest_together().into_iter().map(|n| (id(n), expected(job, id(n)))));
+    }
+    for task in seen {
+        if task.alive() {
+            tasks.insert(task.id, merged(jobs, seen, task, at));
+        } else {
+            tasks.remove(&task.id);
+        }
+    }
+    tasks.into_values().collect()
+}
+
+fn index_u32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// What the profile says of a task that is not born yet.
+fn expected(job: &Known, id: TaskId) -> Task {
+    let thread = job.thread(id.order);
+    let watched = job.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
+    let name = thread.map_or("", |thread| &thread.name);
+    Task {
+        id,
+        name: format!("{}/{name}", job.name),
+        mix: thread.map(|thread| thread.mix).unwrap_or_default(),
+        busy: thread.and_then(|thread| busy_of(thread, watched)),
+    }
+}
+
+/// What is known of a living task.
+fn merged(jobs: &[Known], seen: &[SeenTask], task: &SeenTask, at: Nanos) -> Task {
+    let job = jobs.get(task.id.job.0 as usize);
+    let before = job.map(|job| expected(job, task.id));
+    let mix = if task.mix != Mix::default() {
+        task.mix
+    } else {
+        let profiled = before.as_ref().map(|task| task.mix).unwrap_or_default();
+        if profiled == Mix::default() { typical_of(job, seen, task.id.job) } else { profiled }
+    };
+    Task {
+        id: task.id,
+        name: task.name.clone(),
+        mix,
+        busy: before
+            .and_then(|task| task.busy)
+            .or_else(|| busy(task.cpu_time, at.saturating_sub(task.born))),
+    }
+}
+
+/// What is typical of a job: by its profile, or by its tasks that were watched now.
+fn typical_of(job: Option<&Known>, seen: &[SeenTask], id: JobIdx) -> Mix {
+    let profiled = job.map(Known::typical).unwrap_or_default();
+    if profiled != Mix::default() {
+        return profiled;
+    }
+    mean(seen.iter().filter(|task| task.id.job == id).map(|task| (task.mix, task.cpu_time)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_model::{Backend, Program};
+
+    fn thread(order: u32, start_s: u64, end_s: Option<u64>, cpu_s: u64) -> ThreadProfile {
+        ThreadProfile {
+            order,
+            process: 0,
+            name: "t".into(),
+            start_ns: Nanos::from_secs(start_s),
+            end_ns: end_s.map(Nanos::from_secs),
+            cpu_time_ns: Some(Nanos::from_secs(cpu_s)),
+            instructions: None,
+            cycles: None,
+            samples: None,
+            mix: Mix::default(),
+        }
+    }
+
+    fn known(threads: Vec<ThreadProfile>) -> Known {
+        let program = Program { path: "p".into(), args: vec![], identity: "sha256:0".into() };
+        let profile = Profile {
+            version: colocate_model::profile::VERSION,
+            backend: Backend::Sample,
+            program,
+            processor: None,
+            started_unix_s: 0,
+            watched_ns: Nanos::from_secs(100),
+            complete: true,
+            threads,
+            notes: vec![],
+        };
+        Known { name: "job".into(), profile: Some(profile) }
+    }
+
+    #[test]
+    fn ten_thousand_short_threads_are_not_planned_for() {
+        let mut threads = vec![thread(0, 0, None, 1)];
+        threads.extend((1..10_000).map(|n| thread(n, u64::from(n), Some(u64::from(n) + 1), 1)));
+        assert_eq!(known(threads).busiest_together().len(), 2);
+    }
+
+    /// Two teams of two, one after the other; the second is busier: 2 × 40/40 against 2 × 10/40.
+    #[test]
+    fn the_busier_team_is_planned_for() {
+        let threads = vec![
+            thread(0, 0, None, 1),
+            thread(1, 1, Some(41), 10),
+            thread(2, 1, Some(41), 10),
+            thread(3, 50, Some(90), 40),
+            thread(4, 50, Some(90), 40),
+        ];
+        assert_eq!(known(threads).busiest_together(), BTreeSet::from([0, 3, 4]));
+    }
+
+    #[test]
+    fn a_job_without_threads_has_none_to_plan_for() {
+        assert!(known(vec![]).busiest_together().is_empty());
+        assert!(Known { name: "new".into(), profile: None }.busiest_together().is_empty());
+    }
+
+    /// 1 s of all-int and 3 s of all-float: a quarter int; the class nobody saw stays unknown.
+    #[test]
+    fn the_typical_mix_is_weighted_by_cpu_time() {
+        let mut threads = vec![thread(0, 0, None, 1), thread(1, 0, None, 3)];
+        threads[0].mix = Mix { int: Share::new(1.0), float: Share::new(0.0), ..Mix::default() };
+        threads[1].mix = Mix { int: Share::new(0.0), float: Share::new(1.0), ..Mix::default() };
+        let typical = known(threads).typical();
+        assert_eq!(typical.int.map(Share::get), Some(0.25));
+        assert_eq!(typical.float.map(Share::get), Some(0.75));
+        assert_eq!(typical.load, None);
+    }
+}

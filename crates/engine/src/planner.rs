@@ -1,0 +1,42 @@
+//! Who makes the plans: a policy, or a plan that was made before.
+
+use colocate_machine::{Machine, PuIdx};
+use colocate_policy::{Newborn, Plan, Task};
+
+/// Makes plans.
+pub trait Planner {
+    /// Whether its plans depend on what the tasks do, so that it pays to watch unknown ones and to
+    /// plan again when a job has ended.
+    fn wants_mixes(&self) -> bool;
+
+    /// A plan for `tasks` on the PUs `pus` of `machine`.
+    ///
+    /// Pure: same inputs, same plan.
+    fn plan(&self, machine: &Machine, pus: &[PuIdx], tasks: &[Task]) -> Plan;
+}
+
+/// A plan that was made before, by `colocate plan` or by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FixedPlan(pub Plan);
+
+impl Planner for FixedPlan {
+    fn wants_mixes(&self) -> bool {
+        false
+    }
+
+    /// The plan as it was made, except that tasks whose PU cannot be used are left to the kernel.
+    fn plan(&self, machine: &Machine, pus: &[PuIdx], _tasks: &[Task]) -> Plan {
+        let mut plan = self.0.clone();
+        plan.pus = pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
+        for decision in &mut plan.decisions {
+            decision.pu = decision.pu.filter(|pu| plan.pus.contains(pu));
+        }
+        if let Newborn::FillInOrder { pus } = &mut plan.newborn {
+            pus.retain(|pu| plan.pus.contains(pu));
+            if pus.is_empty() {
+                plan.newborn = Newborn::LeaveToKernel;
+            }
+        }
+        plan
+    }
+}
