@@ -3,7 +3,9 @@
 //! Pure: reads no file, no clock and no global.
 
 pub mod mix;
+pub mod overlap;
 pub mod profile;
 
 pub use mix::{Class, Mix, Share};
+pub use overlap::Demand;
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// A kind of work, as Serpa et al. and PAPI distinguish them.
 ///
@@ -139,5 +140,75 @@ impl Mix {
             mix.set(class, Share::of(counts[class as usize], instructions));
         }
         mix
+    }
+
+    /// Whether no class is known: the thread was never watched.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The known class with the largest share, the first of [`Class::ALL`] among equals, or `None`
+    /// if none is known.
+    #[must_use]
+    pub fn dominant(&self) -> Option<(Class, Share)> {
+        let known = Class::ALL.into_iter().filter_map(|class| Some((class, self.get(class)?)));
+        known.reduce(|best, next| if next.1 > best.1 { next } else { best })
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    /// Reads a class's name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|class| class.name() == text)
+            .ok_or_else(|| format!("expected branch, float, int, load or store, found {text:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dominant_is_the_largest_known() {
+        let mut mix = Mix::default();
+        assert!(mix.is_unknown());
+        assert_eq!(mix.dominant(), None);
+        mix.int = Share::new(0.4);
+        mix.store = Share::new(0.4);
+        assert_eq!(mix.dominant(), Some((Class::Int, mix.int.unwrap())));
+        mix.load = Share::new(0.5);
+        assert_eq!(mix.dominant().unwrap().0, Class::Load);
+        assert!(!mix.is_unknown());
+    }
+
+    #[test]
+    fn names_read_back() {
+        for class in Class::ALL {
+            assert_eq!(class.name().parse(), Ok(class));
+        }
+        assert_eq!(
+            "fp".parse::<Class>(),
+            Err("expected branch, float, int, load or store, found \"fp\"".to_owned())
+        );
+    }
+
+    #[test]
+    fn shares_stay_in_range() {
+        assert_eq!(Share::new(1.5), None);
+        assert_eq!(Share::new(f64::NAN), None);
+        assert_eq!(Share::of(3, 0), None);
+        assert_eq!(Share::of(3, 2), Share::new(1.0));
+        assert_eq!(Share::of(1, 8).unwrap().to_string(), "12.5 %");
     }
 }

@@ -1,7 +1,7 @@
 //! A plan: a place for every task, the reason of every choice, the predicted effect.
 
 use colocate_machine::{Machine, PuNr};
-use colocate_model::Mix;
+use colocate_model::{Class, Mix};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -45,6 +45,22 @@ pub struct Task {
     pub busy: Option<f64>,
 }
 
+impl Task {
+    /// How much the task counts, in 0 ..= 1: its busy share; 1 if that is unknown, since taking a busy
+    /// task for an idle one costs more than the reverse.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.busy.filter(|busy| !busy.is_nan()).map_or(1.0, |busy| busy.clamp(0.0, 1.0))
+    }
+
+    /// How much it does of `class`: busy share × share of instructions, in 0 ..= 1; `None` if its
+    /// share is unknown.
+    #[must_use]
+    pub fn load(&self, class: Class) -> Option<f64> {
+        self.mix.get(class).map(|share| share.get() * self.weight())
+    }
+}
+
 /// Why a task is where it is. Shown by `--explain`, counted in reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
@@ -79,7 +95,8 @@ pub enum Why {
     },
     /// There are at least as many cores as tasks, so it has a core of its own.
     OwnCore,
-    /// Its mix is not known, so it took a place that was left.
+    /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
+    /// is neither good nor bad for them.
     Unknown,
     /// There are more tasks than PUs: it takes turns with others on this PU.
     TimeShared {
@@ -88,6 +105,36 @@ pub enum Why {
         /// Why this PU.
         then: Box<Why>,
     },
+}
+
+impl fmt::Display for Why {
+    /// The reason as people read it, one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeftToKernel => f.write_str("left to the kernel"),
+            Self::NextInOrder { order } => write!(f, "next in order, {order}"),
+            Self::Drawn { seed } => write!(f, "drawn with seed {seed}"),
+            Self::HeadAndTail { key, rank, partners } => {
+                write!(f, "rank {rank} by {key}, {}", beside(partners))
+            }
+            Self::Matched { overlap, partners } => {
+                write!(f, "least overlap, {overlap:.4} {}", beside(partners))
+            }
+            Self::OwnCore => f.write_str("a core of its own"),
+            Self::Unknown => f.write_str("mix not known, taken as average"),
+            Self::TimeShared { tasks, then } => {
+                write!(f, "takes turns with {} on its PU, {then}", tasks - 1)
+            }
+        }
+    }
+}
+
+fn beside(partners: &[TaskId]) -> String {
+    if partners.is_empty() {
+        return "alone on its core".to_owned();
+    }
+    let names: Vec<String> = partners.iter().map(ToString::to_string).collect();
+    format!("beside {}", names.join(", "))
 }
 
 /// Where one task goes, and why.
@@ -128,7 +175,7 @@ pub struct Plan {
     pub machine: String,
     /// The kernel's numbers of the PUs that the plan was allowed to use, in logical order.
     pub pus: Vec<PuNr>,
-    /// The policy that made it, with its settings, e.g. `random --seed 7`.
+    /// The policy that made it, with its settings, e.g. `random:seed=7`.
     pub policy: String,
     /// One decision a task, in the order of the tasks' IDs.
     pub decisions: Vec<Decision>,
@@ -160,11 +207,15 @@ pub enum PlanError {
         /// The missing PU.
         pu: PuNr,
     },
-    /// Two decisions are about the same task.
-    #[error("expected one decision a task, found two for task {task}")]
-    Twice {
-        /// The task.
+    /// Decisions are not in the order of the tasks' IDs, or two are about the same task.
+    #[error(
+        "expected one decision a task in the order of job and thread, found task {task} after {before}"
+    )]
+    OutOfOrder {
+        /// The task that is out of order.
         task: TaskId,
+        /// The one before it.
+        before: TaskId,
     },
 }
 
@@ -173,7 +224,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError::Version`] for another version, whatever else the text holds;
-    /// [`PlanError::Malformed`] for another shape; [`PlanError::Twice`] if a task has two places.
+    /// [`PlanError::Malformed`] for another shape; [`PlanError::OutOfOrder`] if a task has two places
+    /// or the decisions are not in order.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         #[derive(Deserialize)]
         struct Head {
@@ -184,9 +236,9 @@ impl Plan {
             return Err(PlanError::Version { found: head.version });
         }
         let plan: Self = serde_json::from_str(text)?;
-        let mut seen = std::collections::BTreeSet::new();
-        match plan.decisions.iter().find(|d| !seen.insert(d.task)) {
-            Some(twice) => Err(PlanError::Twice { task: twice.task }),
+        let mut pairs = plan.decisions.windows(2).map(|pair| (pair[0].task, pair[1].task));
+        match pairs.find(|(before, task)| before >= task) {
+            Some((before, task)) => Err(PlanError::OutOfOrder { task, before }),
             None => Ok(plan),
         }
     }

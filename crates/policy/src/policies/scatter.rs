@@ -1,0 +1,89 @@
+//! `scatter`: as far apart as possible.
+//!
+//! # Problem
+//! Tasks that do not talk to each other want as much cache and bandwidth each as there is.
+//! # Approach
+//! Put the next task where the fewest are: another package before another node, another node before
+//! another last-level cache, another cache before another core, and a core's second PU only when
+//! every core has a task. Fast kinds of core come before slow ones: a slow core of one's own still
+//! comes before half a fast one, as the kernel's own schedulers for hybrid processors have it.
+//! # Terms
+//! `P`: usable PUs, a count.
+//! # Algorithm
+//! Deal the cores of each kind in turns: one of each package, in a package one of each node, in a
+//! node one of each last-level cache. Then take the first PU of every core, then every core's second,
+//! and so on. Task `i` takes place `i mod P`.
+//! # Properties
+//! - **Packages, nodes, caches, cores, siblings**: in this order. -> test `packages_nodes_caches_cores_siblings`
+//! - **Fast first**: the fastest kind fills before slower ones. -> test `fast_first`
+//! - **Balanced domains**: while a domain has room, no package has two tasks more than another.
+//!   -> test `balanced_domains`
+
+use super::{Placement, fill};
+use crate::places::Places;
+use crate::plan::Why;
+
+pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
+    let why = Why::NextInOrder { order: "farthest apart".to_owned() };
+    fill(places, &places.spread_pus(), tasks, &why)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{check, letters, machine};
+    use crate::{PolicyKind, plan};
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    #[test]
+    fn packages_nodes_caches_cores_siblings() {
+        // 2 packages x 2 nodes x 2 caches x 2 cores x 2 PUs, named in the order they are filled.
+        check(
+            "scatter",
+            "pack:2 node:2 l3:2 core:2 pu:2",
+            "ABCDEFGHIJKLMNOPQ",
+            "",
+            expect![[r#"
+            [A Q][I _]
+            [E _][M _]
+            [C _][K _]
+            [G _][O _]
+            [B _][J _]
+            [F _][N _]
+            [D _][L _]
+            [H _][P _]
+        "#]],
+        );
+    }
+
+    #[test]
+    fn fast_first() {
+        // Cores 0 and 1 are fast with two PUs each, 2 and 3 slow with one.
+        check(
+            "scatter",
+            "core:2 pu:2 + slow core:2 pu:1",
+            "ABCDE",
+            "",
+            expect![[r#"
+            [A E][B _]
+            [C][D]
+        "#]],
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn balanced_domains(tasks in 0_usize..=16) {
+            let machine = machine("pack:2 l3:2 core:2 pu:2");
+            let all: Vec<_> = machine.all_pus().collect();
+            let names: String = (0..tasks).map(|_| 'A').collect();
+            let made = plan(&PolicyKind::Scatter, &machine, &all, &letters(&names, ""));
+            let mut of_package = [0_i32; 2];
+            for decision in &made.decisions {
+                let pu = machine.pu_by_os(decision.pu.unwrap()).unwrap();
+                of_package[machine.cores[machine.core_of(pu).idx()].package.idx()] += 1;
+            }
+            prop_assert!((of_package[0] - of_package[1]).abs() <= 1, "{of_package:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a plan promises: the overlap on its cores, beside what chance and the baseline give.
+//!
+//! Only the overlap is stated, with its unit. How much slower a clash makes a thread depends on the
+//! machine and is not known before it is measured, so no slow-down is claimed.
+
+use crate::places::Places;
+use crate::plan::Task;
+use colocate_machine::PuIdx;
+use colocate_model::{Demand, overlap};
+
+/// The demand of each task, with the mean of the known mixes in place of unknown classes.
+pub(crate) fn demands(tasks: &[&Task]) -> Vec<Demand> {
+    let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
+    tasks.iter().map(|task| Demand::of(&task.mix, task.weight(), &assumed)).collect()
+}
+
+/// The demand of tasks that take turns on one PU.
+///
+/// One of them runs at a time. If together they would be busy for more than all of the time, each
+/// gets its part: `Σ d(t) / max(1, Σ b(t))`.
+pub(crate) fn taking_turns(tasks: impl Iterator<Item = (Demand, f64)>) -> Demand {
+    let sum = tasks.fold((Demand::NONE, 0.0), |sum, task| (sum.0 + task.0, sum.1 + task.1));
+    sum.0.scaled(1.0 / sum.1.max(1.0))
+}
+
+/// The overlap between the PUs of each usable core, added up over all cores.
+pub(crate) fn total_overlap(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    demands: &[Demand],
+    seats: &[PuIdx],
+) -> f64 {
+    let mut on_pu = vec![(Demand::NONE, 0.0); places.machine().pus.len()];
+    for ((task, demand), pu) in tasks.iter().zip(demands).zip(seats) {
+        let sum = &mut on_pu[pu.idx()];
+        *sum = (sum.0 + *demand, sum.1 + task.weight());
+    }
+    let of_pu = |pu: &PuIdx| taking_turns(std::iter::once(on_pu[pu.idx()]));
+    places.cores().iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
+}
+
+/// The overlap of all pairs of `demands`.
+pub(crate) fn within(demands: &[Demand]) -> f64 {
+    let mut before = Demand::NONE;
+    let mut sum = 0.0;
+    for demand in demands {
+        sum += before.overlap(demand);
+        before += *demand;
+    }
+    sum
+}
+
+/// What a placement of every task promises, one sentence; `None` if no mix is known.
+pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) -> Option<String> {
+    let unknown = tasks.iter().filter(|task| task.mix.is_unknown()).count();
+    if unknown == tasks.len() {
+        return None;
+    }
+    let demands = demands(tasks);
+    let per_core = |overlap: f64| overlap / count(places.cores().len());
+    let mine = per_core(total_overlap(places, tasks, &demands, seats));
+    let baseline: Vec<PuIdx> = places.pus().iter().cycle().take(tasks.len()).copied().collect();
+    let baseline = per_core(total_overlap(places, tasks, &demands, &baseline));
+    let chance = by_chance(places, &demands, seats).map_or(String::new(), |overlap| {
+        format!("{:.4} for the same places with partners drawn at random, ", per_core(overlap))
+    });
+    let assumed = match unknown {
+        0 => String::new(),
+        n => format!("; {n} of {} mixes are not known and taken as average", tasks.len()),
+    };
+    Some(format!(
+        "mean overlap of a core {mine:.4} unit clashes per pair of instructions; {chance}{baseline:.4} \
+         for round-robin{assumed}"
+    ))
+}
+
+/// The expected overlap if the tasks were dealt at random to the PUs that `seats` uses.
+///
+/// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings
+/// times the mean overlap of two tasks. `None` if tasks take turns, or for fewer than two tasks.
+fn by_chance(places: &Places<'_>, demands: &[Demand], seats: &[PuIdx]) -> Option<f64> {
+    let mut used = vec![false; places.machine().pus.len()];
+    for pu in seats {
+        if std::mem::replace(&mut used[pu.idx()], true) {
+            return None;
+        }
+    }
+    let n = count(demands.len());
+    let in_use = |pus: &[PuIdx]| count(pus.iter().filter(|pu| used[pu.idx()]).count());
+    let pairs: f64 =
+        places.cores().iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
+    (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
+}
+
+#[allow(clippy::cast_precision_loss)] // fewer than 2^53 parts
+fn count(n: usize) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+    use expect_test::expect;
+
+    /// Two cores, float 80 % and int 80 %: f·f = 0.32 a pair, i·i = 0.16, f·i = 0. Round-robin has
+    /// (0.32 + 0.16) / 2 cores; at random a pair has (0.32 + 0.16) / 6.
+    #[test]
+    fn by_hand() {
+        check(
+            "round-robin",
+            "core:2 pu:2",
+            "AABB",
+            "A f80, B i80",
+            expect![[r#"
+            [A A][B B]
+            mean overlap of a core 0.2400 unit clashes per pair of instructions; 0.0800 for the same places with partners drawn at random, 0.2400 for round-robin
+        "#]],
+        );
+        check(
+            "scatter",
+            "core:2 pu:2",
+            "AABB",
+            "A f80, B i80",
+            expect![[r#"
+            [A B][A B]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0800 for the same places with partners drawn at random, 0.2400 for round-robin
+        "#]],
+        );
+    }
+
+    #[test]
+    fn says_what_is_assumed() {
+        check(
+            "scatter",
+            "core:2 pu:2",
+            "AABB",
+            "A f80",
+            expect![[r#"
+            [A B][A B]
+            mean overlap of a core 0.3200 unit clashes per pair of instructions; 0.3200 for the same places with partners drawn at random, 0.3200 for round-robin; 2 of 4 mixes are not known and taken as average
+        "#]],
+        );
+        check(
+            "scatter",
+            "core:2 pu:2",
+            "AABB",
+            "",
+            expect![[r#"
+            [A B][A B]
+        "#]],
+        );
+    }
+}
