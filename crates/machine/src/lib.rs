@@ -4,10 +4,18 @@
 //! kernel. A [`Machine`] is the same value whether it was read from the live system, from an hwloc
 //! XML file, from a synthetic string or from a described machine in `machines/*.toml`.
 
+pub mod check;
+pub mod cpulist;
 pub mod ids;
 pub mod machine;
+#[cfg(feature = "read")]
+pub mod read;
 pub mod units;
 
+mod parts;
+
+pub use check::Flaw;
+pub use cpulist::{PuSet, PuSetError};
 pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 pub use units::{Bytes, Hertz, Nanos};

@@ -1,0 +1,254 @@
+//! What must hold in every machine, wherever it came from.
+
+use crate::ids::{CacheIdx, CoreIdx, PuIdx, PuNr};
+use crate::machine::{Cache, CacheKind, Machine};
+use std::collections::BTreeSet;
+use thiserror::Error;
+
+/// What is wrong with a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Flaw {
+    /// There is nothing to run on.
+    #[error("expected at least one online CPU, found none")]
+    NoPu,
+    /// One kernel number is used twice.
+    #[error("expected every CPU once, found cpu{} twice", .0.0)]
+    TwicePu(PuNr),
+    /// One kernel number is used by two nodes.
+    #[error("expected every NUMA node once, found node{0} twice")]
+    TwiceNode(u32),
+    /// An index points outside its vector.
+    #[error("{owner}: expected {what} below {limit}, found {found}")]
+    OutOfRange {
+        /// Whose index.
+        owner: String,
+        /// Index of what.
+        what: &'static str,
+        /// How many there are.
+        limit: usize,
+        /// The index.
+        found: u32,
+    },
+    /// Two parts disagree on who belongs to whom, or somebody belongs to nobody.
+    #[error("{owner}: expected {expected}")]
+    Mismatch {
+        /// Whose statement.
+        owner: String,
+        /// What should hold.
+        expected: &'static str,
+    },
+    /// Two caches share some PUs, but neither lies inside the other.
+    #[error("expected caches that nest, found {0} and {1} overlapping")]
+    Overlap(CacheIdx, CacheIdx),
+    /// The distances are not one row and one column a node.
+    #[error("expected {nodes} × {nodes} distances, found a row of {found} in {rows} rows")]
+    Distances {
+        /// How many nodes there are.
+        nodes: usize,
+        /// How many rows.
+        rows: usize,
+        /// Length of the first row that is wrong.
+        found: usize,
+    },
+}
+
+impl Machine {
+    /// Checks what every reader of a machine relies on: at least one PU; every kernel number once;
+    /// every index in range; every PU in exactly one core and every core in exactly one package,
+    /// in logical order; every core of a known kind; caches sorted by level and logical order,
+    /// each over neighbouring PUs, nested; distances square.
+    ///
+    /// # Errors
+    /// The first flaw found.
+    pub fn check(&self) -> Result<(), Flaw> {
+        if self.pus.is_empty() {
+            return Err(Flaw::NoPu);
+        }
+        self.check_numbers()?;
+        self.check_cores()?;
+        self.check_packages()?;
+        self.check_nodes()?;
+        self.check_kinds()?;
+        self.check_caches()?;
+        self.check_distances()
+    }
+
+    fn check_numbers(&self) -> Result<(), Flaw> {
+        let mut seen = BTreeSet::new();
+        let mut numbers = self.pus.iter().map(|pu| pu.os).chain(self.offline.iter().copied());
+        if let Some(twice) = numbers.find(|&pu| !seen.insert(pu)) {
+            return Err(Flaw::TwicePu(twice));
+        }
+        let mut seen = BTreeSet::new();
+        match self.nodes.iter().find(|node| !seen.insert(node.os)) {
+            Some(node) => Err(Flaw::TwiceNode(node.os.0)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_cores(&self) -> Result<(), Flaw> {
+        let mut next = 0;
+        for (index, core) in self.cores.iter().enumerate() {
+            let here = CoreIdx::new(index);
+            let owner = || here.to_string();
+            in_range(owner, "package", core.package.0, self.packages.len())?;
+            in_range(owner, "kind", core.kind.0, self.kinds.len())?;
+            if let Some(node) = core.node {
+                in_range(owner, "node", node.0, self.nodes.len())?;
+            }
+            let follow = core.pus.iter().all(|&pu| {
+                next += 1;
+                pu.idx() == next - 1 && self.pus.get(pu.idx()).is_some_and(|pu| pu.core == here)
+            });
+            if core.pus.is_empty() || !follow {
+                let expected = "the next PUs in logical order, at least one, that name this core";
+                return Err(Flaw::Mismatch { owner: owner(), expected });
+            }
+        }
+        if next < self.pus.len() {
+            let expected = "a core that lists it";
+            return Err(Flaw::Mismatch { owner: PuIdx::new(next).to_string(), expected });
+        }
+        Ok(())
+    }
+
+    fn check_packages(&self) -> Result<(), Flaw> {
+        let mut listed = 0;
+        for (index, package) in self.packages.iter().enumerate() {
+            let of_this = |core: &CoreIdx| {
+                self.cores.get(core.idx()).is_some_and(|core| core.package.idx() == index)
+            };
+            let ascending = package.cores.is_sorted_by(|a, b| a < b);
+            if package.cores.is_empty() || !ascending || !package.cores.iter().all(of_this) {
+                let expected = "its cores in logical order, at least one, that name this package";
+                return Err(Flaw::Mismatch { owner: format!("package L#{index}"), expected });
+            }
+            listed += package.cores.len();
+        }
+        if listed == self.cores.len() {
+            return Ok(());
+        }
+        Err(Flaw::Mismatch { owner: "packages".into(), expected: "every core in one of them" })
+    }
+
+    fn check_nodes(&self) -> Result<(), Flaw> {
+        for node in &self.nodes {
+            let owner = || node.os.to_string();
+            ascending_in_range(owner, &node.pus, self.pus.len())?;
+            if node.memory.is_some_and(|memory| memory.0 == 0) {
+                let expected = "no memory at all where there is none, instead of 0 bytes";
+                return Err(Flaw::Mismatch { owner: owner(), expected });
+            }
+        }
+        for (index, core) in self.cores.iter().enumerate() {
+            let local = core.node.is_none_or(|node| {
+                core.pus.iter().all(|pu| self.nodes[node.idx()].pus.binary_search(pu).is_ok())
+            });
+            if !local {
+                let owner = CoreIdx::new(index).to_string();
+                let expected = "a node that lists its PUs as local";
+                return Err(Flaw::Mismatch { owner, expected });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_kinds(&self) -> Result<(), Flaw> {
+        let used: BTreeSet<usize> = self.cores.iter().map(|core| core.kind.idx()).collect();
+        for (index, kind) in self.kinds.iter().enumerate() {
+            let used = used.contains(&index);
+            let sane = kind.capacity.is_none_or(|capacity| (1..=1024).contains(&capacity))
+                && kind.max_frequency.is_none_or(|frequency| frequency.0 > 0);
+            if !used || !sane {
+                let expected = "a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none";
+                return Err(Flaw::Mismatch { owner: format!("kind {index}"), expected });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_caches(&self) -> Result<(), Flaw> {
+        for (index, cache) in self.caches.iter().enumerate() {
+            let owner = || CacheIdx::new(index).to_string();
+            ascending_in_range(owner, &cache.pus, self.pus.len())?;
+            let neighbours = cache.pus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
+            if cache.pus.is_empty()
+                || !neighbours
+                || cache.level == 0
+                || cache.size.is_some_and(|s| s.0 == 0)
+            {
+                let expected =
+                    "neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
+                return Err(Flaw::Mismatch { owner: owner(), expected });
+            }
+        }
+        if !self.caches.is_sorted_by(|a, b| (a.level, a.pus[0]) <= (b.level, b.pus[0])) {
+            let expected = "nearest level first, logical order within a level";
+            return Err(Flaw::Mismatch { owner: "caches".into(), expected });
+        }
+        self.check_nesting(|cache| cache.kind != CacheKind::Instruction)?;
+        self.check_nesting(|cache| cache.kind != CacheKind::Data)
+    }
+
+    /// The caches that hold data form a tree, and so do those that hold instructions: sorted from
+    /// the outermost in, each lies inside what is open above it or begins after it ends. Two of
+    /// one level never share a PU.
+    fn check_nesting(&self, counts: impl Fn(&Cache) -> bool) -> Result<(), Flaw> {
+        let span = |cache: &Cache| (cache.pus[0], cache.pus[cache.pus.len() - 1]);
+        let mut order: Vec<(CacheIdx, &Cache)> = self
+            .caches
+            .iter()
+            .enumerate()
+            .filter(|(_, cache)| counts(cache))
+            .map(|(index, cache)| (CacheIdx::new(index), cache))
+            .collect();
+        order.sort_by_key(|(_, cache)| (cache.pus[0], std::cmp::Reverse(cache.level)));
+        let mut open: Vec<(CacheIdx, &Cache)> = Vec::new();
+        for (index, cache) in order {
+            let (first, last) = span(cache);
+            while open.last().is_some_and(|(_, above)| span(above).1 < first) {
+                open.pop();
+            }
+            if let Some(&(other, above)) = open.last()
+                && (span(above).1 < last || above.level <= cache.level)
+            {
+                return Err(Flaw::Overlap(other, index));
+            }
+            open.push((index, cache));
+        }
+        Ok(())
+    }
+
+    fn check_distances(&self) -> Result<(), Flaw> {
+        let Some(distances) = &self.distances else { return Ok(()) };
+        let (nodes, rows) = (self.nodes.len(), distances.rows.len());
+        let wrong = distances.rows.iter().map(Vec::len).find(|&found| found != nodes);
+        match wrong {
+            Some(found) => Err(Flaw::Distances { nodes, rows, found }),
+            None if rows != nodes => Err(Flaw::Distances { nodes, rows, found: nodes }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn in_range(
+    owner: impl Fn() -> String,
+    what: &'static str,
+    found: u32,
+    limit: usize,
+) -> Result<(), Flaw> {
+    if (found as usize) < limit {
+        return Ok(());
+    }
+    Err(Flaw::OutOfRange { owner: owner(), what, limit, found })
+}
+
+fn ascending_in_range(owner: impl Fn() -> String, pus: &[PuIdx], limit: usize) -> Result<(), Flaw> {
+    if let Some(last) = pus.iter().max() {
+        in_range(&owner, "PU", last.0, limit)?;
+    }
+    if pus.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    Err(Flaw::Mismatch { owner: owner(), expected: "its PUs in logical order, each once" })
+}

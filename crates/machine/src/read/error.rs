@@ -1,0 +1,91 @@
+//! Why a machine could not be read.
+
+use crate::check::Flaw;
+use crate::read::xml::XmlError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a machine could not be read. One line each; the path or the text comes first.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file is larger than any description of a machine.
+    #[error("{}: expected a machine in at most {limit} bytes, found {found}", path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// The most that is read.
+        limit: u64,
+        /// Its size.
+        found: u64,
+    },
+    /// A file is not text.
+    #[error("{}: expected UTF-8 text, found byte {:#04x} at offset {offset}", path.display(), byte)]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+        /// The first byte that is not text.
+        byte: u8,
+        /// Where it is.
+        offset: usize,
+    },
+    /// A file is not hwloc XML, or not of a machine that can be.
+    #[error("{origin}: {source}")]
+    Xml {
+        /// Which file.
+        origin: String,
+        /// What is wrong.
+        source: XmlError,
+    },
+    /// A synthetic string is not one that hwloc understands.
+    #[error("expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"{found}\"")]
+    Synthetic {
+        /// The string.
+        found: String,
+    },
+    /// A synthetic string describes more than can be.
+    #[error("expected a synthetic machine of at most {limit} parts, found more in \"{found}\"")]
+    SyntheticSize {
+        /// The most parts.
+        limit: u64,
+        /// The string.
+        found: String,
+    },
+    /// hwloc cannot say what this machine is.
+    #[error("hwloc cannot read this machine: {source}")]
+    Hwloc {
+        /// What hwloc says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// hwloc was told to show another machine instead of this one.
+    #[error(
+        "expected this machine from hwloc, found another one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_FSROOT, or name the file"
+    )]
+    Elsewhere,
+    /// The machine contradicts itself.
+    #[error("{origin}: {source}")]
+    Flaw {
+        /// Where the machine came from.
+        origin: String,
+        /// What is wrong.
+        source: Flaw,
+    },
+    /// The text names no machine.
+    #[error(
+        "no machine is called \"{found}\": expected live, {known}, a .toml, .json or .xml file, or synthetic:…"
+    )]
+    Unknown {
+        /// The text.
+        found: String,
+        /// The names of the described machines that come with colocate.
+        known: String,
+    },
+}

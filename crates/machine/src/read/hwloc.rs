@@ -1,0 +1,203 @@
+//! Machines as hwloc sees them: the live one and synthetic ones.
+
+use crate::cpulist::{MAX_PU_NR, PuSet};
+use crate::ids::{NodeNr, PuNr};
+use crate::machine::CacheKind;
+use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::read::error::ReadError;
+use crate::read::kinds::{self, KindFacts};
+use crate::units::Bytes;
+use hwlocality::Topology;
+use hwlocality::cpu::cpuset::CpuSet;
+use hwlocality::object::TopologyObject;
+use hwlocality::object::attributes::ObjectAttributes;
+use hwlocality::object::distance::DistancesKind;
+use hwlocality::object::types::{CacheType, ObjectType};
+use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
+
+/// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
+/// that Linux runs on. hwloc itself would take whatever memory the string asks for.
+const MAX_SYNTHETIC: u64 = 131_072;
+
+const CACHES: [ObjectType; 8] = [
+    ObjectType::L1Cache,
+    ObjectType::L2Cache,
+    ObjectType::L3Cache,
+    ObjectType::L4Cache,
+    ObjectType::L5Cache,
+    ObjectType::L1ICache,
+    ObjectType::L2ICache,
+    ObjectType::L3ICache,
+];
+
+/// This machine, with PUs that this process may not use.
+pub(crate) fn live() -> Result<Parts, ReadError> {
+    let topology = load(Topology::builder())?;
+    if !topology.is_this_system() {
+        return Err(ReadError::Elsewhere);
+    }
+    Ok(parts(&topology))
+}
+
+/// The machine that hwloc's synthetic string describes.
+pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
+    let found = || text.chars().take(60).collect::<String>();
+    if synthetic_size(text).is_none_or(|size| size > MAX_SYNTHETIC) {
+        return Err(ReadError::SyntheticSize { limit: MAX_SYNTHETIC, found: found() });
+    }
+    let builder = Topology::builder()
+        .from_synthetic(text)
+        .map_err(|_| ReadError::Synthetic { found: found() })?;
+    let topology = load(builder).map_err(|_| ReadError::Synthetic { found: found() })?;
+    let mut parts = parts(&topology);
+    parts.name = text.into();
+    Ok(parts)
+}
+
+/// An upper bound of the number of parts: the product of all counts at each level. `None` if it
+/// does not fit. A count is what follows a colon, or a word that is a number.
+fn synthetic_size(text: &str) -> Option<u64> {
+    // Attributes in parentheses multiply nothing.
+    let mut depth = 0_u32;
+    let plain: String = text
+        .chars()
+        .filter(|&letter| {
+            depth += u32::from(letter == '(');
+            let outside = depth == 0;
+            depth = depth.saturating_sub(u32::from(letter == ')'));
+            outside
+        })
+        .collect();
+    let mut size = 1_u64;
+    let mut all = 1_u64;
+    for word in plain.split_whitespace() {
+        let count = word.rsplit(':').next().unwrap_or(word).trim_matches(['[', ']']);
+        let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
+        if !digits.is_empty() {
+            size = size.checked_mul(digits.parse::<u64>().ok()?.max(1))?;
+        }
+        all = all.checked_add(size)?;
+    }
+    Some(all)
+}
+
+fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
+    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { source };
+    builder
+        .with_flags(BuildFlags::INCLUDE_DISALLOWED)
+        .map_err(|error| wrong(error.into()))?
+        .with_cpu_cache_type_filter(TypeFilter::KeepAll)
+        .map_err(|error| wrong(error.into()))?
+        .build()
+        .map_err(|error| wrong(error.into()))
+}
+
+/// The parts of a loaded topology.
+pub(crate) fn parts(topology: &Topology) -> Parts {
+    let sets = |ty| topology.objects_with_type(ty).map(pus_of).collect();
+    let online = pu_set(&topology.cpuset());
+    let root = topology.root_object();
+    Parts {
+        name: info(root, c"HostName").unwrap_or_default(),
+        processor: processor(topology),
+        pus: topology.objects_with_type(ObjectType::PU).filter_map(pu_number).collect(),
+        offline: pu_set(&topology.complete_cpuset()).difference(&online),
+        cores: sets(ObjectType::Core),
+        packages: sets(ObjectType::Package),
+        nodes: topology.objects_with_type(ObjectType::NUMANode).filter_map(node).collect(),
+        caches: CACHES
+            .iter()
+            .flat_map(|&ty| topology.objects_with_type(ty).filter_map(cache))
+            .collect(),
+        kinds: core_kinds(topology),
+        distances: distances(topology),
+    }
+}
+
+fn pu_set(set: &CpuSet) -> PuSet {
+    let numbers = set.iter_set().map(usize::from).take_while(|&nr| nr <= MAX_PU_NR as usize);
+    numbers.map(PuNr::new).collect()
+}
+
+fn set_of(object: &TopologyObject) -> PuSet {
+    object.cpuset().map(|set| pu_set(&set)).unwrap_or_default()
+}
+
+fn pus_of(object: &TopologyObject) -> Vec<PuNr> {
+    set_of(object).iter().collect()
+}
+
+fn pu_number(pu: &TopologyObject) -> Option<PuNr> {
+    pu.os_index().map(PuNr::new)
+}
+
+fn info(object: &TopologyObject, key: &std::ffi::CStr) -> Option<String> {
+    let found = object.infos().iter().find(|info| info.name() == key)?;
+    let text = found.value().to_string_lossy().trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn processor(topology: &Topology) -> Option<String> {
+    let packages = topology.objects_with_type(ObjectType::Package);
+    packages.chain([topology.root_object()]).find_map(|object| info(object, c"CPUModel"))
+}
+
+fn node(object: &TopologyObject) -> Option<NodePart> {
+    let memory = match object.attributes() {
+        Some(ObjectAttributes::NUMANode(numa)) => numa.local_memory().map_or(0, u64::from),
+        _ => 0,
+    };
+    let os = NodeNr::new(object.os_index()?);
+    Some(NodePart { os, memory: Bytes(memory), pus: set_of(object) })
+}
+
+fn cache(object: &TopologyObject) -> Option<CachePart> {
+    let Some(ObjectAttributes::Cache(cache)) = object.attributes() else { return None };
+    let kind = match cache.cache_type() {
+        CacheType::Data => CacheKind::Data,
+        CacheType::Instruction => CacheKind::Instruction,
+        _ => CacheKind::Unified,
+    };
+    let level = u8::try_from(cache.depth()).ok()?;
+    let size = Bytes(cache.size().map_or(0, u64::from));
+    Some(CachePart { level, kind, size, pus: pus_of(object) })
+}
+
+/// Kinds in hwloc's order, which is by efficiency where it knows one.
+fn core_kinds(topology: &Topology) -> Vec<KindPart> {
+    let Ok(found) = topology.cpu_kinds() else { return Vec::new() };
+    let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();
+    let facts = found.map(|kind| KindFacts {
+        pus: pu_set(&kind.cpuset),
+        efficiency: kind.efficiency.and_then(|rank| u32::try_from(rank).ok()),
+        infos: kind.infos.iter().map(|info| (text(info.name()), text(info.value()))).collect(),
+    });
+    kinds::ranked(facts.collect())
+}
+
+fn distances(topology: &Topology) -> Option<DistancePart> {
+    let kind = Some(DistancesKind::MEANS_LATENCY);
+    let all = topology.distances_with_type(kind, ObjectType::NUMANode).ok()?;
+    let matrix = all.first()?;
+    let number = |node: Option<&TopologyObject>| node?.os_index().map(NodeNr::new);
+    let nodes = matrix.objects().map(number).collect::<Option<Vec<_>>>()?;
+    Some(DistancePart { nodes, values: matrix.distances().to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::synthetic_size;
+
+    #[test]
+    fn synthetic_size_bounds_every_level() {
+        // 1 machine + 2 packages + 16 cores + 32 PUs.
+        assert_eq!(synthetic_size("pack:2 core:8 pu:2"), Some(51));
+        // Bare counts, attributes and attached nodes.
+        assert_eq!(
+            synthetic_size("2 [numa(memory=8GB)] l3:2(size=4MB) 4"),
+            Some(1 + 2 + 2 + 4 + 16)
+        );
+        assert_eq!(synthetic_size("pu:99999999999999999999"), None);
+        assert_eq!(synthetic_size("pack:4294967296 core:4294967296"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Reading machines from outside: the live one, hwloc's files and strings, described ones.
+//!
+//! [`open`] takes what a user writes after `--machine`; [`live`] is this machine; [`Usable`] is
+//! what this process may use of it.
+
+mod error;
+mod hwloc;
+mod kinds;
+mod sysfs;
+mod usable;
+mod xml;
+
+mod source;
+
+pub use error::ReadError;
+pub use source::{Seen, look, open, xml_file};
+pub use sysfs::Sysfs;
+pub use usable::{CpuQuota, Usable};
+pub use xml::{Saved, XmlError, from_xml_str};
+
+use crate::machine::Machine;
+use crate::parts::Parts;
+use std::path::Path;
+
+/// This machine, as hwloc and sysfs describe it, with PUs that this process may not use.
+///
+/// # Errors
+/// - [`ReadError::Hwloc`] if hwloc cannot read it.
+/// - [`ReadError::Elsewhere`] if hwloc's environment variables point to another machine.
+/// - [`ReadError::Flaw`] if what the firmware says makes no sense.
+pub fn live() -> Result<Machine, ReadError> {
+    let mut parts = hwloc::live()?;
+    Sysfs::at(Path::new("/")).complete(&mut parts);
+    if parts.name.is_empty() {
+        parts.name = "this machine".into();
+    }
+    assembled(parts, "this machine")
+}
+
+/// The machine that hwloc's synthetic string describes, e.g. `pack:2 core:8 pu:2`.
+///
+/// # Errors
+/// - [`ReadError::Synthetic`] if hwloc does not understand the string.
+/// - [`ReadError::SyntheticSize`] if it describes more than any real machine has.
+pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
+    assembled(hwloc::synthetic(text)?, "synthetic machine")
+}
+
+fn assembled(parts: Parts, origin: &str) -> Result<Machine, ReadError> {
+    parts.assemble().map_err(|source| ReadError::Flaw { origin: origin.into(), source })
+}

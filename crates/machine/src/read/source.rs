@@ -1,0 +1,86 @@
+//! What a user may write after `--machine`.
+
+use crate::machine::Machine;
+use crate::read::error::ReadError;
+use crate::read::sysfs::Sysfs;
+use crate::read::usable::Usable;
+use crate::read::xml::{self, Saved};
+use std::path::Path;
+
+/// A machine and what may be used of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// The machine.
+    pub machine: Machine,
+    /// What may be used of it, or `None` where the question makes no sense: on a described machine.
+    pub usable: Option<Usable>,
+}
+
+/// Reads the machine that `spec` names:
+///
+/// | spec | machine |
+/// |---|---|
+/// | `live` | this one |
+/// | `synthetic:pack:2 core:8 pu:2` | hwloc's synthetic string |
+/// | a path to `.xml` | saved by hwloc |
+///
+/// # Errors
+/// [`ReadError`], one line with the path or the text first.
+pub fn open(spec: &str) -> Result<Machine, ReadError> {
+    look(spec).map(|seen| seen.machine)
+}
+
+/// Like [`open`], and says what may be used: on the live machine by this process, on one saved by
+/// hwloc by whoever saved it.
+///
+/// # Errors
+/// As [`open`].
+pub fn look(spec: &str) -> Result<Seen, ReadError> {
+    if spec == "live" {
+        let machine = crate::read::live()?;
+        let usable = Some(Usable::of_self(&machine, &Sysfs::at(Path::new("/"))));
+        return Ok(Seen { machine, usable });
+    }
+    if let Some(text) = spec.strip_prefix("synthetic:") {
+        return crate::read::synthetic(text).map(described);
+    }
+    let path = Path::new(spec);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xml") => xml_file(path),
+        _ => Err(ReadError::Unknown { found: spec.into(), known: String::new() }),
+    }
+}
+
+const fn described(machine: Machine) -> Seen {
+    Seen { machine, usable: None }
+}
+
+/// Reads a machine that hwloc saved, whatever the file is called. Its name becomes the file's.
+///
+/// # Errors
+/// [`ReadError::File`], [`ReadError::TooLarge`], [`ReadError::NotText`] or [`ReadError::Xml`].
+pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
+    let text = text(path)?;
+    let wrong = |source| ReadError::Xml { origin: path.display().to_string(), source };
+    let Saved { mut machine, allowed } = xml::from_xml_str(&text).map_err(wrong)?;
+    if let Some(stem) = path.file_stem() {
+        machine.name = stem.to_string_lossy().into_owned();
+    }
+    let usable = allowed.map(|allowed| Usable::within(&machine, None, Some(allowed), None));
+    Ok(Seen { machine, usable })
+}
+
+/// The text of a file that describes a machine.
+fn text(path: &Path) -> Result<String, ReadError> {
+    let cannot = |source| ReadError::File { path: path.into(), source };
+    let found = path.metadata().map_err(cannot)?.len();
+    if found > xml::MAX_BYTES {
+        return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
+    }
+    let bytes = std::fs::read(path).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes().get(offset).copied().unwrap_or(0);
+        ReadError::NotText { path: path.into(), byte, offset }
+    })
+}

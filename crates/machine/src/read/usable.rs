@@ -1,0 +1,212 @@
+//! What a process may use of a machine: its affinity mask, its cpuset, its CPU quota.
+//!
+//! All of it is inherited, and none of it is an error: a file that is missing or cannot be read
+//! leaves the limit unknown, which is `None`, as an absent limit is.
+
+use crate::cpulist::PuSet;
+use crate::ids::PuIdx;
+use crate::machine::Machine;
+use crate::read::sysfs::Sysfs;
+use crate::units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// CPU time that a control group may use in each period, over all its PUs together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuQuota {
+    /// CPU time per period. Never 0.
+    pub time_ns: Nanos,
+    /// The period. Never 0.
+    pub period_ns: Nanos,
+}
+
+impl CpuQuota {
+    /// How many PUs the quota keeps busy: 1.5 is one PU and half of another.
+    #[must_use]
+    pub fn pus(self) -> f64 {
+        self.time_ns.as_secs_f64() / self.period_ns.as_secs_f64()
+    }
+
+    /// From microseconds, the kernel's unit; `None` without a limit.
+    fn from_micros(time: i64, period: u64) -> Option<Self> {
+        let nanos = |micros: u64| micros.checked_mul(1_000).filter(|&ns| ns > 0).map(Nanos);
+        let time_ns = nanos(u64::try_from(time).ok()?)?;
+        Some(Self { time_ns, period_ns: nanos(period)? })
+    }
+
+    fn compare(self, other: Self) -> Ordering {
+        let cross = |a: Nanos, b: Nanos| u128::from(a.0) * u128::from(b.0);
+        cross(self.time_ns, other.period_ns).cmp(&cross(other.time_ns, self.period_ns))
+    }
+}
+
+impl fmt::Display for CpuQuota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} PUs ({} every {})", self.pus(), self.time_ns, self.period_ns)
+    }
+}
+
+/// What a process may use of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usable {
+    /// The inherited affinity mask, or `None` if it cannot be read.
+    pub affinity: Option<PuSet>,
+    /// PUs of the control group's cpuset, or `None` if there is none or it leaves out no PU.
+    pub cpuset: Option<PuSet>,
+    /// The least CPU quota of the control group and its ancestors, or `None` without one.
+    pub quota: Option<CpuQuota>,
+    /// The machine's online PUs that mask and cpuset leave, in logical order.
+    pub pus: Vec<PuIdx>,
+}
+
+impl Usable {
+    /// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
+    #[must_use]
+    pub fn of_self(machine: &Machine, files: &Sysfs) -> Self {
+        let affinity = affinity(files);
+        let groups = Groups::of_self(files);
+        Self::within(machine, affinity, groups.cpuset(), groups.quota())
+    }
+
+    /// What these limits leave of `machine`.
+    #[must_use]
+    pub fn within(
+        machine: &Machine,
+        affinity: Option<PuSet>,
+        cpuset: Option<PuSet>,
+        quota: Option<CpuQuota>,
+    ) -> Self {
+        let limits = |set: &PuSet| machine.pus.iter().any(|pu| !set.contains(pu.os));
+        let cpuset = cpuset.filter(limits);
+        let allowed = |pu: &PuIdx| {
+            let os = machine.pus[pu.idx()].os;
+            [&affinity, &cpuset].into_iter().flatten().all(|set| set.contains(os))
+        };
+        let pus = machine.all_pus().filter(allowed).collect();
+        Self { affinity, cpuset, quota, pus }
+    }
+}
+
+/// The affinity mask of this process.
+fn affinity(files: &Sysfs) -> Option<PuSet> {
+    let status = files.text("/proc/self/status")?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    PuSet::parse_list(list).ok()
+}
+
+/// A mounted hierarchy of control groups.
+struct Mount {
+    /// Where it is mounted.
+    at: String,
+    /// Which of its groups is seen there: "/" except in a container.
+    root: String,
+    /// Version 2, or the controllers of version 1.
+    controllers: Option<Vec<String>>,
+}
+
+/// The control groups of a process.
+struct Groups<'a> {
+    files: &'a Sysfs,
+    mounts: Vec<Mount>,
+    /// Lines `ID:CONTROLLERS:PATH` of `/proc/self/cgroup`.
+    member: Vec<(Vec<String>, String)>,
+}
+
+impl<'a> Groups<'a> {
+    fn of_self(files: &'a Sysfs) -> Self {
+        let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
+        let member = files.text("/proc/self/cgroup").unwrap_or_default();
+        Self {
+            files,
+            mounts: mounts.lines().filter_map(mount).collect(),
+            member: member.lines().filter_map(membership).collect(),
+        }
+    }
+
+    /// The effective cpuset. Version 1 first: a controller is in one hierarchy only, and where both
+    /// are mounted the version 2 one may be empty.
+    fn cpuset(&self) -> Option<PuSet> {
+        let list = |dir: &str, file: &str| -> Option<PuSet> {
+            self.files.value(&format!("{dir}/{file}")).filter(|set: &PuSet| !set.is_empty())
+        };
+        let v1 = self.ancestors(Some("cpuset")).into_iter().find_map(|dir| {
+            list(&dir, "cpuset.effective_cpus").or_else(|| list(&dir, "cpuset.cpus"))
+        });
+        // A group that does not have the controller lives in its nearest ancestor's set.
+        let v2 = || {
+            let dirs = self.ancestors(None);
+            dirs.into_iter().find_map(|dir| list(&dir, "cpuset.cpus.effective"))
+        };
+        v1.or_else(v2)
+    }
+
+    /// The least quota from the process's group up to the root: each ancestor's limit holds too.
+    fn quota(&self) -> Option<CpuQuota> {
+        let v1 = self.ancestors(Some("cpu")).into_iter().filter_map(|dir| {
+            let time = self.files.value(&format!("{dir}/cpu.cfs_quota_us"))?;
+            CpuQuota::from_micros(time, self.files.value(&format!("{dir}/cpu.cfs_period_us"))?)
+        });
+        let v2 = self.ancestors(None).into_iter().filter_map(|dir| {
+            let text = self.files.text(&format!("{dir}/cpu.max"))?;
+            // "max 100000" has no number first, and no limit.
+            let (time, period) = text.trim().split_once(' ')?;
+            CpuQuota::from_micros(time.parse().ok()?, period.trim().parse().ok()?)
+        });
+        v1.chain(v2).min_by(|a, b| a.compare(*b))
+    }
+
+    /// Directories of the process's group and its ancestors that can be seen, nearest first, in the
+    /// version 1 hierarchy of `controller` or, without one, in version 2.
+    fn ancestors(&self, controller: Option<&str>) -> Vec<String> {
+        let of = |names: &[String]| match controller {
+            Some(controller) => names.iter().any(|name| name == controller),
+            None => names.is_empty(),
+        };
+        let path = self.member.iter().find(|(names, _)| of(names)).map(|(_, path)| path);
+        let mount = self.mounts.iter().find(|mount| match (&mount.controllers, controller) {
+            (Some(names), Some(_)) => of(names),
+            (None, None) => true,
+            _ => false,
+        });
+        let (Some(path), Some(mount)) = (path, mount) else { return Vec::new() };
+        let inside = below(path, &mount.root);
+        let mut dirs = vec![format!("{}{inside}", mount.at)];
+        let ends: Vec<usize> = inside.match_indices('/').map(|(at, _)| at).collect();
+        dirs.extend(ends.iter().rev().map(|&end| format!("{}{}", mount.at, &inside[..end])));
+        dirs.dedup();
+        dirs
+    }
+}
+
+/// `path` as seen from `root`, with a leading slash, or empty for the root itself. A path outside
+/// what is mounted (a container that sees the host's names, or `/..` from a namespace) cannot be
+/// walked; the mounted root stands for it.
+fn below<'a>(path: &'a str, root: &str) -> &'a str {
+    let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
+    let sane = inside.starts_with('/') && !inside.split('/').any(|part| part == "..");
+    if sane { inside.trim_end_matches('/') } else { "" }
+}
+
+/// `ID:CONTROLLERS:PATH`.
+fn membership(line: &str) -> Option<(Vec<String>, String)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let names = fields.next()?.split(',').filter(|name| !name.is_empty());
+    Some((names.map(Into::into).collect(), fields.next()?.into()))
+}
+
+/// A line of mountinfo (proc(5)): `36 35 0:30 ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
+fn mount(line: &str) -> Option<Mount> {
+    let (place, system) = line.split_once(" - ")?;
+    let mut place = place.split(' ').skip(3);
+    let (root, at) = (place.next()?.to_owned(), place.next()?.to_owned());
+    let mut system = system.split(' ');
+    let controllers = match system.next()? {
+        "cgroup2" => None,
+        "cgroup" => Some(system.nth(1)?.split(',').map(Into::into).collect()),
+        _ => return None,
+    };
+    Some(Mount { at, root, controllers })
+}

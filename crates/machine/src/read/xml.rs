@@ -1,0 +1,318 @@
+//! Machines that hwloc saved as XML (`lstopo machine.xml`), formats 2.x and 3.x.
+//!
+//! # Why hwloc does not read these files for us
+//! A saved machine comes from somebody else. hwloc 2.9 trusts it: of 4,000 files with one to three
+//! damaged lines, 21 crashed it (`crates/machine/tests/corpus/README.md` has the recipe). So the
+//! file is read here, in Rust, and `tests/corpus.rs` checks that both readings agree on every sound
+//! file.
+//!
+//! Objects are taken in the order in which they stand, which is hwloc's logical order. A core, a
+//! cache or a package has the PUs that stand inside it; only NUMA nodes, which stand beside the PUs
+//! they serve, have their `cpuset` read.
+
+use crate::check::Flaw;
+use crate::cpulist::{MAX_PU_NR, PuSet};
+use crate::ids::{NodeNr, PuNr};
+use crate::machine::{CacheKind, Machine};
+use crate::parts::{CachePart, DistancePart, NodePart, Parts};
+use crate::read::kinds::{self, KindFacts};
+use crate::units::Bytes;
+use roxmltree::{Document, Node, ParsingOptions};
+use thiserror::Error;
+
+/// Largest text that is read. A machine of 1,024 PUs takes half a MiB.
+pub const MAX_BYTES: u64 = 32 << 20;
+
+/// Deepest nesting of objects. hwloc's own trees have about ten levels.
+const MAX_DEPTH: u32 = 64;
+
+/// Most XML nodes; a machine of 8,192 PUs has some 300,000.
+const MAX_XML_NODES: u32 = 4_000_000;
+
+/// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc's distances.h.
+const MEANS_LATENCY: u64 = 4;
+
+/// Why a text is not a machine saved by hwloc.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum XmlError {
+    /// The text is too long to be one.
+    #[error("expected hwloc XML of at most {MAX_BYTES} bytes, found {found}")]
+    TooLarge {
+        /// Its length in bytes.
+        found: usize,
+    },
+    /// Not XML.
+    #[error("expected hwloc XML, found a syntax error: {detail}")]
+    Syntax {
+        /// What the parser says, with line and column.
+        detail: String,
+    },
+    /// XML of something else.
+    #[error("expected hwloc XML with a <topology>, found <{found}>")]
+    NotHwloc {
+        /// The outermost element.
+        found: String,
+    },
+    /// XML of an hwloc that is too old or too new.
+    #[error(
+        "expected hwloc XML of version 2 or 3, found {}; convert it with a recent lstopo: lstopo --if xml -i OLD.xml NEW.xml",
+        found.as_ref().map_or("no version (hwloc 1)".into(), |found| format!("version \"{found}\""))
+    )]
+    Version {
+        /// What the file says, if anything. hwloc 1 wrote nothing.
+        found: Option<String>,
+    },
+    /// Objects nest too deep.
+    #[error("line {line}: expected objects at most {MAX_DEPTH} deep")]
+    TooDeep {
+        /// Where the limit was passed.
+        line: u32,
+    },
+    /// An attribute or a text is missing or wrong.
+    #[error("line {line}: expected {expected}, found {found}")]
+    Malformed {
+        /// Where it stands.
+        line: u32,
+        /// What was expected.
+        expected: &'static str,
+        /// What was found.
+        found: String,
+    },
+    /// The machine contradicts itself.
+    #[error(transparent)]
+    Flaw(#[from] Flaw),
+}
+
+/// A machine from a file, and what else the file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// The machine. Its name is the host's, or empty.
+    pub machine: Machine,
+    /// PUs that whoever saved it was allowed to use, or `None` if the file does not say or does not
+    /// forbid any.
+    pub allowed: Option<PuSet>,
+}
+
+/// Reads a machine that hwloc saved.
+///
+/// Never panics, and takes time and memory in proportion to the text, whatever the text holds.
+///
+/// # Errors
+/// [`XmlError`] with the line and what was expected there.
+pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
+    if text.len() as u64 > MAX_BYTES {
+        return Err(XmlError::TooLarge { found: text.len() });
+    }
+    let options =
+        ParsingOptions { allow_dtd: true, nodes_limit: MAX_XML_NODES, ..Default::default() };
+    let document = Document::parse_with_options(text, options)
+        .map_err(|error| XmlError::Syntax { detail: error.to_string() })?;
+    let topology = document.root_element();
+    check_header(topology)?;
+    let mut reader = Reader { document: &document, parts: Parts::default() };
+    let root = children(topology, "object").next();
+    let root = root.ok_or_else(|| reader.wrong(topology, "an object", "none".into()))?;
+    reader.object(root, 0)?;
+    let complete = reader.set(root, "complete_cpuset")?;
+    let allowed = reader.set(root, "allowed_cpuset")?;
+    let online: PuSet = reader.parts.pus.iter().copied().collect();
+    reader.parts.offline = complete.unwrap_or_default().difference(&online);
+    reader.parts.kinds = reader.kinds(topology)?;
+    reader.parts.distances = reader.distances(topology)?;
+    let name = || info(topology, "HostName").or_else(|| info(root, "HostName"));
+    reader.parts.name = name().unwrap_or_default();
+    reader.parts.processor = reader.parts.processor.take().or_else(|| info(root, "CPUModel"));
+    let machine = reader.parts.assemble()?;
+    Ok(Saved { machine, allowed: allowed.filter(|allowed| !online.is_subset(allowed)) })
+}
+
+fn check_header(topology: Node<'_, '_>) -> Result<(), XmlError> {
+    let found = topology.tag_name().name();
+    if found != "topology" {
+        return Err(XmlError::NotHwloc { found: shortened(found) });
+    }
+    let version = topology.attribute("version");
+    let major = version.and_then(|version| version.split('.').next());
+    if matches!(major, Some("2" | "3")) {
+        return Ok(());
+    }
+    Err(XmlError::Version { found: version.map(shortened) })
+}
+
+fn children<'a, 'i: 'a>(
+    node: Node<'a, 'i>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'a, 'i>> {
+    node.children().filter(move |child| child.has_tag_name(name))
+}
+
+/// Enough of `text` to recognise it in a one-line message.
+fn shortened(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(40).collect()
+}
+
+fn info(node: Node<'_, '_>, key: &str) -> Option<String> {
+    let found = children(node, "info").find(|info| info.attribute("name") == Some(key))?;
+    let text = found.attribute("value")?.trim();
+    (!text.is_empty()).then(|| text.into())
+}
+
+struct Reader<'a, 'i> {
+    document: &'a Document<'i>,
+    parts: Parts,
+}
+
+impl Reader<'_, '_> {
+    fn line(&self, node: Node<'_, '_>) -> u32 {
+        self.document.text_pos_at(node.range().start).row
+    }
+
+    fn wrong(&self, node: Node<'_, '_>, expected: &'static str, found: String) -> XmlError {
+        XmlError::Malformed { line: self.line(node), expected, found }
+    }
+
+    /// A number that must be there.
+    fn number(
+        &self,
+        node: Node<'_, '_>,
+        name: &str,
+        expected: &'static str,
+    ) -> Result<u64, XmlError> {
+        let text = node.attribute(name);
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+            let found = text.map_or("nothing".into(), |text| format!("\"{}\"", shortened(text)));
+            self.wrong(node, expected, format!("{found} in {name}"))
+        })
+    }
+
+    /// The kernel's number of a PU or a node.
+    fn os_index(&self, node: Node<'_, '_>) -> Result<u32, XmlError> {
+        const EXPECTED: &str = "a kernel number of at most 65535";
+        let number = self.number(node, "os_index", EXPECTED)?;
+        let fits = u32::try_from(number).ok().filter(|&number| number <= MAX_PU_NR);
+        fits.ok_or_else(|| self.wrong(node, EXPECTED, format!("{number} in os_index")))
+    }
+
+    /// A set of PUs, or `None` if the attribute is absent. hwloc leaves out groups that are 0.
+    fn set(&self, node: Node<'_, '_>, name: &str) -> Result<Option<PuSet>, XmlError> {
+        let Some(text) = node.attribute(name) else { return Ok(None) };
+        let full: Vec<&str> =
+            text.split(',').map(|group| if group.is_empty() { "0" } else { group }).collect();
+        let set = PuSet::parse_mask(&full.join(","));
+        set.map(Some).map_err(|_| {
+            self.wrong(
+                node,
+                "a set like \"0x000000ff\"",
+                format!("\"{}\" in {name}", shortened(text)),
+            )
+        })
+    }
+
+    /// Adds an object and those inside it.
+    fn object(&mut self, node: Node<'_, '_>, depth: u32) -> Result<(), XmlError> {
+        if depth > MAX_DEPTH {
+            return Err(XmlError::TooDeep { line: self.line(node) });
+        }
+        let begin = self.parts.pus.len();
+        let ty = node.attribute("type").unwrap_or_default();
+        if ty == "PU" {
+            let number = self.os_index(node)?;
+            self.parts.pus.push(PuNr(number));
+        }
+        for child in children(node, "object") {
+            self.object(child, depth + 1)?;
+        }
+        let inside = self.parts.pus[begin..].to_vec();
+        match ty {
+            "Core" => self.parts.cores.push(inside),
+            "Package" => self.package(node, inside),
+            "NUMANode" => self.node(node)?,
+            _ if ty.ends_with("Cache") && ty.starts_with('L') => self.cache(node, inside)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn package(&mut self, node: Node<'_, '_>, pus: Vec<PuNr>) {
+        self.parts.packages.push(pus);
+        if self.parts.processor.is_none() {
+            self.parts.processor = info(node, "CPUModel");
+        }
+    }
+
+    fn node(&mut self, node: Node<'_, '_>) -> Result<(), XmlError> {
+        let os = NodeNr(self.os_index(node)?);
+        let expected = "a size in bytes";
+        let memory = match node.has_attribute("local_memory") {
+            true => self.number(node, "local_memory", expected)?,
+            false => 0,
+        };
+        let pus = self.set(node, "cpuset")?;
+        let pus = pus.ok_or_else(|| self.wrong(node, "a node with a cpuset", "none".into()))?;
+        self.parts.nodes.push(NodePart { os, memory: Bytes(memory), pus });
+        Ok(())
+    }
+
+    fn cache(&mut self, node: Node<'_, '_>, pus: Vec<PuNr>) -> Result<(), XmlError> {
+        let expected = "a cache level of 1 to 255";
+        let level = self.number(node, "depth", expected)?;
+        let level = u8::try_from(level)
+            .ok()
+            .filter(|&level| level > 0)
+            .ok_or_else(|| self.wrong(node, expected, format!("{level} in depth")))?;
+        let kind = match self.number(node, "cache_type", "a cache type of 0, 1 or 2")? {
+            0 => CacheKind::Unified,
+            1 => CacheKind::Data,
+            2 => CacheKind::Instruction,
+            other => {
+                let found = format!("{other} in cache_type");
+                return Err(self.wrong(node, "a cache type of 0, 1 or 2", found));
+            }
+        };
+        let size = Bytes(self.number(node, "cache_size", "a size in bytes")?);
+        self.parts.caches.push(CachePart { level, kind, size, pus });
+        Ok(())
+    }
+
+    fn kinds(&self, topology: Node<'_, '_>) -> Result<Vec<crate::parts::KindPart>, XmlError> {
+        let facts = children(topology, "cpukind").map(|kind| {
+            let infos = children(kind, "info").filter_map(|info| {
+                Some((info.attribute("name")?.to_owned(), info.attribute("value")?.to_owned()))
+            });
+            let rank = kind.attribute("forced_efficiency").and_then(|rank| rank.parse().ok());
+            let pus = self.set(kind, "cpuset")?.unwrap_or_default();
+            Ok(KindFacts { pus, efficiency: rank, infos: infos.collect() })
+        });
+        Ok(kinds::ranked(facts.collect::<Result<_, XmlError>>()?))
+    }
+
+    /// The first matrix of latencies between NUMA nodes.
+    fn distances(&self, topology: Node<'_, '_>) -> Result<Option<DistancePart>, XmlError> {
+        let mut matrices = children(topology, "distances2");
+        let latencies = |matrix: &Node<'_, '_>| {
+            let kind = matrix.attribute("kind").and_then(|kind| kind.parse::<u64>().ok());
+            matrix.attribute("type") == Some("NUMANode")
+                && matrix.attribute("indexing") == Some("os")
+                && kind.is_some_and(|kind| kind & MEANS_LATENCY != 0)
+        };
+        let Some(matrix) = matrices.find(latencies) else { return Ok(None) };
+        let numbers = self.numbers(matrix, "indexes")?;
+        let node = |&number: &u64| u32::try_from(number).ok().map(NodeNr);
+        let nodes = numbers.iter().map(node).collect::<Option<Vec<_>>>();
+        let values = self.numbers(matrix, "u64values")?;
+        Ok(nodes.map(|nodes| DistancePart { nodes, values }))
+    }
+
+    fn numbers(&self, matrix: Node<'_, '_>, name: &'static str) -> Result<Vec<u64>, XmlError> {
+        let mut numbers = Vec::new();
+        for chunk in children(matrix, name) {
+            for word in chunk.text().unwrap_or_default().split_whitespace() {
+                let number = word.parse().map_err(|_| {
+                    self.wrong(chunk, "whole numbers", format!("\"{}\"", shortened(word)))
+                })?;
+                numbers.push(number);
+            }
+        }
+        Ok(numbers)
+    }
+}
