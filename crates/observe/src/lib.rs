@@ -1,1 +1,15 @@
 //! How programs are watched: counters, instruction-pointer samples, emulation, /proc.
+//!
+//! One backend a file or folder; all of them fill the types of `colocate-model`. This is an edge
+//! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
+
+pub mod births;
+pub mod perf;
+pub mod pmu;
+pub mod proc;
+pub mod sys;
+pub mod task;
+
+pub use births::{Births, Options, TaskEvent};
+pub use sys::SysError;
+pub use task::{Pid, Tid};

@@ -1,0 +1,171 @@
+//! One perf event: opening it and switching it on and off.
+
+#![allow(unsafe_code)] // perf_event_open and its ioctls
+
+use crate::sys::SysError;
+use crate::task::Tid;
+use colocate_machine::PuNr;
+use perf_event_open_sys as sys;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use sys::bindings as c;
+
+/// What the kernel adds to every record, in this order: process and thread, time, CPU.
+/// [`record::parse`](super::record::parse) expects exactly this.
+pub const STAMP: u32 = c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU;
+
+/// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
+/// watching them needs a privilege and says nothing about the program's instructions.
+#[derive(Clone, Copy)]
+pub struct Attr(c::perf_event_attr);
+
+impl Attr {
+    /// An event that counts nothing and only carries the kernel's notes about tasks.
+    ///
+    /// It reports births, ends and new names, each as soon as it happens.
+    #[must_use]
+    pub fn task_notes() -> Self {
+        let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
+        attr.0.set_task(1);
+        attr.0.set_comm(1);
+        attr.0.set_comm_exec(1);
+        attr.0.set_watermark(1);
+        attr.0.__bindgen_anon_2.wakeup_watermark = 1;
+        attr
+    }
+
+    /// Samples of the instruction pointer, one every `period_ns` of CPU time, with notes about
+    /// tasks, executable mappings and, at a task's end, its CPU time. A reader is woken when
+    /// `watermark_b` bytes wait.
+    #[must_use]
+    pub fn clock_samples(period_ns: u64, watermark_b: u32) -> Self {
+        let mut attr = Self::software(c::PERF_COUNT_SW_CPU_CLOCK);
+        attr.0.sample_type |= u64::from(c::PERF_SAMPLE_IP);
+        attr.0.__bindgen_anon_1.sample_period = period_ns;
+        attr.0.set_task(1);
+        attr.0.set_comm(1);
+        attr.0.set_comm_exec(1);
+        attr.0.set_mmap(1);
+        attr.0.set_mmap2(1);
+        attr.0.set_inherit_stat(1);
+        attr.0.set_watermark(1);
+        attr.0.__bindgen_anon_2.wakeup_watermark = watermark_b;
+        attr
+    }
+
+    /// Follow threads and processes that the watched task creates, too.
+    #[must_use]
+    pub fn inherited(mut self) -> Self {
+        self.0.set_inherit(1);
+        self
+    }
+
+    /// Start switched off; see [`Event::enable`].
+    #[must_use]
+    pub fn disabled(mut self) -> Self {
+        self.0.set_disabled(1);
+        self
+    }
+
+    fn software(config: c::perf_sw_ids) -> Self {
+        let mut attr = c::perf_event_attr {
+            type_: c::PERF_TYPE_SOFTWARE,
+            size: u32::try_from(size_of::<c::perf_event_attr>()).expect("a few hundred bytes"),
+            config: u64::from(config),
+            sample_type: u64::from(STAMP),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.set_use_clockid(1);
+        attr.set_sample_id_all(1);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
+        Self(attr)
+    }
+
+    /// The kernel's form, for events that this module has no constructor for.
+    #[must_use]
+    pub fn raw(&self) -> &c::perf_event_attr {
+        &self.0
+    }
+}
+
+impl From<c::perf_event_attr> for Attr {
+    /// Takes `attr` as it is, except for its size, which is filled in.
+    fn from(mut attr: c::perf_event_attr) -> Self {
+        attr.size = u32::try_from(size_of::<c::perf_event_attr>()).expect("a few hundred bytes");
+        Self(attr)
+    }
+}
+
+/// An open event. It ends when this is dropped; inherited copies of it end with it.
+#[derive(Debug)]
+pub struct Event(OwnedFd);
+
+impl Event {
+    /// Opens `attr` for thread `tid`, reported when it runs on `cpu` or, without one, anywhere.
+    ///
+    /// # Errors
+    /// The kernel's: `EACCES` or `EPERM` when `perf_event_paranoid`, a security module or the
+    /// thread's owner forbid it, `ENOSYS` when a seccomp filter or the kernel has no such call,
+    /// `ESRCH` when the thread is gone, `EMFILE` when no descriptor is left.
+    pub fn open(attr: &Attr, tid: Tid, cpu: Option<PuNr>) -> Result<Self, SysError> {
+        let cpu = cpu.map_or(-1, |cpu| cpu.0.cast_signed());
+        let mut attr = attr.0;
+        // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
+        // the call.
+        let fd = unsafe {
+            sys::perf_event_open(
+                &raw mut attr,
+                tid.0,
+                cpu,
+                -1,
+                libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC),
+            )
+        };
+        if fd < 0 {
+            return Err(SysError::last("perf_event_open"));
+        }
+        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Switches the event and its inherited copies on.
+    ///
+    /// # Errors
+    /// The kernel's; none is known for an open event.
+    pub fn enable(&self) -> Result<(), SysError> {
+        // SAFETY: this ioctl takes no pointer.
+        let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), 0) };
+        ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
+    }
+
+    /// Switches the event and its inherited copies off.
+    ///
+    /// # Errors
+    /// The kernel's; none is known for an open event.
+    pub fn disable(&self) -> Result<(), SysError> {
+        // SAFETY: this ioctl takes no pointer.
+        let done = unsafe { sys::ioctls::DISABLE(self.0.as_raw_fd(), 0) };
+        ok(done, "ioctl(PERF_EVENT_IOC_DISABLE)")
+    }
+
+    /// Sends the event's records to the ring of `other`, which must be of the same CPU.
+    ///
+    /// # Errors
+    /// `EINVAL` if the CPU or the clock differs.
+    pub fn output_to(&self, other: &Self) -> Result<(), SysError> {
+        // SAFETY: this ioctl takes a descriptor, no pointer.
+        let done = unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), other.0.as_raw_fd()) };
+        ok(done, "ioctl(PERF_EVENT_IOC_SET_OUTPUT)")
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn ok(done: libc::c_int, call: &'static str) -> Result<(), SysError> {
+    if done < 0 { Err(SysError::last(call)) } else { Ok(()) }
+}

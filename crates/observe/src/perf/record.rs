@@ -1,0 +1,310 @@
+//! The records in a ring buffer, as `perf_event_open(2)` lays them out.
+
+use super::event::STAMP;
+use crate::task::{Pid, Tid};
+use colocate_machine::Nanos;
+use perf_event_open_sys::bindings as c;
+
+/// Who a record is about and when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When, on `CLOCK_MONOTONIC`.
+    pub at: Nanos,
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A thread was created.
+    Fork {
+        /// The new thread.
+        born: Stamp,
+        /// The process of the thread that created it.
+        parent_pid: Pid,
+        /// The thread that created it.
+        parent_tid: Tid,
+    },
+    /// A thread has ended.
+    Exit(Stamp),
+    /// A thread has a new name.
+    Comm {
+        /// The thread.
+        of: Stamp,
+        /// Its name, at most 15 bytes.
+        name: &'a [u8],
+        /// Whether it is new because the thread executes another program.
+        exec: bool,
+    },
+    /// A process maps code.
+    Map {
+        /// The thread that maps it.
+        by: Stamp,
+        /// What is mapped where.
+        map: Mapping<'a>,
+    },
+    /// A sample of the instruction pointer.
+    Sample {
+        /// The thread that ran.
+        of: Stamp,
+        /// Address of the instruction.
+        ip: u64,
+        /// Whether the thread ran its own code, not the kernel's.
+        user: bool,
+    },
+    /// The event's count when a thread ended.
+    Count {
+        /// The thread.
+        of: Stamp,
+        /// The count.
+        value: u64,
+    },
+    /// Records that did not fit in the ring.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+    /// A record of no interest here.
+    Other,
+}
+
+/// A piece of a file, or of no file, mapped to be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub length_b: u64,
+    /// Where in the file the mapping begins, in bytes.
+    pub offset_b: u64,
+    /// The file's path, or a name in brackets or with `//` for memory without a file.
+    pub path: &'a [u8],
+}
+
+/// Parses the records in `bytes`, which [`Ring::take`](super::Ring::take) has collected from an
+/// event opened with an [`Attr`](super::Attr) of this crate.
+///
+/// A record that is cut short or makes no sense is [`Record::Other`]; a length that leads nowhere
+/// ends the list.
+pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (head, _) = rest.split_first_chunk::<HEAD_B>()?;
+        let mut head = Fields(head);
+        let (kind, misc, length) = (head.u32()?, head.u16()?, usize::from(head.u16()?));
+        let body = rest.get(HEAD_B..length)?;
+        rest = &rest[length..];
+        Some(record(kind, misc, body).unwrap_or(Record::Other))
+    })
+}
+
+/// Size of `struct perf_event_header`.
+const HEAD_B: usize = 8;
+
+/// Size of what [`STAMP`] asks for at the end of each record: process and thread, time, CPU.
+const STAMP_B: usize = 24;
+
+const _: () = assert!(STAMP == c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU);
+
+fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
+    let mut fields = Fields(body);
+    Some(match kind {
+        c::PERF_RECORD_FORK | c::PERF_RECORD_EXIT => {
+            let (pid, parent_pid) = (Pid(fields.i32()?), Pid(fields.i32()?));
+            let (tid, parent_tid) = (Tid(fields.i32()?), Tid(fields.i32()?));
+            let born = Stamp { at: Nanos(fields.u64()?), pid, tid };
+            if kind == c::PERF_RECORD_EXIT {
+                return Some(Record::Exit(born));
+            }
+            Record::Fork { born, parent_pid, parent_tid }
+        }
+        c::PERF_RECORD_COMM => {
+            let at = fields.trailing_stamp()?.at;
+            let of = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            let exec = u32::from(misc) & c::PERF_RECORD_MISC_COMM_EXEC != 0;
+            Record::Comm { of, name: fields.text(), exec }
+        }
+        c::PERF_RECORD_MMAP2 => {
+            let at = fields.trailing_stamp()?.at;
+            let by = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            let (start, length_b, offset_b) = (fields.u64()?, fields.u64()?, fields.u64()?);
+            // Device, inode, generation, protection and flags are of no use to us.
+            fields.skip(32)?;
+            Record::Map { by, map: Mapping { start, length_b, offset_b, path: fields.text() } }
+        }
+        c::PERF_RECORD_SAMPLE => {
+            let ip = fields.u64()?;
+            let mode = u32::from(misc) & c::PERF_RECORD_MISC_CPUMODE_MASK;
+            Record::Sample { of: fields.stamp()?, ip, user: mode == c::PERF_RECORD_MISC_USER }
+        }
+        c::PERF_RECORD_READ => {
+            let at = fields.trailing_stamp()?.at;
+            let of = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            Record::Count { of, value: fields.u64()? }
+        }
+        c::PERF_RECORD_LOST => {
+            fields.skip(8)?;
+            Record::Lost { count: fields.u64()? }
+        }
+        c::PERF_RECORD_LOST_SAMPLES => Record::Lost { count: fields.u64()? },
+        _ => Record::Other,
+    })
+}
+
+/// Reads fields in the machine's byte order from the front of a slice.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.get(bytes..)?;
+        Some(())
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_ne_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.take().map(i32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    fn stamp(&mut self) -> Option<Stamp> {
+        let (pid, tid) = (Pid(self.i32()?), Tid(self.i32()?));
+        Some(Stamp { at: Nanos(self.u64()?), pid, tid })
+    }
+
+    /// Cuts the stamp off the end.
+    fn trailing_stamp(&mut self) -> Option<Stamp> {
+        let (front, stamp) = self.0.split_at_checked(self.0.len().checked_sub(STAMP_B)?)?;
+        self.0 = front;
+        Fields(stamp).stamp()
+    }
+
+    /// The rest up to its first zero byte.
+    fn text(&self) -> &'a [u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of `kind` with `words` of 32 bits as its body, as the kernel writes it.
+    fn bytes(kind: u32, misc: u32, words: &[u32]) -> Vec<u8> {
+        let length = u32::try_from(HEAD_B + 4 * words.len()).unwrap();
+        let mut out: Vec<u8> = kind.to_ne_bytes().into();
+        out.extend(u16::try_from(misc).unwrap().to_ne_bytes());
+        out.extend(u16::try_from(length).unwrap().to_ne_bytes());
+        out.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        out
+    }
+
+    /// 64-bit value below 2^32 as two words.
+    fn wide(value: u32) -> [u32; 2] {
+        let bytes = u64::from(value).to_ne_bytes();
+        let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        [half(0), half(4)]
+    }
+
+    /// Stamp of process 10, thread 11, at `at`, on CPU 0.
+    fn stamp(at: u32) -> Vec<u32> {
+        [&[10, 11][..], &wide(at), &[0, 0]].concat()
+    }
+
+    fn of(at: u64) -> Stamp {
+        Stamp { at: Nanos(at), pid: Pid(10), tid: Tid(11) }
+    }
+
+    fn only(bytes: &[u8]) -> Record<'_> {
+        let mut records = parse(bytes);
+        let first = records.next().unwrap();
+        assert_eq!(records.next(), None);
+        first
+    }
+
+    #[test]
+    fn birth_and_end() {
+        let body = [&[10, 1, 11, 2][..], &wide(77), &stamp(99)].concat();
+        let born = Record::Fork { born: of(77), parent_pid: Pid(1), parent_tid: Tid(2) };
+        assert_eq!(only(&bytes(c::PERF_RECORD_FORK, 0, &body)), born);
+        assert_eq!(only(&bytes(c::PERF_RECORD_EXIT, 0, &body)), Record::Exit(of(77)));
+    }
+
+    #[test]
+    fn new_name() {
+        let name = u32::from_ne_bytes(*b"abc\0");
+        let body = [&[10, 11, name, 0][..], &stamp(5)].concat();
+        let exec = bytes(c::PERF_RECORD_COMM, c::PERF_RECORD_MISC_COMM_EXEC, &body);
+        assert_eq!(only(&exec), Record::Comm { of: of(5), name: b"abc", exec: true });
+        let named = bytes(c::PERF_RECORD_COMM, 0, &body);
+        assert_eq!(only(&named), Record::Comm { of: of(5), name: b"abc", exec: false });
+    }
+
+    #[test]
+    fn mapping() {
+        let path = [u32::from_ne_bytes(*b"/a/b"), 0];
+        let middle = [wide(0x1000), wide(0x2000), wide(0x3000)].concat();
+        let body = [&[10, 11][..], &middle, &[0; 8], &path, &stamp(5)].concat();
+        let map = Mapping { start: 0x1000, length_b: 0x2000, offset_b: 0x3000, path: b"/a/b" };
+        let record = bytes(c::PERF_RECORD_MMAP2, 0, &body);
+        assert_eq!(only(&record), Record::Map { by: of(5), map });
+    }
+
+    #[test]
+    fn samples_of_program_and_kernel() {
+        let body = [&wide(0x4000)[..], &stamp(5)].concat();
+        for (misc, user) in [(c::PERF_RECORD_MISC_USER, true), (c::PERF_RECORD_MISC_KERNEL, false)]
+        {
+            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &body);
+            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user });
+        }
+    }
+
+    #[test]
+    fn final_count_and_losses() {
+        let body = [&[10, 11][..], &wide(1234), &stamp(5)].concat();
+        let record = bytes(c::PERF_RECORD_READ, 0, &body);
+        assert_eq!(only(&record), Record::Count { of: of(5), value: 1234 });
+        let body = [&wide(7)[..], &wide(3), &stamp(5)].concat();
+        assert_eq!(only(&bytes(c::PERF_RECORD_LOST, 0, &body)), Record::Lost { count: 3 });
+        let body = [&wide(4)[..], &stamp(5)].concat();
+        assert_eq!(only(&bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &body)), Record::Lost { count: 4 });
+    }
+
+    #[test]
+    fn unknown_and_short_records_are_passed_over() {
+        let mut all = bytes(999, 0, &[1, 2]);
+        all.extend(bytes(c::PERF_RECORD_EXIT, 0, &[10]));
+        all.extend(bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &wide(4)));
+        let found: Vec<Record<'_>> = parse(&all).collect();
+        assert_eq!(found, [Record::Other, Record::Other, Record::Lost { count: 4 }]);
+    }
+
+    #[test]
+    fn a_length_that_leads_nowhere_ends_the_list() {
+        let mut record = bytes(c::PERF_RECORD_EXIT, 0, &stamp(5));
+        for length in [0_u16, 7, 60_000] {
+            record[6..8].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(parse(&record).count(), 0);
+        }
+        assert_eq!(parse(&record[..5]).count(), 0);
+    }
+}

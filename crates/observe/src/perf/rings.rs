@@ -1,0 +1,99 @@
+//! One ring a CPU, shared by the events of any number of tasks.
+//!
+//! The kernel does not let inherited events of one task share a ring across CPUs, so there is one
+//! ring a CPU. The rings belong to events on our own process that are never switched on: they
+//! outlive every watched task, so a poll never reports a hang-up that is only one task's.
+
+use super::{Attr, Event, Ring};
+use crate::sys::SysError;
+use crate::task::{Pid, Tid};
+use colocate_machine::PuNr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Rings on some CPUs and the events that write to them.
+#[derive(Debug)]
+pub struct Rings {
+    carriers: Vec<(PuNr, Ring)>,
+    events: Vec<Event>,
+}
+
+impl Rings {
+    /// Maps a ring of up to `pages` pages on each of `cpus` for events like `attr`.
+    ///
+    /// Smaller rings are taken where the user may not lock that much memory. CPUs that are offline
+    /// are left out.
+    ///
+    /// # Errors
+    /// As [`Event::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
+    pub fn map(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
+        let ours = Pid(std::process::id().cast_signed()).first_thread();
+        let mut carriers = Vec::with_capacity(cpus.len());
+        let mut offline = None;
+        for cpu in cpus {
+            match map_one(&attr.disabled(), ours, *cpu, pages) {
+                Ok(ring) => carriers.push((*cpu, ring)),
+                Err(error) if error.errno() == Some(libc::ENODEV) => offline = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match offline {
+            Some(error) if carriers.is_empty() => Err(error),
+            _ => Ok(Self { carriers, events: Vec::new() }),
+        }
+    }
+
+    /// Opens `attr` on thread `tid`, one event a CPU, all writing to these rings.
+    ///
+    /// # Errors
+    /// As [`Event::open`]; events opened before the failure are closed again.
+    pub fn attach(&mut self, attr: &Attr, tid: Tid) -> Result<(), SysError> {
+        let before = self.events.len();
+        for (cpu, ring) in &self.carriers {
+            let opened = Event::open(attr, tid, Some(*cpu))
+                .and_then(|event| event.output_to(ring.event()).map(|()| event));
+            match opened {
+                Ok(event) => self.events.push(event),
+                // The CPU has gone offline since the rings were mapped; the others go on.
+                Err(error) if error.errno() == Some(libc::ENODEV) => {}
+                Err(error) => {
+                    self.events.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes all events; what they have written stays in the rings.
+    pub fn detach_all(&mut self) {
+        self.events.clear();
+    }
+
+    /// The events opened by [`Rings::attach`].
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Moves all waiting records to the end of `into`, ring after ring.
+    pub fn take(&mut self, into: &mut Vec<u8>) {
+        for (_, ring) in &mut self.carriers {
+            ring.take(into);
+        }
+    }
+
+    /// Descriptors that become readable when records wait.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.carriers.iter().map(|(_, ring)| ring.as_fd())
+    }
+}
+
+/// A ring of `pages` pages, or half as many until the kernel allows it.
+fn map_one(attr: &Attr, tid: Tid, cpu: PuNr, pages: usize) -> Result<Ring, SysError> {
+    match Ring::map(Event::open(attr, tid, Some(cpu))?, pages) {
+        Err(error) if error.errno() == Some(libc::EPERM) && pages > 1 => {
+            map_one(attr, tid, cpu, pages / 2)
+        }
+        done => done,
+    }
+}

@@ -1,0 +1,233 @@
+//! What `/proc` and `/sys` say about tasks.
+
+pub mod tree;
+
+pub use tree::Tree;
+
+use crate::task::{Pid, Tid};
+use colocate_machine::{Nanos, PuNr};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A `/proc` file system, or a saved copy.
+#[derive(Clone, Debug)]
+pub struct Proc {
+    root: PathBuf,
+}
+
+impl Default for Proc {
+    fn default() -> Self {
+        Self::at(Path::new("/proc"))
+    }
+}
+
+/// A piece of code mapped into a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMap {
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset_b: u64,
+    /// The file's path or a name in brackets; empty for memory without either.
+    pub path: String,
+}
+
+impl Proc {
+    /// The tree mounted or saved at `root`.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The threads of `pid`, in ascending order.
+    ///
+    /// # Errors
+    /// `NotFound` if the process is gone.
+    pub fn tasks(&self, pid: Pid) -> io::Result<Vec<Tid>> {
+        let mut tasks: Vec<Tid> = numbers_in(&self.of(pid).join("task"))?.map(Tid).collect();
+        tasks.sort_unstable();
+        Ok(tasks)
+    }
+
+    /// All processes.
+    ///
+    /// # Errors
+    /// If the tree cannot be listed.
+    pub fn processes(&self) -> io::Result<Vec<Pid>> {
+        Ok(numbers_in(&self.root)?.map(Pid).collect())
+    }
+
+    /// The thread's name, at most 15 bytes; `None` if it is gone.
+    #[must_use]
+    pub fn name(&self, pid: Pid, tid: Tid) -> Option<String> {
+        let bytes = std::fs::read(self.of_task(pid, tid).join("comm")).ok()?;
+        Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+    }
+
+    /// CPU time that the thread has used; `None` if it is gone or the kernel keeps no account.
+    #[must_use]
+    pub fn cpu_time(&self, pid: Pid, tid: Tid) -> Option<Nanos> {
+        let text = std::fs::read_to_string(self.of_task(pid, tid).join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok().map(Nanos)
+    }
+
+    /// The process's state letter, as `ps` shows it, and its parent; `None` if it is gone.
+    #[must_use]
+    pub fn state_and_parent(&self, pid: Pid) -> Option<(char, Pid)> {
+        let text = std::fs::read_to_string(self.of(pid).join("stat")).ok()?;
+        // The name stands in parentheses and may itself hold some, so the last one counts.
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
+    }
+
+    /// The processes that `pid` has created and that live, none if it is gone.
+    ///
+    /// Kernels built without `CONFIG_PROC_CHILDREN` keep no such list; then every process is asked
+    /// for its parent.
+    #[must_use]
+    pub fn children(&self, pid: Pid) -> Vec<Pid> {
+        let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
+        if !lists.exists() {
+            let processes = self.processes().unwrap_or_default();
+            let born_of = |child: &Pid| self.state_and_parent(*child).is_some_and(|s| s.1 == pid);
+            return processes.into_iter().filter(born_of).collect();
+        }
+        let of_task = |tid: Tid| {
+            std::fs::read_to_string(self.of_task(pid, tid).join("children")).unwrap_or_default()
+        };
+        let lists = self.tasks(pid).unwrap_or_default().into_iter().map(of_task);
+        lists
+            .flat_map(|list| {
+                list.split(' ').filter_map(|n| n.parse().ok()).map(Pid).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// The file that the process executes; `None` if it is gone or another user's.
+    #[must_use]
+    pub fn executable(&self, pid: Pid) -> Option<PathBuf> {
+        std::fs::read_link(self.of(pid).join("exe")).ok()
+    }
+
+    /// The path through which the process's executable can be opened even after it was deleted or
+    /// replaced, while the process lives.
+    #[must_use]
+    pub fn executable_link(&self, pid: Pid) -> PathBuf {
+        self.of(pid).join("exe")
+    }
+
+    /// The command's arguments without the program itself; empty if the process is gone.
+    #[must_use]
+    pub fn arguments(&self, pid: Pid) -> Vec<String> {
+        let bytes = std::fs::read(self.of(pid).join("cmdline")).unwrap_or_default();
+        let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        text.split(|byte| *byte == 0)
+            .skip(1)
+            .map(|a| String::from_utf8_lossy(a).into_owned())
+            .collect()
+    }
+
+    /// The pieces of code that the process has mapped; none if it is gone or another user's.
+    #[must_use]
+    pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
+        let text = std::fs::read(self.of(pid).join("maps")).unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().filter_map(code_map).collect()
+    }
+
+    fn of(&self, pid: Pid) -> PathBuf {
+        self.root.join(pid.to_string())
+    }
+
+    fn of_task(&self, pid: Pid, tid: Tid) -> PathBuf {
+        self.of(pid).join("task").join(tid.to_string())
+    }
+}
+
+/// One line of `/proc/PID/maps`, if it is of code.
+fn code_map(line: &str) -> Option<CodeMap> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    if !fields.next()?.contains('x') {
+        return None;
+    }
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let offset_b = hex(fields.next()?)?;
+    let path = fields.nth(2).unwrap_or_default().trim_start().to_owned();
+    Some(CodeMap { start: hex(start)?, end: hex(end)?, offset_b, path })
+}
+
+/// The CPUs that are online, from `cpu/online` below `devices`, which is `/sys/devices/system` on a
+/// live machine.
+///
+/// # Errors
+/// If the file cannot be read or is not a list like `0-3,8`.
+pub fn online_cpus(devices: &Path) -> io::Result<Vec<PuNr>> {
+    let path = devices.join("cpu/online");
+    let text = std::fs::read_to_string(&path)?;
+    cpu_list(text.trim()).ok_or_else(|| {
+        let found = format!("{}: expected a list like \"0-3,8\", found {text:?}", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, found)
+    })
+}
+
+fn cpu_list(text: &str) -> Option<Vec<PuNr>> {
+    let mut cpus = Vec::new();
+    for piece in text.split(',') {
+        let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
+        cpus.extend((first.parse::<u32>().ok()?..=last.parse().ok()?).map(PuNr));
+    }
+    Some(cpus)
+}
+
+/// The names in the folder `path` that are numbers.
+fn numbers_in(path: &Path) -> io::Result<impl Iterator<Item = i32>> {
+    let names = std::fs::read_dir(path)?;
+    Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-2,5"), Some([0, 1, 2, 5].map(PuNr).to_vec()));
+        assert_eq!(cpu_list("0-"), None);
+    }
+
+    #[test]
+    fn lines_of_maps() {
+        let line = "7f00-8f00 r-xp 00001000 fe:01 1234      /usr/lib/a b.so";
+        let map = CodeMap {
+            start: 0x7f00,
+            end: 0x8f00,
+            offset_b: 0x1000,
+            path: "/usr/lib/a b.so".into(),
+        };
+        assert_eq!(code_map(line), Some(map));
+        assert_eq!(code_map("7f00-8f00 rw-p 00001000 fe:01 1234 /a"), None);
+        assert_eq!(code_map("7f00-8f00 rwxp 00000000 00:00 0 ").unwrap().path, "");
+        assert_eq!(code_map("nonsense"), None);
+    }
+
+    #[test]
+    fn a_saved_process() {
+        let root = tempfile::tempdir().unwrap();
+        let task = root.path().join("7/task/7");
+        std::fs::create_dir_all(&task).unwrap();
+        std::fs::write(root.path().join("7/stat"), "7 (a) b) S 3 7 7").unwrap();
+        std::fs::write(task.join("comm"), "a) b\n").unwrap();
+        std::fs::write(task.join("schedstat"), "12345 6 7\n").unwrap();
+        std::fs::write(task.join("children"), "8 9 ").unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.state_and_parent(Pid(7)), Some(('S', Pid(3))));
+        assert_eq!(proc.name(Pid(7), Tid(7)).as_deref(), Some("a) b"));
+        assert_eq!(proc.cpu_time(Pid(7), Tid(7)), Some(Nanos(12345)));
+        assert_eq!(proc.children(Pid(7)), [Pid(8), Pid(9)]);
+        assert_eq!(proc.tasks(Pid(7)).unwrap(), [Tid(7)]);
+        assert_eq!(proc.cpu_time(Pid(8), Tid(8)), None);
+        assert!(proc.tasks(Pid(8)).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! A system call that failed, with its name; the clock that kernel records are stamped with.
+
+#![allow(unsafe_code)] // clock_gettime, poll
+
+use colocate_machine::Nanos;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+use thiserror::Error;
+
+/// A system call that failed.
+#[derive(Debug, Error)]
+#[error("{call}: {source}")]
+pub struct SysError {
+    /// The call, with what it was applied to where that helps.
+    pub call: &'static str,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+impl SysError {
+    /// The error that `call` has just left in `errno`.
+    #[must_use]
+    pub fn last(call: &'static str) -> Self {
+        Self { call, source: io::Error::last_os_error() }
+    }
+
+    /// The kernel's error number, e.g. `libc::EPERM`; `None` if the error is not the kernel's.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+}
+
+/// Now on `CLOCK_MONOTONIC`, the clock of all events of this crate.
+#[must_use]
+pub fn now() -> Nanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write to; this clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Waits until one of `fds` is readable or `timeout` is over; for ever without a timeout.
+///
+/// Returns early, without an error, when a signal arrives.
+///
+/// # Errors
+/// If the kernel cannot wait, which means that memory is short.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<(), SysError> {
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polled` and `timeout` live through the call, and the length is that of `polled`.
+    let ready = unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null())
+    };
+    match SysError::last("ppoll") {
+        error if ready < 0 && error.errno() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,31 @@
+//! The kernel's numbers of processes and threads.
+
+use std::fmt;
+
+/// The kernel's number of a process, which is that of its first thread. Reused after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub i32);
+
+/// The kernel's number of a thread. Reused after its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub i32);
+
+impl Pid {
+    /// The process's first thread, which has the same number.
+    #[must_use]
+    pub const fn first_thread(self) -> Tid {
+        Tid(self.0)
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

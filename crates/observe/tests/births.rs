@@ -1,0 +1,168 @@
+//! Births, names and ends of real threads and processes.
+
+use colocate_observe::{Births, Options, Pid, TaskEvent, Tid, sys};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A shell that waits for a line before it goes on with `script`.
+fn waiting(script: &str) -> Child {
+    let script = format!("read go; {script}");
+    Command::new("bash").args(["-c", &script]).stdin(Stdio::piped()).spawn().expect("bash runs")
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid(child.id().cast_signed())
+}
+
+/// Lets `child` go on and collects everything until the last task has ended.
+fn watch_to_the_end(mut births: Births, mut child: Child) -> Vec<TaskEvent> {
+    drop(child.stdin.take().unwrap().write_all(b"go\n"));
+    let mut events = Vec::new();
+    while !births.all_ended() {
+        let wait = births.next_look().or(Some(Duration::from_millis(100)));
+        sys::wait_readable(&births.fds(), wait).unwrap();
+        births.drain(&mut events);
+        child.try_wait().unwrap();
+    }
+    events
+}
+
+fn without_perf(options: Options) -> Options {
+    Options { without_perf: true, ..options }
+}
+
+/// Whether this kernel lets us watch; prints why not.
+fn perf_works(births: &Births) -> bool {
+    if let Some(why) = births.without_perf() {
+        println!("skipped: no kernel events here: {why}");
+    }
+    births.without_perf().is_none()
+}
+
+/// What must hold of any list of events: births first and once, ends last.
+fn check_order(events: &[TaskEvent]) {
+    let mut alive = BTreeSet::new();
+    for event in events {
+        match event {
+            TaskEvent::Born { tid, .. } => assert!(alive.insert(*tid), "born twice: {tid}"),
+            TaskEvent::Ended { tid, .. } => assert!(alive.remove(tid), "ended unborn: {tid}"),
+            TaskEvent::Named { tid, .. } => assert!(alive.contains(tid), "named unborn: {tid}"),
+            TaskEvent::Lost { .. } => {}
+        }
+    }
+    assert!(alive.is_empty(), "still alive: {alive:?}");
+}
+
+fn births_of(events: &[TaskEvent]) -> usize {
+    events.iter().filter(|event| matches!(event, TaskEvent::Born { .. })).count()
+}
+
+fn named(events: &[TaskEvent], wanted: &str) -> Vec<(Tid, bool)> {
+    let of = |event: &TaskEvent| match event {
+        TaskEvent::Named { tid, name, exec, .. } if name == wanted => Some((*tid, *exec)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_tree_of_forks_and_execs() {
+    let child = waiting("(true; exec sleep 0) & (exec env sleep 0) & wait; exec true");
+    let pid = pid_of(&child);
+    let births = Births::watch(pid, &Options::here().unwrap());
+    if !perf_works(&births) {
+        return;
+    }
+    let events = watch_to_the_end(births, child);
+    check_order(&events);
+    assert_eq!(births_of(&events), 3, "{events:?}");
+    let sleeps = named(&events, "sleep");
+    assert_eq!(sleeps.len(), 2, "{events:?}");
+    assert!(sleeps.iter().all(|(tid, exec)| *exec && *tid != pid.first_thread()));
+    assert_eq!(named(&events, "true"), [(pid.first_thread(), true)]);
+}
+
+#[test]
+fn children_know_their_parent() {
+    let child = waiting("(sleep 0) & wait");
+    let pid = pid_of(&child);
+    let births = Births::watch(pid, &Options::here().unwrap());
+    if !perf_works(&births) {
+        return;
+    }
+    let events = watch_to_the_end(births, child);
+    let parents = |event: &TaskEvent| match event {
+        TaskEvent::Born { pid: born, parent_pid, parent_tid, .. } if *born != pid => {
+            Some((*parent_pid, *parent_tid))
+        }
+        _ => None,
+    };
+    let parents: Vec<(Pid, Tid)> = events.iter().filter_map(parents).collect();
+    assert_eq!(parents.first(), Some(&(pid, pid.first_thread())), "{events:?}");
+}
+
+#[test]
+fn ten_thousand_short_processes_in_turn() {
+    // `bash` forks for each pair of parentheses and waits for it, so at most one more lives.
+    let child = waiting("for ((i = 0; i < 10000; i++)); do (:); done");
+    let births = Births::watch(pid_of(&child), &Options::here().unwrap());
+    if !perf_works(&births) {
+        return;
+    }
+    let events = watch_to_the_end(births, child);
+    check_order(&events);
+    let lost = events.iter().any(|event| matches!(event, TaskEvent::Lost { .. }));
+    assert!(lost || births_of(&events) == 10_001, "{}", births_of(&events));
+}
+
+#[test]
+fn without_kernel_events_proc_is_used() {
+    let mut child = waiting("sleep 1000 & exec sleep 1000");
+    let pid = pid_of(&child);
+    let mut births = Births::watch(pid, &without_perf(Options::here().unwrap()));
+    assert!(births.fds().is_empty());
+    drop(child.stdin.take().unwrap().write_all(b"go\n"));
+    let mut events = Vec::new();
+    while named(&events, "sleep").len() < 2 {
+        sys::wait_readable(&births.fds(), births.next_look()).unwrap();
+        births.drain(&mut events);
+    }
+    assert!(named(&events, "sleep").contains(&(pid.first_thread(), true)), "{events:?}");
+    let other = named(&events, "sleep").iter().find(|(tid, _)| tid.0 != pid.0).unwrap().0.0;
+    let killed = Command::new("kill").args(["-9", &other.to_string()]).status().unwrap();
+    assert!(killed.success());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    while !births.all_ended() {
+        sys::wait_readable(&births.fds(), births.next_look()).unwrap();
+        births.drain(&mut events);
+    }
+    check_order(&events);
+    assert_eq!(births_of(&events), 2, "{events:?}");
+}
+
+#[test]
+fn a_running_process_is_taken_with_its_children() {
+    let child = waiting("sleep 0");
+    let grandchild = waiting("sleep 0");
+    let options = Options::here().unwrap();
+    let mut births = Births::watch(pid_of(&child), &options);
+    births.also(pid_of(&grandchild));
+    let mut events = Vec::new();
+    births.drain(&mut events);
+    assert_eq!(births_of(&events), 2, "{events:?}");
+    drop(grandchild);
+    drop(child);
+}
+
+#[test]
+fn a_vanished_process_has_ended() {
+    let mut child = waiting("true");
+    let pid = pid_of(&child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let births = Births::watch(pid, &Options::here().unwrap());
+    assert!(births.all_ended());
+}
