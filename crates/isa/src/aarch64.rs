@@ -1,0 +1,131 @@
+//! A64, decoded by yaxpeax-arm.
+
+use crate::{Class, ClassSet, Decoded, Flow};
+use std::fmt::{self, Write};
+use yaxpeax_arch::{Decoder, U8Reader};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
+
+/// The first instruction of `bytes`, at address `ip`.
+pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
+    let word = bytes.get(..4)?;
+    let instruction = InstDecoder::default().decode(&mut U8Reader::new(word)).ok()?;
+    let flow = flow_of(&instruction, ip);
+    let classes = if flow.is_branch() {
+        Class::Branch.into()
+    } else if flow == Flow::Trap || is_register_move(&instruction) {
+        ClassSet::NONE
+    } else {
+        class_named(Name::of(instruction.opcode).as_str())
+    };
+    Some(Decoded { ip, len: 4, classes, flow })
+}
+
+fn flow_of(instruction: &Instruction, ip: u64) -> Flow {
+    use Opcode::{
+        B, BCcc, BL, BLR, BLRAA, BLRAAZ, BLRAB, BLRABZ, BR, BRAA, BRAAZ, BRAB, BRABZ, BRK, Bcc,
+        CBNZ, CBZ, DRPS, ERET, ERETAA, ERETAB, HLT, RET, RETAA, RETAASPPC, RETAASPPCR, RETAB,
+        RETABSPPC, RETABSPPCR, TBNZ, TBZ, UDF,
+    };
+    let target = target_of(instruction, ip);
+    match instruction.opcode {
+        Bcc(_) | BCcc(_) | CBZ | CBNZ | TBZ | TBNZ => Flow::Conditional { target },
+        B => Flow::Jump { target },
+        BL => Flow::Call { target },
+        BR | BRAA | BRAAZ | BRAB | BRABZ => Flow::IndirectJump,
+        BLR | BLRAA | BLRAAZ | BLRAB | BLRABZ => Flow::IndirectCall,
+        RET | RETAA | RETAB | RETAASPPC | RETAASPPCR | RETABSPPC | RETABSPPCR | ERET | ERETAA
+        | ERETAB | DRPS => Flow::Return,
+        BRK | HLT | UDF => Flow::Trap,
+        _ => Flow::Next,
+    }
+}
+
+fn target_of(instruction: &Instruction, ip: u64) -> u64 {
+    let offset = instruction.operands.iter().find_map(|operand| match operand {
+        Operand::PCOffset(offset) => Some(*offset),
+        _ => None,
+    });
+    ip.wrapping_add_signed(offset.unwrap_or(0))
+}
+
+/// Whether this is one of the instructions that assemblers write as `mov`, `sxtb` and the like.
+fn is_register_move(instruction: &Instruction) -> bool {
+    let [_, first, second, third] = instruction.operands;
+    let zero = |operand| matches!(operand, Operand::Immediate(0) | Operand::Imm64(0));
+    match instruction.opcode {
+        Opcode::ORR => match (first, second) {
+            (Operand::Register(_, 31), Operand::RegShift(_, 0, _, _)) => true,
+            (Operand::SIMDRegisterElements(..), _) => first == second,
+            _ => false,
+        },
+        Opcode::ADD => zero(second) && matches!(first, Operand::RegisterOrSP(..)),
+        Opcode::SBFM | Opcode::UBFM => {
+            zero(second)
+                && matches!(third, Operand::Immediate(7 | 15 | 31) | Operand::Imm64(7 | 15 | 31))
+        }
+        _ => false,
+    }
+}
+
+/// An opcode's name, held without allocating.
+struct Name {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl Name {
+    fn of(opcode: Opcode) -> Self {
+        let mut name = Self { bytes: [0; 16], len: 0 };
+        // A name that does not fit is cut; the first letters decide the class.
+        let _ = write!(name, "{opcode}");
+        name
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+}
+
+impl Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let taken = text.len().min(room);
+        self.bytes[self.len..self.len + taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.len += taken;
+        if taken == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+fn starts(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The classes of an instruction that does not transfer control.
+///
+/// Arm's names are regular enough for rules; tests/aarch64.txt lists what they yield.
+fn class_named(name: &str) -> ClassSet {
+    let both = ClassSet::NONE.with(Class::Load).with(Class::Store);
+    let atomic =
+        ["ldadd", "ldclr", "ldeor", "ldset", "ldsmax", "ldsmin", "ldumax", "ldumin", "cas"];
+    let moves = ["mov", "mvni", "fmov", "ins", "dup", "smov", "umov"];
+    let system = [
+        "mrs", "msr", "sys", "isb", "dsb", "dmb", "ssb", "sssb", "pssbb", "hint", "clrex", "svc",
+        "hvc", "smc", "dcps", "prf", "csdb", "nop", "yield", "wf", "sev", "bti", "psb", "tsb",
+        "esb", "chkfeat", "dgh",
+    ];
+    if starts(name, &atomic) {
+        both.with(Class::Int)
+    } else if name.starts_with("swp") {
+        both
+    } else if name.starts_with("ld") {
+        Class::Load.into()
+    } else if name.starts_with("st") {
+        Class::Store.into()
+    } else if starts(name, &moves) || starts(name, &system) || name == "sb" {
+        ClassSet::NONE
+    } else if starts(name, &["f", "scvtf", "ucvtf", "bfcvt"]) {
+        Class::Float.into()
+    } else {
+        Class::Int.into()
+    }
+}

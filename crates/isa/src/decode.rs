@@ -1,0 +1,159 @@
+//! One instruction, and a walk through a stretch of code.
+
+use crate::{ClassSet, aarch64, x86};
+
+/// An instruction set that this crate decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// x86 in 64-bit mode.
+    X86_64,
+    /// A64, little-endian.
+    Aarch64,
+}
+
+impl Isa {
+    /// The instruction set that this program was compiled for, if this crate knows it.
+    #[must_use]
+    pub const fn native() -> Option<Self> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Self::X86_64)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Self::Aarch64)
+        } else {
+            None
+        }
+    }
+
+    /// The most bytes that one instruction can have.
+    #[must_use]
+    pub const fn max_len(self) -> usize {
+        match self {
+            Self::X86_64 => 15,
+            Self::Aarch64 => 4,
+        }
+    }
+}
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flow {
+    /// To the next instruction. System calls count as this: they come back.
+    Next,
+    /// To `target` or to the next instruction.
+    Conditional {
+        /// Address jumped to if the condition holds.
+        target: u64,
+    },
+    /// Always to `target`.
+    Jump {
+        /// Address jumped to.
+        target: u64,
+    },
+    /// To an address in a register or in memory.
+    IndirectJump,
+    /// To a function at `target`, which usually comes back.
+    Call {
+        /// Address called.
+        target: u64,
+    },
+    /// To a function whose address is in a register or in memory.
+    IndirectCall,
+    /// Back to the caller.
+    Return,
+    /// Into a debugger or a signal handler: breakpoints and instructions undefined by design.
+    Trap,
+}
+
+impl Flow {
+    /// Whether the instruction transfers control, which is what the class *branch* counts.
+    #[must_use]
+    pub const fn is_branch(self) -> bool {
+        !matches!(self, Self::Next | Self::Trap)
+    }
+
+    /// Whether the next instruction in memory may run after this one or after what it calls.
+    #[must_use]
+    pub const fn falls_through(self) -> bool {
+        matches!(
+            self,
+            Self::Next | Self::Conditional { .. } | Self::Call { .. } | Self::IndirectCall
+        )
+    }
+
+    /// The address that a jump inside a function goes to; `None` for calls and unknown addresses.
+    #[must_use]
+    pub const fn jump_target(self) -> Option<u64> {
+        match self {
+            Self::Conditional { target } | Self::Jump { target } => Some(target),
+            _ => None,
+        }
+    }
+}
+
+/// What one instruction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Decoded {
+    /// Its address.
+    pub ip: u64,
+    /// Its length in bytes: 1 ..= 15 on x86, 4 on aarch64.
+    pub len: u8,
+    /// The classes it counts for.
+    pub classes: ClassSet,
+    /// Where control goes next.
+    pub flow: Flow,
+}
+
+impl Decoded {
+    /// The address after it.
+    #[must_use]
+    pub const fn next_ip(self) -> u64 {
+        self.ip.wrapping_add(self.len as u64)
+    }
+}
+
+/// Decodes the first instruction of `bytes`, which lies at address `ip`.
+///
+/// `None` if the bytes are no instruction of `isa` that this crate knows, or end within one.
+/// Allocates only on a thread's first call.
+#[must_use]
+pub fn classify(isa: Isa, bytes: &[u8], ip: u64) -> Option<Decoded> {
+    match isa {
+        Isa::X86_64 => x86::classify(bytes, ip),
+        Isa::Aarch64 => aarch64::classify(bytes, ip),
+    }
+}
+
+/// Walks through code from one instruction to the next one in memory, whatever the control flow.
+///
+/// Ends at the first bytes that are no whole instruction.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    isa: Isa,
+    bytes: &'a [u8],
+    ip: u64,
+}
+
+impl<'a> Decoder<'a> {
+    /// A walk from the beginning of `bytes`, which lies at address `ip`.
+    #[must_use]
+    pub const fn new(isa: Isa, bytes: &'a [u8], ip: u64) -> Self {
+        Self { isa, bytes, ip }
+    }
+
+    /// The address of the instruction that comes next.
+    #[must_use]
+    pub const fn ip(&self) -> u64 {
+        self.ip
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Decoded;
+
+    fn next(&mut self) -> Option<Decoded> {
+        let found = classify(self.isa, self.bytes, self.ip)?;
+        self.bytes = &self.bytes[usize::from(found.len)..];
+        self.ip = found.next_ip();
+        Some(found)
+    }
+}

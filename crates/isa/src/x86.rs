@@ -1,0 +1,353 @@
+//! x86 in 64-bit mode, decoded by iced-x86.
+
+use crate::{Class, ClassSet, Decoded, Flow};
+use iced_x86::{
+    Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction,
+    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
+};
+use std::cell::RefCell;
+use std::sync::LazyLock;
+
+thread_local! {
+    /// Kept because it holds vectors that every instruction uses anew.
+    static FACTORY: RefCell<InstructionInfoFactory> = RefCell::new(InstructionInfoFactory::new());
+}
+
+/// The first instruction of `bytes`, at address `ip`.
+pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
+    let instruction = decode(bytes, ip)?;
+    let flow = flow_of(&instruction);
+    let mut classes = work_of(&instruction) | memory_of(&instruction);
+    if flow.is_branch() {
+        classes = classes.with(Class::Branch);
+    }
+    let len = u8::try_from(instruction.len()).ok()?;
+    Some(Decoded { ip, len, classes, flow })
+}
+
+/// Whether the first instruction of `bytes` needs a processor with more than AVX2 and FMA: AVX-512,
+/// AMX or AMD's XOP and FMA4. Processors without those raise SIGILL, and QEMU (10.0) is one of them.
+#[must_use]
+pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
+    let Some(instruction) = decode(bytes, 0) else { return false };
+    let code = instruction.code();
+    // AVX-512's mask instructions have the older VEX encoding.
+    matches!(code.encoding(), EncodingKind::EVEX | EncodingKind::XOP)
+        || code.cpuid_features().iter().any(|feature| {
+            matches!(
+                feature,
+                CpuidFeature::AVX512F
+                    | CpuidFeature::AVX512BW
+                    | CpuidFeature::AVX512DQ
+                    | CpuidFeature::FMA4
+                    | CpuidFeature::AMX_TILE
+                    | CpuidFeature::AMX_INT8
+                    | CpuidFeature::AMX_BF16
+                    | CpuidFeature::AMX_FP16
+                    | CpuidFeature::AMX_COMPLEX
+                    | CpuidFeature::AVX_VNNI
+                    | CpuidFeature::AVX_IFMA
+                    | CpuidFeature::AVX_VNNI_INT8
+                    | CpuidFeature::AVX_VNNI_INT16
+                    | CpuidFeature::AVX_NE_CONVERT
+            )
+        })
+}
+
+fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
+    let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+fn flow_of(instruction: &Instruction) -> Flow {
+    let target = instruction.near_branch_target();
+    match instruction.flow_control() {
+        FlowControl::Next | FlowControl::XbeginXabortXend => Flow::Next,
+        FlowControl::UnconditionalBranch => Flow::Jump { target },
+        FlowControl::IndirectBranch => Flow::IndirectJump,
+        FlowControl::ConditionalBranch => Flow::Conditional { target },
+        FlowControl::Return => Flow::Return,
+        FlowControl::Call if instruction.is_call_near() => Flow::Call { target },
+        FlowControl::Call => Flow::Next, // system and hypervisor calls
+        FlowControl::IndirectCall => Flow::IndirectCall,
+        FlowControl::Interrupt if instruction.code() == Code::Int_imm8 => Flow::Next,
+        FlowControl::Interrupt | FlowControl::Exception => Flow::Trap,
+    }
+}
+
+fn memory_of(instruction: &Instruction) -> ClassSet {
+    FACTORY.with_borrow_mut(|factory| {
+        let options = InstructionInfoOptions::NO_REGISTER_USAGE;
+        let mut classes = ClassSet::NONE;
+        for memory in factory.info_options(instruction, options).used_memory() {
+            classes = classes | access(memory.access());
+        }
+        if is_hint(instruction.mnemonic()) { ClassSet::NONE } else { classes }
+    })
+}
+
+/// Whether the instruction names memory only to say something about it.
+fn is_hint(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{
+        Cldemote, Clflush, Clflushopt, Clwb, Prefetch, Prefetchit0, Prefetchit1, Prefetchnta,
+        Prefetcht0, Prefetcht1, Prefetcht2, Prefetchw, Prefetchwt1,
+    };
+    matches!(
+        mnemonic,
+        Cldemote
+            | Clflush
+            | Clflushopt
+            | Clwb
+            | Prefetch
+            | Prefetchit0
+            | Prefetchit1
+            | Prefetchnta
+            | Prefetcht0
+            | Prefetcht1
+            | Prefetcht2
+            | Prefetchw
+            | Prefetchwt1
+    )
+}
+
+fn access(access: OpAccess) -> ClassSet {
+    match access {
+        OpAccess::None | OpAccess::NoMemAccess => ClassSet::NONE,
+        OpAccess::Read | OpAccess::CondRead => Class::Load.into(),
+        OpAccess::Write | OpAccess::CondWrite => Class::Store.into(),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+            ClassSet::NONE.with(Class::Load).with(Class::Store)
+        }
+    }
+}
+
+/// Float, int or neither, by mnemonic.
+static WORK: LazyLock<Vec<ClassSet>> =
+    LazyLock::new(|| Mnemonic::values().map(|m| work_named(&format!("{m:?}"))).collect());
+
+fn work_of(instruction: &Instruction) -> ClassSet {
+    // One mnemonic, two instructions: comparing doubles, and comparing strings of doublewords.
+    if instruction.code() == Code::Cmpsd_m32_m32 {
+        return Class::Int.into();
+    }
+    WORK[instruction.mnemonic() as usize]
+}
+
+/// The kind of arithmetic that a mnemonic names.
+///
+/// Intel's names are regular enough for rules; tests/x86-mnemonics.txt lists what they yield.
+fn work_named(mnemonic: &str) -> ClassSet {
+    let name = mnemonic.to_ascii_lowercase();
+    if is_move(&name) {
+        ClassSet::NONE
+    } else if is_float(&name) {
+        Class::Float.into()
+    } else if is_int(&name) {
+        Class::Int.into()
+    } else {
+        ClassSet::NONE
+    }
+}
+
+fn starts(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn ends(name: &str, suffixes: &[&str]) -> bool {
+    suffixes.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// The name without the `v` of the VEX and EVEX encodings.
+fn unencoded(name: &str) -> &str {
+    name.strip_prefix('v').unwrap_or(name)
+}
+
+/// Instructions that bring values from one place to another unchanged, or widened.
+fn is_move(name: &str) -> bool {
+    let base = unencoded(name);
+    if starts(base, &["movmsk", "pmovmsk"]) {
+        return false;
+    }
+    let moves = [
+        "mov",
+        "pmov",
+        "kmov",
+        "maskmov",
+        "pmaskmov",
+        "lddqu",
+        "broadcast",
+        "pbroadcast",
+        "pinsr",
+        "pextr",
+        "insertf",
+        "inserti",
+        "insertps",
+        "extractf",
+        "extracti",
+        "extractps",
+        "gather",
+        "pgather",
+        "scatter",
+        "pscatter",
+        "loadunpack",
+        "packstore",
+        "xchg",
+        "fxch",
+        "tileload",
+        "tilestore",
+        "umov",
+    ];
+    // x87 loads and stores of floating-point values and constants; fild and fist convert.
+    let x87 = [
+        "fld", "fst", "fstp", "fld1", "fldz", "fldpi", "fldl2e", "fldl2t", "fldlg2", "fldln2",
+        "fstpnce",
+    ];
+    starts(base, &moves) || x87.contains(&name)
+}
+
+/// Instructions on floating-point values, by the type that ends their name, or x87 by its `f`.
+fn is_float(name: &str) -> bool {
+    let base = unencoded(name);
+    if starts(base, &["cvt", "bcstne", "fmadd", "fmsub", "fnmadd", "fnmsub"]) {
+        return true;
+    }
+    if name.starts_with('f') {
+        return !is_x87_control(name);
+    }
+    // 3DNow!, and the only permutation that does not end in its type.
+    if starts(name, &["pf", "pi2f"]) || base.starts_with("perm2f") {
+        return true;
+    }
+    let typed = ends(base, &["ps", "pd", "ss", "sd", "ph", "sh"]) || base.starts_with("shuff");
+    typed && !ends_like_a_type(name)
+}
+
+/// Names that end like a floating-point type and mean something else.
+fn ends_like_a_type(name: &str) -> bool {
+    let others =
+        ["ccs_hash", "clflush", "insd", "lodsd", "lss", "outsd", "scasd", "seamops", "stosd"];
+    let base = unencoded(name);
+    let integers = base.starts_with('p') && !base.starts_with("perm");
+    let tiles = name.starts_with("tdp") && !name.ends_with("ps");
+    let shadow_stack = starts(name, &["incss", "rdss", "wrss", "wruss"]);
+    integers || tiles || shadow_stack || others.contains(&name)
+}
+
+/// Instructions in `f...` that set up the x87 unit or save its state.
+fn is_x87_control(name: &str) -> bool {
+    let control = [
+        "fclex",
+        "fnclex",
+        "fdecstp",
+        "fincstp",
+        "fdisi",
+        "fndisi",
+        "feni",
+        "fneni",
+        "femms",
+        "ffree",
+        "ffreep",
+        "finit",
+        "fninit",
+        "fldcw",
+        "fstcw",
+        "fnstcw",
+        "fldenv",
+        "fstenv",
+        "fnstenv",
+        "fsave",
+        "fnsave",
+        "frstor",
+        "fstsw",
+        "fnstsw",
+        "fstdw",
+        "fnstdw",
+        "fstsg",
+        "fnstsg",
+        "fnop",
+        "fsetpm",
+        "fnsetpm",
+        "frstpm",
+        "fxsave",
+        "fxsave64",
+        "fxrstor",
+        "fxrstor64",
+    ];
+    control.contains(&name)
+}
+
+fn is_int(name: &str) -> bool {
+    let base = unencoded(name);
+    let scalar = [
+        "aaa", "aad", "aadd", "aam", "aand", "aas", "adc", "adcx", "add", "adox", "and", "andn",
+        "aor", "axor", "bextr", "bsf", "bsr", "bswap", "bt", "btc", "btr", "bts", "bzhi", "crc32",
+        "daa", "das", "dec", "div", "idiv", "imul", "inc", "lea", "lzcnt", "mul", "mulx", "neg",
+        "not", "or", "pdep", "pext", "popcnt", "rcl", "rcr", "rol", "ror", "rorx", "salc", "sal",
+        "sar", "sarx", "sbb", "shl", "shld", "shlx", "shr", "shrd", "shrx", "sub", "test", "tzcnt",
+        "tzcnti", "tzmsk", "t1mskc", "xadd", "xor",
+    ];
+    // The string comparisons read and compare; the other string instructions only move.
+    let families = ["cmov", "cmp", "scas", "blc", "bls"];
+    // Not the whole family: setssbsy is about the shadow stack. `sets` stands for its own.
+    let set_flag = ["seta", "setb", "sete", "setg", "setl", "setn", "seto", "setp"];
+    let vector = [
+        "aes", "sha", "gf2p8", "mpsadbw", "align", "dbpsadbw", "extrq", "insertq", "sm3", "sm4",
+        "shufi", "tdp", "pclmul",
+    ];
+    scalar.contains(&name)
+        || name == "sets"
+        || starts(name, &families)
+        || starts(name, &set_flag)
+        || starts(base, &vector)
+        || (name.starts_with('k') && !name.starts_with("kmov"))
+        || is_packed_int(base)
+}
+
+/// Vector instructions on integers: `p...`, less the general instructions in `p...`.
+fn is_packed_int(base: &str) -> bool {
+    let general = [
+        "pause",
+        "pbndkb",
+        "pcommit",
+        "pconfig",
+        "pop",
+        "popa",
+        "popad",
+        "popf",
+        "popfd",
+        "popfq",
+        "psmash",
+        "ptwrite",
+        "push",
+        "pusha",
+        "pushad",
+        "pushf",
+        "pushfd",
+        "pushfq",
+        "pvalidate",
+    ];
+    base.starts_with('p') && !general.contains(&base) && !base.starts_with("prefetch")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect_file;
+
+    /// Every mnemonic under the kind of work that its name says.
+    #[test]
+    fn mnemonics() {
+        let mut text = String::new();
+        for (title, set) in [
+            ("float", ClassSet::from(Class::Float)),
+            ("int", Class::Int.into()),
+            ("neither", ClassSet::NONE),
+        ] {
+            text += &format!("{title}:\n");
+            for mnemonic in Mnemonic::values().filter(|m| WORK[*m as usize] == set) {
+                text += &format!("    {mnemonic:?}\n");
+            }
+        }
+        expect_file!["../tests/x86-mnemonics.txt"].assert_eq(&text);
+    }
+}
