@@ -1,0 +1,268 @@
+//! Which events are counted together.
+//!
+//! Events of one group are on the processor at the same time or not at all. Every group begins
+//! with the instructions, so that the shares of the classes in it are exact for the time it ran,
+//! whatever the other groups do. As few groups as the counters allow: one, where all fit.
+
+use super::table::{Base, Code, Family, INST_SPEC, Row};
+use colocate_model::Class;
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions retired.
+    Instructions,
+    /// Instructions begun.
+    Begun,
+    /// Core cycles.
+    Cycles,
+    /// Work of one class; a class may have several events, which add up.
+    Class(Class),
+}
+
+/// How perf is asked for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// One of perf's generic hardware events, by its number.
+    Generic(u64),
+    /// A code of the processor's own.
+    Raw(Code),
+    /// One of the kernel's own events, by its number; these need no counters.
+    Software(u64),
+}
+
+/// An event to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it counts.
+    pub role: Role,
+    /// What a class's count is a share of; `Role::Instructions` for the others.
+    pub base: Role,
+    /// How perf is asked for it.
+    pub source: Source,
+}
+
+/// Events that are counted together; the first is the instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The events, in the order they are opened and read.
+    pub events: Vec<Event>,
+}
+
+/// perf's numbers of its generic hardware events (`enum perf_hw_id`, linux/perf_event.h).
+const CYCLES: u64 = 0;
+const INSTRUCTIONS: u64 = 1;
+const BRANCHES: u64 = 4;
+
+const fn generic(role: Role, number: u64) -> Event {
+    Event { role, base: Role::Instructions, source: Source::Generic(number) }
+}
+
+/// The leader of every group.
+const LEADER: Event = generic(Role::Instructions, INSTRUCTIONS);
+
+impl Group {
+    /// The sum of the counts with `role`, or `None` if the group does not count it.
+    #[must_use]
+    pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
+        let mut matching =
+            self.events.iter().zip(counts).filter(|(event, _)| event.role == role).peekable();
+        matching.peek()?;
+        Some(matching.map(|(_, count)| count).sum())
+    }
+
+    /// The classes that the group counts, each once, with what they are a share of.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, Role)> + '_ {
+        Class::ALL.into_iter().filter_map(|class| {
+            let event = self.events.iter().find(|event| event.role == Role::Class(class))?;
+            Some((class, event.base))
+        })
+    }
+
+    /// A group of generic events with `roles`, for tests of arithmetic.
+    #[cfg(test)]
+    pub(crate) fn of_roles(roles: &[Role]) -> Self {
+        Self { events: roles.iter().map(|&role| generic(role, 0)).collect() }
+    }
+}
+
+/// Events that must be in one group with each other: a class with all its parts and its base.
+pub type Bundle = Vec<Event>;
+
+/// What to count on a processor of `family`, in the order of importance; `None` is a processor
+/// that the table does not know, which gets perf's generic branches.
+///
+/// A class any of whose events `has` denies is left out: it is unknown, not 0.
+#[must_use]
+pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
+    let cycles = vec![generic(Role::Cycles, CYCLES)];
+    let Some(family) = family else {
+        return vec![cycles, vec![generic(Role::Class(Class::Branch), BRANCHES)]];
+    };
+    let there = |row: &&Row| {
+        let base = (row.base == Base::Begun).then_some(INST_SPEC);
+        row.codes.iter().copied().chain(base).all(&has)
+    };
+    let rows = family.rows.iter().filter(there).map(|row| {
+        let base = match row.base {
+            Base::Retired => Role::Instructions,
+            Base::Begun => Role::Begun,
+        };
+        let whole = Event { role: Role::Begun, base, source: Source::Raw(INST_SPEC) };
+        let parts = row.codes.iter().map(|&code| Event {
+            role: Role::Class(row.class),
+            base,
+            source: Source::Raw(code),
+        });
+        (row.base == Base::Begun).then_some(whole).into_iter().chain(parts).collect()
+    });
+    std::iter::once(cycles).chain(rows).collect()
+}
+
+/// A plan, and what had to be left out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grouping {
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// Roles that the processor refuses even alone beside the instructions.
+    pub refused: Vec<Role>,
+}
+
+/// Puts the wanted bundles into as few groups as `fits` allows, first come first served.
+///
+/// `fits` says whether the processor counts these events together; it is asked at most once for
+/// each bundle and group. A bundle that fits nowhere, not even alone, is refused.
+pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Grouping {
+    let mut plan = Grouping::default();
+    for bundle in wanted {
+        let taken = plan.groups.iter_mut().any(|group| {
+            let grown = grown(&group.events, bundle);
+            let taken = fits(&grown);
+            if taken {
+                group.events = grown;
+            }
+            taken
+        });
+        if taken {
+            continue;
+        }
+        let fresh = grown(&[LEADER], bundle);
+        if fits(&fresh) {
+            plan.groups.push(Group { events: fresh });
+        } else {
+            plan.refused.extend(bundle.last().map(|event| event.role));
+        }
+    }
+    plan
+}
+
+/// `events` with those of `bundle` that are not yet there.
+fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
+    let mut grown = events.to_vec();
+    for event in bundle {
+        let there = grown.iter().any(|e| e.source == event.source && e.role == event.role);
+        if !there {
+            grown.push(*event);
+        }
+    }
+    grown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::cpu::Cpu;
+    use crate::pmu::table;
+
+    fn family(cpu: Cpu) -> &'static Family {
+        table::family(cpu, "cpu").unwrap()
+    }
+
+    const SKX: Cpu = Cpu::Intel { family: 6, model: 85 };
+    const N1: Cpu = Cpu::Arm { implementer: 0x41, part: 0xd0c };
+
+    /// Intel: instructions and cycles have counters of their own, `n` serve the rest.
+    fn intel(n: usize) -> impl FnMut(&[Event]) -> bool {
+        move |events| events.iter().filter(|e| matches!(e.source, Source::Raw(_))).count() <= n
+    }
+
+    /// Roles of each group as one line.
+    fn picture(plan: &Grouping) -> Vec<String> {
+        let name = |event: &Event| match event.role {
+            Role::Instructions => "i".to_owned(),
+            Role::Begun => "spec".to_owned(),
+            Role::Cycles => "c".to_owned(),
+            Role::Class(class) => class.name().to_owned(),
+        };
+        let line = |group: &Group| group.events.iter().map(name).collect::<Vec<_>>().join(" ");
+        plan.groups.iter().map(line).collect()
+    }
+
+    #[test]
+    fn one_group_where_all_fit() {
+        let plan = grouping(&wanted(Some(family(SKX)), |_| true), intel(4));
+        assert_eq!(picture(&plan), ["i c branch float load store"]);
+        assert_eq!(plan.refused, []);
+    }
+
+    #[test]
+    fn a_counter_lost_to_the_watchdog_makes_a_second_group() {
+        let plan = grouping(&wanted(Some(family(SKX)), |_| true), intel(3));
+        assert_eq!(picture(&plan), ["i c branch float load", "i store"]);
+    }
+
+    #[test]
+    fn a_class_stays_with_its_base_and_all_its_parts() {
+        // Arm: cycles have their own counter, all else shares 4.
+        let fits = |events: &[Event]| events.iter().filter(|e| e.role != Role::Cycles).count() <= 4;
+        let plan = grouping(&wanted(Some(family(N1)), |_| true), fits);
+        assert_eq!(
+            picture(&plan),
+            ["i c branch spec int", "i spec float float", "i spec load store"]
+        );
+    }
+
+    #[test]
+    fn what_fits_nowhere_is_refused_by_name() {
+        let fits = |events: &[Event]| events.iter().all(|e| e.role != Role::Class(Class::Float));
+        let plan = grouping(&wanted(Some(family(SKX)), |_| true), fits);
+        assert_eq!(plan.refused, [Role::Class(Class::Float)]);
+        assert_eq!(picture(&plan), ["i c branch load store"]);
+        let none = grouping(&wanted(Some(family(SKX)), |_| true), |_| false);
+        assert!(none.groups.is_empty());
+        assert_eq!(none.refused.len(), 5);
+    }
+
+    #[test]
+    fn a_missing_base_makes_its_classes_unknown() {
+        // QEMU's Neoverse N1 has no INST_SPEC and no BR_RETIRED.
+        let has = |code: Code| !["INST_SPEC", "BR_RETIRED"].contains(&code.name);
+        let plan = grouping(&wanted(Some(family(N1)), has), |_| true);
+        assert_eq!(picture(&plan), ["i c"]);
+    }
+
+    #[test]
+    fn an_unknown_processor_gets_the_generic_events() {
+        let plan = grouping(&wanted(None, |_| true), |_| true);
+        assert_eq!(picture(&plan), ["i c branch"]);
+        let generic = |e: &Event| matches!(e.source, Source::Generic(_));
+        assert!(plan.groups[0].events.iter().all(generic));
+    }
+
+    #[test]
+    fn every_wanted_role_is_planned_or_refused() {
+        for family in table::ALL {
+            let wanted = wanted(Some(family), |_| true);
+            for counters in 0..8 {
+                let plan = grouping(&wanted, intel(counters));
+                let planned =
+                    |role| plan.groups.iter().any(|g| g.events.iter().any(|e| e.role == role));
+                for bundle in &wanted {
+                    let role = bundle.last().unwrap().role;
+                    let refused = plan.refused.contains(&role);
+                    assert!(planned(role) != refused, "{} {role:?}", family.name);
+                }
+            }
+        }
+    }
+}

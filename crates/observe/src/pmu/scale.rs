@@ -1,0 +1,240 @@
+//! From readings of counters to counts and shares.
+//!
+//! The kernel takes turns when a thread has more events than the processor has counters. A reading
+//! then says for how long its group was enabled and for how long it really counted, both in
+//! nanoseconds of the thread's run time. Shares are taken inside one group, whose events always
+//! count together, so they need no scaling; totals are scaled by enabled over running.
+
+use super::plan::{Group, Role};
+use colocate_model::{Mix, Share};
+
+/// One reading of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// How long the group was enabled, in ns of the thread's time on a CPU.
+    pub enabled_ns: u64,
+    /// How long it counted, in ns. At most `enabled_ns`.
+    pub running_ns: u64,
+    /// The counts, in the order of the group's events.
+    pub counts: Vec<u64>,
+}
+
+/// What the counters said of one thread, on one PMU or on all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Instructions retired, scaled; `None` if no counter ever ran.
+    pub instructions: Option<u64>,
+    /// Core cycles, scaled; `None` if no counter ever ran or the PMU does not count them.
+    pub cycles: Option<u64>,
+    /// The shares; a class without a counter, or whose counter never ran, is unknown.
+    pub mix: Mix,
+    /// Whether any of the figures was scaled up because counters took turns.
+    pub scaled: bool,
+}
+
+/// `count` scaled from the time it was counted to the time it should have been.
+///
+/// `None` if it was never counted. Rounds to nearest; saturates.
+#[must_use]
+pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
+    if running_ns == 0 {
+        return None;
+    }
+    if running_ns >= enabled_ns {
+        return Some(count);
+    }
+    let product = u128::from(count) * u128::from(enabled_ns) + u128::from(running_ns / 2);
+    Some(u64::try_from(product / u128::from(running_ns)).unwrap_or(u64::MAX))
+}
+
+/// Fewer instructions than this are too few to say that a class has none of them.
+///
+/// Chosen: a program cannot run a million instructions without a load, a store or a branch.
+const ENOUGH: u64 = 1_000_000;
+
+/// The totals of one thread on one PMU, from the readings of `groups` in order.
+///
+/// On a hybrid machine a thread spends only part of its time on the PMU's kind of core, and the
+/// kernel's "enabled" goes on elsewhere. So there the time is taken from the readings themselves:
+/// groups of one PMU take turns, so their running times add up to the time on it, unless they all
+/// fit and run at the same time. `alone` says that the PMU is the machine's only one.
+#[must_use]
+pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
+    let mut totals = Totals::default();
+    let pairs = || groups.iter().zip(readings);
+    let together = pairs().all(|(_, r)| r.running_ns == r.enabled_ns);
+    let on_pmu = pairs().map(|(_, r)| r.running_ns).sum::<u64>();
+    let due = |reading: &Reading| match (alone, together || groups.len() == 1) {
+        (true, _) => reading.enabled_ns,
+        (false, true) => reading.running_ns,
+        (false, false) => on_pmu,
+    };
+    let whole = |role: Role| {
+        pairs().find_map(|(group, reading)| {
+            let count = group.count_of(role, &reading.counts)?;
+            scaled(count, due(reading), reading.running_ns)
+        })
+    };
+    totals.instructions = whole(Role::Instructions);
+    totals.cycles = whole(Role::Cycles);
+    totals.scaled = pairs().any(|(_, r)| r.running_ns > 0 && r.running_ns < due(r));
+    for (group, reading) in pairs().filter(|(_, reading)| reading.running_ns > 0) {
+        for (class, base) in group.classes() {
+            let whole = group.count_of(base, &reading.counts);
+            let part = group.count_of(Role::Class(class), &reading.counts);
+            if let (Some(whole), Some(part)) = (whole, part) {
+                let silent = part == 0 && whole >= ENOUGH && class != colocate_model::Class::Float;
+                totals.mix.set(class, if silent { None } else { Share::of(part, whole) });
+            }
+        }
+    }
+    totals
+}
+
+/// The totals over several PMUs of one thread: counts add up, shares are weighted by instructions.
+///
+/// A class that one kind of core cannot count is unknown if the thread ran there at all, unless
+/// what ran there is under 1 % of the whole.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
+pub fn over_pmus(parts: &[Totals]) -> Totals {
+    let ran: Vec<&Totals> =
+        parts.iter().filter(|t| t.instructions.is_some_and(|n| n > 0)).collect();
+    let Some(first) = ran.first() else {
+        return parts.first().copied().unwrap_or_default();
+    };
+    if ran.len() == 1 {
+        return **first;
+    }
+    let sum = |get: fn(&Totals) -> Option<u64>| ran.iter().map(|t| get(t)).sum::<Option<u64>>();
+    let instructions = sum(|t| t.instructions);
+    let whole = instructions.unwrap_or(0) as f64;
+    let mut mix = Mix::default();
+    for class in colocate_model::Class::ALL {
+        let mut weighted = 0.0;
+        let mut known = 0.0;
+        for part in &ran {
+            let weight = part.instructions.unwrap_or(0) as f64;
+            if let Some(share) = part.mix.get(class) {
+                weighted += share.get() * weight;
+                known += weight;
+            }
+        }
+        let enough = known >= 0.99 * whole && known > 0.0;
+        mix.set(class, enough.then(|| Share::new((weighted / known).min(1.0))).flatten());
+    }
+    Totals { instructions, cycles: sum(|t| t.cycles), mix, scaled: ran.iter().any(|t| t.scaled) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::plan::{Group, Role};
+    use colocate_model::Class;
+
+    fn reading(enabled_ns: u64, running_ns: u64, counts: &[u64]) -> Reading {
+        Reading { enabled_ns, running_ns, counts: counts.to_vec() }
+    }
+
+    fn one_group() -> Vec<Group> {
+        let roles = [
+            Role::Instructions,
+            Role::Cycles,
+            Role::Class(Class::Branch),
+            Role::Class(Class::Load),
+        ];
+        vec![Group::of_roles(&roles)]
+    }
+
+    #[test]
+    fn scaling_is_exact_and_never_invents() {
+        // 30 counted in a third of the time: 90.
+        assert_eq!(scaled(30, 9, 3), Some(90));
+        // 1 of 2/3: 1.5 rounds to 2.
+        assert_eq!(scaled(1, 3, 2), Some(2));
+        assert_eq!(scaled(7, 5, 5), Some(7));
+        // Never ran: unknown, not 0.
+        assert_eq!(scaled(0, 5, 0), None);
+        assert_eq!(scaled(u64::MAX, u64::MAX, 1), Some(u64::MAX));
+        // Kernels round the two times apart; a count is never scaled down.
+        assert_eq!(scaled(10, 4, 5), Some(10));
+    }
+
+    #[test]
+    fn shares_come_from_one_group() {
+        let totals = totals(&one_group(), &[reading(10, 10, &[2_000, 1_000, 400, 600])], true);
+        assert_eq!(totals.instructions, Some(2_000));
+        assert_eq!(totals.cycles, Some(1_000));
+        assert_eq!(totals.mix.branch, Share::new(0.2));
+        assert_eq!(totals.mix.load, Share::new(0.3));
+        assert_eq!(totals.mix.float, None);
+        assert!(!totals.scaled);
+    }
+
+    #[test]
+    fn groups_that_took_turns_scale_totals_but_not_shares() {
+        let groups = vec![
+            Group::of_roles(&[Role::Instructions, Role::Cycles, Role::Class(Class::Branch)]),
+            Group::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),
+        ];
+        // Each counted half the time: 1,000 instructions seen of about 2,000.
+        let readings = [reading(100, 50, &[1_000, 500, 100]), reading(100, 50, &[800, 400])];
+        let totals = totals(&groups, &readings, true);
+        assert_eq!(totals.instructions, Some(2_000));
+        assert_eq!(totals.cycles, Some(1_000));
+        assert_eq!(totals.mix.branch, Share::new(0.1));
+        assert_eq!(totals.mix.load, Share::new(0.5));
+        assert!(totals.scaled);
+    }
+
+    #[test]
+    fn a_group_that_never_ran_is_unknown() {
+        let totals = totals(&one_group(), &[reading(10, 0, &[0, 0, 0, 0])], true);
+        assert_eq!(totals, Totals::default());
+    }
+
+    #[test]
+    fn a_class_that_is_never_seen_in_a_million_instructions_is_unknown() {
+        let counts = [5_000_000, 1, 0, 100];
+        let totals = totals(&one_group(), &[reading(10, 10, &counts)], true);
+        assert_eq!(totals.mix.branch, None);
+        assert!(totals.mix.load.is_some());
+        // A short thread may really have none.
+        let short = super::totals(&one_group(), &[reading(10, 10, &[50, 1, 0, 1])], true);
+        assert_eq!(short.mix.branch, Some(Share::ZERO));
+    }
+
+    #[test]
+    fn time_on_the_other_kind_of_core_is_not_scaled_up() {
+        // 100 ns enabled, but only 40 of them on this kind of core; nothing took turns.
+        let totals = totals(&one_group(), &[reading(100, 40, &[4_000, 2_000, 400, 400])], false);
+        assert_eq!(totals.instructions, Some(4_000));
+        assert!(!totals.scaled);
+    }
+
+    #[test]
+    fn kinds_of_cores_add_up_weighted_by_instructions() {
+        let fast = Totals {
+            instructions: Some(3_000),
+            cycles: Some(1_000),
+            mix: Mix { branch: Share::new(0.2), float: Share::new(0.4), ..Mix::default() },
+            scaled: false,
+        };
+        let slow = Totals {
+            instructions: Some(1_000),
+            cycles: Some(1_000),
+            mix: Mix { branch: Share::new(0.6), ..Mix::default() },
+            scaled: true,
+        };
+        let both = over_pmus(&[fast, slow]);
+        assert_eq!(both.instructions, Some(4_000));
+        assert_eq!(both.cycles, Some(2_000));
+        // (0.2 * 3000 + 0.6 * 1000) / 4000 = 0.3
+        assert!((both.mix.branch.unwrap().get() - 0.3).abs() < 1e-12);
+        assert_eq!(both.mix.float, None);
+        assert!(both.scaled);
+        // A thread that never was on the slow cores keeps what the fast ones know.
+        assert_eq!(over_pmus(&[fast, Totals::default()]), fast);
+        assert_eq!(over_pmus(&[]), Totals::default());
+    }
+}

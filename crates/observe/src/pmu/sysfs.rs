@@ -1,0 +1,236 @@
+//! The processor's counters as the kernel lists them in `/sys/bus/event_source`.
+
+use super::cpu::{self, Cpu};
+use super::table::{self, Code, Family};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The counters of the cores, or of one kind of cores.
+#[derive(Clone, Debug)]
+pub struct CorePmu {
+    /// Its name: `cpu`, `cpu_core`, `armv8_cortex_a72`, …
+    pub name: String,
+    /// The number that perf knows it by.
+    pub kind: u32,
+    /// The cores it counts for, or `None` where it counts for all.
+    pub cpus: Option<CpuList>,
+    /// The processor model of its cores.
+    pub cpu: Cpu,
+    /// How its classes are counted, or `None` for a processor that the table does not know.
+    pub family: Option<&'static Family>,
+    /// Names of the events that the kernel lists for it; empty if it lists none.
+    pub listed: BTreeSet<String>,
+}
+
+impl CorePmu {
+    /// Whether the processor has `code`, as far as the kernel says.
+    ///
+    /// Only Arm's PMUs say so, and only for the architecture's events up to 0x3f.
+    #[must_use]
+    pub fn has(&self, code: Code) -> bool {
+        let told = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
+        !told || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
+    }
+}
+
+/// The kernel's numbers of some CPUs, as ranges from the first to the last of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(pub Vec<(u32, u32)>);
+
+impl CpuList {
+    /// Reads a list like `0-3,8`, with an optional newline.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let range = |piece: &str| {
+            let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
+            Some((first.parse().ok()?, last.parse().ok()?)).filter(|(first, last)| first <= last)
+        };
+        text.trim().split(',').map(range).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// Whether `number` is in the list.
+    #[must_use]
+    pub fn contains(&self, number: u32) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&number))
+    }
+}
+
+/// The PMUs of the cores under `sys` (usually `/sys`), by name, with what `proc` (usually `/proc`)
+/// says of the cores. Empty on a machine without counters.
+///
+/// As in the perf tool, a PMU is of the cores if it is called `cpu` or has a file `cpus`; those of
+/// caches and memory controllers have `cpumask` instead. One that cannot be read is passed over.
+#[must_use]
+pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
+    let listed = fs::read_to_string(proc.join("cpuinfo")).unwrap_or_default();
+    let processors = cpu::from_cpuinfo(&listed);
+    let Ok(devices) = fs::read_dir(sys.join("bus/event_source/devices")) else {
+        return Vec::new();
+    };
+    let mut pmus: Vec<CorePmu> =
+        devices.flatten().filter_map(|device| core_pmu(&device.path(), &processors)).collect();
+    pmus.sort_by(|a, b| a.name.cmp(&b.name));
+    pmus
+}
+
+fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
+    let name = device.file_name()?.to_str()?.to_owned();
+    let text = |file: &str| fs::read_to_string(device.join(file)).ok();
+    let cpus = text("cpus").and_then(|list| CpuList::parse(&list));
+    if name != "cpu" && cpus.is_none() {
+        return None;
+    }
+    let kind = text("type")?.trim().parse().ok()?;
+    let of_it = |listed: &&cpu::Listed| cpus.as_ref().is_none_or(|c| c.contains(listed.number));
+    let cpu = processors.iter().find(of_it).map_or(Cpu::Other, |listed| listed.cpu);
+    let family = table::family(cpu, &name);
+    let events = fs::read_dir(device.join("events")).ok();
+    let listed = events
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|event| event.file_name().into_string().ok())
+        .collect();
+    Some(CorePmu { name, kind, cpus, cpu, family, listed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::plan::{grouping, wanted};
+    use tempfile::TempDir;
+
+    /// A tree with `files`, each a path and its content.
+    fn tree(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        dir
+    }
+
+    /// One line a PMU: name, number, model, family.
+    fn read(tree: &TempDir) -> Vec<String> {
+        let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
+        let line = |pmu: &CorePmu| {
+            let family = pmu.family.map_or("unknown", |family| family.name);
+            format!("{} {} {}: {family}", pmu.name, pmu.kind, pmu.cpu)
+        };
+        pmus.iter().map(line).collect()
+    }
+
+    const DEVICES: &str = "sys/bus/event_source/devices";
+
+    #[test]
+    fn a_plain_server_with_uncore_pmus() {
+        let cpuinfo = "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 85\n\n";
+        let tree = tree(&[
+            ("proc/cpuinfo", cpuinfo),
+            (&format!("{DEVICES}/cpu/type"), "4\n"),
+            (&format!("{DEVICES}/uncore_imc_0/type"), "14\n"),
+            (&format!("{DEVICES}/uncore_imc_0/cpumask"), "0\n"),
+            (&format!("{DEVICES}/software/type"), "1\n"),
+        ]);
+        assert_eq!(
+            read(&tree),
+            ["cpu 4 Intel family 6 model 85: Intel Skylake, Cascade Lake or Cooper Lake server"]
+        );
+    }
+
+    #[test]
+    fn hybrid_cores_have_a_pmu_each() {
+        let one = |n| {
+            format!("processor : {n}\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 151\n\n")
+        };
+        let tree = tree(&[
+            ("proc/cpuinfo", &(one(0) + &one(16))),
+            (&format!("{DEVICES}/cpu_core/type"), "4\n"),
+            (&format!("{DEVICES}/cpu_core/cpus"), "0-15\n"),
+            (&format!("{DEVICES}/cpu_atom/type"), "10\n"),
+            (&format!("{DEVICES}/cpu_atom/cpus"), "16-23\n"),
+        ]);
+        assert_eq!(
+            read(&tree),
+            [
+                "cpu_atom 10 Intel family 6 model 151: Intel Alder Lake or Raptor Lake, \
+                 efficient cores",
+                "cpu_core 4 Intel family 6 model 151: Intel Alder Lake or Raptor Lake, \
+                 performance cores",
+            ]
+        );
+    }
+
+    #[test]
+    fn big_and_little_arm_cores() {
+        let one =
+            |n, part| format!("processor\t: {n}\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n");
+        let tree = tree(&[
+            ("proc/cpuinfo", &(one(0, "0xd03") + &one(4, "0xd08"))),
+            (&format!("{DEVICES}/armv8_cortex_a53/type"), "8\n"),
+            (&format!("{DEVICES}/armv8_cortex_a53/cpus"), "0-3\n"),
+            (&format!("{DEVICES}/armv8_cortex_a72/type"), "9\n"),
+            (&format!("{DEVICES}/armv8_cortex_a72/cpus"), "4-5\n"),
+            (&format!("{DEVICES}/arm_spe_0/type"), "10\n"),
+            (&format!("{DEVICES}/arm_spe_0/cpumask"), "4-5\n"),
+        ]);
+        assert_eq!(
+            read(&tree),
+            [
+                "armv8_cortex_a53 8 Arm implementer 0x41 part 0xd03: unknown",
+                "armv8_cortex_a72 9 Arm implementer 0x41 part 0xd08: Arm Cortex-A57 or A72",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_emulated_arm_core_counts_only_what_the_kernel_lists() {
+        // What a Linux guest of QEMU's `-cpu neoverse-n1` lists.
+        let names = ["cpu_cycles", "inst_retired", "sw_incr", "stall_frontend", "stall_backend"];
+        let cpuinfo = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd0c\n\n";
+        let pmu = format!("{DEVICES}/armv8_pmuv3_0");
+        let tree = tree(&[
+            ("proc/cpuinfo", cpuinfo),
+            (&format!("{pmu}/type"), "8\n"),
+            (&format!("{pmu}/cpus"), "0-3\n"),
+        ]);
+        for name in names {
+            let events = tree.path().join(&pmu).join("events");
+            fs::create_dir_all(&events).unwrap();
+            fs::write(events.join(name), "event=0x00\n").unwrap();
+        }
+        let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
+        let wanted = wanted(pmus[0].family, |code| pmus[0].has(code));
+        // Cycles and nothing else beside the instructions.
+        assert_eq!(grouping(&wanted, |_| true).groups[0].events.len(), 2);
+        assert_eq!(wanted.len(), 1);
+    }
+
+    #[test]
+    fn no_counters_and_no_tree() {
+        assert_eq!(read(&tree(&[("sys/bus/event_source/devices/software/type", "1\n")])), [""; 0]);
+        assert_eq!(read(&tree(&[])), [""; 0]);
+    }
+
+    #[test]
+    fn broken_files_are_passed_over() {
+        let tree = tree(&[
+            (&format!("{DEVICES}/cpu/type"), "four\n"),
+            (&format!("{DEVICES}/cpu_x/type"), "5\n"),
+            (&format!("{DEVICES}/cpu_x/cpus"), "3-1\n"),
+        ]);
+        assert_eq!(read(&tree), [""; 0]);
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        let list = CpuList::parse("0-3,8,4000000000-4294967295\n").unwrap();
+        assert!(list.contains(2) && list.contains(8) && list.contains(u32::MAX));
+        assert!(!list.contains(4) && !list.contains(9));
+        for bad in ["", "-", "1-", "a", "1,,2", "2-1"] {
+            assert_eq!(CpuList::parse(bad), None, "{bad:?}");
+        }
+    }
+}
