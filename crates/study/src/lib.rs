@@ -1,3 +1,12 @@
 //! Workloads x policies x repetitions: figures with confidence intervals.
+//!
+//! A study is a [`state::State`] that grows by one [`state::Run`] at a time in the order that
+//! [`order::blocks`] draws, and a [`figures::Comparison`] made of it at the end. Nothing here runs
+//! a program or reads a clock; whoever does hands the times in.
 
+pub mod figures;
+pub mod order;
+pub mod plot;
+pub mod state;
 pub mod stats;
+pub mod table;

@@ -1,0 +1,313 @@
+//! What a study found, policy by policy.
+//!
+//! # Terms
+//! - A run's *time* is that of its slowest job, launch to end (the metric of Serpa et al.).
+//! - A policy's *ratio* is the geometric mean, over the blocks, of its time divided by the
+//!   baseline's time in the same block. Its interval is Student's t on the logarithms of those
+//!   ratios, n − 1 degrees of freedom for n blocks, taken back: with `d_b = ln(t_b / base_b)`, mean
+//!   `m` and sample deviation `s`, it is `exp(m ± t(0.975, n − 1) · s / √n)`.
+//! - A difference is *resolved* when that interval leaves 1 out. Nothing else is called faster or
+//!   slower. Each policy is compared for itself: of twenty that change nothing, one will look as
+//!   if it did.
+//!
+//! # Properties
+//! - **No claim without resolution**: a verdict other than `not-resolved` has an interval that
+//!   leaves 1 out. -> test `no_claim_without_resolution`
+//! - **Drift cancels**: a factor that hits a whole block changes no ratio. -> test `drift_cancels`
+//! - **Whole blocks only**: a ratio pairs runs of the same block. -> test `whole_blocks_only`
+
+use crate::state::{Run, Settings, State};
+use crate::stats::{Estimate, Summary, geometric_estimate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the report format that this build writes.
+pub const VERSION: u32 = 1;
+
+/// What may be said of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is what the others are compared to.
+    Baseline,
+    /// The interval of its ratio lies below 1.
+    Faster,
+    /// The interval of its ratio lies above 1.
+    Slower,
+    /// The interval holds 1, or there is none.
+    NotResolved,
+}
+
+/// The times of one job under one policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobFigures {
+    /// Its command, for people.
+    pub command: String,
+    /// Its times in seconds; `None` if no run has ended.
+    pub seconds: Option<Summary>,
+}
+
+/// What was found of one policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFigures {
+    /// The policy.
+    pub policy: String,
+    /// Times of the slowest job in seconds; `None` if no run has ended.
+    pub slowest_seconds: Option<Summary>,
+    /// Time relative to the baseline, paired by block; `None` for the baseline itself and if no
+    /// block holds both.
+    pub ratio: Option<Estimate>,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// One entry a job, in the workload's order.
+    pub jobs: Vec<JobFigures>,
+}
+
+/// Where a study was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Version of colocate.
+    pub colocate: String,
+    /// The kernel's name and release, if known.
+    pub kernel: Option<String>,
+    /// Processor model, if known.
+    pub processor: Option<String>,
+    /// PUs that the programs could use; `None` if unknown.
+    pub usable_pus: Option<u32>,
+}
+
+/// What a study found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// Where it was made.
+    pub place: Place,
+    /// What was compared.
+    pub settings: Settings,
+    /// Whether every run that was asked for has ended well.
+    pub complete: bool,
+    /// One entry a policy, in the order asked for.
+    pub policies: Vec<PolicyFigures>,
+    /// Every run in which all programs ended well, in the order made.
+    pub runs: Vec<Run>,
+    /// Runs in which a program failed; in no figure.
+    pub failures: Vec<Run>,
+    /// What a reader should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Comparison {
+    /// The figures of `state`.
+    #[must_use]
+    pub fn of(state: &State, place: Place) -> Self {
+        let settings = &state.settings;
+        let policies = settings.policies.iter().map(|policy| policy_figures(state, policy));
+        Self {
+            version: VERSION,
+            place,
+            settings: settings.clone(),
+            complete: state.runs.len() == settings.total_runs(),
+            policies: policies.collect(),
+            runs: state.runs.clone(),
+            failures: state.failures.clone(),
+            notes: notes(state),
+        }
+    }
+
+    /// The comparison as JSON text, ending in a newline (`docs/schemas/comparison.json`).
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+}
+
+fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
+    let runs: Vec<&Run> = state.runs.iter().filter(|run| run.policy == policy).collect();
+    let baseline = policy == state.settings.baseline;
+    let ratio = (!baseline).then(|| geometric_estimate(&block_ratios(state, policy))).flatten();
+    PolicyFigures {
+        policy: policy.to_owned(),
+        slowest_seconds: Summary::of(&seconds(&runs, Run::slowest)),
+        ratio,
+        verdict: if baseline { Verdict::Baseline } else { verdict(ratio) },
+        jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
+    }
+}
+
+fn job_figures(state: &State, runs: &[&Run], job: usize) -> JobFigures {
+    JobFigures {
+        command: state.settings.jobs[job].command.join(" "),
+        seconds: Summary::of(&seconds(runs, |run| run.jobs[job].wall_ns)),
+    }
+}
+
+fn seconds(runs: &[&Run], time: impl Fn(&Run) -> colocate_machine::Nanos) -> Vec<f64> {
+    runs.iter().map(|run| time(run).as_secs_f64()).collect()
+}
+
+/// The policy's time over the baseline's, for each block that holds both.
+fn block_ratios(state: &State, policy: &str) -> Vec<f64> {
+    let of_policy = |name: &str| -> BTreeMap<u32, f64> {
+        let runs = state.runs.iter().filter(|run| run.policy == name);
+        runs.map(|run| (run.block, run.slowest().as_secs_f64())).collect()
+    };
+    let base = of_policy(&state.settings.baseline);
+    let times = of_policy(policy);
+    times.iter().filter_map(|(block, time)| Some(time / base.get(block)?)).collect()
+}
+
+fn verdict(ratio: Option<Estimate>) -> Verdict {
+    match ratio.and_then(|ratio| ratio.interval) {
+        Some(interval) if interval.high < 1.0 => Verdict::Faster,
+        Some(interval) if interval.low > 1.0 => Verdict::Slower,
+        _ => Verdict::NotResolved,
+    }
+}
+
+fn notes(state: &State) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (done, total) = (state.runs.len(), state.settings.total_runs());
+    if done < total {
+        notes.push(format!("only {done} of {total} runs are finished"));
+    }
+    let disturbed =
+        state.runs.iter().filter(|run| run.before.others_runnable.is_some_and(|n| n > 0)).count();
+    if disturbed > 0 {
+        notes.push(format!(
+            "{disturbed} of {done} runs began while other tasks were running: the machine was not \
+             idle"
+        ));
+    }
+    if state.runs.iter().any(|run| run.before.others_runnable.is_none()) {
+        notes.push("the kernel did not say whether the machine was idle".to_owned());
+    }
+    if !state.failures.is_empty() {
+        let count = state.failures.len();
+        notes.push(format!("{count} runs in which a program failed are in no figure"));
+    }
+    if state.settings.repetitions < 2 {
+        notes.push("one run a policy gives no interval: nothing can be resolved".to_owned());
+    }
+    notes
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::state::tests::{finished, settings};
+    use proptest::prelude::*;
+
+    pub(crate) fn place() -> Place {
+        Place {
+            colocate: "0.1.0".to_owned(),
+            kernel: Some("Linux 6.1.0".to_owned()),
+            processor: Some("test processor".to_owned()),
+            usable_pus: Some(4),
+        }
+    }
+
+    /// Two blocks: os 100 and 200 ms, mix 50 and 100 ms. Both ratios are ½ exactly, so the
+    /// deviation is 0 and the interval is ½ .. ½. The mean of mix is 75 ms; its second job takes
+    /// half of each, 25 and 50 ms.
+    #[test]
+    fn traced_by_hand() {
+        let state = finished(settings(&["os", "mix"], 2), |policy, block| {
+            100 * (u64::from(block) + 1) / if policy == "mix" { 2 } else { 1 }
+        });
+        let found = Comparison::of(&state, place());
+        let mix = &found.policies[1];
+        let (slowest, ratio) = (mix.slowest_seconds.unwrap(), mix.ratio.unwrap());
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        close(slowest.mean.value, 0.075);
+        close(mix.jobs[1].seconds.unwrap().mean.value, 0.037_5);
+        close(ratio.value, 0.5);
+        close(ratio.interval.unwrap().high, 0.5);
+        assert_eq!(mix.verdict, Verdict::Faster);
+        assert_eq!((found.policies[0].verdict, found.policies[0].ratio), (Verdict::Baseline, None));
+        assert!(found.complete && found.notes.is_empty(), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn one_run_a_policy_resolves_nothing() {
+        let state = finished(settings(&["os", "mix"], 1), |policy, _| policy.len() as u64 * 1_000);
+        let found = Comparison::of(&state, place());
+        assert_eq!(found.policies[1].verdict, Verdict::NotResolved);
+        assert_eq!(found.policies[1].ratio.unwrap().interval, None);
+        assert_eq!(found.notes, ["one run a policy gives no interval: nothing can be resolved"]);
+    }
+
+    /// The last block lacks one of its two runs: it gives a time, but no ratio.
+    #[test]
+    fn whole_blocks_only() {
+        let mut state = finished(settings(&["os", "mix"], 3), |policy, block| match policy {
+            "os" => 1_000,
+            _ if block < 2 => 2_000,
+            _ => 90_000,
+        });
+        let last = state.runs.iter().position(|run| run.block == 2 && run.policy == "os").unwrap();
+        state.runs.remove(last);
+        let found = Comparison::of(&state, place());
+        let ratio = found.policies[1].ratio.unwrap();
+        assert!((ratio.value - 2.0).abs() < 1e-12, "{ratio:?}");
+        assert_eq!(found.policies[1].slowest_seconds.unwrap().count, 3);
+        assert_eq!(found.notes, ["only 5 of 6 runs are finished"]);
+    }
+
+    #[test]
+    fn a_busy_machine_and_failures_are_told() {
+        let mut state = finished(settings(&["os"], 2), |_, _| 10);
+        state.runs[1].before.others_runnable = Some(2);
+        state.failures.push(state.runs[0].clone());
+        let notes = Comparison::of(&state, place()).notes;
+        assert!(notes[0].starts_with("1 of 2 runs began while other tasks were running"));
+        assert_eq!(notes[1], "1 runs in which a program failed are in no figure");
+        state.runs[0].before.others_runnable = None;
+        let notes = Comparison::of(&state, place()).notes;
+        assert!(notes.iter().any(|note| note.contains("did not say")));
+    }
+
+    #[test]
+    fn nothing_run_is_no_figure() {
+        let found = Comparison::of(&State::new(settings(&["os", "mix"], 2)), place());
+        assert!(found.policies.iter().all(|p| p.slowest_seconds.is_none() && p.ratio.is_none()));
+        assert!(!found.complete);
+    }
+
+    proptest! {
+        #[test]
+        fn no_claim_without_resolution(
+            times in prop::collection::vec(1..2_000_u64, 1..=40),
+            blocks in 1..10_u32,
+        ) {
+            let pick = |policy: &str, block: u32| {
+                times[(block as usize * 2 + policy.len()) % times.len()]
+            };
+            let state = finished(settings(&["os", "mix"], blocks), pick);
+            let found = &Comparison::of(&state, place()).policies[1];
+            let interval = found.ratio.unwrap().interval;
+            let resolved = interval.is_some_and(|interval| !interval.contains(1.0));
+            prop_assert_eq!(resolved, found.verdict != Verdict::NotResolved);
+        }
+
+        #[test]
+        fn drift_cancels(factors in prop::collection::vec(1..50_u64, 2..8)) {
+            let blocks = u32::try_from(factors.len()).unwrap();
+            let state = finished(settings(&["os", "mix"], blocks), |policy, block| {
+                factors[block as usize] * if policy == "os" { 400 } else { 300 }
+            });
+            let ratio = Comparison::of(&state, place()).policies[1].ratio.unwrap();
+            prop_assert!((ratio.value - 0.75).abs() < 1e-9);
+            prop_assert!((ratio.interval.unwrap().low - 0.75).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A comparison as an SVG picture: every run, the means, the ratios, with their intervals.
+
+use crate::figures::{Comparison, PolicyFigures, Verdict};
+use crate::stats::Estimate;
+use crate::table;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::error::Error;
+
+/// Width of the picture in pixels.
+const WIDTH: u32 = 1000;
+/// Width of the left column with the policies' names, in pixels.
+const NAMES: i32 = 140;
+/// Height of one policy's row in pixels.
+const ROW: u32 = 44;
+/// Height of heading and axis together, in pixels.
+const FRAME: u32 = 120;
+
+const RUN: RGBColor = RGBColor(120, 150, 190);
+const MEAN: RGBColor = RGBColor(20, 40, 90);
+const FASTER: RGBColor = RGBColor(20, 120, 60);
+const SLOWER: RGBColor = RGBColor(170, 50, 30);
+const OPEN: RGBColor = RGBColor(110, 110, 110);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// The comparison as an SVG document. Text is text: whoever shows it picks the font.
+///
+/// # Errors
+/// Only if the drawing library fails to lay the picture out; its line says how.
+pub fn svg(found: &Comparison) -> Result<String, String> {
+    let mut out = String::new();
+    draw(found, &mut out).map_err(|error| format!("cannot draw the comparison: {error}"))?;
+    Ok(out)
+}
+
+fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
+    let rows = u32::try_from(found.policies.len()).unwrap_or(u32::MAX).min(1_000);
+    let root = SVGBackend::with_string(out, (WIDTH, FRAME + rows * ROW)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (names, rest) = root.split_horizontally(NAMES);
+    let (times, ratios) = rest.split_horizontally((WIDTH as i32 - NAMES) * 55 / 100);
+    draw_names(found, &names)?;
+    draw_times(found, &times)?;
+    draw_ratios(found, &ratios)?;
+    root.present()?;
+    Ok(())
+}
+
+/// The middle of a policy's row on an axis that counts rows downwards from 0.
+fn middle(row: usize) -> f64 {
+    f64::from(u32::try_from(row).unwrap_or(u32::MAX)) + 0.5
+}
+
+fn draw_names(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
+    let style =
+        ("sans-serif", 16).into_font().color(&BLACK).pos(Pos::new(HPos::Right, VPos::Center));
+    for (row, figures) in found.policies.iter().enumerate() {
+        // The rows begin below the caption; see `chart`.
+        let y = 58 + i32::try_from(row).unwrap_or(0) * ROW as i32;
+        area.draw(&Text::new(figures.policy.clone(), (NAMES - 6, y), style.clone()))?;
+    }
+    Ok(())
+}
+
+type Chart<'a, 'b> = ChartContext<
+    'a,
+    SVGBackend<'b>,
+    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
+>;
+
+/// An empty chart with `caption` over an axis from `low` to `high`, one row a policy.
+fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    caption: &str,
+    axis: &str,
+    (low, high): (f64, f64),
+    rows: usize,
+) -> Result<Chart<'a, 'b>, Box<dyn Error>>
+where
+    'b: 'a,
+{
+    let bottom = middle(rows) - 0.5;
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, ("sans-serif", 16))
+        .margin_right(24)
+        .margin_top(8)
+        .x_label_area_size(52)
+        .build_cartesian_2d(low..high, bottom..0.0)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .y_labels(0)
+        .x_labels(6)
+        .x_desc(axis)
+        .x_label_formatter(&|value| {
+            format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
+        })
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    Ok(chart)
+}
+
+fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
+    let all = found.runs.iter().map(|run| run.slowest().as_secs_f64());
+    let means = found.policies.iter().filter_map(|p| p.slowest_seconds).flat_map(|s| ends(s.mean));
+    let range = padded(all.chain(means));
+    let caption = format!("{}: slowest program's time", found.settings.name);
+    let mut chart = chart(area, &caption, "seconds; dots: runs", range, found.policies.len())?;
+    for (row, figures) in found.policies.iter().enumerate() {
+        let runs = found.runs.iter().filter(|run| run.policy == figures.policy);
+        let dot = |time: f64| Circle::new((time, middle(row) + 0.18), 3, RUN.mix(0.7).filled());
+        chart.draw_series(runs.map(|run| dot(run.slowest().as_secs_f64())))?;
+        if let Some(summary) = figures.slowest_seconds {
+            draw_estimate(&mut chart, summary.mean, middle(row) - 0.1, MEAN)?;
+        }
+    }
+    Ok(())
+}
+
+fn draw_ratios(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
+    let known = found.policies.iter().filter_map(|figures| figures.ratio).flat_map(ends);
+    let range = padded(known.chain([1.0]));
+    let caption = format!("time relative to {}", found.settings.baseline);
+    let rows = found.policies.len();
+    let mut chart = chart(area, &caption, "ratio; 95 % interval", range, rows)?;
+    let whole = [(1.0, 0.0), (1.0, middle(rows) - 0.5)];
+    chart.draw_series([PathElement::new(whole, BLACK.mix(0.5))])?;
+    for (row, figures) in found.policies.iter().enumerate() {
+        let colour = colour(figures);
+        if let Some(ratio) = figures.ratio {
+            draw_estimate(&mut chart, ratio, middle(row) + 0.1, colour)?;
+        }
+        let place = (f64::midpoint(range.0, range.1), middle(row) - 0.22);
+        let style = ("sans-serif", 13).into_font().color(&colour);
+        let style = style.pos(Pos::new(HPos::Center, VPos::Center));
+        chart.draw_series([Text::new(table::verdict(figures), place, style)])?;
+    }
+    Ok(())
+}
+
+/// A bar over the interval, if there is one, and a square at the value.
+fn draw_estimate(
+    chart: &mut Chart,
+    estimate: Estimate,
+    y: f64,
+    colour: RGBColor,
+) -> Result<(), Box<dyn Error>> {
+    if let Some(interval) = estimate.interval {
+        let bar = [(interval.low, y), (interval.high, y)];
+        let ends = bar
+            .map(|(x, y)| PathElement::new([(x, y - 0.1), (x, y + 0.1)], colour.stroke_width(2)));
+        chart.draw_series([PathElement::new(bar, colour.stroke_width(2))])?;
+        chart.draw_series(ends)?;
+    }
+    chart.draw_series([Circle::new((estimate.value, y), 5, colour.filled())])?;
+    Ok(())
+}
+
+fn colour(figures: &PolicyFigures) -> RGBColor {
+    match figures.verdict {
+        Verdict::Baseline => MEAN,
+        Verdict::Faster => FASTER,
+        Verdict::Slower => SLOWER,
+        Verdict::NotResolved => OPEN,
+    }
+}
+
+fn ends(estimate: Estimate) -> impl Iterator<Item = f64> {
+    let interval = estimate.interval.map(|interval| [interval.low, interval.high]);
+    interval.into_iter().flatten().chain([estimate.value])
+}
+
+/// The range of `values` with a margin; 0 to 1 without values.
+fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let finite = values.filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if low > high {
+        return (0.0, 1.0);
+    }
+    // One value, or several alike, still need an axis of some length.
+    let margin = ((high - low) * 0.08).max(high.abs() * 0.01).max(1e-9);
+    (low - margin, high + margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::tests::place;
+    use crate::state::State;
+    use crate::state::tests::{finished, settings};
+
+    fn picture(state: &State) -> String {
+        svg(&Comparison::of(state, place())).unwrap()
+    }
+
+    #[test]
+    fn every_policy_run_and_verdict_is_in_the_picture() {
+        let state = finished(settings(&["os", "mix", "scatter"], 5), |policy, block| {
+            policy.len() as u64 * 100 + u64::from(block)
+        });
+        let drawn = picture(&state);
+        for text in ["os", "mix", "scatter", "baseline", "more time", "time relative to os"] {
+            assert!(drawn.contains(text), "{text} is missing");
+        }
+        // 15 runs, 3 means and 2 ratios are circles.
+        assert_eq!(drawn.matches("<circle").count(), 20);
+        assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"));
+    }
+
+    #[test]
+    fn odd_studies_are_drawn_too() {
+        let one = picture(&finished(settings(&["os"], 1), |_, _| 7));
+        assert_eq!(one.matches("<circle").count(), 2);
+        let none = picture(&State::new(settings(&["os", "mix"], 2)));
+        assert_eq!(none.matches("<circle").count(), 0);
+        let alike = picture(&finished(settings(&["os", "mix"], 3), |_, _| 7));
+        assert!(alike.contains("not resolved"));
+    }
+
+    #[test]
+    fn markup_in_a_name_is_text() {
+        let mut state = finished(settings(&["os"], 1), |_, _| 7);
+        state.settings.name = "<script>".to_owned();
+        assert!(picture(&state).contains("&lt;script&gt;"));
+    }
+}

@@ -1,0 +1,427 @@
+//! What a study has measured so far: the file that makes it resumable.
+
+use crate::order;
+use colocate_machine::Nanos;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Version of the state format that this build reads and writes.
+pub const VERSION: u32 = 1;
+
+/// The most repetitions a study may have. Chosen: at one second a run it is most of an hour for
+/// every policy, and the interval no longer gets visibly narrower.
+pub const MOST_REPETITIONS: u32 = 10_000;
+
+/// The name of the policy that runs the programs without colocate.
+pub const BARE: &str = "bare";
+
+/// One program of the workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The command, program first. Never empty.
+    pub command: Vec<String>,
+    /// What identifies the executable's content, `build-id:HEX` or `sha256:HEX`.
+    pub identity: String,
+}
+
+/// What is compared, fixed when the study begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The workload's name, for people.
+    pub name: String,
+    /// Programs that run together.
+    pub jobs: Vec<Job>,
+    /// Policies, in the order of the report. No two alike.
+    pub policies: Vec<String>,
+    /// The policy that the others are compared to; one of `policies`.
+    pub baseline: String,
+    /// Runs under each policy, 1 to [`MOST_REPETITIONS`].
+    pub repetitions: u32,
+    /// Seed of the order of the runs.
+    pub seed: u64,
+}
+
+/// What one program did in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobTime {
+    /// From its launch to its end.
+    pub wall_ns: Nanos,
+    /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
+    pub status: i32,
+}
+
+/// What else the machine was doing just before a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quiet {
+    /// Tasks of others that were running or waiting for a PU; `None` if the kernel does not say.
+    pub others_runnable: Option<u32>,
+    /// Load average over one minute, in tasks. Our own earlier runs are in it.
+    pub load_1min: Option<f64>,
+}
+
+/// One finished run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Its block, from 0.
+    pub block: u32,
+    /// The policy it ran under.
+    pub policy: String,
+    /// Seconds since 1970-01-01 UTC when it began.
+    pub started_unix_s: u64,
+    /// What else the machine was doing.
+    pub before: Quiet,
+    /// One entry a job, in the workload's order.
+    pub jobs: Vec<JobTime>,
+}
+
+/// A study so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// What is compared.
+    pub settings: Settings,
+    /// Runs in which every program ended well, in the order that the seed prescribes.
+    pub runs: Vec<Run>,
+    /// Runs in which a program failed. They are not counted, and are made again on resuming.
+    pub failures: Vec<Run>,
+}
+
+/// Why a text is not the state of a study, or not of this one.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// The text is not JSON of the state's shape.
+    #[error("expected the state of a comparison, found: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// The state is of another format version.
+    #[error("expected a state of version {VERSION}, found version {found}; begin again")]
+    Version {
+        /// The version in the text.
+        found: u64,
+    },
+    /// A field has a value that contradicts the others.
+    #[error("expected {expected}, found {found}")]
+    Inconsistent {
+        /// What must hold.
+        expected: &'static str,
+        /// What the text says.
+        found: String,
+    },
+    /// The state is of another comparison.
+    #[error("expected the {what} of the comparison begun here, {begun}, found {asked}")]
+    Different {
+        /// What differs.
+        what: &'static str,
+        /// What the comparison was begun with.
+        begun: String,
+        /// What is asked for now.
+        asked: String,
+    },
+}
+
+impl Run {
+    /// The time of the job that ended last. Zero without jobs.
+    #[must_use]
+    pub fn slowest(&self) -> Nanos {
+        self.jobs.iter().map(|job| job.wall_ns).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// The first job that did not end with status 0: its place and status.
+    #[must_use]
+    pub fn failed_job(&self) -> Option<(usize, i32)> {
+        let statuses = self.jobs.iter().map(|job| job.status).enumerate();
+        statuses.into_iter().find(|&(_, status)| status != 0)
+    }
+}
+
+impl Settings {
+    /// Checks that the settings make sense.
+    ///
+    /// # Errors
+    /// [`StateError::Inconsistent`] with the first field that does not.
+    pub fn check(&self) -> Result<(), StateError> {
+        let wrong = |expected, found: String| Err(StateError::Inconsistent { expected, found });
+        if self.jobs.is_empty() || self.jobs.iter().any(|job| job.command.is_empty()) {
+            return wrong("at least one command", format!("{:?}", self.name));
+        }
+        let twice =
+            (1..self.policies.len()).find(|&i| self.policies[..i].contains(&self.policies[i]));
+        if let Some(twice) = twice {
+            return wrong("every policy once", format!("{} twice", self.policies[twice]));
+        }
+        if !self.policies.contains(&self.baseline) {
+            let found = format!("{} and not {}", self.policies.join(","), self.baseline);
+            return wrong("the baseline among the policies", found);
+        }
+        if !(1..=MOST_REPETITIONS).contains(&self.repetitions) {
+            return wrong("1 to 10000 repetitions", self.repetitions.to_string());
+        }
+        Ok(())
+    }
+
+    /// Checks that `asked` is the same comparison; the name may differ.
+    ///
+    /// # Errors
+    /// [`StateError::Different`] with the first difference.
+    pub fn check_same(&self, asked: &Self) -> Result<(), StateError> {
+        let commands = |settings: &Self| {
+            let all = settings.jobs.iter().map(|job| job.command.join(" "));
+            format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
+        };
+        let different =
+            |what, begun: String, asked: String| Err(StateError::Different { what, begun, asked });
+        if !self.jobs.iter().map(|job| &job.command).eq(asked.jobs.iter().map(|job| &job.command)) {
+            return different("workload", commands(self), commands(asked));
+        }
+        let changed = self.jobs.iter().zip(&asked.jobs).find(|(a, b)| a.identity != b.identity);
+        if let Some((begun, now)) = changed {
+            let of = |job: &Job| format!("{} as {}", job.command[0], job.identity);
+            return different("executable", of(begun), of(now));
+        }
+        if (&self.policies, &self.baseline) != (&asked.policies, &asked.baseline) {
+            let of = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
+            return different("policies", of(self), of(asked));
+        }
+        if (self.repetitions, self.seed) != (asked.repetitions, asked.seed) {
+            let of = |s: &Self| format!("{} with seed {}", s.repetitions, s.seed);
+            return different("repetitions", of(self), of(asked));
+        }
+        Ok(())
+    }
+
+    /// The order of the runs.
+    #[must_use]
+    pub fn order(&self) -> Vec<order::Slot> {
+        order::blocks(self.policies.len(), self.repetitions, self.seed)
+    }
+
+    /// How many runs the whole study has.
+    #[must_use]
+    pub fn total_runs(&self) -> usize {
+        self.policies.len().saturating_mul(self.repetitions as usize)
+    }
+}
+
+impl State {
+    /// A study of which nothing has run yet.
+    #[must_use]
+    pub const fn new(settings: Settings) -> Self {
+        Self { version: VERSION, settings, runs: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Reads a state from JSON text.
+    ///
+    /// # Errors
+    /// [`StateError::Version`] for another version, whatever else the text holds;
+    /// [`StateError::Malformed`] for another shape; [`StateError::Inconsistent`] if the settings
+    /// make no sense or the runs are not those that the settings prescribe.
+    pub fn from_json(text: &str) -> Result<Self, StateError> {
+        #[derive(Deserialize)]
+        struct Head {
+            version: u64,
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if head.version != u64::from(VERSION) {
+            return Err(StateError::Version { found: head.version });
+        }
+        let state: Self = serde_json::from_str(text)?;
+        state.settings.check()?;
+        state.check_runs()?;
+        Ok(state)
+    }
+
+    /// The state as JSON text, ending in a newline.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// How long the runs that are left will take if they take what the finished ones took under
+    /// the same policy, or under any where there is none; `None` before the first run has ended.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Nanos> {
+        let mean = |policy: Option<&str>| {
+            let runs = self.runs.iter().filter(|run| policy.is_none_or(|p| run.policy == p));
+            let (sum, count) = runs
+                .fold((0, 0), |(sum, count), run| (run.slowest().0.saturating_add(sum), count + 1));
+            (count > 0).then(|| sum / count)
+        };
+        let any = mean(None)?;
+        let by_policy: Vec<u64> =
+            self.settings.policies.iter().map(|policy| mean(Some(policy)).unwrap_or(any)).collect();
+        let left = self.settings.order().into_iter().skip(self.runs.len());
+        Some(Nanos(left.fold(0, |sum, slot| by_policy[slot.policy].saturating_add(sum))))
+    }
+
+    fn check_runs(&self) -> Result<(), StateError> {
+        let wrong = |expected, found: String| Err(StateError::Inconsistent { expected, found });
+        let order = self.settings.order();
+        if self.runs.len() > order.len() {
+            let found = format!("{} of {}", self.runs.len(), order.len());
+            return wrong("no more runs than were asked for", found);
+        }
+        for (run, slot) in self.runs.iter().zip(&order) {
+            let due = (slot.block, &self.settings.policies[slot.policy]);
+            if (run.block, &run.policy) != due {
+                let found = format!("{} in block {}", run.policy, run.block);
+                return wrong("runs in the order of the seed", found);
+            }
+            if let Some((job, status)) = run.failed_job() {
+                return wrong("status 0 of every job", format!("{status} of job {job}"));
+            }
+            if run.jobs.iter().any(|job| job.wall_ns == Nanos::ZERO) {
+                return wrong("a time above 0", format!("0 in block {}", run.block));
+            }
+        }
+        let odd = |run: &&Run| run.jobs.len() != self.settings.jobs.len();
+        match self.runs.iter().chain(&self.failures).find(odd) {
+            Some(run) => wrong("a time for every job", format!("{} times", run.jobs.len())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    pub(crate) fn settings(policies: &[&str], repetitions: u32) -> Settings {
+        let job = |name: &str| Job {
+            command: vec![name.to_owned(), "--fast".to_owned()],
+            identity: format!("build-id:{name}"),
+        };
+        Settings {
+            name: "pair".to_owned(),
+            jobs: vec![job("a"), job("b")],
+            policies: policies.iter().map(|&policy| policy.to_owned()).collect(),
+            baseline: policies[0].to_owned(),
+            repetitions,
+            seed: 3,
+        }
+    }
+
+    /// A study whose runs take what `millis(policy, block)` says: the first job that long, the
+    /// second half of it.
+    pub(crate) fn finished(settings: Settings, millis: impl Fn(&str, u32) -> u64) -> State {
+        let mut state = State::new(settings);
+        for slot in state.settings.order() {
+            let policy = state.settings.policies[slot.policy].clone();
+            let wall = millis(&policy, slot.block);
+            let job = |ms| JobTime { wall_ns: Nanos::from_millis(ms), status: 0 };
+            state.runs.push(Run {
+                block: slot.block,
+                policy,
+                started_unix_s: 1_700_000_000,
+                before: Quiet { others_runnable: Some(0), load_1min: Some(0.25) },
+                jobs: vec![job(wall), job(wall / 2)],
+            });
+        }
+        state
+    }
+
+    fn refusal(text: &str) -> String {
+        State::from_json(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let state = finished(settings(&["os", "mix"], 3), |_, block| 100 + u64::from(block));
+        assert_eq!(State::from_json(&state.to_json()).unwrap(), state);
+        let mut begun = state;
+        begun.runs.truncate(2);
+        assert_eq!(State::from_json(&begun.to_json()).unwrap(), begun);
+    }
+
+    /// Six runs of `os` at 100 ms and `mix` at 300 ms; of the four left, two are of either.
+    #[test]
+    fn time_left_counts_each_policy() {
+        let mut state = finished(settings(&["os", "mix"], 3), |policy, _| match policy {
+            "os" => 100,
+            _ => 300,
+        });
+        state.runs.truncate(2);
+        assert_eq!(state.time_left(), Some(Nanos::from_millis(800)));
+        state.runs.clear();
+        assert_eq!(state.time_left(), None);
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let text = r#"{"version": 9, "anything": 1}"#;
+        expect!["expected a state of version 1, found version 9; begin again"]
+            .assert_eq(&refusal(text));
+    }
+
+    #[test]
+    fn a_torn_file_is_refused() {
+        let text = finished(settings(&["os"], 2), |_, _| 5).to_json();
+        for end in (0..text.len() - 2).filter(|&end| text.is_char_boundary(end)) {
+            assert!(State::from_json(&text[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let text = finished(settings(&["os"], 1), |_, _| 5).to_json();
+        let text = text.replacen("\"seed\"", "\"sped\": 1, \"seed\"", 1);
+        assert!(refusal(&text).contains("unknown field `sped`"));
+    }
+
+    #[test]
+    fn runs_that_were_not_asked_for_are_refused() {
+        let good = finished(settings(&["os", "mix"], 2), |_, _| 5);
+        let spoilt = |spoil: fn(&mut State)| {
+            let mut state = good.clone();
+            spoil(&mut state);
+            refusal(&state.to_json())
+        };
+        expect!["expected runs in the order of the seed, found os in block 1"].assert_eq(&spoilt(
+            |state| state.runs[0] = Run { block: 1, policy: "os".into(), ..state.runs[0].clone() },
+        ));
+        expect!["expected no more runs than were asked for, found 5 of 4"]
+            .assert_eq(&spoilt(|state| state.runs.push(state.runs[0].clone())));
+        expect!["expected status 0 of every job, found 7 of job 1"]
+            .assert_eq(&spoilt(|state| state.runs[2].jobs[1].status = 7));
+        expect!["expected a time for every job, found 0 times"]
+            .assert_eq(&spoilt(|state| state.runs[2].jobs.clear()));
+        expect!["expected a time above 0, found 0 in block 0"]
+            .assert_eq(&spoilt(|state| state.runs[0].jobs[0].wall_ns = Nanos::ZERO));
+        expect!["expected every policy once, found os twice"]
+            .assert_eq(&spoilt(|state| state.settings.policies[1] = "os".into()));
+        expect!["expected the baseline among the policies, found os,mix and not bare"]
+            .assert_eq(&spoilt(|state| state.settings.baseline = "bare".into()));
+        expect!["expected 1 to 10000 repetitions, found 4000000000"]
+            .assert_eq(&spoilt(|state| state.settings.repetitions = 4_000_000_000));
+    }
+
+    #[test]
+    fn another_comparison_is_refused() {
+        let begun = settings(&["os", "mix"], 5);
+        let refused = |change: fn(&mut Settings)| {
+            let mut asked = begun.clone();
+            change(&mut asked);
+            begun.check_same(&asked).unwrap_err().to_string()
+        };
+        expect!["expected the workload of the comparison begun here, `a --fast ::: b --fast`, found `a --fast`"]
+            .assert_eq(&refused(|asked| drop(asked.jobs.pop())));
+        expect!["expected the executable of the comparison begun here, b as build-id:b, found b as build-id:c"]
+            .assert_eq(&refused(|asked| asked.jobs[1].identity = "build-id:c".into()));
+        expect!["expected the policies of the comparison begun here, os,mix against os, found os,mix against mix"]
+            .assert_eq(&refused(|asked| asked.baseline = "mix".into()));
+        expect!["expected the repetitions of the comparison begun here, 5 with seed 3, found 6 with seed 3"]
+            .assert_eq(&refused(|asked| asked.repetitions = 6));
+        assert!(begun.check_same(&Settings { name: "other".into(), ..begun.clone() }).is_ok());
+    }
+}
