@@ -1,0 +1,65 @@
+//! What it costs to put two vertices together: a dense symmetric table of whole numbers.
+
+use colocate_model::Demand;
+
+/// Costs of all pairs of `n` vertices, in steps of a size that the caller chose.
+///
+/// Whole numbers, so that "tight" and "equal" are exact in the matching.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    n: usize,
+    /// Row by row; the diagonal is never read.
+    cells: Vec<i64>,
+}
+
+/// Largest cost in steps: with it, sums over a million vertices stay far within 63 bits.
+pub const MAX_COST: i64 = 1 << 40;
+
+impl Costs {
+    /// A table for `n` vertices, `cost(a, b)` steps for `a < b`, in 0 ..= [`MAX_COST`]; what lies
+    /// outside is cut to it.
+    #[must_use]
+    pub fn new(n: usize, mut cost: impl FnMut(usize, usize) -> i64) -> Self {
+        let mut cells = vec![0; n * n];
+        for a in 0..n {
+            for b in a + 1..n {
+                let steps = cost(a, b).clamp(0, MAX_COST);
+                cells[a * n + b] = steps;
+                cells[b * n + a] = steps;
+            }
+        }
+        Self { n, cells }
+    }
+
+    /// The overlaps of `demands`, rounded to `steps` steps for an overlap of one.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // cut to MAX_COST
+    pub fn of_overlaps(demands: &[Demand], steps: f64) -> Self {
+        Self::new(demands.len(), |a, b| (demands[a].overlap(&demands[b]) * steps) as i64)
+    }
+
+    /// How many vertices.
+    #[must_use]
+    pub fn vertices(&self) -> usize {
+        self.n
+    }
+
+    /// The cost of putting `a` and `b` together, in steps.
+    #[must_use]
+    pub fn of(&self, a: usize, b: usize) -> i64 {
+        self.cells[a * self.n + b]
+    }
+
+    /// The costs of `a` with every vertex; its own place means nothing.
+    #[must_use]
+    pub fn row(&self, a: usize) -> &[i64] {
+        &self.cells[a * self.n..(a + 1) * self.n]
+    }
+
+    /// The cost of a matching, `mate[v]` being the partner of `v`, in steps.
+    #[must_use]
+    pub fn total(&self, mate: &[usize]) -> i64 {
+        let pairs = mate.iter().enumerate().filter(|&(v, &m)| v < m);
+        pairs.map(|(v, &m)| self.of(v, m)).sum()
+    }
+}
