@@ -1,0 +1,44 @@
+# make demo      build, then profile, plan and run two real programs (scripts/demo)
+# make test      every check there is (scripts/test)
+# make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
+# make bench     speed, as ratios
+# make fuzz      every fuzz target for SECONDS seconds
+# make install   into PREFIX
+# All of them first install what is missing (scripts/install).
+
+PREFIX = /usr/local
+DESTDIR =
+SECONDS = 60
+CARGO = scripts/with-rust cargo
+
+.POSIX:
+.PHONY: all demo test tracer bench fuzz install
+
+all:
+	scripts/install build
+	$(CARGO) build --release --locked -p colocate
+
+demo:
+	scripts/install demo
+	$(CARGO) build --release --locked -p colocate
+	scripts/demo target/release/colocate
+
+test:
+	scripts/install test
+	scripts/with-rust scripts/test
+
+tracer:
+	scripts/install test
+	scripts/build-qemu
+	$(CARGO) build --release --locked -p colocate-tracer
+
+bench:
+	scripts/install bench
+	$(CARGO) bench --locked -p colocate-benches
+
+fuzz:
+	scripts/install test
+	scripts/with-rust scripts/fuzz all $(SECONDS)
+
+install: all
+	scripts/with-rust scripts/install-files target/release/colocate "$(DESTDIR)$(PREFIX)"
