@@ -6,11 +6,14 @@
 
 pub mod check;
 pub mod cpulist;
+pub mod described;
+pub mod exact;
 pub mod ids;
 pub mod machine;
 #[cfg(feature = "read")]
 pub mod read;
 pub mod units;
+pub mod usable;
 
 mod parts;
 
@@ -19,3 +22,4 @@ pub use cpulist::{PuSet, PuSetError};
 pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 pub use units::{Bytes, Hertz, Nanos};
+pub use usable::{CpuQuota, Usable};

@@ -3,6 +3,8 @@
 use crate::ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 use crate::units::{Bytes, Hertz};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// A machine.
 ///
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// machine: PUs of one core follow each other, cores of one cache follow each other, and so on.
 /// Offline PUs have no place in `pus`; their kernel numbers are in `offline`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Machine {
     /// What people call it: a host's name, a file's name or a described machine's title.
     pub name: String,
@@ -29,12 +32,14 @@ pub struct Machine {
     pub kinds: Vec<CoreKind>,
     /// Distance between nodes, or `None` if the firmware does not say.
     pub distances: Option<Distances>,
-    /// PUs that the kernel knows but has offline.
+    /// PUs that the kernel knows but has offline, lowest number first. In a saved topology also
+    /// those that were left out when it was saved.
     pub offline: Vec<PuNr>,
 }
 
 /// A hardware thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pu {
     /// The kernel's number.
     pub os: PuNr,
@@ -44,13 +49,14 @@ pub struct Pu {
 
 /// A physical core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Core {
     /// Its online PUs, in logical order. Never empty. Siblings share its execution units.
     pub pus: Vec<PuIdx>,
     /// The socket it sits in.
     pub package: PackageIdx,
-    /// The NUMA node whose memory is local to it: the nearest one if there are several. `None` on
-    /// a machine that reports no node at all.
+    /// The NUMA node whose memory is local to it: the nearest one if there are several, one with
+    /// memory before one without. `None` on a machine that reports no node for it.
     pub node: Option<NodeIdx>,
     /// Which kind of core it is.
     pub kind: KindIdx,
@@ -58,6 +64,7 @@ pub struct Core {
 
 /// A socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Package {
     /// Its cores, in logical order.
     pub cores: Vec<CoreIdx>,
@@ -65,12 +72,13 @@ pub struct Package {
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Node {
     /// The kernel's number.
     pub os: NodeNr,
     /// Memory, or `None` for a node without memory.
     pub memory: Option<Bytes>,
-    /// PUs that are local to it; empty for a node without PUs.
+    /// PUs that are local to it, in logical order; empty for a node without PUs.
     pub pus: Vec<PuIdx>,
 }
 
@@ -88,6 +96,7 @@ pub enum CacheKind {
 
 /// A cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cache {
     /// 1 is nearest to the core.
     pub level: u8,
@@ -101,6 +110,7 @@ pub struct Cache {
 
 /// A kind of core: all cores of one kind run one thread equally fast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CoreKind {
     /// "performance", "efficiency", … or the kernel's own name; "core" where all are alike.
     pub name: String,
@@ -114,6 +124,7 @@ pub struct CoreKind {
 /// Relative distances between NUMA nodes, as ACPI's SLIT and `numactl --hardware` give them:
 /// 10 is local, 20 is twice as far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Distances {
     /// `rows[a][b]`: from node `a` to node `b`, indexed by place in `Machine::nodes`.
     pub rows: Vec<Vec<u32>>,
@@ -130,9 +141,21 @@ impl Machine {
     }
 
     /// The PU with the kernel's number `os`, or `None` if it is offline or absent.
+    ///
+    /// Looks at every PU in turn, except where the kernel's order is the logical one; who asks for
+    /// many takes [`Machine::places`].
     #[must_use]
     pub fn pu_by_os(&self, os: PuNr) -> Option<PuIdx> {
+        if self.pus.get(os.idx()).is_some_and(|pu| pu.os == os) {
+            return Some(PuIdx(os.0));
+        }
         self.pus.iter().position(|pu| pu.os == os).map(PuIdx::new)
+    }
+
+    /// The place of every online PU by the kernel's number.
+    #[must_use]
+    pub fn places(&self) -> HashMap<PuNr, PuIdx> {
+        self.all_pus().map(|pu| (self.pus[pu.idx()].os, pu)).collect()
     }
 
     /// All PUs in logical order.
@@ -147,12 +170,61 @@ impl Machine {
     }
 
     /// The last-level cache of a PU: the highest-level data or unified cache over it.
+    ///
+    /// A few steps of binary search for each level.
     #[must_use]
     pub fn last_level_cache(&self, pu: PuIdx) -> Option<CacheIdx> {
+        let mut rest = self.caches.len();
+        while let Some(cache) = rest.checked_sub(1).and_then(|last| self.caches.get(last)) {
+            let level = cache.level;
+            let begin = self.caches[..rest].partition_point(|cache| cache.level < level);
+            if let Some(found) = self.data_cache_over(pu, begin..rest) {
+                return Some(CacheIdx::new(found));
+            }
+            rest = begin;
+        }
+        None
+    }
+
+    /// The cache over `pu` that holds data, among those of one level. They are sorted by their
+    /// first PU and share none, so it is the last one that begins at or before `pu`.
+    fn data_cache_over(&self, pu: PuIdx, level: Range<usize>) -> Option<usize> {
+        let caches = &self.caches[level.clone()];
+        let after = caches.partition_point(|cache| cache.pus.first() <= Some(&pu));
         let holds_data = |cache: &Cache| cache.kind != CacheKind::Instruction;
-        let over = self.caches.iter().enumerate();
-        over.filter(|(_, cache)| holds_data(cache) && cache.pus.contains(&pu))
-            .max_by_key(|(_, cache)| cache.level)
-            .map(|(index, _)| CacheIdx::new(index))
+        let found = caches[..after].iter().rposition(holds_data)?;
+        (caches[found].pus.last() >= Some(&pu)).then_some(level.start + found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::described;
+
+    #[test]
+    fn places_and_caches_agree_with_a_linear_search() {
+        for (name, text) in described::MACHINES {
+            let machine = described::from_toml(text).expect(name).machine;
+            let places = machine.places();
+            for pu in machine.all_pus() {
+                let os = machine.pus[pu.idx()].os;
+                assert_eq!((machine.pu_by_os(os), places.get(&os)), (Some(pu), Some(&pu)));
+                let over = machine.caches.iter().enumerate().filter(|(_, cache)| {
+                    cache.kind != super::CacheKind::Instruction && cache.pus.contains(&pu)
+                });
+                let last = over.max_by_key(|(_, cache)| cache.level).map(|(index, _)| index);
+                assert_eq!(machine.last_level_cache(pu).map(super::CacheIdx::idx), last, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_cache_over_some_pus() {
+        let mut machine =
+            described::from_toml(described::MACHINES[0].1).expect("described").machine;
+        machine.caches.retain(|cache| cache.level == 3);
+        machine.caches.remove(0);
+        assert_eq!(machine.last_level_cache(super::PuIdx(0)), None);
+        assert_eq!(machine.last_level_cache(super::PuIdx(4)), Some(super::CacheIdx(0)));
     }
 }

@@ -3,6 +3,18 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+use thiserror::Error;
+
+/// A text that is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected {expected}, found \"{found}\"")]
+pub struct UnitError {
+    /// What was expected.
+    pub expected: &'static str,
+    /// What was found.
+    pub found: String,
+}
 
 /// A time span in whole nanoseconds. Conversions to coarser units round down.
 #[derive(
@@ -126,6 +138,21 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    /// Reads a whole number and a binary unit: `512 B`, `32 KiB`, `8 MiB`, `16 GiB`, `1 TiB`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong =
+            || UnitError { expected: "a size like \"32 KiB\" or \"16 GiB\"", found: text.into() };
+        let (number, unit) = text.trim().split_once(' ').ok_or_else(wrong)?;
+        let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|&name| name == unit);
+        let scale = power.map(|power| 1_u64 << (10 * power)).ok_or_else(wrong)?;
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        number.checked_mul(scale).map(Self).ok_or_else(wrong)
+    }
+}
+
 /// A frequency in cycles per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -139,10 +166,61 @@ impl Hertz {
     }
 }
 
+impl FromStr for Hertz {
+    type Err = UnitError;
+
+    /// Reads a number with at most nine decimals and a unit: `2.3 GHz`, `1150 MHz`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong = || UnitError { expected: "a frequency like \"2.3 GHz\"", found: text.into() };
+        let (number, unit) = text.trim().split_once(' ').ok_or_else(wrong)?;
+        let digits = match unit {
+            "GHz" => 9,
+            "MHz" => 6,
+            _ => return Err(wrong()),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !plain(whole) || !plain(fraction) || fraction.len() > digits {
+            return Err(wrong());
+        }
+        // "2.3" GHz is "2" followed by "3" and eight zeros.
+        format!("{whole}{fraction:0<digits$}").parse().map(Self).map_err(|_| wrong())
+    }
+}
+
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[allow(clippy::cast_precision_loss)] // two decimals are printed
         let ghz = self.0 as f64 / 1e9;
         write!(f, "{ghz:.2} GHz")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_as_people_write_them() {
+        assert_eq!("32 KiB".parse(), Ok(Bytes::kib(32)));
+        assert_eq!("16 GiB".parse(), Ok(Bytes(16 << 30)));
+        assert_eq!("2.3 GHz".parse(), Ok(Hertz(2_300_000_000)));
+        assert_eq!("1150 MHz".parse(), Ok(Hertz::mhz(1150)));
+        assert_eq!("3 GHz".parse(), Ok(Hertz::mhz(3000)));
+    }
+
+    #[test]
+    fn wrong_quantities_get_one_line() {
+        for text in ["32KiB", "32 KB", "-1 KiB", "1.5 GiB", "99999999999 TiB", ""] {
+            let error = text.parse::<Bytes>().expect_err(text).to_string();
+            assert_eq!(
+                error,
+                format!("expected a size like \"32 KiB\" or \"16 GiB\", found \"{text}\"")
+            );
+        }
+        for text in ["2.3", "2.3 ghz", ".5 GHz", "-2 GHz", "2.3.4 GHz", "1.2345678 MHz"] {
+            let error = text.parse::<Hertz>().expect_err(text).to_string();
+            assert_eq!(error, format!("expected a frequency like \"2.3 GHz\", found \"{text}\""));
+        }
     }
 }

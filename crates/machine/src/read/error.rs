@@ -1,6 +1,7 @@
 //! Why a machine could not be read.
 
 use crate::check::Flaw;
+use crate::described::DescribedError;
 use crate::read::xml::XmlError;
 use std::io;
 use std::path::PathBuf;
@@ -44,6 +45,14 @@ pub enum ReadError {
         origin: String,
         /// What is wrong.
         source: XmlError,
+    },
+    /// A described machine is wrong.
+    #[error("{origin}: {source}")]
+    Described {
+        /// Which file or name.
+        origin: String,
+        /// What is wrong.
+        source: DescribedError,
     },
     /// A synthetic string is not one that hwloc understands.
     #[error("expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"{found}\"")]

@@ -6,16 +6,16 @@
 mod error;
 mod hwloc;
 mod kinds;
+mod limits;
+mod source;
 mod sysfs;
-mod usable;
 mod xml;
 
-mod source;
-
+pub use crate::usable::{CpuQuota, Usable};
 pub use error::ReadError;
+pub use limits::usable;
 pub use source::{Seen, look, open, xml_file};
 pub use sysfs::Sysfs;
-pub use usable::{CpuQuota, Usable};
 pub use xml::{Saved, XmlError, from_xml_str};
 
 use crate::machine::Machine;

@@ -1,10 +1,13 @@
 //! What a user may write after `--machine`.
 
+use crate::described;
+use crate::exact::Exact;
 use crate::machine::Machine;
 use crate::read::error::ReadError;
+use crate::read::limits;
 use crate::read::sysfs::Sysfs;
-use crate::read::usable::Usable;
 use crate::read::xml::{self, Saved};
+use crate::usable::Usable;
 use std::path::Path;
 
 /// A machine and what may be used of it.
@@ -21,8 +24,11 @@ pub struct Seen {
 /// | spec | machine |
 /// |---|---|
 /// | `live` | this one |
+/// | `epyc-7301`, … | described, comes with colocate ([`described::MACHINES`]) |
 /// | `synthetic:pack:2 core:8 pu:2` | hwloc's synthetic string |
 /// | a path to `.xml` | saved by hwloc |
+/// | a path to `.toml` | described by the user, or written by colocate |
+/// | a path to `.json` | written by `colocate topo --json` |
 ///
 /// # Errors
 /// [`ReadError`], one line with the path or the text first.
@@ -38,21 +44,42 @@ pub fn open(spec: &str) -> Result<Machine, ReadError> {
 pub fn look(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
         let machine = crate::read::live()?;
-        let usable = Some(Usable::of_self(&machine, &Sysfs::at(Path::new("/"))));
+        let usable = Some(limits::usable(&machine, &Sysfs::at(Path::new("/"))));
         return Ok(Seen { machine, usable });
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
-        return crate::read::synthetic(text).map(described);
+        let machine = crate::read::synthetic(text)?;
+        return Ok(Seen { machine, usable: None });
+    }
+    if let Some((name, text)) = described::MACHINES.iter().find(|(name, _)| *name == spec) {
+        return seen(described::from_toml(text).map_err(|error| wrong(Path::new(name), error)));
     }
     let path = Path::new(spec);
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("xml") => xml_file(path),
-        _ => Err(ReadError::Unknown { found: spec.into(), known: String::new() }),
+        Some("toml") => {
+            let text = text(path)?;
+            seen(described::from_toml(&text).map_err(|error| wrong(path, error)))
+        }
+        Some("json") => {
+            let text = text(path)?;
+            seen(Exact::from_json(&text).map_err(|error| wrong(path, error.into())))
+        }
+        _ => Err(ReadError::Unknown { found: spec.into(), known: known() }),
     }
 }
 
-const fn described(machine: Machine) -> Seen {
-    Seen { machine, usable: None }
+fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
+    exact.map(|exact| Seen { machine: exact.machine, usable: exact.usable })
+}
+
+fn wrong(path: &Path, source: described::DescribedError) -> ReadError {
+    ReadError::Described { origin: path.display().to_string(), source }
+}
+
+/// The names of the described machines.
+fn known() -> String {
+    described::MACHINES.map(|(name, _)| name).join(", ")
 }
 
 /// Reads a machine that hwloc saved, whatever the file is called. Its name becomes the file's.

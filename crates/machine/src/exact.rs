@@ -1,0 +1,174 @@
+//! A machine as a file that travels: every index as it is, nothing derived, with a version.
+//!
+//! `colocate topo --json` writes it; `--machine FILE.json` and `FILE.toml` read it back.
+//! `docs/schemas/machine.json` is its schema.
+
+use crate::check::Flaw;
+use crate::machine::Machine;
+use crate::usable::Usable;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Version of the machine format that this build reads and writes.
+pub const VERSION: u32 = 1;
+
+/// A machine and, where somebody asked, what may be used of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exact {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// The machine.
+    pub machine: Machine,
+    /// What may be used of it, or `None` where nobody asked.
+    pub usable: Option<Usable>,
+}
+
+/// Why a text is not a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExactError {
+    /// The text is malformed.
+    #[error("expected a machine: {detail}")]
+    Malformed {
+        /// What the parser says, with the place.
+        detail: String,
+    },
+    /// The text is of another version.
+    #[error(
+        "expected a machine of version {VERSION}, found version {found}; write it again with this colocate"
+    )]
+    Version {
+        /// The version in the text.
+        found: u64,
+    },
+    /// The machine contradicts itself.
+    #[error(transparent)]
+    Flaw(#[from] Flaw),
+    /// What is said to be usable is not part of the machine.
+    #[error("usable: expected PUs below {limit} in logical order, each once")]
+    Usable {
+        /// How many PUs there are.
+        limit: usize,
+    },
+}
+
+impl Exact {
+    /// The current version of a machine.
+    #[must_use]
+    pub const fn new(machine: Machine, usable: Option<Usable>) -> Self {
+        Self { version: VERSION, machine, usable }
+    }
+
+    /// As JSON, one line after another.
+    ///
+    /// # Panics
+    /// Never: a machine has only text keys and whole numbers.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a machine is plain data");
+        text.push('\n');
+        text
+    }
+
+    /// As TOML.
+    ///
+    /// # Errors
+    /// [`ExactError::Malformed`] if a number is beyond TOML's 63 bits.
+    pub fn to_toml(&self) -> Result<String, ExactError> {
+        toml::to_string(self).map_err(|error| malformed(error.to_string()))
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// [`ExactError`], with line and column where the text is malformed.
+    pub fn from_json(text: &str) -> Result<Self, ExactError> {
+        /// The one field that every version has.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u64,
+        }
+        let wrong = |error: serde_json::Error| malformed(error.to_string());
+        let head: Head = serde_json::from_str(text).map_err(wrong)?;
+        check_version(head.version)?;
+        serde_json::from_str::<Self>(text).map_err(wrong)?.checked()
+    }
+
+    /// Reads a TOML value.
+    pub(crate) fn from_value(value: toml::Table) -> Result<Self, ExactError> {
+        value.try_into::<Self>().map_err(|error| malformed(error.to_string()))?.checked()
+    }
+
+    fn checked(self) -> Result<Self, ExactError> {
+        self.machine.check()?;
+        let limit = self.machine.pus.len();
+        let sane = self.usable.as_ref().is_none_or(|usable| {
+            usable.pus.is_sorted_by(|a, b| a < b)
+                && usable.pus.last().is_none_or(|last| last.idx() < limit)
+        });
+        if sane { Ok(self) } else { Err(ExactError::Usable { limit }) }
+    }
+}
+
+/// Refuses other versions, whatever else the text holds.
+pub(crate) fn check_version(found: u64) -> Result<(), ExactError> {
+    if found == u64::from(VERSION) { Ok(()) } else { Err(ExactError::Version { found }) }
+}
+
+fn malformed(detail: String) -> ExactError {
+    let mut lines = detail.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let line = lines.fold(first.to_owned(), |text, line| text + ", " + line);
+    ExactError::Malformed { detail: line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::described;
+
+    #[test]
+    fn described_machines_travel_unchanged() {
+        for (name, text) in described::MACHINES {
+            let machine = described::from_toml(text).expect(name).machine;
+            let usable = Usable::within(&machine, Some("0-3,8".parse().expect("list")), None, None);
+            let exact = Exact::new(machine, Some(usable));
+            assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact.clone()), "{name}");
+            let toml = exact.to_toml().expect(name);
+            assert_eq!(described::from_toml(&toml), Ok(exact), "{name}");
+        }
+    }
+
+    #[test]
+    fn wrong_machines_get_one_line() {
+        let machine = described::from_toml(described::MACHINES[1].1).expect("described").machine;
+        let good = Exact::new(machine, None);
+        let error = |change: fn(&mut Exact)| {
+            let mut bad = good.clone();
+            change(&mut bad);
+            Exact::from_json(&bad.to_json()).expect_err("flawed").to_string()
+        };
+        assert_eq!(
+            error(|exact| exact.version = 7),
+            "expected a machine of version 1, found version 7; write it again with this colocate"
+        );
+        assert_eq!(
+            error(|exact| exact.machine.pus.clear()),
+            "expected at least one online CPU, found none"
+        );
+        assert_eq!(
+            error(|exact| exact.machine.cores[1].package.0 = 9),
+            "core L#1: expected package below 1, found 9"
+        );
+        assert_eq!(
+            error(|exact| {
+                exact.usable = Some(Usable { pus: vec![crate::PuIdx(4)], ..Usable::default() });
+            }),
+            "usable: expected PUs below 4 in logical order, each once"
+        );
+        let unknown = good.to_json().replace("\"offline\"", "\"ofline\"");
+        let found = Exact::from_json(&unknown).expect_err("unknown key").to_string();
+        assert!(found.starts_with("expected a machine: unknown field `ofline`"), "{found}");
+        assert!(Exact::from_json("{").is_err() && Exact::from_json("[]").is_err());
+    }
+}
