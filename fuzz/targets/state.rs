@@ -1,0 +1,24 @@
+//! States of comparisons: what is read can be evaluated, drawn and written.
+#![no_main]
+
+use colocate_study::figures::{Comparison, Place};
+use colocate_study::state::State;
+use colocate_study::{plot, table};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(state) = State::from_json(text) {
+        let again = State::from_json(&state.to_json()).expect("what we write, we read");
+        assert_eq!(again, state);
+        let place = Place {
+            colocate: String::new(),
+            kernel: None,
+            processor: None,
+            usable_pus: None,
+        };
+        let found = Comparison::of(&state, place);
+        let _ = (state.time_left(), table::text(&found), found.to_json());
+        plot::svg(&found).expect("every study can be drawn");
+    }
+});
