@@ -1,1 +1,29 @@
-//! Eight kernels that each load one execution unit (after Serpa et al.).
+//! Small loops that each load one execution unit, after SMT-Bench of Serpa et al., and a way to
+//! time two of them beside each other.
+//!
+//! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
+//! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
+//! conclusions; `colocate bench smt` does.
+
+// The kernels are assembly, and pinning a thread and reading its clock are system calls.
+#![allow(unsafe_code)]
+
+mod control;
+mod kernel;
+mod list;
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod loops;
+pub mod measure;
+mod mix;
+pub mod overlap;
+mod runner;
+pub mod thread;
+
+pub use control::Control;
+pub use kernel::{Kernel, ListSize, Workload, WorkloadError};
+pub use mix::{Architecture, LoopCounts, by_construction};
+pub use runner::{Runner, run_for, run_iterations};
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("smt-bench has loops for x86-64 and aarch64 only");

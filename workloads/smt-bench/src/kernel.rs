@@ -1,0 +1,227 @@
+//! Which kernels there are, and how people name them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A loop that loads one execution unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kernel {
+    /// If-else and switch: eight two-way decisions and eight four-way indirect jumps.
+    Branch,
+    /// 32 double-precision additions in independent chains.
+    FpAdd,
+    /// 32 double-precision multiplications in independent chains.
+    FpMul,
+    /// 32 double-precision divisions in independent chains.
+    FpDiv,
+    /// 32 integer additions in eight independent chains.
+    IntAdd,
+    /// 32 integer multiplications in eight independent chains.
+    IntMul,
+    /// 32 integer divisions, each waiting for the one before: bound by the divider's latency.
+    IntDiv,
+    /// 32 steps along a circular list, each waiting for the one before.
+    LoadDep,
+    /// 32 integer divisions that wait for nothing: bound by the divider's throughput. Not among
+    /// the paper's eight.
+    IntDivTp,
+}
+
+impl Kernel {
+    /// All kernels: the paper's eight, then ours.
+    pub const ALL: [Self; 9] = [
+        Self::Branch,
+        Self::FpAdd,
+        Self::FpMul,
+        Self::FpDiv,
+        Self::IntAdd,
+        Self::IntMul,
+        Self::IntDiv,
+        Self::LoadDep,
+        Self::IntDivTp,
+    ];
+
+    /// The paper's eight, in the order used everywhere.
+    pub const PAPER: [Self; 8] = {
+        let [a, b, c, d, e, f, g, h, _] = Self::ALL;
+        [a, b, c, d, e, f, g, h]
+    };
+
+    /// The name on command lines and in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Branch => "branch",
+            Self::FpAdd => "fp-add",
+            Self::FpMul => "fp-mul",
+            Self::FpDiv => "fp-div",
+            Self::IntAdd => "int-add",
+            Self::IntMul => "int-mul",
+            Self::IntDiv => "int-div",
+            Self::LoadDep => "load-dep",
+            Self::IntDivTp => "int-div-tp",
+        }
+    }
+
+    /// All names, for help and errors.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = WorkloadError;
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let named = Self::ALL.into_iter().find(|kernel| kernel.name() == text);
+        named.ok_or_else(|| WorkloadError::UnknownKernel { found: text.to_owned() })
+    }
+}
+
+/// The size of the list that `load-dep` walks, in KiB: 1 to 1,048,576 (1 GiB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListSize(u32);
+
+impl ListSize {
+    /// The largest size, in KiB.
+    const MAX_KIB: u32 = 1 << 20;
+
+    /// A list of `kib` KiB, or `None` if that is 0 or above 1 GiB.
+    #[must_use]
+    pub const fn from_kib(kib: u32) -> Option<Self> {
+        if kib >= 1 && kib <= Self::MAX_KIB { Some(Self(kib)) } else { None }
+    }
+
+    /// The size in KiB.
+    #[must_use]
+    pub const fn kib(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for ListSize {
+    /// 16 KiB: half of the smallest first-level cache in use, so that two lists fit side by side.
+    fn default() -> Self {
+        Self(16)
+    }
+}
+
+/// A kernel with its parameter: `fp-add`, `load-dep`, `load-dep:8192`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workload {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The size of its list; only `load-dep` has one.
+    pub list: ListSize,
+}
+
+impl From<Kernel> for Workload {
+    fn from(kernel: Kernel) -> Self {
+        Self { kernel, list: ListSize::default() }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.list == ListSize::default() {
+            self.kernel.fmt(f)
+        } else {
+            f.pad(&format!("{}:{}", self.kernel, self.list.kib()))
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = WorkloadError;
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let Some((name, size)) = text.split_once(':') else {
+            return text.parse().map(Kernel::into);
+        };
+        let kernel = name.parse()?;
+        if kernel != Kernel::LoadDep {
+            return Err(WorkloadError::NoSize { kernel, found: size.to_owned() });
+        }
+        let list = size.parse().ok().and_then(ListSize::from_kib);
+        let list = list.ok_or_else(|| WorkloadError::BadSize { found: size.to_owned() })?;
+        Ok(Self { kernel, list })
+    }
+}
+
+/// Why a text names no workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    /// No kernel has this name.
+    #[error("unknown kernel \"{found}\": expected one of {}", Kernel::names())]
+    UnknownKernel {
+        /// What was written.
+        found: String,
+    },
+    /// The size is not one.
+    #[error("bad list size \"{found}\": expected KiB from 1 to 1048576, as in load-dep:32")]
+    BadSize {
+        /// What was written.
+        found: String,
+    },
+    /// The kernel has no size.
+    #[error("{kernel} takes no size, found \":{found}\": only load-dep walks a list")]
+    NoSize {
+        /// The kernel.
+        kernel: Kernel,
+        /// What was written.
+        found: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_name_is_read_back() {
+        for kernel in Kernel::ALL {
+            assert_eq!(kernel.name().parse(), Ok(kernel));
+            assert_eq!(kernel.to_string().parse(), Ok(Workload::from(kernel)));
+        }
+    }
+
+    #[test]
+    fn bad_workloads_say_what_is_expected() {
+        let told = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
+        assert_eq!(
+            told("fp-sub"),
+            "unknown kernel \"fp-sub\": expected one of branch, fp-add, fp-mul, fp-div, int-add, \
+             int-mul, int-div, load-dep, int-div-tp"
+        );
+        for size in ["", "0", "-1", "x", "1048577", "99999999999"] {
+            let expected = format!(
+                "bad list size \"{size}\": expected KiB from 1 to 1048576, as in load-dep:32"
+            );
+            assert_eq!(told(&format!("load-dep:{size}")), expected);
+        }
+        assert_eq!(
+            told("fp-add:32"),
+            "fp-add takes no size, found \":32\": only load-dep walks a list"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_are_read_back(kib in 1..=ListSize::MAX_KIB) {
+            let list = ListSize::from_kib(kib).unwrap();
+            let workload = Workload { kernel: Kernel::LoadDep, list };
+            prop_assert_eq!(workload.to_string().parse(), Ok(workload));
+        }
+
+        #[test]
+        fn no_text_panics(text: String) {
+            let _ = text.parse::<Workload>();
+        }
+    }
+}

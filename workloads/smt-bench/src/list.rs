@@ -1,0 +1,65 @@
+//! The circular list that `load-dep` walks.
+
+use crate::kernel::ListSize;
+use std::ptr;
+
+/// One element: a pointer, alone on 128 bytes, so that a fetched pair of lines serves one step.
+#[repr(align(128))]
+pub struct Node {
+    next: *const Node,
+}
+
+/// A circular list in the order of addresses, as the paper's: the last node points to the first.
+pub struct List {
+    nodes: Box<[Node]>,
+    at: *const Node,
+}
+
+// SAFETY: the pointers lead only into `nodes`, which moves along with them.
+unsafe impl Send for List {}
+
+impl List {
+    /// A list of `size`; every page of it has been written.
+    pub fn new(size: ListSize) -> Self {
+        let count = size.kib() as usize * 1024 / size_of::<Node>();
+        let mut nodes: Box<[Node]> = (0..count).map(|_| Node { next: ptr::null() }).collect();
+        let addresses: Vec<*const Node> = nodes.iter().map(ptr::from_ref).collect();
+        for (node, &next) in nodes.iter_mut().zip(addresses.iter().cycle().skip(1)) {
+            node.next = next;
+        }
+        Self { at: nodes.as_ptr(), nodes }
+    }
+
+    /// Where the walk stands: a node of this list.
+    pub fn at(&self) -> *const Node {
+        self.at
+    }
+
+    /// Says where the walk ended.
+    ///
+    /// # Panics
+    /// If `at` is not in this list.
+    pub fn set_at(&mut self, at: *const Node) {
+        assert!(self.nodes.as_ptr_range().contains(&at), "the walk left its list");
+        self.at = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_visits_every_node_once_and_closes() {
+        let list = List::new(ListSize::from_kib(2).unwrap());
+        assert_eq!(list.nodes.len(), 16);
+        let mut at = list.at();
+        for node in &list.nodes {
+            assert_eq!(at, ptr::from_ref(node));
+            assert!(at.addr().is_multiple_of(128));
+            // SAFETY: every `next` points to a node of the list, which is alive.
+            at = unsafe { (*at).next };
+        }
+        assert_eq!(at, list.at());
+    }
+}

@@ -1,0 +1,199 @@
+//! When did several threads really run beside each other, and how fast were they then?
+//!
+//! Every thread works in chunks of equally many iterations and stamps each chunk's end with two
+//! clocks. Where the wall clock went further than the thread's own clock, the thread waited for
+//! its PU. What remains are chunks in which it ran throughout; those that lie wholly inside such
+//! times of all other threads are the ones to be compared. So other load on the machine costs
+//! chunks, not correctness.
+
+/// Two clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Wall time in nanoseconds, the same clock for all threads.
+    pub wall_ns: u64,
+    /// CPU time of the thread in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// What one thread left behind.
+#[derive(Clone, Debug)]
+pub struct Trail {
+    /// Iterations from one stamp to the next.
+    pub chunk: u64,
+    /// Clocks at the start and after every chunk.
+    pub stamps: Vec<Stamp>,
+}
+
+/// How fast a thread was while all ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Nanoseconds an iteration took: the median of the chunks.
+    pub iteration_ns: f64,
+    /// How long those chunks took together, in nanoseconds.
+    pub together_ns: u64,
+}
+
+/// Waiting that does not spoil a chunk, in nanoseconds: the clocks are read one after the other,
+/// and a timer interrupt takes a few microseconds. Chosen; a time slice is never below 100 µs
+/// (`sysctl_sched_base_slice` of Linux is 0.7 ms and more).
+const SLACK_NS: u64 = 5_000;
+
+#[derive(Clone, Copy)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    fn holds(self, other: Self) -> bool {
+        self.from <= other.from && other.to <= self.to
+    }
+}
+
+impl Trail {
+    /// The chunks in which the thread ran throughout.
+    fn undisturbed(&self) -> impl Iterator<Item = Span> {
+        let waited = |a: Stamp, b: Stamp| {
+            (b.wall_ns - a.wall_ns).saturating_sub(b.cpu_ns.saturating_sub(a.cpu_ns))
+        };
+        self.stamps.windows(2).filter_map(move |pair| {
+            let span = Span { from: pair[0].wall_ns, to: pair[1].wall_ns };
+            (waited(pair[0], pair[1]) <= SLACK_NS).then_some(span)
+        })
+    }
+
+    /// The longest spans in which the thread ran throughout, in ascending order.
+    fn running(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for span in self.undisturbed() {
+            match spans.last_mut() {
+                Some(last) if last.to == span.from => last.to = span.to,
+                _ => spans.push(span),
+            }
+        }
+        spans
+    }
+
+    /// The share of its time during which the thread had its PU, in 0 ..= 1, or `None` if it did
+    /// nothing.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a share needs few digits
+    pub fn share_of_pu(&self) -> Option<f64> {
+        let (first, last) = (self.stamps.first()?, self.stamps.last()?);
+        let wall = last.wall_ns.saturating_sub(first.wall_ns);
+        let cpu = last.cpu_ns.saturating_sub(first.cpu_ns);
+        (wall > 0).then(|| (cpu as f64 / wall as f64).min(1.0))
+    }
+}
+
+/// How fast each of `trails` was while all of them ran, in their order; `None` for one that has no
+/// chunk inside such a time.
+#[must_use]
+pub fn paces(trails: &[Trail]) -> Vec<Option<Pace>> {
+    let running: Vec<Vec<Span>> = trails.iter().map(Trail::running).collect();
+    let pace = |(own, trail): (usize, &Trail)| {
+        let others_run = |span: &Span| {
+            let mut others = running.iter().enumerate().filter(|(other, _)| *other != own);
+            others.all(|(_, spans)| some_span_holds(spans, *span))
+        };
+        pace_of(trail.chunk, trail.undisturbed().filter(others_run))
+    };
+    trails.iter().enumerate().map(pace).collect()
+}
+
+fn some_span_holds(ascending: &[Span], span: Span) -> bool {
+    let after = ascending.partition_point(|candidate| candidate.from <= span.from);
+    after > 0 && ascending[after - 1].holds(span)
+}
+
+#[allow(clippy::cast_precision_loss)] // spans are short of 2⁵³ ns
+fn pace_of(chunk: u64, spans: impl Iterator<Item = Span>) -> Option<Pace> {
+    let mut lengths: Vec<u64> = spans.map(|span| span.to - span.from).collect();
+    lengths.sort_unstable();
+    let middle = *lengths.get(lengths.len() / 2)?;
+    Some(Pace { iteration_ns: middle as f64 / chunk as f64, together_ns: lengths.iter().sum() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A trail from a picture: one letter per 100 µs, `#` runs, `.` waits. A chunk is 100 µs of
+    /// running (10 iterations) and ends when it has had them, whatever the wall clock says.
+    fn trail(picture: &str) -> Trail {
+        let mut stamps = vec![Stamp { wall_ns: 0, cpu_ns: 0 }];
+        let mut cpu_ns = 0;
+        for (column, letter) in (1_u64..).zip(picture.chars()) {
+            if letter == '#' {
+                cpu_ns += 100_000;
+                stamps.push(Stamp { wall_ns: column * 100_000, cpu_ns });
+            }
+        }
+        Trail { chunk: 10, stamps }
+    }
+
+    fn together_us(pictures: &[&str]) -> Vec<Option<u64>> {
+        let trails: Vec<Trail> = pictures.iter().map(|picture| trail(picture)).collect();
+        paces(&trails).iter().map(|pace| pace.map(|pace| pace.together_ns / 1_000)).collect()
+    }
+
+    #[test]
+    fn undisturbed_threads_count_in_full() {
+        assert_eq!(together_us(&["####", "####"]), [Some(400), Some(400)]);
+        assert_eq!(together_us(&["####"]), [Some(400)]);
+    }
+
+    /// A chunk that was interrupted ends with the `#` after the dots and is dropped whole.
+    #[test]
+    fn waiting_costs_the_chunk_of_both() {
+        //  second thread: chunks 0-100, 100-200, then one of 300 µs in which it waited 200.
+        assert_eq!(together_us(&["######", "##..##"]), [Some(300), Some(300)]);
+    }
+
+    #[test]
+    fn threads_that_take_turns_were_never_together() {
+        assert_eq!(together_us(&["##....##....", "....##....##"]), [None, None]);
+    }
+
+    #[test]
+    fn three_threads_need_all_three() {
+        // Together: columns 1 and 2 (all), then the third waits through 3-5; column 6 is lost to
+        // its long chunk; 7 and 8 are clean for all.
+        let pictures = ["########", "########", "##...###"];
+        assert_eq!(together_us(&pictures), [Some(400), Some(400), Some(400)]);
+    }
+
+    #[test]
+    fn a_thread_that_did_nothing_has_no_pace() {
+        assert_eq!(together_us(&["", "###"]), [None, None]);
+        assert_eq!(trail("").share_of_pu(), None);
+        assert_eq!(trail("#.#.").share_of_pu(), Some(2.0 / 3.0));
+    }
+
+    /// 10 iterations in 100 µs; a chunk of 10 µs more or less does not move the median.
+    #[test]
+    fn the_pace_is_the_median() {
+        let mut noisy = trail("#####");
+        noisy.stamps[2].wall_ns += 4_000;
+        let pace = paces(&[noisy])[0].unwrap();
+        assert!((pace.iteration_ns - 10_000.0).abs() < 1e-9, "{pace:?}");
+    }
+
+    proptest! {
+        /// Nothing that a picture shows as alone is counted as together.
+        #[test]
+        fn together_is_at_most_the_common_columns(
+            a in prop::collection::vec(prop::bool::ANY, 0..60),
+            b in prop::collection::vec(prop::bool::ANY, 0..60),
+        ) {
+            let draw = |runs: &[bool]| -> String {
+                runs.iter().map(|&run| if run { '#' } else { '.' }).collect()
+            };
+            let common = a.iter().zip(&b).filter(|(a, b)| **a && **b).count() as u64 * 100;
+            for together in together_us(&[&draw(&a), &draw(&b)]).into_iter().flatten() {
+                prop_assert!(together <= common, "{} > {}", together, common);
+            }
+        }
+    }
+}

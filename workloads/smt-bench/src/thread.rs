@@ -1,0 +1,130 @@
+//! Which PU a thread runs on, and its clocks.
+
+use std::io;
+
+/// Why a thread is not on the PU it should be on.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// The kernel refused: the PU is offline, absent or outside the cpuset.
+    #[error("cannot run on PU {cpu}: sched_setaffinity: {source}")]
+    Refused {
+        /// The PU that was asked for, by the kernel's number.
+        cpu: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The mask that is in force is another.
+    #[error("cannot run on PU {cpu}: the mask read back is {found:?}")]
+    Elsewhere {
+        /// The PU that was asked for, by the kernel's number.
+        cpu: u32,
+        /// The PUs the thread may really use.
+        found: Vec<u32>,
+    },
+    /// The mask cannot be read.
+    #[error("cannot read the affinity mask: sched_getaffinity: {source}")]
+    Unreadable {
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// PUs that a mask can name. The kernel's own limit is 8,192 (`NR_CPUS` on x86-64).
+const MASK_BITS: usize = 8192;
+const WORD_BITS: usize = u64::BITS as usize;
+type Mask = [u64; MASK_BITS / WORD_BITS];
+
+/// Lets the calling thread run on PU `cpu` only, and makes sure that it does.
+///
+/// Needs no privilege inside the inherited cpuset.
+///
+/// # Errors
+/// - [`PinError::Refused`] if `cpu` is offline, absent or not allowed.
+/// - [`PinError::Elsewhere`] if the mask read back is not that PU alone.
+/// - [`PinError::Unreadable`] if the mask cannot be read back.
+pub fn pin(cpu: u32) -> Result<(), PinError> {
+    set_mask(cpu).map_err(|source| PinError::Refused { cpu, source })?;
+    match usable()? {
+        found if found == [cpu] => Ok(()),
+        found => Err(PinError::Elsewhere { cpu, found }),
+    }
+}
+
+fn set_mask(cpu: u32) -> io::Result<()> {
+    let mut mask: Mask = [0; MASK_BITS / WORD_BITS];
+    let bit = cpu as usize;
+    let word = mask.get_mut(bit / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
+    *word |= 1 << (bit % WORD_BITS);
+    // SAFETY: the kernel reads `size_of_val(&mask)` bytes from `mask`.
+    let ret = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The PUs that the calling thread may use, in ascending order: online, in its affinity mask and
+/// in its cpuset.
+///
+/// # Errors
+/// [`PinError::Unreadable`].
+pub fn usable() -> Result<Vec<u32>, PinError> {
+    let mut mask: Mask = [0; MASK_BITS / WORD_BITS];
+    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
+    let ret = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    if ret < 0 {
+        return Err(PinError::Unreadable { source: io::Error::last_os_error() });
+    }
+    let set = |bit: &u32| mask[*bit as usize / WORD_BITS] >> (*bit as usize % WORD_BITS) & 1 == 1;
+    #[allow(clippy::cast_possible_truncation)] // a constant that fits
+    Ok((0..MASK_BITS as u32).filter(set).collect())
+}
+
+/// Wall time in nanoseconds since some moment (`CLOCK_MONOTONIC`).
+#[must_use]
+pub fn wall_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`). Stands still while
+/// the thread waits for its PU.
+#[must_use]
+pub fn cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[allow(clippy::cast_sign_loss)] // neither clock is ever negative
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one `timespec` to `now`. Both clocks exist on every Linux that Rust
+    // runs on, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_is_where_it_should_be() {
+        for cpu in usable().unwrap() {
+            let seen = std::thread::spawn(move || pin(cpu).map(|()| usable().unwrap()));
+            assert_eq!(seen.join().unwrap().unwrap(), [cpu]);
+        }
+    }
+
+    #[test]
+    fn an_absent_pu_is_refused_by_name() {
+        for cpu in [8_191, 8_192, u32::MAX] {
+            let told = pin(cpu).unwrap_err().to_string();
+            let expected = format!("cannot run on PU {cpu}: sched_setaffinity: ");
+            assert!(told.starts_with(&expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn clocks_go_forward_and_a_sleeper_uses_no_cpu_time() {
+        let (wall, cpu) = (wall_ns(), cpu_ns());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let (waited, used) = (wall_ns() - wall, cpu_ns() - cpu);
+        assert!(waited >= 20_000_000 && used < waited, "{waited} {used}");
+    }
+}
