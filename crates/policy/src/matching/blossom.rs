@@ -5,26 +5,26 @@
 //! # Approach
 //! Edmonds' primal-dual method (Edmonds, "Maximum matching and a polyhedron with 0,1-vertices",
 //! 1965), in the dense form of Gabow and Galil (Galil, "Efficient algorithms for finding maximum
-//! matching in graphs", ACM Computing Surveys 18, 1986): one search a pair of unmatched vertices,
-//! each `O(n²)`. Every vertex starts with a price that its cheapest partner allows, so most pairs
-//! are found without a search.
+//! matching in graphs", ACM Computing Surveys 18, 1986): one search from each vertex that is still
+//! unmatched, `O(n²)` at worst. A search ends at the nearest unmatched vertex, so good prices to
+//! start with make it short.
 //! # Terms
 //! - *Price* `y(v)` of a vertex, and `z(B) ≥ 0` of a *blossom*, an odd set of vertices that the
-//!   search treats as one; in quarter steps of the costs, which keeps every price whole: searches
-//!   halve a step twice at most.
-//! - *Slack* of a pair: `4·cost(u, v)` less the prices of `u` and `v` and of the blossoms that hold
+//!   search treats as one; in half steps of the costs, which keeps every price whole: the only step
+//!   that is halved is between two even nodes of a tree, and their prices differ by whole steps.
+//! - *Slack* of a pair: `2·cost(u, v)` less the prices of `u` and `v` and of the blossoms that hold
 //!   one of the two. Never negative; a pair of slack 0 is *tight*. Only tight pairs are matched.
 //! - *Node*: an outermost blossom, or a vertex in none. `Y(v)`: the price of `v` and of all
-//!   blossoms around it, so that the slack between two nodes is `4·cost(u, v) − Y(u) − Y(v)`.
+//!   blossoms around it, so that the slack between two nodes is `2·cost(u, v) − Y(u) − Y(v)`.
 //! - *Base* of a node: its only vertex that is not matched within it.
-//! - *Even* node: reached from an unmatched node over an even number of tight pairs, *odd* one over
-//!   an odd number, *free* one not reached.
+//! - *Even* node: reached from the root over an even number of tight pairs, *odd* one over an odd
+//!   number, *free* one not reached.
 //! # Algorithm
-//! Grow trees from all unmatched nodes at once. Raise the prices of even nodes and lower those of
-//! odd ones by the same amount until
-//! 1. a free node has a tight pair with an even one: it becomes odd and its partner even;
-//! 2. two even nodes have a tight pair: in one tree the circle closes and becomes a blossom; between
-//!    two trees the path from root to root is turned over, and two more nodes are matched;
+//! Grow a tree from an unmatched node. Raise the prices of even nodes and lower those of odd ones by
+//! the same amount until
+//! 1. a free node has a tight pair with an even one: if it is matched, it becomes odd and its partner
+//!    even; if not, the path to it is turned over, and two more nodes are matched;
+//! 2. two even nodes have a tight pair: the circle closes and becomes a blossom;
 //! 3. the price of an odd blossom reaches 0: it is opened.
 //!
 //! Least slacks are kept for each vertex that is not even, and for each pair of even nodes; both only
@@ -49,11 +49,20 @@ pub struct Matching {
 /// A cheapest perfect matching of all vertices of `costs`, or `None` if their number is odd.
 #[must_use]
 pub fn minimum(costs: &Costs) -> Option<Matching> {
-    let n = costs.vertices();
-    if n % 2 == 1 {
+    minimum_from(costs, None)
+}
+
+/// As [`minimum`], from prices of the vertices in half steps, the closer to the final ones the
+/// faster. The prices of two vertices must not add up to more than twice the pair's cost.
+///
+/// # Panics
+/// If there is not one price a vertex.
+#[must_use]
+pub fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matching> {
+    if !costs.vertices().is_multiple_of(2) {
         return None;
     }
-    let search = Search::solved(costs);
+    let search = Search::solved(costs, prices);
     let cost = costs.total(&search.mate);
     Some(Matching { mate: search.mate, cost })
 }
@@ -77,7 +86,7 @@ struct Blossom {
     circle: Vec<usize>,
     /// `joints[i]`: a vertex of node `i` and one of the next node.
     joints: Vec<(usize, usize)>,
-    /// `z`, in quarter steps.
+    /// `z`, in half steps.
     price: i64,
 }
 
@@ -95,7 +104,7 @@ enum Event {
 struct Search<'a> {
     costs: &'a Costs,
     n: usize,
-    /// `Y(v)`, in quarter steps.
+    /// `Y(v)`, in half steps.
     price: Vec<i64>,
     mate: Vec<usize>,
     /// The outermost node around each vertex.
@@ -132,13 +141,18 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn solved(costs: &'a Costs) -> Self {
+    fn solved(costs: &'a Costs, prices: Option<&[i64]>) -> Self {
         let mut search = Self::new(costs);
-        search.start_prices();
+        match prices {
+            Some(prices) => search.price.copy_from_slice(prices),
+            None => search.start_prices(),
+        }
         search.match_tight_pairs();
-        while search.mate.contains(&NONE) {
-            search.plant();
-            while !search.step() {}
+        for root in 0..search.n {
+            if search.mate[root] == NONE {
+                search.plant(search.outer[root]);
+                while !search.step() {}
+            }
         }
         search
     }
@@ -171,7 +185,7 @@ impl<'a> Search<'a> {
     }
 
     fn slack(&self, u: usize, v: usize) -> i64 {
-        4 * self.costs.of(u, v) - self.price[u] - self.price[v]
+        2 * self.costs.of(u, v) - self.price[u] - self.price[v]
     }
 
     /// Half of the cheapest pair is a price that no pair forbids.
@@ -179,7 +193,7 @@ impl<'a> Search<'a> {
         for v in 0..self.n {
             let row = self.costs.row(v).iter().enumerate();
             let cheapest = row.filter(|&(u, _)| u != v).map(|(_, &cost)| cost).min();
-            self.price[v] = 2 * cheapest.unwrap_or(0);
+            self.price[v] = cheapest.unwrap_or(0);
         }
     }
 
@@ -200,18 +214,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Begins a search: every unmatched node is the root of a tree.
-    fn plant(&mut self) {
+    /// Begins a search from an unmatched node.
+    fn plant(&mut self, root: usize) {
         self.label.fill(Label::Free);
         self.vertex_label.fill(Label::Free);
         self.nearest_slack.fill(NEVER);
         self.evens.clear();
-        for v in 0..self.n {
-            let node = self.outer[v];
-            if self.mate[v] == NONE && self.base[node] == v {
-                self.make_even(node);
-            }
-        }
+        self.make_even(root);
     }
 
     /// Changes prices until something happens and deals with it; true if two nodes were matched.
@@ -221,19 +230,11 @@ impl<'a> Search<'a> {
             self.change_prices(by);
         }
         match event {
-            Event::Reach(v) => self.reach(v),
+            Event::Reach(v) => return self.reach(v),
             Event::Open(node) => self.open(node),
             Event::Meet(base) => {
                 let (u, v) = self.bridge[base * self.n + self.closest[base]];
-                let (u, v) = (u as usize, v as usize);
-                match self.common_ancestor(self.outer[u], self.outer[v]) {
-                    Some(ancestor) => self.close(ancestor, u, v),
-                    None => {
-                        self.turn_over(u, v);
-                        self.turn_over(v, u);
-                        return true;
-                    }
-                }
+                self.close(u as usize, v as usize);
             }
         }
         false
@@ -323,7 +324,7 @@ impl<'a> Search<'a> {
         let (mine, base) = (self.price[u], self.base[self.outer[u]]);
         let row = self.costs.row(u);
         for (v, &cost) in row.iter().enumerate() {
-            let slack = 4 * cost - mine - self.price[v];
+            let slack = 2 * cost - mine - self.price[v];
             if self.vertex_label[v] != Label::Even {
                 if slack < self.nearest_slack[v] {
                     self.nearest_slack[v] = slack;
@@ -363,13 +364,22 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The free node of `v` becomes odd, the node it is matched with even.
-    fn reach(&mut self, v: usize) {
+    /// The free node of `v` becomes odd, the node it is matched with even; if it is not matched, it
+    /// is now, and the answer is true.
+    fn reach(&mut self, v: usize) -> bool {
         let node = self.outer[v];
+        let partner = self.mate[self.base[node]];
+        if partner == NONE {
+            self.turn_over(self.nearest[v], v);
+            self.rebase(node, v);
+            self.mate[v] = self.nearest[v];
+            return true;
+        }
         let vertices = self.vertices_of(node);
         self.set_label(node, Label::Odd, &vertices);
         self.entry[node] = (self.nearest[v], v);
-        self.make_even(self.outer[self.mate[self.base[node]]]);
+        self.make_even(self.outer[partner]);
+        false
     }
 
     /// The even node above an even one, and the odd node between them; `None` at a root.
@@ -381,20 +391,19 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The lowest even node above both, or `None` if they are in different trees.
-    fn common_ancestor(&mut self, a: usize, b: usize) -> Option<usize> {
+    /// The lowest even node above both: walks up from both ends in turns, so that the walk is not
+    /// longer than the circle, until one comes where the other has been.
+    fn common_ancestor(&mut self, a: usize, b: usize) -> usize {
         self.walk += 1;
         let mut ends = [Some(a), Some(b)];
-        while ends != [None, None] {
-            for end in &mut ends {
-                let Some(node) = *end else { continue };
-                if std::mem::replace(&mut self.seen[node], self.walk) == self.walk {
-                    return Some(node);
-                }
-                *end = self.above(node).map(|(_, even)| even);
+        for turn in (0..2).cycle() {
+            let Some(node) = ends[turn] else { continue };
+            if std::mem::replace(&mut self.seen[node], self.walk) == self.walk {
+                return node;
             }
+            ends[turn] = self.above(node).map(|(_, even)| even);
         }
-        None
+        unreachable!("both walks come by the root")
     }
 
     /// Nodes from `even` up to and without `ancestor`, and the joints between them and to it.
@@ -412,8 +421,10 @@ impl<'a> Search<'a> {
         (nodes, joints)
     }
 
-    /// Makes a blossom of the circle from `ancestor` down to `u`, over to `v` and up again.
-    fn close(&mut self, ancestor: usize, u: usize, v: usize) {
+    /// Makes a blossom of the circle that the pair of `u` and `v`, both even, closes: from the lowest
+    /// node above both down to `u`, over to `v` and up again.
+    fn close(&mut self, u: usize, v: usize) {
+        let ancestor = self.common_ancestor(self.outer[u], self.outer[v]);
         let (mut circle, mut joints) = (vec![ancestor], Vec::new());
         let (nodes, up) = self.climb(self.outer[u], ancestor);
         circle.extend(nodes.into_iter().rev());
@@ -591,7 +602,7 @@ mod tests {
 
     /// Checks the proof that the prices give, and returns the matching's cost.
     fn check_proof(costs: &Costs) -> i64 {
-        let search = Search::solved(costs);
+        let search = Search::solved(costs, None);
         let around = |mut node: usize| {
             let mut blossoms = Vec::new();
             while search.parent[node] != NONE {
@@ -625,7 +636,7 @@ mod tests {
         let proved: i64 =
             (0..search.n).map(alone).sum::<i64>() + blossoms.into_iter().map(z).sum::<i64>();
         let cost = costs.total(&search.mate);
-        assert_eq!(proved, 4 * cost);
+        assert_eq!(proved, 2 * cost);
         cost
     }
 
