@@ -358,7 +358,7 @@ pub(crate) fn attach_all(
 }
 
 /// The event that a record of the kernel tells of, if any.
-fn event(record: &Record<'_>) -> Option<TaskEvent> {
+pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
     Some(match *record {
         Record::Fork { born: Stamp { at, pid, tid }, parent_pid, parent_tid } => {
             TaskEvent::Born { at, pid, tid, parent_pid, parent_tid }

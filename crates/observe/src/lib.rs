@@ -4,9 +4,12 @@
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
 pub mod births;
+pub mod limits;
 pub mod perf;
 pub mod pmu;
 pub mod proc;
+pub mod runstate;
+pub mod sample;
 pub mod sys;
 pub mod task;
 

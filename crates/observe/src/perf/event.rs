@@ -15,7 +15,7 @@ pub const STAMP: u32 = c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE
 
 /// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
 /// watching them needs a privilege and says nothing about the program's instructions.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Attr(c::perf_event_attr);
 
 impl Attr {
@@ -56,6 +56,14 @@ impl Attr {
     #[must_use]
     pub fn inherited(mut self) -> Self {
         self.0.set_inherit(1);
+        self
+    }
+
+    /// Report samples taken in the kernel, too, which needs `CAP_PERFMON` or a
+    /// `perf_event_paranoid` of at most 1.
+    #[must_use]
+    pub fn with_kernel(mut self) -> Self {
+        self.0.set_exclude_kernel(0);
         self
     }
 

@@ -6,6 +6,6 @@ pub mod ring;
 pub mod rings;
 
 pub use event::{Attr, Event};
-pub use record::{Mapping, Record, Stamp, parse};
+pub use record::{Mapping, Record, Stamp, parse, split};
 pub use ring::Ring;
 pub use rings::Rings;

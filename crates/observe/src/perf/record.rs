@@ -90,15 +90,37 @@ pub struct Mapping<'a> {
 /// A record that is cut short or makes no sense is [`Record::Other`]; a length that leads nowhere
 /// ends the list.
 pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    split(bytes).map(|(_, record)| record)
+}
+
+/// As [`parse`], each record with its bytes, for a reader who puts some off.
+pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (head, _) = rest.split_first_chunk::<HEAD_B>()?;
         let mut head = Fields(head);
         let (kind, misc, length) = (head.u32()?, head.u16()?, usize::from(head.u16()?));
         let body = rest.get(HEAD_B..length)?;
-        rest = &rest[length..];
-        Some(record(kind, misc, body).unwrap_or(Record::Other))
+        let (whole, after) = rest.split_at(length);
+        rest = after;
+        Some((whole, record(kind, misc, body).unwrap_or(Record::Other)))
     })
+}
+
+impl Record<'_> {
+    /// When it was written; `None` for losses and records of no interest.
+    #[must_use]
+    pub fn at(&self) -> Option<Nanos> {
+        match self {
+            Self::Fork { born: of, .. }
+            | Self::Exit(of)
+            | Self::Comm { of, .. }
+            | Self::Map { by: of, .. }
+            | Self::Sample { of, .. }
+            | Self::Count { of, .. } => Some(of.at),
+            Self::Lost { .. } | Self::Other => None,
+        }
+    }
 }
 
 /// Size of `struct perf_event_header`.
