@@ -135,10 +135,6 @@ impl Machine {
         for node in &self.nodes {
             let owner = || node.os.to_string();
             ascending_in_range(owner, &node.pus, self.pus.len())?;
-            if node.memory.is_some_and(|memory| memory.0 == 0) {
-                let expected = "no memory at all where there is none, instead of 0 bytes";
-                return Err(Flaw::Mismatch { owner: owner(), expected });
-            }
         }
         for (index, core) in self.cores.iter().enumerate() {
             let local = core.node.is_none_or(|node| {

@@ -267,7 +267,7 @@ impl Description {
         let cores = self.numbering.cores(size)?;
         let nodes = self.shape.nodes.as_ref().map_or(0, |nodes| nodes.value as usize);
         let nodes = split("shape.nodes", &cores, nodes)?;
-        let memory = self.memory.per_node.as_ref().map_or(Bytes(0), |memory| memory.value.0);
+        let memory = self.memory.per_node.as_ref().map(|memory| memory.value.0);
         let node = |(index, pus): (usize, Vec<PuNr>)| NodePart {
             os: NodeNr::new(index),
             memory,

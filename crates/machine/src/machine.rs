@@ -76,7 +76,7 @@ pub struct Package {
 pub struct Node {
     /// The kernel's number.
     pub os: NodeNr,
-    /// Memory, or `None` for a node without memory.
+    /// Memory; 0 bytes for a node without memory, `None` if nobody says.
     pub memory: Option<Bytes>,
     /// PUs that are local to it, in logical order; empty for a node without PUs.
     pub pus: Vec<PuIdx>,

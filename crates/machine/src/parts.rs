@@ -33,8 +33,8 @@ pub(crate) struct Parts {
 #[derive(Clone, Debug)]
 pub(crate) struct NodePart {
     pub os: NodeNr,
-    /// 0 where there is none.
-    pub memory: Bytes,
+    /// 0 where there is none, `None` where nobody says.
+    pub memory: Option<Bytes>,
     pub pus: PuSet,
 }
 
@@ -142,12 +142,8 @@ impl Places {
 }
 
 fn nodes(found: Vec<NodePart>, places: &Places) -> Vec<Node> {
-    let memory = |bytes: Bytes| (bytes.0 > 0).then_some(bytes);
-    let node = |part: NodePart| Node {
-        os: part.os,
-        memory: memory(part.memory),
-        pus: places.of_set(&part.pus),
-    };
+    let node =
+        |part: NodePart| Node { os: part.os, memory: part.memory, pus: places.of_set(&part.pus) };
     found.into_iter().map(node).collect()
 }
 
@@ -191,7 +187,7 @@ impl NearestNode {
     fn of(machine: &Machine) -> Self {
         let rank = |&index: &usize| {
             let node = &machine.nodes[index];
-            (node.memory.is_none(), node.pus.len(), index)
+            (node.memory == Some(Bytes(0)), node.pus.len(), index)
         };
         let mut order: Vec<usize> = (0..machine.nodes.len()).collect();
         order.sort_by_key(rank);

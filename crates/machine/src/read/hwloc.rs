@@ -148,7 +148,7 @@ fn node(object: &TopologyObject) -> Option<NodePart> {
         _ => 0,
     };
     let os = NodeNr::new(object.os_index()?);
-    Some(NodePart { os, memory: Bytes(memory), pus: set_of(object) })
+    Some(NodePart { os, memory: Some(Bytes(memory)), pus: set_of(object) })
 }
 
 fn cache(object: &TopologyObject) -> Option<CachePart> {

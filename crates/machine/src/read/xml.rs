@@ -247,9 +247,10 @@ impl Reader<'_, '_> {
             true => self.number(node, "local_memory", expected)?,
             false => 0,
         };
+        let memory = Some(Bytes(memory));
         let pus = self.set(node, "cpuset")?;
         let pus = pus.ok_or_else(|| self.wrong(node, "a node with a cpuset", "none".into()))?;
-        self.parts.nodes.push(NodePart { os, memory: Bytes(memory), pus });
+        self.parts.nodes.push(NodePart { os, memory, pus });
         Ok(())
     }
 
