@@ -1,1 +1,22 @@
-//! Launch, pin, read back, journal, restore.
+//! Launch programs, pin their threads, read back, journal, restore.
+//!
+//! An edge crate: it makes system calls, all of them in [`sys`], and it implements
+//! [`colocate_engine::Host`] for this machine.
+
+pub mod guardian;
+pub mod journal;
+pub mod launch;
+pub mod pin;
+pub mod restore;
+pub mod rundir;
+pub mod signals;
+pub mod stat;
+pub mod sys;
+
+pub mod book;
+pub mod host;
+pub mod latency;
+pub mod placer;
+pub mod runtime;
+
+pub use host::{LinuxHost, Setup};

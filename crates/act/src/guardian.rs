@@ -1,0 +1,103 @@
+//! A small process that undoes everything when colocate dies, by whatever means.
+//!
+//! It is forked at the start, keeps nothing open but the journal and one end of a pipe whose other
+//! end only colocate holds, and waits. When the pipe closes without a word, colocate is dead, and
+//! the guardian undoes the journal. It has a session of its own, so keys like Ctrl-C do not reach
+//! it, and it holds neither the terminal nor the programs' output open.
+
+use crate::journal::{Journal, Writer};
+use crate::restore;
+use crate::sys::{self, Fork};
+use colocate_observe::{Pid, SysError};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
+#[derive(Debug)]
+pub struct Guardian {
+    pid: Pid,
+    line: io::PipeWriter,
+}
+
+/// Signals that would end the guardian before its time.
+const IGNORED: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+];
+
+impl Guardian {
+    /// Starts the guardian of a journal. To be called before threads are created.
+    ///
+    /// # Errors
+    /// If no process, pipe or file in memory can be had.
+    pub fn start(journal: &Writer) -> Result<Self, SysError> {
+        let failed = |call| move |source| SysError { call, source };
+        let (ear, line) = io::pipe().map_err(failed("pipe"))?;
+        let memory = journal.memory().ok_or_else(|| SysError {
+            call: "memfd_create",
+            source: io::ErrorKind::OutOfMemory.into(),
+        })?;
+        let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
+        let path = journal.path().map(Path::to_owned);
+        match sys::fork()? {
+            Fork::Parent(pid) => Ok(Self { pid, line }),
+            Fork::Child => {
+                drop(line);
+                // Nothing may unwind into the code of the process that this is a copy of.
+                let guard = std::panic::AssertUnwindSafe(|| guard(ear, &memory, path));
+                let _ = std::panic::catch_unwind(guard);
+                sys::exit_now(0)
+            }
+        }
+    }
+
+    /// Tells the guardian that all is well, and waits until it has ended, which is at once.
+    pub fn dismiss(mut self) {
+        let _ = self.line.write_all(b".");
+        let Self { pid, line } = self;
+        drop(line);
+        let _ = sys::wait(Some(pid), true);
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+}
+
+fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
+    sys::leave_session();
+    sys::set_name(c"colocate-guard");
+    IGNORED.into_iter().for_each(|signal| sys::ignore(signal, true));
+    let mut keep = [ear.as_raw_fd(), memory.as_raw_fd()];
+    keep.sort_unstable();
+    sys::close_all_but(&keep);
+    // A folder that somebody works in must not be kept from being unmounted.
+    let _ = std::env::set_current_dir("/");
+    let mut word = [0];
+    if matches!(ear.read(&mut word), Ok(1)) {
+        return;
+    }
+    if let Some(journal) = read(memory) {
+        let _ = restore::undo(&journal, Path::new("/proc"), false);
+        if let Some(path) = path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn read(memory: &File) -> Option<Journal> {
+    let length = usize::try_from(memory.metadata().ok()?.len()).ok()?;
+    let mut bytes = vec![0; length];
+    memory.read_exact_at(&mut bytes, 0).ok()?;
+    Journal::parse(&String::from_utf8_lossy(&bytes)).ok()
+}

@@ -1,0 +1,603 @@
+//! This machine as a [`Host`]: programs launched, their threads placed as they are born.
+//!
+//! One thread does it all, and sleeps until the kernel tells it something: a birth, an end, a
+//! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
+//! calls, and nothing has to be locked.
+
+use crate::book::{Birth, Book};
+use crate::guardian::Guardian;
+use crate::journal::{Mark, Owner, Writer};
+use crate::latency::Latencies;
+use crate::launch::{self, Command, Held, Input, LaunchError};
+use crate::pin;
+use crate::placer::{Placer, Put};
+use crate::rundir;
+use crate::runtime::{Runtime, Runtimes};
+use crate::signals::{Asked, Signals};
+use crate::stat::Stat;
+use crate::sys;
+use colocate_engine::{Host, HostError, JobEnd, QuantumEnd, Snapshot, Stand};
+use colocate_machine::{Machine, Nanos, PuNr, PuSet, read};
+use colocate_observe::sys::{now, wait_readable};
+use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
+use colocate_policy::{JobIdx, Newborn, Plan, TaskId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a host is to run, and how.
+#[derive(Debug)]
+pub struct Setup {
+    /// The programs.
+    pub commands: Vec<Command>,
+    /// How long the first thread of a process is left alone, so that its program counts the PUs
+    /// that it may use and not the one that it is put on.
+    pub settle: Nanos,
+    /// How births are heard of.
+    pub births: births::Options,
+    /// Folders that may hold the journal, best first; see [`rundir::candidates`].
+    pub run_dirs: Vec<PathBuf>,
+    /// `/proc`.
+    pub proc: PathBuf,
+}
+
+/// Why a newborn of a Go program is not placed.
+const GO_MONITOR: &str = "the Go runtime counts PUs on it";
+/// Why a thread that creates processes is not placed.
+const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
+
+/// Time between two looks at the machine and at where tasks are. Chosen: what changes masks from
+/// outside does so by the hand of an administrator.
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+/// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
+const LOOK_SHARE: u64 = 500;
+
+/// What was seen of births.
+#[derive(Clone, Debug, Default)]
+pub struct BirthCounts {
+    /// Tasks that were born.
+    pub born: u64,
+    /// Notes of births that the kernel lost; their tasks were found in `/proc`.
+    pub lost: u64,
+    /// How long those waited that were put on a PU when they were born.
+    pub waited: Latencies,
+}
+
+/// This machine, with programs on it.
+pub struct LinuxHost {
+    machine: Machine,
+    usable: Vec<PuNr>,
+    signals: Signals,
+    guardian: Option<Guardian>,
+    held: Vec<Held>,
+    births: Births,
+    events: Vec<TaskEvent>,
+    book: Book,
+    placer: Placer,
+    runtimes: Runtimes,
+    settle: Nanos,
+    settling: BinaryHeap<Reverse<(Nanos, TaskId)>>,
+    plan: Option<Plan>,
+    launched: Option<Nanos>,
+    next_look: Nanos,
+    news: Option<QuantumEnd>,
+    ended: Vec<JobEnd>,
+    counts: BirthCounts,
+    notes: Vec<String>,
+}
+
+impl LinuxHost {
+    /// Prepares everything, up to programs that wait to begin. To be called before threads are
+    /// created, as it forks.
+    ///
+    /// What is not vital and cannot be had is done without; [`LinuxHost::notes`] then says so.
+    ///
+    /// # Errors
+    /// [`LaunchError`] if a process or a pipe cannot be had.
+    pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
+        let signals = Signals::take()?;
+        let original = sys::getaffinity(Tid(0))?;
+        let mut notes = Vec::new();
+        let mut journal = begin_journal(setup, &original);
+        if let Some(why) = journal.trouble() {
+            notes.push(format!(
+                "cannot keep a journal ({why}): if colocate and its guardian are both killed, \
+                 `colocate restore` will not know what to undo"
+            ));
+        }
+        let guardian = Guardian::start(&journal)
+            .map_err(|why| notes.push(format!("no guardian ({why})")))
+            .ok();
+        let held = hold_all(&setup.commands, &signals)?;
+        let mut runtimes = Runtimes::default();
+        let mut book = Book::default();
+        for (command, held) in setup.commands.iter().zip(&held) {
+            book.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+        }
+        let births = watch_all(&held, &setup.births);
+        if let Some(why) = births.without_perf() {
+            notes.push(format!(
+                "births of threads are looked for in /proc, because {why}: threads that live for \
+                 less than some milliseconds are not placed; `colocate doctor` says what lifts it"
+            ));
+        }
+        let usable = usable(&machine, &original);
+        let proc = setup.proc.clone();
+        let mut host = Self {
+            machine,
+            usable,
+            signals,
+            guardian,
+            held,
+            births,
+            events: Vec::new(),
+            book,
+            placer: Placer { journal, proc, usable: original.clone(), original },
+            runtimes,
+            settle: setup.settle,
+            settling: BinaryHeap::new(),
+            plan: None,
+            launched: None,
+            next_look: now() + LOOK_EVERY,
+            news: None,
+            ended: Vec::new(),
+            counts: BirthCounts::default(),
+            notes,
+        };
+        host.hear();
+        Ok(host)
+    }
+
+    /// Lines for the user that have come up since the last call.
+    pub fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// What was seen of births.
+    #[must_use]
+    pub fn births(&self) -> &BirthCounts {
+        &self.counts
+    }
+
+    /// Most tasks that lived at once.
+    #[must_use]
+    pub fn most_living(&self) -> usize {
+        self.book.most_living
+    }
+
+    /// Ended tasks that are in no snapshot, because there were too many.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.book.forgotten
+    }
+
+    /// The first processes of the jobs, in order.
+    #[must_use]
+    pub fn pids(&self) -> Vec<Pid> {
+        self.book.jobs().iter().map(|job| job.pid).collect()
+    }
+
+    /// When the programs were let go, on the kernel's clock; `None` before.
+    #[must_use]
+    pub fn launched(&self) -> Option<Nanos> {
+        self.launched
+    }
+
+    /// Gives every task that still lives its original mask and ends the journal.
+    pub fn finish(mut self) -> Vec<String> {
+        self.hear();
+        let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
+        for id in living {
+            if let Some(task) = self.book.task(id) {
+                self.placer.release(task);
+            }
+        }
+        self.placer.journal.remove();
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+        self.notes
+    }
+
+    fn clock(&self) -> Nanos {
+        self.launched.map_or(Nanos::ZERO, |launch| now().saturating_sub(launch))
+    }
+
+    /// Lets the programs go.
+    fn launch(&mut self) {
+        self.launched = Some(now());
+        let going: Vec<_> = self.held.drain(..).map(Held::release).collect();
+        for going in going {
+            if let Err(why) = going.confirm() {
+                self.notes.push(why.to_string());
+            }
+        }
+    }
+
+    /// Takes in what has happened to tasks, and places the newborns.
+    fn hear(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        self.births.drain(&mut events);
+        for event in events.drain(..) {
+            match event {
+                TaskEvent::Born { at, pid, tid, parent_pid, parent_tid } => {
+                    self.born(Birth { at, pid, tid, parent_pid, parent_tid });
+                }
+                TaskEvent::Ended { at, tid, .. } => {
+                    if let Some(slot) = self.book.ended(tid, at) {
+                        self.placer.journal.free(slot);
+                    }
+                }
+                TaskEvent::Named { at, pid, tid, name, exec } => {
+                    self.named(at, pid, tid, name, exec)
+                }
+                TaskEvent::Lost { count } => self.counts.lost += count,
+            }
+        }
+        self.events = events;
+        if let Some(why) = self.placer.journal.trouble() {
+            self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
+        }
+    }
+
+    fn born(&mut self, birth: Birth) {
+        let Some(id) = self.book.born(birth) else { return };
+        self.counts.born += 1;
+        if birth.pid != birth.parent_pid {
+            self.creator_starts_programs(birth.parent_tid);
+        }
+        let is_first = birth.tid == birth.pid.first_thread();
+        if is_first {
+            self.begin_program(birth.pid, birth.at);
+        }
+        let Some(plan) = &self.plan else { return };
+        let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
+        self.book.aim(id, aim);
+        let waiting = self.waiting(birth.pid, birth.at, is_first);
+        let put = self.start(id, waiting);
+        if put == Some(Put::Done) && waiting == Waiting::No && aim.is_some() {
+            self.counts.waited.add(now().saturating_sub(birth.at));
+        }
+    }
+
+    /// A process begins a program: it has not counted PUs yet.
+    fn begin_program(&mut self, pid: Pid, at: Nanos) {
+        let settled_at = at + self.settle;
+        if let Some(process) = self.book.process(pid) {
+            (process.settled_at, process.further) = (settled_at, 0);
+        }
+    }
+
+    /// How long a newborn has to wait before it may be put on a PU.
+    fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
+        let Some(process) = self.book.process(pid) else { return Waiting::No };
+        let settled = process.settled_at <= at;
+        match process.runtime {
+            _ if settled && is_first => Waiting::No,
+            Runtime::Go if !is_first && process.further == 1 => Waiting::ForEver(GO_MONITOR),
+            Runtime::Jvm if !settled => Waiting::Until(process.settled_at),
+            _ if is_first => Waiting::Until(process.settled_at),
+            _ => Waiting::No,
+        }
+    }
+
+    /// Puts a task where it is aimed at, or has it wait.
+    fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
+        let task = self.book.task(id)?;
+        let (to, then) = match (waiting, task.aim) {
+            (_, None) => (Mark::Original, Stand::LeftToKernel),
+            (Waiting::ForEver(why), _) => (Mark::Original, Stand::Exempt(why)),
+            (Waiting::Until(at), Some(_)) => {
+                self.settling.push(Reverse((at, id)));
+                (Mark::Original, Stand::Settling)
+            }
+            (Waiting::No, Some(pu)) => (Mark::On(pu), Stand::Placed),
+        };
+        let put = self.placer.put(task, to, then);
+        // What is not on a PU by our doing must not keep others from it.
+        if put == Put::Respected || matches!(waiting, Waiting::ForEver(_)) {
+            self.book.aim(id, None);
+        }
+        Some(put)
+    }
+
+    /// A thread that creates processes hands its mask down, and what it starts would count PUs by
+    /// it; so it is not kept on one PU.
+    fn creator_starts_programs(&mut self, tid: Tid) {
+        let Some(id) = self.book.living(tid) else { return };
+        let Some(task) = self.book.task(id) else { return };
+        if matches!(task.stand, Stand::Placed | Stand::Settling) {
+            self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
+        }
+    }
+
+    fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
+        let Some(id) = self.book.living(tid) else { return };
+        if let Some(task) = self.book.task(id) {
+            task.name = name;
+        }
+        if exec {
+            self.executes(at, pid, id);
+        }
+    }
+
+    /// A process executes another program: its thread is free again until that has settled.
+    fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
+        let executable = self.placer.proc.join(format!("{pid}/exe"));
+        let runtime = self.runtimes.of(&executable);
+        self.begin_program(pid, at);
+        let Some(process) = self.book.process(pid) else { return };
+        process.runtime = runtime;
+        let settled_at = process.settled_at;
+        let Some(plan) = &self.plan else { return };
+        let Some(task) = self.book.task(id) else { return };
+        if matches!(task.stand, Stand::Exempt(_)) {
+            let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
+            self.book.aim(id, aim);
+        }
+        if settled_at > at {
+            self.start(id, Waiting::Until(settled_at));
+        }
+    }
+
+    /// Places the tasks whose programs have settled.
+    fn place_settled(&mut self) {
+        while let Some(&Reverse((at, id))) = self.settling.peek() {
+            if at > now() {
+                return;
+            }
+            self.settling.pop();
+            let Some(task) = self.book.task(id) else { continue };
+            let due = task.stand == Stand::Settling && task.ended.is_none();
+            let pid = task.pid;
+            // An exec since then has set a later time, which is in the heap as well.
+            if due && self.book.process(pid).is_some_and(|process| process.settled_at <= at) {
+                self.start(id, Waiting::No);
+            }
+        }
+    }
+
+    /// Takes over a plan: named tasks go where it says, others where the newborn rule says.
+    fn adopt(&mut self, plan: &Plan) {
+        if self.plan.as_ref() == Some(plan) {
+            return;
+        }
+        self.plan = Some(plan.clone());
+        let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
+        living.sort_unstable();
+        let movable = |stand: &Stand| {
+            !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
+        };
+        living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
+        // Named ones first, so that the others find the room that is left.
+        let (named, others): (Vec<_>, Vec<_>) =
+            living.into_iter().partition(|&id| plan.place_of(id).is_some());
+        for &id in &named {
+            self.book.aim(id, plan.place_of(id).flatten());
+        }
+        for &id in &others {
+            let before = self.book.task(id).and_then(|task| task.aim);
+            self.book.aim(id, None);
+            let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
+            self.book.aim(id, aim);
+        }
+        named.into_iter().chain(others).for_each(|id| self.follow(id));
+    }
+
+    /// Puts a living task where it is aimed at now.
+    fn follow(&mut self, id: TaskId) {
+        let at = now();
+        let Some(task) = self.book.task(id) else { return };
+        let (pid, is_first, stand) = (task.pid, task.is_first(), task.stand.clone());
+        let wanted = task.aim.map_or(Mark::Original, Mark::On);
+        let there = task.mark == wanted && stand == Stand::Placed;
+        if there && task.allowed == pin::only(task.aim.unwrap_or(PuNr(u32::MAX))) {
+            return;
+        }
+        let settling = self.book.process(pid).map(|process| (process.settled_at, process.runtime));
+        let waiting = match settling {
+            Some((until, runtime)) if until > at && (is_first || runtime == Runtime::Jvm) => {
+                Waiting::Until(until)
+            }
+            // Before the launch nothing has begun, and what has not begun has not settled.
+            _ if self.launched.is_none() && self.settle > Nanos::ZERO => {
+                Waiting::Until(at + self.settle)
+            }
+            _ => Waiting::No,
+        };
+        self.start(id, waiting);
+    }
+
+    /// Does what the signals that wait ask for.
+    fn answer_signals(&mut self) {
+        while let Some(arrived) = self.signals.next() {
+            let asked = Asked::from(arrived);
+            if asked.pass_on {
+                let running = self.book.jobs().iter().filter(|job| job.end.is_none());
+                for job in running {
+                    // It may have ended meanwhile.
+                    let _ = sys::kill(job.pid, arrived.signal);
+                }
+            }
+            if asked.stop {
+                let me = Pid(std::process::id().cast_signed());
+                let _ = sys::kill(me, libc::SIGSTOP);
+            }
+            if asked.reap {
+                self.reap();
+            }
+        }
+    }
+
+    /// Takes the exit statuses of children that have ended.
+    fn reap(&mut self) {
+        let at = self.clock();
+        while let Ok(Some(waited)) = sys::wait(None, false) {
+            let cpu_time = Some(waited.cpu_time);
+            let status = waited.status;
+            let ended = self.book.end_job(waited.pid, |job| JobEnd { job, at, status, cpu_time });
+            if let Some(end) = ended {
+                self.ended.push(end);
+                self.news = self.news.or(Some(QuantumEnd::JobEnded));
+            } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
+                self.guardian = None;
+                self.notes.push("the guardian was killed; `colocate restore` remains".into());
+            }
+        }
+    }
+
+    /// Looks at the machine and at every living task, if it is time to.
+    fn look_if_due(&mut self) {
+        let begun = now();
+        if begun < self.next_look {
+            return;
+        }
+        self.look_at_machine();
+        self.look_at_tasks();
+        let took = now().saturating_sub(begun);
+        self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
+    }
+
+    /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
+    fn look_at_machine(&mut self) {
+        let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
+        if usable_now == self.placer.usable {
+            return;
+        }
+        match read::live() {
+            Ok(machine) => self.machine = machine,
+            Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
+        }
+        self.usable = usable(&self.machine, &usable_now);
+        // A cpuset that grows lets tasks that nobody placed grow with it.
+        let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
+        self.notes.push(format!(
+            "usable PUs changed from {} to {usable_now}; planned again",
+            self.placer.usable
+        ));
+        self.placer.original = grown;
+        self.placer.usable = usable_now;
+        self.news = Some(QuantumEnd::MachineChanged);
+    }
+
+    fn look_at_tasks(&mut self) {
+        let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
+        for id in living {
+            let Some(task) = self.book.task(id) else { continue };
+            self.placer.look(task);
+            if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
+                self.book.aim(id, None);
+            }
+        }
+    }
+
+    /// Why the quantum is over, if it is.
+    fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
+        if self.book.all_ended() {
+            self.hear();
+            return Some(QuantumEnd::AllJobsEnded);
+        }
+        let over = (self.clock() >= until).then_some(QuantumEnd::Elapsed);
+        self.news.take().or(over)
+    }
+
+    /// Sleeps until something happens or is due.
+    fn sleep(&self, until: Nanos) -> Result<(), SysError> {
+        let at = now();
+        let quantum = self.launched.unwrap_or(at) + until;
+        let settled = self.settling.peek().map(|Reverse((at, _))| *at);
+        let due = [Some(quantum), Some(self.next_look), settled].into_iter().flatten().min();
+        let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
+        if let Some(look) = self.births.next_look() {
+            timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
+        }
+        let mut fds = self.births.fds();
+        fds.push(self.signals.fd());
+        wait_readable(&fds, timeout)
+    }
+
+    fn snapshot(&mut self, end: QuantumEnd) -> Snapshot {
+        self.look_at_tasks();
+        let launch = self.launched.unwrap_or(Nanos::ZERO);
+        Snapshot { at: self.clock(), end, tasks: self.book.seen(launch), ended: self.ended.clone() }
+    }
+}
+
+/// Whether, and how long, a task has to wait before it may be put on a PU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    No,
+    Until(Nanos),
+    ForEver(&'static str),
+}
+
+impl Host for LinuxHost {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn usable(&self) -> &[PuNr] {
+        &self.usable
+    }
+
+    fn watch(&mut self, _jobs: &[JobIdx]) {}
+
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        self.adopt(plan);
+        if self.launched.is_none() {
+            self.launch();
+        }
+        let until = self.clock() + quantum;
+        loop {
+            self.hear();
+            self.place_settled();
+            self.answer_signals();
+            self.look_if_due();
+            if let Some(end) = self.end_of_quantum(until) {
+                return Ok(self.snapshot(end));
+            }
+            self.sleep(until).map_err(|why| HostError {
+                what: "wait for threads to be born".into(),
+                why: why.to_string(),
+            })?;
+        }
+    }
+}
+
+fn begin_journal(setup: &Setup, original: &PuSet) -> Writer {
+    let user = sys::effective_user();
+    let pid = Pid(std::process::id().cast_signed());
+    let start_ticks = Stat::read(&setup.proc, pid, pid.first_thread()).map(|s| s.start_ticks);
+    let owner = Owner { pid, start_ticks: start_ticks.unwrap_or(0) };
+    let dir = rundir::open(&setup.run_dirs, user);
+    Writer::begin(dir.as_deref().map_err(Clone::clone), owner, original)
+}
+
+/// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
+fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
+    let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
+    let held = commands.iter().zip(inputs);
+    held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
+}
+
+fn watch_all(held: &[Held], options: &births::Options) -> Births {
+    let mut pids = held.iter().map(Held::pid);
+    let first = pids.next().unwrap_or(Pid(0));
+    let mut births = Births::watch(first, options);
+    pids.for_each(|pid| births.also(pid));
+    births
+}
+
+/// The machine's PUs that are in `mask`, in logical order.
+fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
+    machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
+}
+
+/// The PU that a task has already, if the newborn rule could have given it.
+fn kept(pu: Option<PuNr>, rule: &Newborn) -> Option<PuNr> {
+    match rule {
+        Newborn::LeaveToKernel => None,
+        Newborn::FillInOrder { pus } => pu.filter(|pu| pus.contains(pu)),
+    }
+}

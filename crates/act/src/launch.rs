@@ -1,0 +1,273 @@
+//! Starting programs: found first, held before they begin, then let go together.
+
+use crate::signals::Inherited;
+use crate::sys::{self, Fork};
+use colocate_observe::{Pid, SysError};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Exit status of a program that could not be executed, as of `env` and `timeout`.
+pub const CANNOT_EXECUTE: i32 = 126;
+/// Exit status of a program that was not found, as of `env` and `timeout`.
+pub const NOT_FOUND: i32 = 127;
+/// Exit status of colocate's own failures.
+const OURS: i32 = 125;
+
+/// Why a program could not be started.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// No such program.
+    #[error("{}: command not found", .0.display())]
+    NotFound(OsString),
+    /// It was found but cannot be executed.
+    #[error("{}: {source}", program.display())]
+    CannotExecute {
+        /// What was found.
+        program: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The command has a null byte in it.
+    #[error("expected a command without null bytes, found one in {0:?}")]
+    Null(OsString),
+    /// The system is short of something.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl LaunchError {
+    /// The exit status that `env` would have.
+    #[must_use]
+    pub fn status(&self) -> i32 {
+        match self {
+            Self::NotFound(_) => NOT_FOUND,
+            Self::CannotExecute { .. } => CANNOT_EXECUTE,
+            Self::Null(_) | Self::Sys(_) => OURS,
+        }
+    }
+}
+
+/// A program with its arguments, found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The program's file.
+    pub path: PathBuf,
+    /// Its arguments; the first one is the program as the user wrote it.
+    pub argv: Vec<OsString>,
+}
+
+impl Command {
+    /// Finds the program of `argv` as execvp(3) does, in the folders of `path_var` unless it has a
+    /// slash in it.
+    ///
+    /// # Errors
+    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`], as `env` tells them apart.
+    pub fn find(argv: Vec<OsString>, path_var: Option<&OsStr>) -> Result<Self, LaunchError> {
+        let program = argv.first().cloned().unwrap_or_default();
+        if program.is_empty() {
+            return Err(LaunchError::NotFound(program));
+        }
+        let path = if program.as_bytes().contains(&b'/') {
+            check(PathBuf::from(&program))?
+        } else {
+            search(&program, path_var.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")))?
+        };
+        Ok(Self { path, argv })
+    }
+
+    /// The program's name, without folders.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+fn check(path: PathBuf) -> Result<PathBuf, LaunchError> {
+    match std::fs::metadata(&path) {
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {
+            Err(LaunchError::NotFound(path.into_os_string()))
+        }
+        Err(source) => Err(LaunchError::CannotExecute { program: path, source }),
+        Ok(found) if found.is_file() && sys::may_execute(&path) => Ok(path),
+        Ok(_) => {
+            let source = io::Error::from_raw_os_error(libc::EACCES);
+            Err(LaunchError::CannotExecute { program: path, source })
+        }
+    }
+}
+
+/// The first file in the folders that can be executed; else the error of the first one that cannot.
+fn search(program: &OsStr, path_var: &OsStr) -> Result<PathBuf, LaunchError> {
+    let mut error = LaunchError::NotFound(program.to_owned());
+    for dir in std::env::split_paths(path_var) {
+        // An empty entry stands for the current folder.
+        let dir = if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
+        match check(dir.join(program)) {
+            Ok(path) => return Ok(path),
+            Err(found @ LaunchError::CannotExecute { .. }) => {
+                if matches!(error, LaunchError::NotFound(_)) {
+                    error = found;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    Err(error)
+}
+
+/// What a program reads as its standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// What colocate was given.
+    Inherited,
+    /// Nothing: `/dev/null`.
+    Nothing,
+}
+
+/// A process that waits before it becomes the program. Dropped, it ends without having begun.
+#[derive(Debug)]
+pub struct Held {
+    pid: Pid,
+    go: io::PipeWriter,
+    failure: io::PipeReader,
+    program: PathBuf,
+}
+
+/// A process that was let go; its exec may be under way.
+#[derive(Debug)]
+pub struct Going {
+    pid: Pid,
+    failure: io::PipeReader,
+    program: PathBuf,
+}
+
+/// Makes the process for `command`. To be called before threads are created.
+///
+/// # Errors
+/// [`LaunchError::Null`], or [`LaunchError::Sys`] at the limits of processes and open files.
+pub fn hold(command: &Command, input: Input, signals: &Inherited) -> Result<Held, LaunchError> {
+    let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
+    let path = c_string(command.path.as_os_str())?;
+    let failed = |source| SysError { call: "pipe", source };
+    let (wait, go) = io::pipe().map_err(failed)?;
+    let (failure, tell) = io::pipe().map_err(failed)?;
+    match sys::fork()? {
+        Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
+        Fork::Child => {
+            drop((go, failure));
+            let error = become_program(wait, input, signals, &path, &argv);
+            fail(&error, tell)
+        }
+    }
+}
+
+fn c_string(text: &OsStr) -> Result<CString, LaunchError> {
+    CString::new(text.as_bytes()).map_err(|_| LaunchError::Null(text.to_owned()))
+}
+
+/// In the new process. Returns only if something goes wrong.
+fn become_program(
+    mut wait: io::PipeReader,
+    input: Input,
+    signals: &Inherited,
+    path: &CString,
+    argv: &[CString],
+) -> io::Error {
+    let mut word = [0];
+    if !matches!(wait.read(&mut word), Ok(1)) {
+        // colocate is gone, or has changed its mind.
+        sys::exit_now(OURS)
+    }
+    if input == Input::Nothing {
+        let opened = File::open("/dev/null");
+        let given = opened.and_then(|null| {
+            sys::dup_onto(null.as_fd(), libc::STDIN_FILENO).map_err(|error| error.source)
+        });
+        if let Err(error) = given {
+            return error;
+        }
+    }
+    signals.put_back();
+    sys::exec(path, argv)
+}
+
+fn fail(error: &io::Error, mut tell: io::PipeWriter) -> ! {
+    let number = error.raw_os_error().unwrap_or(libc::EIO);
+    let _ = tell.write_all(&number.to_ne_bytes());
+    sys::exit_now(if number == libc::ENOENT { NOT_FOUND } else { CANNOT_EXECUTE })
+}
+
+impl Held {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Lets it go.
+    #[must_use]
+    pub fn release(self) -> Going {
+        let Self { pid, mut go, failure, program } = self;
+        let _ = go.write_all(b".");
+        Going { pid, failure, program }
+    }
+}
+
+impl Going {
+    /// Waits until the process has become the program.
+    ///
+    /// # Errors
+    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`] if it could not; the process
+    /// then ends with that error's [`LaunchError::status`].
+    pub fn confirm(mut self) -> Result<Pid, LaunchError> {
+        let mut number = [0; 4];
+        // The pipe closes without a word when the exec succeeds.
+        match self.failure.read_exact(&mut number).map(|()| i32::from_ne_bytes(number)) {
+            Err(_) => Ok(self.pid),
+            Ok(libc::ENOENT) if !Path::new(&self.program).exists() => {
+                Err(LaunchError::NotFound(self.program.into_os_string()))
+            }
+            Ok(number) => {
+                let source = io::Error::from_raw_os_error(number);
+                Err(LaunchError::CannotExecute { program: self.program, source })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn find(program: &str, path: &str) -> Result<PathBuf, LaunchError> {
+        Command::find(vec![program.into()], Some(OsStr::new(path))).map(|command| command.path)
+    }
+
+    #[test]
+    fn programs_are_found_as_env_finds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, mode) in [("a/tool", 0o644), ("b/tool", 0o755), ("a/text", 0o644)] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let path_var = format!("{}:{}:{}", at("missing"), at("a"), at("b"));
+
+        assert_eq!(find("tool", &path_var).unwrap(), dir.path().join("b/tool"));
+        assert_eq!(find("text", &path_var).unwrap_err().status(), CANNOT_EXECUTE);
+        assert_eq!(find("none", &path_var).unwrap_err().status(), NOT_FOUND);
+        assert_eq!(find(&at("a/text"), "").unwrap_err().status(), CANNOT_EXECUTE);
+        assert_eq!(find(&at("none"), "").unwrap_err().status(), NOT_FOUND);
+        assert_eq!(find(&at("a"), "").unwrap_err().status(), CANNOT_EXECUTE, "a folder");
+        assert_eq!(find("", &path_var).unwrap_err().status(), NOT_FOUND);
+        assert_eq!(find("none", "").unwrap_err().to_string(), "none: command not found");
+    }
+}

@@ -1,0 +1,133 @@
+//! Puts one task where it is wanted: journal first, then the deed, then the reading back.
+
+use crate::book::Task;
+use crate::journal::{Entry, Mark, Writer};
+use crate::pin::{self, PinError};
+use crate::stat::Stat;
+use colocate_engine::Stand;
+use colocate_machine::PuSet;
+use std::path::PathBuf;
+
+/// Puts tasks on PUs.
+#[derive(Debug)]
+pub struct Placer {
+    /// Where what is done is written first.
+    pub journal: Writer,
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// The mask that tasks have which nobody placed.
+    pub original: PuSet,
+    /// PUs that can be used now.
+    pub usable: PuSet,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is where it was wanted, and that was read back.
+    Done,
+    /// The program chose its PUs itself, and keeps them.
+    Respected,
+    /// It has ended.
+    Gone,
+    /// It could not be moved; the task's stand says why.
+    Failed,
+}
+
+impl Placer {
+    /// Puts `task` where `to` says, with the stand `then` if that succeeds.
+    ///
+    /// A task whose mask is neither the original one nor one that we gave to it or its creator was
+    /// given it by its program, which is respected.
+    pub fn put(&mut self, task: &mut Task, to: Mark, then: Stand) -> Put {
+        let Ok(current) = pin::allowed(task.tid) else { return Self::gone(task) };
+        if !self.is_ours(task, &current) {
+            self.respect(task, current);
+            return Put::Respected;
+        }
+        if to == Mark::Original && task.slot.is_none() && current == self.mask(to) {
+            // Nothing was ever done to it, nor to its creator.
+            task.allowed = current;
+            (task.mark, task.was, task.stand) = (to, to, then);
+            return Put::Done;
+        }
+        if !self.write(task, to) {
+            return Self::gone(task);
+        }
+        match pin::place(task.tid, &self.mask(to)) {
+            Ok(found) => {
+                task.allowed = found;
+                (task.was, task.mark, task.stand) = (task.mark, to, then);
+                Put::Done
+            }
+            Err(PinError::Gone) => Self::gone(task),
+            Err(why) => {
+                task.allowed = current;
+                task.stand = Stand::Trouble(why.to_string());
+                Put::Failed
+            }
+        }
+    }
+
+    /// Reads back where `task` is, and notices when its program has moved it.
+    pub fn look(&mut self, task: &mut Task) {
+        let Ok(current) = pin::allowed(task.tid) else { return };
+        let Some(stat) = Stat::read(&self.proc, task.pid, task.tid) else { return };
+        task.last_ran = Some(stat.last_ran);
+        task.cpu_time = Some(stat.cpu_time);
+        let settled = !matches!(task.stand, Stand::PinnedByProgram | Stand::Trouble(_));
+        if settled && !self.is_ours(task, &current) {
+            self.respect(task, current);
+        } else {
+            task.allowed = current;
+        }
+    }
+
+    /// Gives `task` its original mask back, if it still has one that we gave it.
+    pub fn release(&mut self, task: &mut Task) {
+        if matches!(task.mark, Mark::On(_)) {
+            let stand = task.stand.clone();
+            self.put(task, Mark::Original, stand);
+        }
+    }
+
+    fn mask(&self, mark: Mark) -> PuSet {
+        mark.pu().map_or_else(|| self.original.clone(), pin::only)
+    }
+
+    fn is_ours(&self, task: &Task, current: &PuSet) -> bool {
+        let ours = [Mark::Original, task.mark, task.was];
+        let given = ours.into_iter().filter(|mark| *mark != Mark::Programs);
+        given.into_iter().any(|mark| pin::is_untouched(current, &self.mask(mark), &self.usable))
+    }
+
+    fn respect(&mut self, task: &mut Task, current: PuSet) {
+        // Only what may have been changed by us stands in the journal.
+        if task.slot.is_some() {
+            self.write(task, Mark::Programs);
+        }
+        task.allowed = current;
+        (task.was, task.mark, task.stand) =
+            (Mark::Programs, Mark::Programs, Stand::PinnedByProgram);
+    }
+
+    /// Writes to the journal what is about to be done. False if the task has ended.
+    fn write(&mut self, task: &mut Task, mark: Mark) -> bool {
+        if task.start_ticks.is_none() {
+            task.start_ticks =
+                Stat::read(&self.proc, task.pid, task.tid).map(|stat| stat.start_ticks);
+        }
+        let Some(start_ticks) = task.start_ticks else { return false };
+        let slot = *task.slot.get_or_insert_with(|| self.journal.slot());
+        let (pid, tid, was) = (task.pid, task.tid, task.mark);
+        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was });
+        true
+    }
+
+    fn gone(task: &mut Task) -> Put {
+        if task.stand != Stand::Placed {
+            task.stand = Stand::Missed;
+        }
+        Put::Gone
+    }
+}

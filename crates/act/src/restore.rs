@@ -1,0 +1,253 @@
+//! Undoing what a journal says was done.
+//!
+//! A thread is given its original mask if it is on the very PU that it was put on. Threads that the
+//! journal does not know, because they were born from a placed one just before the crash, are found
+//! below the processes that it does know.
+
+use crate::journal::{Entry, Journal, Mark, Owner};
+use crate::pin;
+use crate::stat::{Stat, parents, threads};
+use colocate_machine::PuNr;
+use colocate_observe::{Pid, Tid};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Looks through the processes at most. A thread that is born during one look from one that was not
+/// yet undone is found in the next; the third finds nothing unless threads are born faster than
+/// they are listed.
+const LOOKS: usize = 10;
+
+/// A thread that was, or would be, given back its original mask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// Its process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// Where it was.
+    pub from: PuNr,
+    /// Why it could not be moved, in one line; `None` if it was, or if nothing was tried.
+    pub trouble: Option<String>,
+}
+
+/// Gives every living thread of the journal's workload its original mask; with `dry` only says
+/// which ones. `proc` is `/proc`.
+#[must_use]
+pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Vec<Undone> {
+    let mut undone = Vec::new();
+    let mut seen = HashSet::new();
+    for _ in 0..if dry { 1 } else { LOOKS } {
+        let before = undone.len();
+        let known = living(journal, proc);
+        for pid in with_descendants(&known, proc) {
+            for tid in threads(proc, pid) {
+                let entry = known.get(&tid).copied();
+                let Some(from) = placed(journal, tid, entry) else { continue };
+                // One that cannot be moved is not tried for ever.
+                if seen.insert((pid, tid, from)) {
+                    undone.push(undo_one(journal, pid, tid, from, dry));
+                }
+            }
+        }
+        if undone.len() == before {
+            break;
+        }
+    }
+    undone
+}
+
+/// The journal's tasks that live, by thread.
+fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
+    let lives = |entry: &&Entry| {
+        Stat::read(proc, entry.pid, entry.tid).is_some_and(|s| s.start_ticks == entry.start_ticks)
+    };
+    journal.entries.iter().filter(lives).map(|entry| (entry.tid, entry)).collect()
+}
+
+/// The processes of known tasks, and all that descend from them.
+fn with_descendants(known: &HashMap<Tid, &Entry>, proc: &Path) -> BTreeSet<Pid> {
+    let mut pids: BTreeSet<Pid> = known.values().map(|entry| entry.pid).collect();
+    let parents = parents(proc);
+    loop {
+        let children = parents.iter().filter(|(_, parent)| pids.contains(parent));
+        let new: Vec<Pid> = children.map(|(pid, _)| *pid).filter(|p| !pids.contains(p)).collect();
+        if new.is_empty() {
+            return pids;
+        }
+        pids.extend(new);
+    }
+}
+
+/// The PU that we have put the thread on; `None` if it is not there, or not by our doing.
+fn placed(journal: &Journal, tid: Tid, entry: Option<&Entry>) -> Option<PuNr> {
+    if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
+        return None;
+    }
+    let pu = pin::single(&pin::allowed(tid).ok()?)?;
+    let by_us = match entry {
+        Some(entry) => [entry.mark.pu(), entry.was.pu()].contains(&Some(pu)),
+        None => journal.entries.iter().any(|e| [e.mark.pu(), e.was.pu()].contains(&Some(pu))),
+    };
+    // With one PU in the original mask nothing has changed.
+    (by_us && pin::only(pu) != journal.original).then_some(pu)
+}
+
+fn undo_one(journal: &Journal, pid: Pid, tid: Tid, from: PuNr, dry: bool) -> Undone {
+    let trouble = match (!dry).then(|| pin::place(tid, &journal.original)) {
+        None | Some(Ok(_) | Err(pin::PinError::Gone)) => None,
+        Some(Err(why)) => Some(why.to_string()),
+    };
+    Undone { pid, tid, from, trouble }
+}
+
+/// Whether the colocate that wrote a journal still lives, and will undo it by itself.
+#[must_use]
+pub fn is_alive(owner: Owner, proc: &Path) -> bool {
+    let stat = Stat::read(proc, owner.pid, owner.pid.first_thread());
+    stat.is_some_and(|stat| stat.start_ticks == owner.start_ticks && !stat.is_dead())
+}
+
+/// A journal that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Where.
+    pub path: PathBuf,
+    /// What it says, or why it says nothing.
+    pub journal: Result<Journal, String>,
+}
+
+/// The journals in the folder `dir`, in the order of their names; none if it cannot be read.
+#[must_use]
+pub fn journals(dir: &Path) -> Vec<Found> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect();
+    paths.sort();
+    let read = |path: &Path| {
+        let bytes = std::fs::read(path).map_err(|why| why.to_string())?;
+        Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| why.to_string())
+    };
+    paths.into_iter().map(|path| Found { journal: read(&path), path }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::PuSet;
+    use std::process::{Child, Command, Stdio};
+
+    const PROC: &str = "/proc";
+
+    /// A program that waits, and what a journal says of it. Killed when dropped.
+    struct Sleeper {
+        child: Child,
+        pid: Pid,
+    }
+
+    impl Sleeper {
+        fn start() -> Self {
+            let child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
+            let pid = Pid(child.id().cast_signed());
+            Self { child, pid }
+        }
+
+        fn entry(&self, mark: Mark, was: Mark) -> Entry {
+            let tid = self.pid.first_thread();
+            let start_ticks = Stat::read(Path::new(PROC), self.pid, tid).unwrap().start_ticks;
+            Entry { pid: self.pid, tid, start_ticks, mark, was }
+        }
+
+        fn mask(&self) -> PuSet {
+            pin::allowed(self.pid.first_thread()).unwrap()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
+        let owner = Owner { pid: Pid(1), start_ticks: 0 };
+        Journal { owner, original: original.clone(), entries }
+    }
+
+    /// The PU to pin to, unless this process has only one.
+    fn a_pu(original: &PuSet) -> Option<PuNr> {
+        if original.len() < 2 {
+            eprintln!("skipped: one PU only, nothing can be narrowed");
+        }
+        original.iter().next().filter(|_| original.len() > 1)
+    }
+
+    #[test]
+    fn a_placed_thread_gets_its_mask_back() {
+        let sleeper = Sleeper::start();
+        let original = sleeper.mask();
+        let Some(pu) = a_pu(&original) else { return };
+        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        let journal = journal(&original, vec![sleeper.entry(Mark::On(pu), Mark::Original)]);
+
+        assert_eq!(undo(&journal, Path::new(PROC), true).len(), 1);
+        assert_eq!(sleeper.mask(), pin::only(pu), "a dry run changes nothing");
+        let undone = undo(&journal, Path::new(PROC), false);
+        assert_eq!(undone.len(), 1);
+        assert_eq!(undone[0].trouble, None);
+        assert_eq!(sleeper.mask(), original);
+        assert_eq!(undo(&journal, Path::new(PROC), false), []);
+    }
+
+    /// The journal was written, the deed not done: the thread is still where it was before.
+    #[test]
+    fn a_crash_between_line_and_deed() {
+        let sleeper = Sleeper::start();
+        let original = sleeper.mask();
+        let Some(pu) = a_pu(&original) else { return };
+        let other = original.iter().last().unwrap();
+        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        let entry = sleeper.entry(Mark::On(other), Mark::On(pu));
+        assert_eq!(undo(&journal(&original, vec![entry]), Path::new(PROC), false).len(), 1);
+        assert_eq!(sleeper.mask(), original);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left() {
+        let sleeper = Sleeper::start();
+        let original = sleeper.mask();
+        let Some(pu) = a_pu(&original) else { return };
+        let other = original.iter().last().unwrap();
+        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        let ours = sleeper.entry(Mark::On(pu), Mark::Original);
+        let reused = Entry { start_ticks: ours.start_ticks + 1, ..ours };
+        let programs = Entry { mark: Mark::Programs, ..ours };
+        let moved = Entry { mark: Mark::On(other), ..ours };
+        for entry in [reused, programs, moved] {
+            let journal = journal(&original, vec![entry]);
+            assert_eq!(undo(&journal, Path::new(PROC), false), [], "{entry:?}");
+        }
+        assert_eq!(sleeper.mask(), pin::only(pu));
+    }
+
+    #[test]
+    fn an_owner_is_told_from_a_later_process() {
+        let pid = Pid(std::process::id().cast_signed());
+        let proc = Path::new(PROC);
+        let start_ticks = Stat::read(proc, pid, pid.first_thread()).unwrap().start_ticks;
+        assert!(is_alive(Owner { pid, start_ticks }, proc));
+        assert!(!is_alive(Owner { pid, start_ticks: start_ticks + 1 }, proc));
+    }
+
+    #[test]
+    fn a_corrupt_journal_says_so_and_stops_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.journal"), b"\xff\x00 nonsense").unwrap();
+        let text = "colocate-journal 1\nowner 7 9\noriginal 0-1\n\n";
+        std::fs::write(dir.path().join("b.journal"), text).unwrap();
+        std::fs::write(dir.path().join("c.other"), "").unwrap();
+        let found = journals(dir.path());
+        assert_eq!(found.len(), 2);
+        assert!(found[0].journal.is_err() && found[1].journal.is_ok());
+    }
+}

@@ -1,0 +1,100 @@
+//! Which threads of a program count the PUs that they may use.
+//!
+//! A program that is asked to use the whole machine counts PUs by its own affinity mask, and a
+//! thread that was put on one PU counts one. Most runtimes count once, on the program's first
+//! thread, soon after its exec (libgomp, TBB, 7-Zip, `nproc`, Rust's and C++'s
+//! standard libraries), so the first thread of every process is left alone until it has *settled*.
+//! Two runtimes count elsewhere.
+
+use object::read::{Object, ReadCache};
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How a program counts PUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runtime {
+    /// On its first thread, when it starts.
+    #[default]
+    Plain,
+    /// Go: at start on its first thread, and since Go 1.25 again every second on the second thread
+    /// it creates, the monitor (`sysmon` in runtime/proc.go). If that thread counts one PU, the
+    /// whole program is throttled to one.
+    Go,
+    /// A Java virtual machine: on the thread that runs `main` and others, whenever Java code asks
+    /// (`os::active_processor_count`, os_linux.cpp), and most of all when it starts.
+    Jvm,
+}
+
+/// Tells runtimes apart by the executable, and remembers files that it has looked at.
+#[derive(Debug, Default)]
+pub struct Runtimes {
+    known: HashMap<Key, Runtime>,
+}
+
+/// A file that was not changed since.
+type Key = (u64, u64, Option<SystemTime>);
+
+impl Runtimes {
+    /// How the program in the file `executable` counts PUs; [`Runtime::Plain`] if it cannot be
+    /// read.
+    pub fn of(&mut self, executable: &Path) -> Runtime {
+        let Ok(file) = File::open(executable) else { return Runtime::Plain };
+        let Ok(found) = file.metadata() else { return Runtime::Plain };
+        *self.known.entry(key(&found)).or_insert_with(|| look(file))
+    }
+}
+
+fn key(found: &Metadata) -> Key {
+    (found.dev(), found.ino(), found.modified().ok())
+}
+
+fn look(file: File) -> Runtime {
+    let cache = ReadCache::new(file);
+    let Ok(file) = object::File::parse(&cache) else { return Runtime::Plain };
+    if file.section_by_name(".go.buildinfo").is_some() {
+        Runtime::Go
+    } else if needs_java(&file) {
+        Runtime::Jvm
+    } else {
+        Runtime::Plain
+    }
+}
+
+/// Whether the program is linked with the Java launcher's library or the machine itself.
+fn needs_java<'a>(file: &object::File<'a, &'a ReadCache<File>>) -> bool {
+    let strings = file
+        .section_by_name(".dynstr")
+        .and_then(|section| object::ObjectSection::data(&section).ok());
+    let has = |name: &[u8]| strings.is_some_and(|bytes| contains(bytes, name));
+    has(b"libjli.so") || has(b"libjvm.so")
+}
+
+fn contains(bytes: &[u8], name: &[u8]) -> bool {
+    bytes.windows(name.len()).any(|window| window == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_program_and_what_is_none() {
+        let mut runtimes = Runtimes::default();
+        assert_eq!(runtimes.of(Path::new("/proc/self/exe")), Runtime::Plain);
+        assert_eq!(runtimes.of(Path::new("/proc/self/status")), Runtime::Plain);
+        assert_eq!(runtimes.of(Path::new("/nonexistent")), Runtime::Plain);
+    }
+
+    #[test]
+    fn java_is_known_where_it_is_installed() {
+        let java = Path::new("/usr/bin/java");
+        if !java.exists() {
+            eprintln!("skipped: no /usr/bin/java");
+            return;
+        }
+        assert_eq!(Runtimes::default().of(java), Runtime::Jvm);
+    }
+}

@@ -1,0 +1,129 @@
+//! Signals: which ones colocate takes, and which it passes on.
+//!
+//! The programs stay in colocate's process group, because a terminal lets only its foreground group
+//! read and sends keys like Ctrl-C to all of it. Such a signal reaches every program without our
+//! doing, so it is not passed on a second time. A signal that was sent to colocate itself, as by
+//! `kill`, is passed on to every job that runs.
+
+use crate::sys::{self, Arrived, SignalMask};
+use colocate_observe::SysError;
+use std::ffi::c_int;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Signals that are passed on.
+const PASSED_ON: [c_int; 8] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+
+/// How signals stood when colocate was started: how its programs shall find them.
+#[derive(Clone, Copy)]
+pub struct Inherited {
+    mask: SignalMask,
+    child_ignored: bool,
+}
+
+impl Inherited {
+    /// Puts everything back, in a process that is about to execute a program.
+    pub fn put_back(&self) {
+        sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
+        if self.child_ignored {
+            sys::ignore(libc::SIGCHLD, true);
+        }
+        sys::set_mask(&self.mask);
+    }
+}
+
+/// Where signals arrive.
+pub struct Signals {
+    fd: OwnedFd,
+    inherited: Inherited,
+}
+
+impl Signals {
+    /// From now on, signals wait to be read. Those that colocate was told to ignore, as `nohup`
+    /// does with SIGHUP, stay ignored.
+    ///
+    /// # Errors
+    /// At the limit of open files.
+    pub fn take() -> Result<Self, SysError> {
+        let child_ignored = sys::is_ignored(libc::SIGCHLD);
+        // With SIGCHLD ignored the kernel would not keep the exit status of a child for us.
+        sys::ignore(libc::SIGCHLD, false);
+        let taken = PASSED_ON.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let taken: Vec<c_int> = taken.chain([libc::SIGCHLD]).collect();
+        let mask = sys::block(&taken)?;
+        Ok(Self { fd: sys::signalfd(&taken)?, inherited: Inherited { mask, child_ignored } })
+    }
+
+    /// How signals stood before.
+    #[must_use]
+    pub fn inherited(&self) -> &Inherited {
+        &self.inherited
+    }
+
+    /// Readable when a signal waits.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The next signal that waits; `None` if there is none.
+    #[must_use]
+    pub fn next(&self) -> Option<Arrived> {
+        sys::next_signal(self.fd())
+    }
+}
+
+/// What a signal asks of colocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// To send it to every job that runs.
+    pub pass_on: bool,
+    /// To stop until it is continued.
+    pub stop: bool,
+    /// To see which children have ended.
+    pub reap: bool,
+}
+
+impl From<Arrived> for Asked {
+    fn from(arrived: Arrived) -> Self {
+        let Arrived { signal, by_kernel } = arrived;
+        let reap = signal == libc::SIGCHLD;
+        Self { pass_on: !reap && !by_kernel, stop: signal == libc::SIGTSTP, reap }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(signal: c_int, by_kernel: bool) -> Asked {
+        Arrived { signal, by_kernel }.into()
+    }
+
+    #[test]
+    fn keys_reach_programs_once() {
+        assert_eq!(asked(libc::SIGINT, true), Asked { pass_on: false, stop: false, reap: false });
+        assert_eq!(asked(libc::SIGTSTP, true), Asked { pass_on: false, stop: true, reap: false });
+    }
+
+    #[test]
+    fn what_is_sent_to_us_is_passed_on() {
+        assert_eq!(asked(libc::SIGTERM, false), Asked { pass_on: true, stop: false, reap: false });
+        assert_eq!(asked(libc::SIGTSTP, false), Asked { pass_on: true, stop: true, reap: false });
+        assert_eq!(asked(libc::SIGCONT, false), Asked { pass_on: true, stop: false, reap: false });
+    }
+
+    #[test]
+    fn a_childs_end_is_for_us_alone() {
+        assert_eq!(asked(libc::SIGCHLD, false), Asked { pass_on: false, stop: false, reap: true });
+        assert_eq!(asked(libc::SIGCHLD, true), Asked { pass_on: false, stop: false, reap: true });
+    }
+}

@@ -1,0 +1,104 @@
+//! What `/proc/PID/task/TID/stat` says of one thread, and who descends from whom.
+
+use colocate_machine::{Nanos, PuNr};
+use colocate_observe::{Pid, Tid};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What the kernel says of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// State letter, as `ps` shows it.
+    pub state: char,
+    /// The process that created its process.
+    pub parent: Pid,
+    /// CPU time that it has used, in the kernel's clock ticks of 10 ms.
+    pub cpu_time: Nanos,
+    /// When it was created, in clock ticks since boot. With the number of the thread it names the
+    /// thread for good, as numbers are reused and times are not.
+    pub start_ticks: u64,
+    /// The PU where it last ran, or runs.
+    pub last_ran: PuNr,
+}
+
+/// Nanoseconds in a clock tick: `USER_HZ` is 100 on every architecture that we build for.
+const TICK_NS: u64 = 10_000_000;
+
+impl Stat {
+    /// Asks for thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine.
+    /// `None` if it has ended.
+    #[must_use]
+    pub fn read(proc: &Path, pid: Pid, tid: Tid) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(proc.join(format!("{pid}/task/{tid}/stat"))).ok()?)
+    }
+
+    /// Reads the text of such a file (proc(5)).
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        // The name stands in parentheses and may itself hold some, so the last one counts.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |place: usize| fields.get(place - 3)?.parse::<u64>().ok();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: Pid(fields.get(1)?.parse().ok()?),
+            cpu_time: Nanos((number(14)? + number(15)?).saturating_mul(TICK_NS)),
+            start_ticks: number(22)?,
+            last_ran: PuNr(u32::try_from(number(39)?).ok()?),
+        })
+    }
+
+    /// Whether it has ended and only waits to be reaped.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// The parent of every process below `proc`.
+#[must_use]
+pub fn parents(proc: &Path) -> HashMap<Pid, Pid> {
+    let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid);
+    let with_parent = pids.filter_map(|pid| {
+        let text = std::fs::read_to_string(proc.join(format!("{pid}/stat"))).ok()?;
+        Some((pid, Stat::parse(&text)?.parent))
+    });
+    with_parent.collect()
+}
+
+/// The numbers of a process's threads; none if it has ended.
+#[must_use]
+pub fn threads(proc: &Path, pid: Pid) -> Vec<Tid> {
+    let entries = std::fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).map(Tid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_a_mean_name() {
+        let line = "77 (a) R (b)) S 12 77 77 0 -1 4194304 90 0 0 0 3 4 0 0 20 0 1 0 5555 8192 \
+                    10 18446744073709551615 1 1 0 0 0 0 0 0 0 1 0 0 17 13 0 0 0 0 0";
+        let stat = Stat {
+            state: 'S',
+            parent: Pid(12),
+            cpu_time: Nanos::from_millis(70),
+            start_ticks: 5555,
+            last_ran: PuNr(13),
+        };
+        assert_eq!(Stat::parse(line), Some(stat));
+        assert_eq!(Stat::parse("77 (a) S 12"), None);
+        assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn this_thread_is_found() {
+        let pid = Pid(std::process::id().cast_signed());
+        let stat = Stat::read(Path::new("/proc"), pid, pid.first_thread()).unwrap();
+        assert!(!stat.is_dead() && stat.start_ticks > 0);
+        assert_eq!(parents(Path::new("/proc")).get(&pid), Some(&stat.parent));
+        assert!(threads(Path::new("/proc"), pid).contains(&pid.first_thread()));
+    }
+}

@@ -1,0 +1,320 @@
+//! The system calls of this crate, one function each.
+
+#![allow(unsafe_code)] // every function here is one system call
+
+use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_observe::{Pid, SysError, Tid};
+use std::ffi::{CStr, CString, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// 64-bit words in the largest mask that we can hand to the kernel: 8,192 PUs, as many as Linux on
+/// x86-64 can be built for (`NR_CPUS` in its Kconfig).
+const MASK_WORDS: usize = 128;
+
+/// PUs that thread `tid` may run on; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn getaffinity(tid: Tid) -> Result<PuSet, SysError> {
+    let mut words = [0_u64; MASK_WORDS];
+    // SAFETY: the kernel writes at most `size_of_val(&words)` bytes to `words`.
+    let written = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid.0, size_of_val(&words), words.as_mut_ptr())
+    };
+    if written < 0 {
+        return Err(SysError::last("sched_getaffinity"));
+    }
+    let bits = |(place, &word): (usize, &u64)| {
+        let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
+        set.map(move |bit| PuNr::new(place * 64 + bit))
+    };
+    Ok(words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(bits).collect())
+}
+
+/// Lets thread `tid` run only on `cpus`; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EPERM` if it is another user's, `EINVAL` if its cpuset has none of
+/// `cpus`.
+pub fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
+    let mut words = [0_u64; MASK_WORDS];
+    for pu in cpus.iter().filter(|pu| pu.idx() < MASK_WORDS * 64) {
+        words[pu.idx() / 64] |= 1 << (pu.idx() % 64);
+    }
+    // SAFETY: the kernel reads `size_of_val(&words)` bytes of `words`, which live through the call.
+    let ret = unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, tid.0, size_of_val(&words), words.as_ptr())
+    };
+    if ret < 0 { Err(SysError::last("sched_setaffinity")) } else { Ok(()) }
+}
+
+/// Which side of a fork this is.
+pub enum Fork {
+    /// The new process.
+    Child,
+    /// The old process, told of the new one.
+    Parent(Pid),
+}
+
+/// Makes a copy of this process. To be called before threads are created.
+///
+/// # Errors
+/// `EAGAIN` at the limit of processes, `ENOMEM`.
+pub fn fork() -> Result<Fork, SysError> {
+    // SAFETY: callers fork before they create threads, so no lock is held by a thread that the
+    // child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(SysError::last("fork")),
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(Pid(pid))),
+    }
+}
+
+/// Replaces this process by the program at `path`; a text without `#!` is given to the shell.
+/// Returns only if that fails.
+#[must_use]
+pub fn exec(path: &CStr, argv: &[CString]) -> io::Error {
+    let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|arg| arg.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: `pointers` is a null-terminated list of strings that live through the call.
+    unsafe { libc::execvp(path.as_ptr(), pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Ends this process at once, without running anything that the other side of a fork owns.
+pub fn exit_now(code: c_int) -> ! {
+    // SAFETY: takes no pointer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// Which one.
+    pub pid: Pid,
+    /// As a shell reports it: the exit code, or 128 + the signal's number.
+    pub status: i32,
+    /// CPU time, user and system, of it and of its children that it waited for.
+    pub cpu_time: Nanos,
+}
+
+/// Reaps one child that has ended; `None` if there is none. Waits for it if `block`.
+///
+/// # Errors
+/// `ECHILD` if there is no such child.
+pub fn wait(which: Option<Pid>, block: bool) -> Result<Option<Waited>, SysError> {
+    let flags = if block { 0 } else { libc::WNOHANG };
+    let (mut status, which) = (0, which.map_or(-1, |pid| pid.0));
+    // SAFETY: all-zero is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both out-parameters are valid places to write to.
+    let pid = unsafe { libc::wait4(which, &raw mut status, flags, &raw mut usage) };
+    match pid {
+        -1 => Err(SysError::last("wait4")),
+        0 => Ok(None),
+        pid => Ok(Some(Waited {
+            pid: Pid(pid),
+            status: shell_status(status),
+            cpu_time: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+        })),
+    }
+}
+
+fn shell_status(status: c_int) -> i32 {
+    if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+}
+
+fn nanos(time: libc::timeval) -> Nanos {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Nanos::from_secs(seconds) + Nanos(u64::try_from(time.tv_usec).unwrap_or(0) * 1_000)
+}
+
+/// Sends signal `signal` to process `pid`.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EPERM` if it is another user's.
+pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::kill(pid.0, signal) } < 0 { Err(SysError::last("kill")) } else { Ok(()) }
+}
+
+/// A set of signals as the kernel takes it.
+fn sigset(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: all-zero is a valid `sigset_t`, and sigemptyset makes it the empty one.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid; a bad signal number is reported and leaves the set unchanged.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for &signal in signals {
+        // SAFETY: as above.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
+}
+
+/// A signal mask, to be put back later.
+#[derive(Clone, Copy)]
+pub struct SignalMask(libc::sigset_t);
+
+/// Blocks `signals` as well, and says what was blocked before.
+///
+/// # Errors
+/// None known; passed on if the kernel has one.
+pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
+    let (set, mut before) = (sigset(signals), sigset(&[]));
+    // SAFETY: both sets are valid for the call.
+    let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
+    if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
+}
+
+/// Blocks exactly the signals of `mask`.
+pub fn set_mask(mask: &SignalMask) {
+    // SAFETY: the set is valid for the call; the old mask is not asked for.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
+}
+
+/// Whether `signal` is ignored now.
+#[must_use]
+pub fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: all-zero is a valid `sigaction` to be written over.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: no new action is given; the old one is written to a valid place.
+    let ret = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    ret == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Ignores `signal`, or gives it its default effect.
+pub fn ignore(signal: c_int, ignored: bool) {
+    // SAFETY: neither disposition runs code of ours.
+    unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
+}
+
+/// A descriptor that becomes readable when one of `signals`, which must be blocked, arrives.
+///
+/// # Errors
+/// `EMFILE` and `ENFILE` at the limits of open files.
+pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
+    let set = sigset(signals);
+    // SAFETY: the set is valid for the call.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    owned(fd, "signalfd")
+}
+
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: c_int,
+    /// Whether the kernel sent it, as it does for keys like Ctrl-C, to the terminal's whole
+    /// foreground process group.
+    pub by_kernel: bool,
+}
+
+/// The next signal that waits at `fd`; `None` if there is none.
+#[must_use]
+pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
+    // SAFETY: all-zero is a valid `signalfd_siginfo`.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&info);
+    // SAFETY: at most `size` bytes are written to `info`, and every bit pattern is valid for it.
+    let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
+    let whole = usize::try_from(read).is_ok_and(|read| read == size);
+    whole.then(|| Arrived {
+        signal: info.ssi_signo.cast_signed(),
+        by_kernel: info.ssi_code == libc::SI_KERNEL,
+    })
+}
+
+/// A file without a name, in memory.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`, `ENOMEM`.
+pub fn memfd(name: &CStr) -> Result<OwnedFd, SysError> {
+    // SAFETY: the name is a valid string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    owned(fd, "memfd_create")
+}
+
+fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
+    if fd < 0 {
+        return Err(SysError::last(call));
+    }
+    // SAFETY: the kernel has just opened `fd` for us and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes descriptor `to` a copy of `from`; it stays open across an exec.
+///
+/// # Errors
+/// None known for valid descriptors.
+pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
+    // SAFETY: takes no pointer; what was open as `to` is closed, which is what callers ask for.
+    if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
+        return Err(SysError::last("dup2"));
+    }
+    Ok(())
+}
+
+/// Closes every descriptor that is not in `keep`, which is sorted.
+pub fn close_all_but(keep: &[RawFd]) {
+    let mut from = 0;
+    let ends = keep.iter().map(|fd| fd.cast_unsigned()).chain([u32::MAX]);
+    for end in ends {
+        if end > from {
+            // SAFETY: takes no pointer; only the guardian calls this, and uses what it keeps.
+            unsafe { libc::syscall(libc::SYS_close_range, from, end - 1, 0) };
+        }
+        from = end.saturating_add(1);
+    }
+}
+
+/// Leaves the terminal and the process group: keys like Ctrl-C no longer reach this process.
+pub fn leave_session() {
+    // SAFETY: takes no pointer; it fails only for a group leader, which a fresh fork is not.
+    unsafe { libc::setsid() };
+}
+
+/// Gives this thread a name, for people who look at `ps`.
+pub fn set_name(name: &CStr) {
+    // SAFETY: the name is a valid string; the kernel copies at most 16 bytes of it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// The effective user.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: takes no pointer and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process may execute the file at `path`, by the kernel's word.
+#[must_use]
+pub fn may_execute(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let flags = libc::AT_EACCESS;
+    // SAFETY: the path is a valid string.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, flags) == 0 }
+}
+
+/// Whether this process was started with SIGPIPE ignored. Rust's start-up code ignores it always,
+/// so it has to be asked before that runs.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_sigpipe() {
+    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+// SAFETY: the loader calls the functions of this section before main, with arguments that
+// `note_sigpipe` does not look at; it makes one system call and stores one flag.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+
+/// Whether this process was started with SIGPIPE ignored.
+#[must_use]
+pub fn pipe_was_ignored() -> bool {
+    PIPE_WAS_IGNORED.load(Ordering::Relaxed)
+}
