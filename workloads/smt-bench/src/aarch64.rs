@@ -285,7 +285,7 @@ macro_rules! decision {
             "b 5f\n",
             "5:\n",
             "ubfx {t}, {t}, #1, #2\n",
-            "add {t}, {t}, #(",
+            "add {t}, {t}, #(4 + ",
             $shift,
             " / 2)\n",
             "ldrsw {t}, [{table}, {t}, lsl #2]\n",
@@ -316,12 +316,14 @@ macro_rules! decision {
 #[inline(never)]
 pub fn branch(control: &Control, limit: u64) -> f64 {
     let mut r = [0_u64; 4];
+    // The table begins with four unused words, so that no round adds 0 to its index: decoders
+    // disagree on whether that is an addition or a move.
     // SAFETY: as in `fp_add`; the jumps lead to labels of this block only, through a read-only
     // table of four offsets a round that is indexed by two bits.
     unsafe {
         counted!(
             control, limit,
-            ".pushsection .rodata.smt_bench, \"a\"\n.p2align 2\n30:\n.popsection\n\
+            ".pushsection .rodata.smt_bench, \"a\"\n.p2align 2\n30:\n.zero 16\n.popsection\n\
              adrp {table}, 30b\nadd {table}, {table}, :lo12:30b",
             [
                 "ror {pattern}, {pattern}, #63",
