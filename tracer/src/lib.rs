@@ -1,1 +1,47 @@
 //! QEMU TCG plugin that counts instructions by class and thread.
+//!
+//! # Problem
+//! Exact counts of branch, float, int, load and store instructions per thread of an unmodified
+//! program, at little more than the cost of emulating it.
+//!
+//! # Approach
+//! QEMU translates a program block by block; a block runs from its first instruction to its last.
+//! When a block is translated, its instructions are decoded once and summed up into a *tally*.
+//! Blocks with equal tallies share one 64-bit counter, and the only thing added to the translated
+//! code is one addition to that counter, which every thread has of its own. When a thread ends,
+//! its counters are multiplied with their tallies. A few hundred tallies describe a whole program,
+//! so the counters of a thread fit into 32 KiB, however much code a JIT compiler makes.
+//!
+//! # What is not one block, one count
+//! - A repeated string instruction is one instruction, but QEMU enters it anew after every 65,536
+//!   repetitions. Blocks that begin with one look at the resume flag to tell.
+//! - A fault in the middle of a block leaves the block counted whole. The number of signal handlers
+//!   that returned is reported, so that a reader knows whether this can have happened.
+//! - An instruction that QEMU lacks raises SIGILL. Each such instruction is reported if it ran.
+//!
+//! # Manners
+//! The plugin lives inside somebody else's process. It writes to one file, which it opens when the
+//! process has ended, so that no descriptor of the program is ever taken; it never touches standard
+//! output or error; on any trouble it stays silent and the file stays without its end mark.
+//!
+//! # Arguments
+//! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
+//! the first thread gets, as the kernel would have given it.
+//!
+//! # Locks
+//! QEMU's plugin lock comes before [`STATE`]'s: fork takes both, in this order. So no function of
+//! QEMU that takes its lock is called while `STATE` is held.
+#![allow(unsafe_code)] // a plugin is called by C and calls C
+
+mod api;
+mod counting;
+mod life;
+mod lock;
+mod report;
+mod slots;
+mod sys;
+
+use lock::Lock;
+
+/// Everything the plugin knows; `None` until it is installed.
+static STATE: Lock<Option<life::State>> = Lock::new(None);

@@ -21,4 +21,4 @@ mod x86;
 
 pub use class::{Class, ClassCounts, ClassSet};
 pub use decode::{Decoded, Decoder, Flow, Isa, classify};
-pub use x86::needs_beyond_avx2;
+pub use x86::{is_repeated_string, mnemonic, needs_beyond_avx2};

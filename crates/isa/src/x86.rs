@@ -26,32 +26,66 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
 }
 
 /// Whether the first instruction of `bytes` needs a processor with more than AVX2 and FMA: AVX-512,
-/// AMX or AMD's XOP and FMA4. Processors without those raise SIGILL, and QEMU (10.0) is one of them.
+/// AMX, AVX-VNNI and its kin, or AMD's XOP and FMA4.
+///
+/// Processors without those raise SIGILL, and the one that QEMU (10.0) emulates is without.
 #[must_use]
 pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
-    let Some(instruction) = decode(bytes, 0) else { return false };
-    let code = instruction.code();
-    // AVX-512's mask instructions have the older VEX encoding.
-    matches!(code.encoding(), EncodingKind::EVEX | EncodingKind::XOP)
-        || code.cpuid_features().iter().any(|feature| {
-            matches!(
-                feature,
-                CpuidFeature::AVX512F
-                    | CpuidFeature::AVX512BW
-                    | CpuidFeature::AVX512DQ
-                    | CpuidFeature::FMA4
-                    | CpuidFeature::AMX_TILE
-                    | CpuidFeature::AMX_INT8
-                    | CpuidFeature::AMX_BF16
-                    | CpuidFeature::AMX_FP16
-                    | CpuidFeature::AMX_COMPLEX
-                    | CpuidFeature::AVX_VNNI
-                    | CpuidFeature::AVX_IFMA
-                    | CpuidFeature::AVX_VNNI_INT8
-                    | CpuidFeature::AVX_VNNI_INT16
-                    | CpuidFeature::AVX_NE_CONVERT
-            )
+    // Segment and address-size prefixes may come before the encoding's own.
+    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67);
+    let encoding = bytes.iter().find(|byte| !is_prefix(byte));
+    let vex_evex_xop = [0xc4, 0xc5, 0x62, 0x8f];
+    if !encoding.is_some_and(|byte| vex_evex_xop.contains(byte)) {
+        return false;
+    }
+    decode(bytes, 0).is_some_and(|instruction| {
+        let code = instruction.code();
+        matches!(code.encoding(), EncodingKind::EVEX | EncodingKind::XOP)
+            || code.cpuid_features().iter().any(is_beyond_avx2)
+    })
+}
+
+/// Extensions with VEX encoding, so that the encoding does not tell them apart.
+fn is_beyond_avx2(feature: &CpuidFeature) -> bool {
+    use CpuidFeature as F;
+    matches!(
+        feature,
+        F::AVX512F
+            | F::AVX512BW
+            | F::AVX512DQ
+            | F::FMA4
+            | F::AMX_TILE
+            | F::AMX_INT8
+            | F::AMX_BF16
+            | F::AMX_FP16
+            | F::AMX_COMPLEX
+            | F::AVX_VNNI
+            | F::AVX_IFMA
+            | F::AVX_VNNI_INT8
+            | F::AVX_VNNI_INT16
+            | F::AVX_NE_CONVERT
+            | F::GFNI
+            | F::SHA512
+            | F::SM3
+            | F::SM4
+    )
+}
+
+/// Whether the first instruction of `bytes` is a string instruction with a repeat prefix.
+#[must_use]
+pub fn is_repeated_string(bytes: &[u8]) -> bool {
+    let prefixed = bytes.iter().take(4).any(|byte| matches!(byte, 0xf2 | 0xf3));
+    prefixed
+        && decode(bytes, 0).is_some_and(|instruction| {
+            instruction.is_string_instruction()
+                && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
         })
+}
+
+/// The mnemonic of the first instruction of `bytes` in lower case, or `None` if it is not one.
+#[must_use]
+pub fn mnemonic(bytes: &[u8]) -> Option<String> {
+    decode(bytes, 0).map(|found| format!("{:?}", found.mnemonic()).to_ascii_lowercase())
 }
 
 fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {

@@ -1,0 +1,142 @@
+//! The parts of QEMU's plugin interface, version 4, that are used here.
+//!
+//! Our own declarations of what `qemu-plugin.h` of QEMU 10.0 specifies.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// The interface's version that these declarations are of.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)] // QEMU looks for this name
+pub static qemu_plugin_version: c_int = 4;
+
+/// The plugin's own handle.
+pub type Id = u64;
+/// A block under translation.
+#[repr(C)]
+pub struct Block {
+    opaque: [u8; 0],
+}
+/// An instruction under translation.
+#[repr(C)]
+pub struct Insn {
+    opaque: [u8; 0],
+}
+/// Counters of every virtual CPU.
+#[repr(C)]
+pub struct Board {
+    opaque: [u8; 0],
+}
+/// A register of the emulated CPU.
+#[repr(C)]
+pub struct Register {
+    opaque: [u8; 0],
+}
+
+/// A 64-bit counter at `offset` in each virtual CPU's part of `board`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Counter {
+    /// Where it is.
+    pub board: *mut Board,
+    /// Its place, in bytes.
+    pub offset: usize,
+}
+
+/// What QEMU tells a plugin about itself. Fields beyond these are not used.
+#[repr(C)]
+pub struct Info {
+    /// The emulated architecture, such as `x86_64`.
+    pub target_name: *const c_char,
+    /// The oldest interface version that is still served.
+    pub min_version: c_int,
+    /// The newest interface version that is served.
+    pub cur_version: c_int,
+    /// Whether a whole machine is emulated rather than one process.
+    pub system_emulation: bool,
+}
+
+/// Describes one register.
+#[repr(C)]
+pub struct RegisterInfo {
+    /// To read it with.
+    pub handle: *mut Register,
+    /// Its name in GDB's descriptions.
+    pub name: *const c_char,
+    /// The GDB feature it belongs to.
+    pub feature: *const c_char,
+}
+
+/// GLib's growable array; only these fields are public.
+#[repr(C)]
+pub struct GArray {
+    /// The elements.
+    pub data: *mut u8,
+    /// How many there are.
+    pub len: c_uint,
+}
+
+/// Adds to a counter; the only inline operation used.
+pub const INLINE_ADD: c_int = 0;
+/// A callback that reads no registers.
+pub const NO_REGS: c_int = 0;
+/// A callback that reads registers.
+pub const READS_REGS: c_int = 1;
+
+/// Called with the plugin's handle and a virtual CPU.
+pub type OnCpu = extern "C" fn(Id, c_uint);
+/// Called from translated code, with the virtual CPU and the given word.
+pub type OnExec = extern "C" fn(c_uint, *mut c_void);
+/// Called before a system call: handle, CPU, number and eight arguments.
+pub type OnSyscall = extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
+/// Called after a system call: handle, CPU, number and result.
+pub type OnSyscallRet = extern "C" fn(Id, c_uint, i64, i64);
+
+unsafe extern "C" {
+    pub fn qemu_plugin_register_vcpu_init_cb(id: Id, call: OnCpu);
+    pub fn qemu_plugin_register_vcpu_exit_cb(id: Id, call: OnCpu);
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, call: extern "C" fn(Id, *mut Block));
+    pub fn qemu_plugin_register_vcpu_syscall_cb(id: Id, call: OnSyscall);
+    pub fn qemu_plugin_register_vcpu_syscall_ret_cb(id: Id, call: OnSyscallRet);
+    pub fn qemu_plugin_register_atexit_cb(
+        id: Id,
+        call: extern "C" fn(Id, *mut c_void),
+        word: *mut c_void,
+    );
+    pub fn qemu_plugin_vcpu_for_each(id: Id, call: OnCpu);
+
+    pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
+    pub fn qemu_plugin_tb_get_insn(block: *const Block, place: usize) -> *mut Insn;
+    pub fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, len: usize) -> usize;
+    pub fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
+
+    pub fn qemu_plugin_scoreboard_new(bytes_per_cpu: usize) -> *mut Board;
+    pub fn qemu_plugin_scoreboard_find(board: *mut Board, cpu: c_uint) -> *mut c_void;
+    pub fn qemu_plugin_u64_add(counter: Counter, cpu: c_uint, added: u64);
+    pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        block: *mut Block,
+        operation: c_int,
+        counter: Counter,
+        operand: u64,
+    );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut Block,
+        call: OnExec,
+        registers: c_int,
+        word: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut Insn,
+        call: OnExec,
+        registers: c_int,
+        word: *mut c_void,
+    );
+
+    pub fn qemu_plugin_get_registers() -> *mut GArray;
+    pub fn qemu_plugin_read_register(register: *mut Register, to: *mut GArray) -> c_int;
+    pub fn qemu_plugin_read_memory_vaddr(address: u64, to: *mut GArray, len: usize) -> bool;
+
+    // GLib, which every QEMU is linked with.
+    pub fn g_byte_array_new() -> *mut GArray;
+    pub fn g_byte_array_free(array: *mut GArray, free_segment: c_int) -> *mut u8;
+    pub fn g_array_free(array: *mut GArray, free_segment: c_int) -> *mut c_char;
+}

@@ -1,0 +1,165 @@
+//! What happens when a block is translated, and the few callbacks that blocks make.
+
+use crate::STATE;
+use crate::api::{self, Block, Counter, GArray, Id, Insn};
+use crate::report::Unsupported;
+use crate::slots::{KINDS, Tally, with_instruction};
+use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
+use std::ffi::{CStr, c_uint, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// The counters of all threads; set once, before anything is translated.
+pub static BOARD: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
+/// The flags register, once known; see [`find_flags`].
+static FLAGS: AtomicPtr<api::Register> = AtomicPtr::new(std::ptr::null_mut());
+/// Which emulated instruction set the blocks are of, as an index into [`ISAS`].
+pub static ISA: AtomicUsize = AtomicUsize::new(0);
+/// The instruction sets that can be counted.
+pub const ISAS: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
+
+/// The resume flag: set while a repeated string instruction is under way.
+const RESUME: u32 = 1 << 16;
+
+/// The counter in place `slot`.
+fn counter(slot: usize) -> Counter {
+    Counter { board: BOARD.load(Ordering::Relaxed), offset: slot * size_of::<u64>() }
+}
+
+/// QEMU has translated a block: counts its instructions and adds the counting to it.
+pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
+    let isa = ISAS[ISA.load(Ordering::Relaxed)];
+    let mut tally: Tally = [0; KINDS];
+    let mut repeats = false;
+    // SAFETY: QEMU hands out a live block, and instructions below the number it states.
+    unsafe {
+        for place in 0..api::qemu_plugin_tb_n_insns(block) {
+            let insn = api::qemu_plugin_tb_get_insn(block, place);
+            let mut bytes = [0_u8; 15];
+            let len = api::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
+            let address = api::qemu_plugin_insn_vaddr(insn);
+            let code = &bytes[..len.min(bytes.len())];
+            let found = classify(isa, code, address);
+            tally = with_instruction(tally, found.map(|found| found.classes));
+            repeats |= place == 0 && isa == Isa::X86_64 && is_repeated_string(code);
+            if isa == Isa::X86_64 {
+                watch_if_unsupported(insn, address, code, found);
+            }
+        }
+    }
+    add_counting(block, tally, repeats);
+}
+
+fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
+    let Some(additions) = STATE.lock().as_mut().map(|state| state.slots.additions(tally)) else {
+        return;
+    };
+    if let ([one], true) = (&additions[..], repeats) {
+        let word = std::ptr::without_provenance_mut(one.slot);
+        // SAFETY: the block is live; the callback takes the word as a number.
+        unsafe {
+            api::qemu_plugin_register_vcpu_tb_exec_cb(block, on_repeated, api::READS_REGS, word);
+        }
+        return;
+    }
+    for addition in additions {
+        // SAFETY: the block is live and the counter lies on the board.
+        unsafe {
+            api::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                block,
+                api::INLINE_ADD,
+                counter(addition.slot),
+                addition.amount,
+            );
+        }
+    }
+}
+
+/// A block that is one repeated string instruction is about to run: counts it unless it goes on.
+extern "C" fn on_repeated(cpu: c_uint, slot: *mut c_void) {
+    if read_flags().is_none_or(|flags| flags & RESUME == 0) {
+        // SAFETY: the slot is one that the board has, the CPU the one that runs.
+        unsafe { api::qemu_plugin_u64_add(counter(slot.addr()), cpu, 1) };
+    }
+}
+
+fn read_flags() -> Option<u32> {
+    let register = FLAGS.load(Ordering::Relaxed);
+    if register.is_null() {
+        return None;
+    }
+    let read = with_bytes(|bytes| {
+        // SAFETY: the register is of this CPU, which is the one that runs.
+        unsafe { api::qemu_plugin_read_register(register, bytes) > 0 }
+    })?;
+    Some(u32::from_le_bytes(*read.first_chunk()?))
+}
+
+/// Finds the flags register. Must run on a virtual CPU's thread.
+pub fn find_flags() {
+    // SAFETY: the array's elements are register descriptions whose names are terminated; QEMU
+    // keeps the names and handles, the array is ours to free.
+    unsafe {
+        let list = api::qemu_plugin_get_registers();
+        let found = std::slice::from_raw_parts(
+            (*list).data.cast::<api::RegisterInfo>(),
+            (*list).len as usize,
+        );
+        let flags = found.iter().find(|register| {
+            !register.name.is_null() && CStr::from_ptr(register.name) == c"eflags"
+        });
+        if let Some(flags) = flags {
+            FLAGS.store(flags.handle, Ordering::Relaxed);
+        }
+        api::g_array_free(list, 1);
+    }
+}
+
+/// Runs `fill` on a new byte array; its bytes if `fill` says that it worked.
+fn with_bytes(fill: impl FnOnce(*mut GArray) -> bool) -> Option<Vec<u8>> {
+    // SAFETY: GLib's array holds `len` bytes at `data`; it is freed after they are copied.
+    unsafe {
+        let array = api::g_byte_array_new();
+        let bytes = fill(array)
+            .then(|| std::slice::from_raw_parts((*array).data, (*array).len as usize).to_vec());
+        api::g_byte_array_free(array, 1);
+        bytes
+    }
+}
+
+/// `len` bytes of the program's memory, if all of them can be read.
+pub fn read_memory(address: u64, len: usize) -> Option<Vec<u8>> {
+    // SAFETY: called on a virtual CPU's thread; QEMU checks the address.
+    with_bytes(|bytes| unsafe { api::qemu_plugin_read_memory_vaddr(address, bytes, len) })
+}
+
+/// Has QEMU say when an instruction that it lacks runs.
+fn watch_if_unsupported(insn: *mut Insn, address: u64, code: &[u8], found: Option<Decoded>) {
+    // QEMU stops reading where it stops understanding, which can be at the first byte.
+    let longer = || (1..=15).rev().find_map(|len| read_memory(address, len));
+    let read = if found.is_none() { longer() } else { None };
+    if !needs_beyond_avx2(read.as_deref().unwrap_or(code)) {
+        return;
+    }
+    let mut bytes = read.unwrap_or_else(|| code.to_vec());
+    if let Some(whole) = classify(Isa::X86_64, &bytes, address) {
+        bytes.truncate(usize::from(whole.len));
+    }
+    let Some(place) = STATE.lock().as_mut().map(|state| {
+        state.unsupported.push(Unsupported { address, bytes, ran: false });
+        state.unsupported.len() - 1
+    }) else {
+        return;
+    };
+    let word = std::ptr::without_provenance_mut(place);
+    // SAFETY: the instruction is live; the callback takes the word as a number.
+    unsafe {
+        api::qemu_plugin_register_vcpu_insn_exec_cb(insn, on_unsupported, api::NO_REGS, word);
+    }
+}
+
+extern "C" fn on_unsupported(_cpu: c_uint, place: *mut c_void) {
+    let mut guard = STATE.lock();
+    if let Some(found) = guard.as_mut().and_then(|state| state.unsupported.get_mut(place.addr())) {
+        found.ran = true;
+    }
+}

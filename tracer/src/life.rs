@@ -1,0 +1,397 @@
+//! Births and ends: of threads, of forked children, of the process.
+
+use crate::STATE;
+use crate::api::{self, Id, Info};
+use crate::counting::{BOARD, ISA, ISAS, find_flags, on_translated, read_memory};
+use crate::report::{Process, Thread, Unsupported, unhex};
+use crate::slots::{SLOTS, Slots};
+use crate::sys;
+use colocate_isa::Isa;
+use std::collections::HashMap;
+use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// What is known about this process.
+pub struct State {
+    /// Which counter counts what.
+    pub slots: Slots,
+    /// Instructions that QEMU lacks, as they were translated.
+    pub unsupported: Vec<Unsupported>,
+    folder: PathBuf,
+    file: PathBuf,
+    name: Vec<u8>,
+    numbers: Numbers,
+    pid: i32,
+    parent: i32,
+    start_ns: u64,
+    next_order: u64,
+    /// Threads that have been created, by their number, until they have ended.
+    born: HashMap<i32, Birth>,
+    /// Which thread runs on which virtual CPU. QEMU gives the numbers of ended ones out again.
+    on_cpu: HashMap<c_uint, i32>,
+    ended: Vec<Thread>,
+    /// When the CPUs that are about to create a thread asked for it.
+    creating: HashMap<c_uint, u64>,
+    handlers: u64,
+    reported: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Birth {
+    order: u64,
+    start_ns: u64,
+}
+
+/// The numbers of the system calls that matter, by architecture.
+#[derive(Clone, Copy)]
+struct Numbers {
+    clone: i64,
+    fork: Option<i64>,
+    vfork: Option<i64>,
+    execve: i64,
+    execveat: i64,
+    rt_sigreturn: i64,
+}
+
+impl Numbers {
+    /// From the kernel's tables: `asm/unistd_64.h` on x86, `asm-generic/unistd.h` on aarch64.
+    const fn of(isa: Isa) -> Self {
+        match isa {
+            Isa::X86_64 => Self {
+                clone: 56,
+                fork: Some(57),
+                vfork: Some(58),
+                execve: 59,
+                execveat: 322,
+                rt_sigreturn: 15,
+            },
+            Isa::Aarch64 => Self {
+                clone: 220,
+                fork: None,
+                vfork: None,
+                execve: 221,
+                execveat: 281,
+                rt_sigreturn: 139,
+            },
+        }
+    }
+
+    // QEMU answers clone3 with ENOSYS, so it never makes anything.
+    fn makes_task(self, number: i64) -> bool {
+        number == self.clone || Some(number) == self.fork || Some(number) == self.vfork
+    }
+
+    const fn executes(self, number: i64) -> bool {
+        number == self.execve || number == self.execveat
+    }
+}
+
+impl State {
+    fn new(folder: PathBuf, name: Vec<u8>, isa: Isa) -> Self {
+        let mut state = Self {
+            slots: Slots::default(),
+            unsupported: Vec::new(),
+            folder,
+            file: PathBuf::new(),
+            name,
+            numbers: Numbers::of(isa),
+            pid: 0,
+            parent: 0,
+            start_ns: 0,
+            next_order: 0,
+            born: HashMap::new(),
+            on_cpu: HashMap::new(),
+            ended: Vec::new(),
+            creating: HashMap::new(),
+            handlers: 0,
+            reported: false,
+        };
+        state.begin_process();
+        state
+    }
+
+    /// Starts the books of a process, and leaves the empty file that says that it exists.
+    fn begin_process(&mut self) {
+        (self.pid, self.parent) = sys::pids();
+        self.start_ns = sys::now_ns();
+        self.file = self.folder.join(format!("counts.{}.{}", self.pid, self.start_ns));
+        self.next_order = 0;
+        self.born.clear();
+        self.on_cpu.clear();
+        self.ended.clear();
+        self.creating.clear();
+        self.handlers = 0;
+        self.reported = false;
+        for found in &mut self.unsupported {
+            found.ran = false;
+        }
+        sys::create_empty(&self.file);
+    }
+
+    /// Notes that thread `tid` exists, unless that is known. Its creator and the thread itself both
+    /// say so, in either order.
+    fn bear(&mut self, tid: i32) {
+        let next = Birth { order: self.next_order, start_ns: sys::now_ns() };
+        if self.born.entry(tid).or_insert(next).order == next.order {
+            self.next_order += 1;
+        }
+    }
+
+    /// Notes that thread `tid` was created on the request of the thread on `cpu`.
+    fn create(&mut self, cpu: c_uint, tid: i32) {
+        let Some(asked_ns) = self.creating.remove(&cpu) else { return };
+        // A short thread can have come and gone before its creator hears of it.
+        let mut since = self.ended.iter().rev().take_while(|thread| thread.end_ns >= asked_ns);
+        if !since.any(|thread| thread.tid == tid && thread.start_ns >= asked_ns) {
+            self.bear(tid);
+        }
+    }
+
+    /// Closes the books of the thread on `cpu`, whose counters are `counts`.
+    fn end_thread(&mut self, cpu: c_uint, counts: &mut [u64], name: Vec<u8>) {
+        let total = self.slots.total(counts);
+        counts.fill(0);
+        let Some(tid) = self.on_cpu.remove(&cpu) else { return };
+        let Some(Birth { order, start_ns }) = self.born.remove(&tid) else { return };
+        self.ended.push(Thread { order, tid, start_ns, end_ns: sys::now_ns(), total, name });
+    }
+
+    fn report(&mut self, target: &'static str) {
+        if std::mem::replace(&mut self.reported, true) {
+            return;
+        }
+        let text = Process {
+            target,
+            pid: self.pid,
+            parent: self.parent,
+            start_ns: self.start_ns,
+            end_ns: sys::now_ns(),
+            threads: &mut self.ended,
+            unsupported: &self.unsupported,
+            handlers: self.handlers,
+        }
+        .text();
+        sys::fill(&self.file, &text);
+    }
+
+    /// Where the calling thread notes what it is about to execute.
+    fn note_of_execution(&self) -> PathBuf {
+        self.folder.join(format!("executes.{}.{}", self.pid, sys::tid()))
+    }
+}
+
+/// The first `used` counters of virtual CPU `cpu`.
+///
+/// # Safety
+/// The CPU runs no code meanwhile, and no CPU begins: that would move the counters. The latter
+/// is so inside [`api::qemu_plugin_vcpu_for_each`], which holds QEMU's plugin lock.
+unsafe fn counters<'a>(cpu: c_uint, used: usize) -> &'a mut [u64] {
+    // SAFETY: the board has SLOTS counters for every CPU that ever began, and `used` is no more.
+    unsafe {
+        let first = api::qemu_plugin_scoreboard_find(BOARD.load(Ordering::Relaxed), cpu);
+        std::slice::from_raw_parts_mut(first.cast(), used.min(SLOTS))
+    }
+}
+
+/// QEMU loads the plugin.
+///
+/// # Safety
+/// `info` and the `argc` strings of `argv` are as QEMU's interface says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: see above.
+    let (system, target, args) = unsafe {
+        let count = usize::try_from(argc).unwrap_or(0);
+        let args: Vec<&[u8]> =
+            (0..count).map(|i| CStr::from_ptr(*argv.add(i)).to_bytes()).collect();
+        ((*info).system_emulation, CStr::from_ptr((*info).target_name), args)
+    };
+    let value = |key: &[u8]| args.iter().find_map(|arg| unhex(arg.strip_prefix(key)?));
+    let isa = TARGETS.iter().position(|name| name.as_bytes() == target.to_bytes());
+    let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
+    ISA.store(isa, Ordering::Relaxed);
+    let folder = PathBuf::from(OsString::from_vec(folder));
+    *STATE.lock() = Some(State::new(folder, value(b"name=").unwrap_or_default(), ISAS[isa]));
+    // SAFETY: allocates; QEMU keeps the board until the process ends.
+    BOARD.store(
+        unsafe { api::qemu_plugin_scoreboard_new(SLOTS * size_of::<u64>()) },
+        Ordering::Relaxed,
+    );
+    sys::at_fork(before_fork, after_fork);
+    register(id);
+    0
+}
+
+/// QEMU's names of the instruction sets in [`ISAS`].
+const TARGETS: [&str; 2] = ["x86_64", "aarch64"];
+
+fn register(id: Id) {
+    // SAFETY: the functions have the types that QEMU calls them with, and are never unloaded.
+    unsafe {
+        api::qemu_plugin_register_vcpu_init_cb(id, on_cpu_begins);
+        api::qemu_plugin_register_vcpu_exit_cb(id, on_cpu_ends);
+        api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
+        api::qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+        api::qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_returns);
+        api::qemu_plugin_register_atexit_cb(id, on_exit, std::ptr::null_mut());
+    }
+}
+
+unsafe extern "C" fn before_fork() {
+    STATE.take();
+}
+
+unsafe extern "C" fn after_fork() {
+    STATE.give_back();
+}
+
+/// A thread begins; called in it, before it runs its first instruction.
+extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
+    let first = {
+        let mut guard = STATE.lock();
+        let Some(state) = guard.as_mut() else { return };
+        let tid = sys::tid();
+        state.bear(tid);
+        state.on_cpu.insert(cpu, tid);
+        (tid == state.pid).then(|| state.name.clone())
+    };
+    if let Some(name) = first {
+        // QEMU's own name would stand there else, and every thread would inherit it.
+        if !name.is_empty() {
+            sys::set_name(&name);
+        }
+        find_flags();
+    }
+}
+
+/// A thread ends; called in it.
+extern "C" fn on_cpu_ends(id: Id, _cpu: c_uint) {
+    // SAFETY: the function has the type that QEMU calls it with.
+    unsafe { api::qemu_plugin_vcpu_for_each(id, harvest_own) };
+}
+
+extern "C" fn harvest_own(_id: Id, cpu: c_uint) {
+    let mut guard = STATE.lock();
+    let Some(state) = guard.as_mut() else { return };
+    if state.on_cpu.get(&cpu) == Some(&sys::tid()) {
+        // SAFETY: called inside for_each; the CPU is the calling thread's, which is here.
+        let counts = unsafe { counters(cpu, state.slots.used()) };
+        state.end_thread(cpu, counts, sys::own_name());
+    }
+}
+
+/// The process ends; called once every thread has been stopped and all counting taken out.
+extern "C" fn on_exit(id: Id, _word: *mut c_void) {
+    // SAFETY: the function has the type that QEMU calls it with.
+    unsafe { api::qemu_plugin_vcpu_for_each(id, harvest) };
+    if let Some(state) = STATE.lock().as_mut() {
+        state.report(TARGETS[ISA.load(Ordering::Relaxed)]);
+    }
+}
+
+extern "C" fn harvest(_id: Id, cpu: c_uint) {
+    let mut guard = STATE.lock();
+    let Some(state) = guard.as_mut() else { return };
+    if let Some(name) = state.on_cpu.get(&cpu).map(|tid| sys::name_of(*tid)) {
+        // SAFETY: called inside for_each; no code counts any more.
+        let counts = unsafe { counters(cpu, state.slots.used()) };
+        state.end_thread(cpu, counts, name);
+    }
+}
+
+/// `clone`'s flag for a thread of the same process: `linux/sched.h`. Flags are the first argument
+/// on both architectures.
+const CLONE_THREAD: u64 = 0x1_0000;
+
+extern "C" fn on_syscall(
+    _id: Id,
+    cpu: c_uint,
+    number: i64,
+    first: u64,
+    second: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) {
+    let Some(numbers) = STATE.lock().as_ref().map(|state| state.numbers) else { return };
+    if number == numbers.rt_sigreturn {
+        if let Some(state) = STATE.lock().as_mut() {
+            state.handlers += 1;
+        }
+    } else if number == numbers.clone && first & CLONE_THREAD != 0 {
+        if let Some(state) = STATE.lock().as_mut() {
+            state.creating.insert(cpu, sys::now_ns());
+        }
+    } else if numbers.executes(number) {
+        let path = read_string(if number == numbers.execve { first } else { second });
+        if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
+            sys::leave_note(&note, &path);
+        }
+    }
+}
+
+/// The terminated string at `address`, up to the length of a path.
+fn read_string(address: u64) -> Vec<u8> {
+    const PAGE: u64 = 4096;
+    let mut string = Vec::new();
+    while string.len() < 4095 {
+        let from = address.wrapping_add(string.len() as u64);
+        let Ok(len) = usize::try_from(PAGE - from % PAGE) else { break };
+        let Some(bytes) = read_memory(from, len) else { break };
+        match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                string.extend_from_slice(&bytes[..end]);
+                break;
+            }
+            None => string.extend_from_slice(&bytes),
+        }
+    }
+    string.truncate(4095);
+    string
+}
+
+extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64) {
+    let Some((numbers, pid)) = STATE.lock().as_ref().map(|state| (state.numbers, state.pid)) else {
+        return;
+    };
+    if numbers.executes(number) {
+        // It came back, so nothing was executed.
+        if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
+            sys::remove_note(&note);
+        }
+    } else if numbers.makes_task(number) && result >= 0 {
+        if sys::pids().0 == pid {
+            let mut guard = STATE.lock();
+            if let (Some(state), Ok(tid)) = (guard.as_mut(), i32::try_from(result)) {
+                state.create(cpu, tid);
+            }
+        } else {
+            on_forked(cpu);
+        }
+    }
+}
+
+/// This is the new process, and its only thread: what was counted so far is the parent's.
+fn on_forked(cpu: c_uint) {
+    let mut guard = STATE.lock();
+    let Some(state) = guard.as_mut() else { return };
+    let used = state.slots.used();
+    for parents in state.on_cpu.keys() {
+        // SAFETY: no other thread is there to move the counters or to use them.
+        unsafe { counters(*parents, used) }.fill(0);
+    }
+    state.begin_process();
+    let tid = sys::tid();
+    state.bear(tid);
+    state.on_cpu.insert(cpu, tid);
+}

@@ -1,0 +1,69 @@
+//! A lock that survives fork.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+/// A mutex that a forked child can use even if another thread held it when the child was made.
+///
+/// The standard library's mutex cannot be taken in one function and given back in another, which
+/// is what fork's handlers must do.
+pub struct Lock<T> {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached through a guard, and the mutex lets one guard live at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// An open lock around `value`.
+    pub const fn new(value: T) -> Self {
+        Self {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.take();
+        Guard(self)
+    }
+
+    /// Takes the lock without a guard. [`Lock::give_back`] must follow, in this thread or in the
+    /// one that it becomes in a forked child.
+    pub fn take(&self) {
+        // SAFETY: the mutex is initialised, never moved and never destroyed.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+    }
+
+    /// Gives back what [`Lock::take`] took.
+    pub fn give_back(&self) {
+        // SAFETY: as above; the caller holds the lock.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+    }
+}
+
+/// Access to a locked value.
+pub struct Guard<'a, T>(&'a Lock<T>);
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held as long as the guard lives.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held as long as the guard lives, and the guard is borrowed alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
