@@ -55,8 +55,8 @@ pub struct Core {
     pub pus: Vec<PuIdx>,
     /// The socket it sits in.
     pub package: PackageIdx,
-    /// The NUMA node whose memory is local to it: the nearest one if there are several, one with
-    /// memory before one without. `None` on a machine that reports no node for it.
+    /// The NUMA node it is at home in: of those local to it the one with the fewest PUs, then one
+    /// with memory before one without. `None` on a machine that reports no node for it.
     pub node: Option<NodeIdx>,
     /// Which kind of core it is.
     pub kind: KindIdx,
@@ -78,7 +78,8 @@ pub struct Node {
     pub os: NodeNr,
     /// Memory; 0 bytes for a node without memory, `None` if nobody says.
     pub memory: Option<Bytes>,
-    /// PUs that are local to it, in logical order; empty for a node without PUs.
+    /// PUs that are local to it, in logical order. A node without PUs of its own, which is no
+    /// core's home, is local to all PUs of the part of the machine that it hangs from.
     pub pus: Vec<PuIdx>,
 }
 
@@ -161,6 +162,13 @@ impl Machine {
     /// All PUs in logical order.
     pub fn all_pus(&self) -> impl Iterator<Item = PuIdx> + use<> {
         (0..self.pus.len()).map(PuIdx::new)
+    }
+
+    /// PUs of the cores that are at home in `node`, in logical order; none for a node without PUs
+    /// of its own.
+    pub fn home_pus(&self, node: NodeIdx) -> impl Iterator<Item = PuIdx> + '_ {
+        let cores = self.cores.iter().filter(move |core| core.node == Some(node));
+        cores.flat_map(|core| core.pus.iter().copied())
     }
 
     /// The most PUs that one core has: 1 without SMT.

@@ -179,15 +179,16 @@ fn distances(found: &DistancePart, nodes: &[Node]) -> Option<Distances> {
     Some(Distances { rows: order.iter().map(row).collect::<Option<Vec<_>>>()? })
 }
 
-/// Which node's memory is nearest to each PU: of those that have the PU, one with memory before
-/// one without, then the one with the fewest PUs, then the first.
+/// Which node each PU is at home in: of those that have the PU, the one with the fewest PUs, then
+/// one with memory before one without, then the first. hwloc lists nodes without PUs of their own
+/// (high-bandwidth or persistent memory) beside all PUs of the part of the machine they hang from.
 struct NearestNode(Vec<Option<NodeIdx>>);
 
 impl NearestNode {
     fn of(machine: &Machine) -> Self {
         let rank = |&index: &usize| {
             let node = &machine.nodes[index];
-            (node.memory == Some(Bytes(0)), node.pus.len(), index)
+            (node.pus.len(), node.memory == Some(Bytes(0)), index)
         };
         let mut order: Vec<usize> = (0..machine.nodes.len()).collect();
         order.sort_by_key(rank);

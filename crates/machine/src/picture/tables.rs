@@ -2,6 +2,7 @@
 
 use super::{cache_name, count, list, size_or_unknown};
 use crate::cpulist::PuSet;
+use crate::ids::{NodeIdx, PuIdx};
 use crate::machine::{CacheKind, Machine, Node};
 use crate::units::Bytes;
 use crate::usable::Usable;
@@ -106,22 +107,25 @@ pub(super) fn nodes(machine: &Machine) -> String {
     if machine.nodes.len() < 2 {
         return String::new();
     }
-    let pus = |node: &Node| match list(machine, &node.pus) {
-        none if none.is_empty() => "no PUs".into(),
-        short if short.len() <= LIST_WIDTH => format!("PUs {short}"),
-        _ => count(node.pus.len(), "PU"),
+    let pus = |index: usize| {
+        let home: Vec<PuIdx> = machine.home_pus(NodeIdx::new(index)).collect();
+        match list(machine, &home) {
+            none if none.is_empty() => "no PUs".into(),
+            short if short.len() <= LIST_WIDTH => format!("PUs {short}"),
+            _ => count(home.len(), "PU"),
+        }
     };
-    let width = |text: &dyn Fn(&Node) -> String| {
-        machine.nodes.iter().map(|node| text(node).len()).max().unwrap_or(0)
-    };
-    let (wide, wider) = (width(&memory), width(&pus));
+    let memories: Vec<String> = machine.nodes.iter().map(memory).collect();
+    let homes: Vec<String> = (0..machine.nodes.len()).map(pus).collect();
+    let wide = memories.iter().map(String::len).max().unwrap_or(0);
+    let wider = homes.iter().map(String::len).max().unwrap_or(0);
     let mut text = String::new();
     for (index, node) in machine.nodes.iter().enumerate() {
         let row = format!(
             "  node {:<3} {:>wide$}  {:wider$}  {}",
             node.os.0,
-            memory(node),
-            pus(node),
+            memories[index],
+            homes[index],
             distances(machine, index)
         );
         let _ = writeln!(text, "{}", row.trim_end());

@@ -81,7 +81,8 @@ fn synthetic_size(text: &str) -> Option<u64> {
     Some(all)
 }
 
-fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
+/// Loads a topology with all PUs, also those that this process may not use, and all caches.
+pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
     let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { source };
     builder
         .with_flags(BuildFlags::INCLUDE_DISALLOWED)

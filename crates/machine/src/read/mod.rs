@@ -49,3 +49,30 @@ pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
 fn assembled(parts: Parts, origin: &str) -> Result<Machine, ReadError> {
     parts.assemble().map_err(|source| ReadError::Flaw { origin: origin.into(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hwlocality::Topology;
+
+    /// hwloc's own reading of XML, which we trust only with files of ours.
+    fn by_hwloc(text: &str) -> Parts {
+        hwloc::parts(&hwloc::load(Topology::builder().from_xml(text).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn xml_reads_as_hwloc_reads_it() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+        let files = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path());
+        let xml = files.filter(|path| path.extension().is_some_and(|ending| ending == "xml"));
+        // hwloc refuses a machine without NUMA nodes.
+        let sound: Vec<_> = xml.filter(|path| !path.ends_with("no-numa.xml")).collect();
+        assert!(sound.len() >= 11);
+        for path in sound {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let theirs = by_hwloc(&text).assemble();
+            let ours = from_xml_str(&text).map(|saved| saved.machine);
+            assert_eq!(ours.unwrap(), theirs.unwrap(), "{}", path.display());
+        }
+    }
+}

@@ -7,8 +7,8 @@
 //! file.
 //!
 //! Objects are taken in the order in which they stand, which is hwloc's logical order. A core, a
-//! cache or a package has the PUs that stand inside it; only NUMA nodes, which stand beside the PUs
-//! they serve, have their `cpuset` read.
+//! cache or a package has the PUs that stand inside it, a NUMA node those that it stands beside, as
+//! hwloc has it when it loads the file.
 
 use crate::check::Flaw;
 use crate::cpulist::{MAX_PU_NR, PuSet};
@@ -28,6 +28,9 @@ const MAX_DEPTH: u32 = 64;
 
 /// Most XML nodes; a machine of 8,192 PUs has some 300,000.
 const MAX_XML_NODES: u32 = 4_000_000;
+
+/// Objects that stand beside PUs instead of around them.
+const MEMORY: [&str; 2] = ["NUMANode", "MemCache"];
 
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc's distances.h.
 const MEANS_LATENCY: u64 = 4;
@@ -112,7 +115,7 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     let mut reader = Reader { document: &document, parts: Parts::default() };
     let root = children(topology, "object").next();
     let root = root.ok_or_else(|| reader.wrong(topology, "an object", "none".into()))?;
-    reader.object(root, 0)?;
+    reader.object(root, 0, 0)?;
     let complete = reader.set(root, "complete_cpuset")?;
     let allowed = reader.set(root, "allowed_cpuset")?;
     let online: PuSet = reader.parts.pus.iter().copied().collect();
@@ -208,25 +211,32 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Adds an object and those inside it.
-    fn object(&mut self, node: Node<'_, '_>, depth: u32) -> Result<(), XmlError> {
+    /// Adds an object and those inside it. `near` is where the PUs begin that stand beside it, if
+    /// it is memory.
+    fn object(&mut self, node: Node<'_, '_>, near: usize, depth: u32) -> Result<(), XmlError> {
         if depth > MAX_DEPTH {
             return Err(XmlError::TooDeep { line: self.line(node) });
         }
-        let begin = self.parts.pus.len();
         let ty = node.attribute("type").unwrap_or_default();
+        let begin = if MEMORY.contains(&ty) { near } else { self.parts.pus.len() };
         if ty == "PU" {
             let number = self.os_index(node)?;
             self.parts.pus.push(PuNr(number));
         }
-        for child in children(node, "object") {
-            self.object(child, depth + 1)?;
+        // hwloc numbers nodes after what stands beside them, so a machine's own node comes last.
+        for memory in [false, true] {
+            let is_memory = |child: &Node<'_, '_>| {
+                child.attribute("type").is_some_and(|ty| MEMORY.contains(&ty))
+            };
+            for child in children(node, "object").filter(|child| is_memory(child) == memory) {
+                self.object(child, begin, depth + 1)?;
+            }
         }
         let inside = self.parts.pus[begin..].to_vec();
         match ty {
             "Core" => self.parts.cores.push(inside),
             "Package" => self.package(node, inside),
-            "NUMANode" => self.node(node)?,
+            "NUMANode" => self.node(node, &inside)?,
             _ if ty.ends_with("Cache") && ty.starts_with('L') => self.cache(node, inside)?,
             _ => {}
         }
@@ -240,7 +250,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn node(&mut self, node: Node<'_, '_>) -> Result<(), XmlError> {
+    fn node(&mut self, node: Node<'_, '_>, near: &[PuNr]) -> Result<(), XmlError> {
         let os = NodeNr(self.os_index(node)?);
         let expected = "a size in bytes";
         let memory = match node.has_attribute("local_memory") {
@@ -248,8 +258,7 @@ impl Reader<'_, '_> {
             false => 0,
         };
         let memory = Some(Bytes(memory));
-        let pus = self.set(node, "cpuset")?;
-        let pus = pus.ok_or_else(|| self.wrong(node, "a node with a cpuset", "none".into()))?;
+        let pus = near.iter().copied().collect();
         self.parts.nodes.push(NodePart { os, memory, pus });
         Ok(())
     }

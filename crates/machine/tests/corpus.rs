@@ -1,0 +1,125 @@
+//! The corpus of machines: three-line tests, one runner, and hwloc's own tools as peer.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p colocate-machine --features read --test corpus` rewrites the
+//! expected files; `corpus/README.md` says where the machines come from.
+#![cfg(feature = "read")]
+
+use colocate_machine::exact::Exact;
+use colocate_machine::{Machine, picture, read};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+/// Names of the corpus's files that end in `ending`, without it, sorted.
+fn stems(ending: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(corpus()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| name.strip_suffix(ending).map(Into::into)).collect()
+}
+
+/// Runs one three-line test.
+fn check(test: &str) {
+    let lines = std::fs::read_to_string(corpus().join(format!("{test}.test"))).unwrap();
+    let field = |name: &str| {
+        let value = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        corpus().join(value.unwrap_or_else(|| panic!("{test}.test has no {name}")))
+    };
+    let seen = read::look(field("source").to_str().unwrap()).unwrap();
+    let text = picture(&seen.machine, seen.usable.as_ref());
+    expect_test::expect_file![field("text")].assert_eq(&text);
+    let exact = Exact::new(seen.machine, seen.usable);
+    expect_test::expect_file![field("json")].assert_eq(&exact.to_json());
+    assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact));
+}
+
+#[test]
+fn corpus_reads_as_expected() {
+    let tests = stems(".test");
+    assert!(tests.len() >= 12, "the corpus has shrunk to {tests:?}");
+    assert_eq!(tests, stems(".xml"), "every machine has a test");
+    tests.iter().for_each(|test| check(test));
+}
+
+/// What hwloc-calc says about a file, or `None` if the tool is not installed.
+fn calc(file: &Path, args: &[&str]) -> Option<String> {
+    let mut tool = Command::new("hwloc-calc");
+    match tool.arg("--disallowed").arg("-i").arg(file).args(args).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        output => {
+            let output = output.unwrap();
+            assert!(output.status.success(), "hwloc-calc {args:?} on {}", file.display());
+            Some(String::from_utf8(output.stdout).unwrap().trim().into())
+        }
+    }
+}
+
+/// Our machine in hwloc-calc's words: numbers of PUs in logical order.
+fn pus(machine: &Machine) -> String {
+    let numbers = machine.pus.iter().map(|pu| pu.os.0.to_string());
+    numbers.collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn hwloc_tools_see_the_same_machine() {
+    // hwloc refuses a machine without NUMA nodes.
+    for test in stems(".xml").into_iter().filter(|test| test != "no-numa") {
+        let file = corpus().join(format!("{test}.xml"));
+        let machine = read::open(file.to_str().unwrap()).unwrap();
+        let Some(all) = calc(&file, &["-I", "pu", "--po", "all"]) else {
+            println!("skipped: hwloc-calc is not installed (package hwloc)");
+            return;
+        };
+        assert_eq!(all, pus(&machine), "{test}: PUs");
+        let count =
+            |what: &str| calc(&file, &["-N", what, "all"]).unwrap().parse::<usize>().unwrap();
+        assert_eq!(count("core"), machine.cores.len(), "{test}: cores");
+        assert_eq!(count("package"), machine.packages.len(), "{test}: packages");
+        // hwloc-calc counts nodes near the PUs; one without PUs is near none.
+        let near = machine.nodes.iter().filter(|node| !node.pus.is_empty()).count();
+        assert!(count("numa") >= near && count("numa") <= machine.nodes.len(), "{test}: nodes");
+        siblings(&file, &machine, &test);
+    }
+}
+
+/// Compares the siblings of a sample of cores: asking for each of 512 takes half a minute.
+fn siblings(file: &Path, machine: &Machine, test: &str) {
+    let step = machine.cores.len().div_ceil(16);
+    for (index, core) in machine.cores.iter().enumerate().step_by(step) {
+        let ours = core.pus.iter().map(|pu| machine.pus[pu.idx()].os.0.to_string());
+        let location = format!("core:{index}");
+        let theirs = calc(file, &["-I", "pu", "--po", &location]).unwrap();
+        assert_eq!(theirs, ours.collect::<Vec<_>>().join(","), "{test}: {location}");
+    }
+}
+
+#[test]
+fn synthetic_strings_read_as_hwloc_means_them() {
+    let machine = read::synthetic("pack:2 numa:2(memory=8GB) l3:1(size=16MB) core:4 pu:2").unwrap();
+    let counts =
+        [machine.packages.len(), machine.nodes.len(), machine.cores.len(), machine.pus.len()];
+    assert_eq!(counts, [2, 4, 16, 32]);
+    assert_eq!(machine.caches.len(), 4);
+    assert_eq!(machine.smt_width(), 2);
+    let error = |text| read::synthetic(text).unwrap_err().to_string();
+    assert_eq!(
+        error("nonsense"),
+        "expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"nonsense\""
+    );
+    assert_eq!(
+        error("pack:4 core:9999999"),
+        "expected a synthetic machine of at most 131072 parts, found more in \"pack:4 core:9999999\""
+    );
+}
+
+#[test]
+fn the_live_machine_makes_sense() {
+    let seen = read::look("live").unwrap();
+    assert_eq!(seen.machine.check(), Ok(()));
+    let usable = seen.usable.expect("the live machine can be used");
+    let available = std::thread::available_parallelism().unwrap().get();
+    assert!(!usable.pus.is_empty() && usable.pus.len() >= available);
+}
