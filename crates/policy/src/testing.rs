@@ -5,7 +5,8 @@ use colocate_machine::{
     Package, PackageIdx, Pu, PuIdx, PuNr,
 };
 use colocate_model::{Class, Mix, Share};
-use colocate_policy::{JobIdx, Plan, Task, TaskId, Why, plan};
+use colocate_policy::rng::SplitMix64;
+use colocate_policy::{JobIdx, Plan, Task, TaskId, plan};
 use expect_test::Expect;
 use std::fmt::Write;
 
@@ -123,6 +124,19 @@ fn mix_of(letter: u8, mixes: &str) -> (Mix, Option<f64>) {
     (mix, Some(percent("@").unwrap_or(1.0)))
 }
 
+/// `count` tasks of jobs of their own, all mixes known, each busy for some of the time.
+pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
+    let mut task = |job: usize| {
+        let mut mix = Mix::default();
+        for class in Class::ALL {
+            mix.set(class, Share::new(rng.unit()));
+        }
+        let job = JobIdx(u32::try_from(job).unwrap());
+        Task { id: TaskId { job, order: 0 }, name: job.0.to_string(), mix, busy: Some(rng.unit()) }
+    };
+    (0..count).map(&mut task).collect()
+}
+
 /// The plan drawn: one line a cache, one bracket a core, one place a PU, `_` idle; tasks that take
 /// turns on a PU stand together. Below it what the policy predicts.
 pub fn picture(plan: &Plan, machine: &Machine) -> String {
@@ -183,13 +197,4 @@ pub fn check_why(policy: &str, spec: &str, names: &str, mixes: &str, expected: E
     let made = plan(&policy.parse().unwrap(), &machine, &all, &letters(names, mixes));
     let line = |d: &colocate_policy::Decision| format!("{} {}\n", d.name, d.why);
     expected.assert_eq(&made.decisions.iter().map(line).collect::<String>());
-}
-
-/// Whether the reason, under any turns, is that the mix is not known.
-pub fn is_unknown(why: &Why) -> bool {
-    match why {
-        Why::Unknown => true,
-        Why::TimeShared { then, .. } => is_unknown(then),
-        _ => false,
-    }
 }

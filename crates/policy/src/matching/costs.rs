@@ -15,6 +15,13 @@ pub struct Costs {
 /// Largest cost in steps: with it, sums over a million vertices stay far within 63 bits.
 pub const MAX_COST: i64 = 1 << 40;
 
+/// `overlap` in whole steps, `steps` of them for an overlap of one; rounded down, cut to
+/// [`MAX_COST`].
+#[allow(clippy::cast_possible_truncation)] // saturates
+pub(super) fn in_steps(overlap: f64, steps: f64) -> i64 {
+    ((overlap * steps) as i64).min(MAX_COST)
+}
+
 impl Costs {
     /// A table for `n` vertices, `cost(a, b)` steps for `a < b`, in 0 ..= [`MAX_COST`]; what lies
     /// outside is cut to it.
@@ -31,11 +38,10 @@ impl Costs {
         Self { n, cells }
     }
 
-    /// The overlaps of `demands`, rounded to `steps` steps for an overlap of one.
+    /// The overlaps of `demands`, rounded down to `steps` steps for an overlap of one.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // cut to MAX_COST
     pub fn of_overlaps(demands: &[Demand], steps: f64) -> Self {
-        Self::new(demands.len(), |a, b| (demands[a].overlap(&demands[b]) * steps) as i64)
+        Self::new(demands.len(), |a, b| in_steps(demands[a].overlap(&demands[b]), steps))
     }
 
     /// How many vertices.

@@ -7,3 +7,66 @@ pub mod exchange;
 mod oracle;
 
 pub use costs::{Costs, MAX_COST};
+
+use colocate_model::Demand;
+
+/// Up to this many vertices, dummies included, matching is exact. Chosen so that a plan stays within
+/// its time; see docs/benchmarks.md.
+pub const EXACT_UP_TO: usize = 256;
+
+/// Members of a group, and their demands added up.
+#[derive(Clone)]
+struct Group {
+    members: Vec<usize>,
+    asked: Demand,
+}
+
+/// Puts items with the demands `asked` into `groups` groups of at most `width`, by matching pairs,
+/// then pairs of pairs, so that the overlap within groups is small; least, if `width` is 2.
+///
+/// Group sizes differ by one at most, so `width` only says how often to match, and no group is
+/// larger if `asked` is no longer than `groups * width`.
+#[must_use]
+pub fn in_groups(asked: &[Demand], groups: usize, width: usize) -> Vec<Vec<usize>> {
+    let alone = |(item, &asked): (usize, &Demand)| Group { members: vec![item], asked };
+    let mut parts: Vec<Group> = asked.iter().enumerate().map(alone).collect();
+    let slots = groups * width.next_power_of_two();
+    parts.resize(slots.max(parts.len()), Group { members: Vec::new(), asked: Demand::NONE });
+    while parts.len() > groups {
+        parts = join_pairs(&parts);
+    }
+    parts.into_iter().map(|group| group.members).collect()
+}
+
+/// Joins the parts two and two, with the least overlap between the two of a pair.
+///
+/// Sizes of the parts differ by one at most, and those of the pairs again: two of the size that the
+/// minority has are never joined.
+fn join_pairs(parts: &[Group]) -> Vec<Group> {
+    let smallest = parts.iter().map(|part| part.members.len()).min().unwrap_or(0);
+    let small = parts.iter().filter(|part| part.members.len() == smallest).count();
+    let apart = if 2 * small <= parts.len() { smallest } else { smallest + 1 };
+    let demands: Vec<Demand> = parts.iter().map(|part| part.asked).collect();
+    let steps = steps(&demands);
+    let costs = Costs::new(parts.len(), |a, b| {
+        let both = [a, b].iter().all(|&at| parts[at].members.len() == apart);
+        let penalty = if both && small < parts.len() { MAX_COST / 2 } else { 0 };
+        penalty + costs::in_steps(demands[a].overlap(&demands[b]), steps)
+    });
+    let found = blossom::minimum(&costs).expect("an even number of parts");
+    let join = |(a, b): (usize, usize)| Group {
+        members: [&parts[a].members[..], &parts[b].members].concat(),
+        asked: parts[a].asked + parts[b].asked,
+    };
+    let pairs = found.mate.into_iter().enumerate().filter(|&(a, b)| a < b);
+    pairs.map(join).collect()
+}
+
+/// Steps of cost an overlap of one has, so that the costs of all pairs of a matching together stay
+/// below what is added to a pair that must not be.
+#[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
+fn steps(demands: &[Demand]) -> f64 {
+    // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
+    let most = demands.iter().map(|d| d.overlap(d)).fold(f64::MIN_POSITIVE.sqrt(), f64::max);
+    MAX_COST as f64 / 2.0 / (most * demands.len() as f64)
+}

@@ -96,7 +96,7 @@ fn rank(tasks: &[&Task], key: Option<Class>) -> Vec<usize> {
 }
 
 /// `count` seats in the order they are dealt.
-fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
+pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
     let mut order: Vec<usize> = (0..places.cores().len()).collect();
     order.sort_by_key(|&at| {
         let core = &places.cores()[at];

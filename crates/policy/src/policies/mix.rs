@@ -1,8 +1,439 @@
-//! `mix`: least overlap of whole mixes.
+//! `mix`: the tasks of a core overlap least, whole mixes compared.
+//!
+//! # Problem
+//! One class of work is only part of what two tasks compete for. Sorting by it pairs well where the
+//! tasks differ in that class, and blindly elsewhere.
+//! # Approach
+//! Weight every pair of tasks by how often both want the same execution unit, and choose the pairs
+//! whose weights add up to the least: minimum-weight perfect matching (Jiang et al., "Analysis and
+//! approximation of optimal co-scheduling on chip multiprocessors", PACT 2008). For more than two
+//! siblings the problem is NP-complete; matching pairs, then pairs of pairs, is their hierarchical
+//! method. Weights add up, since the overlap is an inner product: the overlap of two groups is that
+//! of the sums of their demands.
+//! # Terms
+//! - *Overlap* `w(a, b)`: unit clashes per pair of instructions; see
+//!   [`colocate_model::overlap`], which also gives the number of units a class and its source.
+//!   Weighted by how busy both are; unknown counts as always busy. A class that a task's mix does not
+//!   know is taken to be the mean of the tasks that know it.
+//! - *Item*: a task; with more tasks than PUs, the tasks that take turns on one PU, whose demand is
+//!   `Σ d(t) / max(1, Σ b(t))`: one of them runs at a time.
+//! - *Room* of a core: its usable PUs, a count. *Dummy*: an item that asks nothing.
+//! # Algorithm
+//! 1. At most as many tasks as cores: each has a core of its own.
+//! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies
+//!    most, as `instruction` chooses it, and make items of tasks that follow each other: they are
+//!    alike, never run at the same time, and so leave the differences to be paired. If that gives a
+//!    PU more to do than another by more than the busiest task's share, deal by busyness instead: the
+//!    `P` busiest start one item each, the next `P` join them, and so on, each round sorted by the
+//!    class. Those set aside join last, one a core before two, on the PU with the least to do.
+//! 3. Add dummies up to a power of two a core. Match; join the pairs; match again, until there is a
+//!    group a core. Groups stay as even as they can be: an item beside a dummy comes before two
+//!    dummies together. With two siblings the result is optimal; above [`EXACT_UP_TO`] items
+//!    it is near-optimal, see [`near`](crate::matching::near).
+//! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Cores
+//!    of different room, one of them more than two, start from the serpentine of `instruction`.
+//! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical
+//!    order. In a group, tasks take PUs in the order of IDs.
+//!
+//! `O(n³)` up to [`EXACT_UP_TO`] items, about `O(n²)` above.
+//! # Properties
+//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less; brute force
+//!   over every placement, up to ten tasks. -> test `optimal_pairs`
+//! - **Own cores where they count**: with fewer tasks than PUs, which tasks are alone is chosen too.
+//!   -> test `own_cores_where_they_count`
+//! - **Groups of four**: never worse than what `instruction` makes of the same tasks, where every mix
+//!   is known. -> test `groups_of_four`
+//! - **Unknown is average**: a task without a mix is placed, and says so. -> test `unknown_is_average`
+//! - **Turns**: more tasks than PUs share evenly, alike with alike. -> test `turns`
 
-use super::{Placement, instruction};
+use super::instruction::{self, choose_key, partners};
+use super::{Choice, Placement, own_cores, spread_newborn};
+use crate::matching::{self, exchange};
 use crate::places::Places;
-use crate::plan::Task;
+use crate::plan::{Task, Why};
+use crate::predict::{demands, taking_turns};
+use colocate_machine::PuIdx;
+use colocate_model::Demand;
+use std::cmp::Reverse;
+
+pub use crate::matching::EXACT_UP_TO;
+
 pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
-    instruction::place(places, tasks, None)
+    if tasks.len() <= places.cores().len() {
+        return own_cores(places, tasks, |_| Why::OwnCore);
+    }
+    let demands = demands(tasks);
+    let (items, rest) = items(tasks, places.pus().len());
+    let asked: Vec<Demand> = items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
+    let groups = groups(places, &asked);
+    let mut on_pu = seat(places, tasks, &items, groups);
+    join_rest(places, tasks, rest, &mut on_pu);
+    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
+    for (pu, sitting) in on_pu.iter().enumerate() {
+        for &task in sitting {
+            choices[task].pu = Some(PuIdx::new(pu));
+        }
+    }
+    explain(places, tasks, &demands, &on_pu, &mut choices);
+    Placement { choices, newborn: spread_newborn(places) }
+}
+
+/// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as
+/// there are full rounds.
+fn items(tasks: &[&Task], pus: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    if tasks.len() <= pus {
+        return (order.into_iter().map(|task| vec![task]).collect(), Vec::new());
+    }
+    order.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
+    let rest = order.split_off(tasks.len() / pus * pus);
+    let key = choose_key(tasks);
+    let load = |task: usize| key.and_then(|class| tasks[task].load(class)).unwrap_or(0.0);
+    let by_load = |a: &usize, b: &usize| load(*a).total_cmp(&load(*b)).then(a.cmp(b));
+    let most = tasks[order[0]].weight();
+    let mut alike = order.clone();
+    alike.sort_by(by_load);
+    let items: Vec<Vec<usize>> = alike.chunks(order.len() / pus).map(<[usize]>::to_vec).collect();
+    let work = |item: &Vec<usize>| item.iter().map(|&task| tasks[task].weight()).sum::<f64>();
+    let (least, largest) = items
+        .iter()
+        .map(work)
+        .fold((f64::INFINITY, 0.0_f64), |range, w| (range.0.min(w), range.1.max(w)));
+    if largest - least <= most {
+        return (items, rest);
+    }
+    let mut items = vec![Vec::new(); pus];
+    for round in order.chunks_exact_mut(pus) {
+        round.sort_by(by_load);
+        for (item, &mut task) in items.iter_mut().zip(round) {
+            item.push(task);
+        }
+    }
+    (items, rest)
+}
+
+fn demand_of(item: &[usize], tasks: &[&Task], demands: &[Demand]) -> Demand {
+    taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
+}
+
+/// Items by core: as many groups as cores, some in no particular order, none larger than the room
+/// of a core that can be found for it.
+fn groups(places: &Places<'_>, asked: &[Demand]) -> Vec<Vec<usize>> {
+    let even_room = places.cores().iter().all(|core| core.pus.len() == places.width());
+    if places.width() <= 2 {
+        return matching::in_groups(asked, places.cores().len(), 2);
+    }
+    let mut groups = if even_room {
+        matching::in_groups(asked, places.cores().len(), places.width())
+    } else {
+        serpentine(places, asked.len())
+    };
+    exchange::improve(asked, &mut groups);
+    groups
+}
+
+/// The groups that the policy `instruction` deals, of places in any list.
+fn serpentine(places: &Places<'_>, items: usize) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); places.machine().cores.len()];
+    for (item, pu) in instruction::deal(places, items).into_iter().enumerate() {
+        groups[places.machine().core_of(pu).idx()].push(item);
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// Gives each group a core with room for it; the tasks of each PU of the machine.
+fn seat(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    items: &[Vec<usize>],
+    groups: Vec<Vec<usize>>,
+) -> Vec<Vec<usize>> {
+    let weight = |group: &[usize]| -> f64 {
+        group.iter().flat_map(|&item| &items[item]).map(|&task| tasks[task].weight()).sum()
+    };
+    let mut groups: Vec<Vec<usize>> =
+        groups.into_iter().filter(|group| !group.is_empty()).collect();
+    for group in &mut groups {
+        group.sort_by_key(|&item| &items[item]);
+    }
+    groups.sort_by(|a, b| {
+        let busier = if places.is_hybrid() {
+            weight(b).total_cmp(&weight(a))
+        } else {
+            std::cmp::Ordering::Equal
+        };
+        b.len().cmp(&a.len()).then(busier).then_with(|| items[a[0]].cmp(&items[b[0]]))
+    });
+    let mut free: Vec<usize> = (0..places.cores().len()).collect();
+    free.sort_by_key(|&at| (Reverse(places.cores()[at].kind), at));
+    let mut on_pu = vec![Vec::new(); places.machine().pus.len()];
+    for group in groups {
+        // Sizes fall, so a core with room for this group has room for all later ones, and one is
+        // always left.
+        let fits = |&at: &usize| places.cores()[at].pus.len() >= group.len();
+        let chosen = free.iter().position(fits).expect("as many large cores as large groups");
+        let core = free.remove(chosen);
+        for (&pu, item) in places.cores()[core].pus.iter().zip(group) {
+            on_pu[pu.idx()].extend(&items[item]);
+        }
+    }
+    on_pu
+}
+
+/// Adds the tasks of an incomplete last round, one a core before two, cores and PUs with the least
+/// to do first.
+fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
+    let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
+        on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()
+    };
+    let mut cores: Vec<Vec<PuIdx>> = places.cores().iter().map(|core| core.pus.clone()).collect();
+    for pus in &mut cores {
+        pus.sort_by(|a, b| work(a, on_pu).total_cmp(&work(b, on_pu)));
+    }
+    let total = |pus: &[PuIdx]| pus.iter().map(|pu| work(pu, on_pu)).sum::<f64>();
+    cores.sort_by(|a, b| total(a).total_cmp(&total(b)));
+    let nth = |n: usize| cores.iter().filter_map(move |pus| pus.get(n));
+    let turns = (0..places.width()).flat_map(nth);
+    for (task, pu) in rest.into_iter().zip(turns) {
+        on_pu[pu.idx()].push(task);
+    }
+}
+
+fn explain(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    demands: &[Demand],
+    on_pu: &[Vec<usize>],
+    choices: &mut [Choice],
+) {
+    let partners = partners(places, tasks, choices);
+    let asked: Vec<Demand> = on_pu.iter().map(|item| demand_of(item, tasks, demands)).collect();
+    for (task, choice) in choices.iter_mut().enumerate() {
+        let Some(pu) = choice.pu.filter(|_| !tasks[task].mix.is_unknown()) else { continue };
+        let core = &places.machine().cores[places.machine().core_of(pu).idx()];
+        let others = core.pus.iter().filter(|&&other| other != pu);
+        let beside = others.fold(Demand::NONE, |sum, other| sum + asked[other.idx()]);
+        let overlap = demands[task].overlap(&beside);
+        choice.why = Why::Matched { overlap, partners: partners[task].clone() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::places::Places;
+    use crate::policies::plan;
+    use crate::predict::{demands, total_overlap};
+    use crate::rng::SplitMix64;
+    use crate::testing::{check, check_why, machine, random_tasks};
+    use crate::{PolicyKind, Task};
+    use colocate_machine::{Machine, PuIdx};
+    use colocate_model::Demand;
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    /// The least overlap of all ways to put `left` on cores with the rooms `rooms`.
+    fn by_brute_force(demands: &[Demand], rooms: &mut [usize], on: &mut Vec<Vec<Demand>>) -> f64 {
+        let Some((first, rest)) = demands.split_first() else { return 0.0 };
+        let mut least = f64::INFINITY;
+        for core in 0..rooms.len() {
+            if on[core].len() < rooms[core] {
+                let here: f64 = on[core].iter().map(|other| other.overlap(first)).sum();
+                on[core].push(*first);
+                least = least.min(here + by_brute_force(rest, rooms, on));
+                on[core].pop();
+            }
+        }
+        least
+    }
+
+    fn overlap_of(policy: PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> f64 {
+        let made = plan(&policy, machine, usable, tasks);
+        let seat = |os| machine.pu_by_os(os).unwrap();
+        let seats: Vec<PuIdx> = made.decisions.iter().map(|d| seat(d.pu.unwrap())).collect();
+        let tasks: Vec<&Task> = tasks.iter().collect();
+        total_overlap(&Places::new(machine, usable), &tasks, &demands(&tasks), &seats)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Up to ten tasks on two to five cores, some with one usable PU.
+        #[test]
+        fn optimal_pairs(count in 0_usize..=10, cores in 2_usize..=5, forbid in 0_usize..=3, seed: u64) {
+            let mut rng = SplitMix64::new(seed);
+            let machine = machine(&format!("core:{cores} pu:2"));
+            let mut usable: Vec<_> = machine.all_pus().collect();
+            for _ in 0..forbid.min(cores - 1) {
+                usable.remove(rng.below(usable.len()));
+            }
+            let places = Places::new(&machine, &usable);
+            let tasks = random_tasks(&mut rng, count.min(usable.len()));
+            let demands = demands(&tasks.iter().collect::<Vec<_>>());
+            let mut rooms: Vec<usize> = places.cores().iter().map(|core| core.pus.len()).collect();
+            let mut on = vec![Vec::new(); rooms.len()];
+            let least = by_brute_force(&demands, &mut rooms, &mut on);
+            let found = overlap_of(PolicyKind::Mix, &machine, &usable, &tasks);
+            // Costs are rounded to steps of about 1e-9.
+            prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
+        }
+
+        #[test]
+        fn groups_of_four(count in 1_usize..=24, seed: u64) {
+            let tasks = random_tasks(&mut SplitMix64::new(seed), count);
+            let machine = machine("core:6 pu:4");
+            let all: Vec<_> = machine.all_pus().collect();
+            let mix = overlap_of(PolicyKind::Mix, &machine, &all, &tasks);
+            let one_key = overlap_of(PolicyKind::Instruction { key: None }, &machine, &all, &tasks);
+            prop_assert!(mix <= one_key + 1e-9, "mix {mix}, instruction {one_key}");
+        }
+    }
+
+    #[test]
+    fn own_cores_where_they_count() {
+        // Float against float is dearest: A and B stay alone, the two integer tasks share.
+        check(
+            "mix",
+            "core:3 pu:2",
+            "ABCD",
+            "A f90, B f80, C i60, D i50",
+            expect![[r#"
+            [B D][A _][C _]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0242 for the same places with partners drawn at random, 0.1450 for round-robin
+        "#]],
+        );
+    }
+
+    #[test]
+    fn pairs_what_differs() {
+        check(
+            "mix",
+            "core:4 pu:2",
+            "AAAABBBB",
+            "A f80 i10, B i60 l30",
+            expect![[r#"
+            [A B][A B][A B][A B]
+            mean overlap of a core 0.0150 unit clashes per pair of instructions; 0.1066 for the same places with partners drawn at random, 0.2288 for round-robin
+        "#]],
+        );
+        check_why(
+            "mix",
+            "core:2 pu:2",
+            "AABB",
+            "A f80 i10, B i60 l30",
+            expect![[r#"
+            A least overlap, 0.0150 beside 1.0
+            A least overlap, 0.0150 beside 1.1
+            B least overlap, 0.0150 beside 0.0
+            B least overlap, 0.0150 beside 0.1
+        "#]],
+        );
+    }
+
+    #[test]
+    fn four_siblings() {
+        check(
+            "mix",
+            "core:2 pu:4",
+            "AABBCCDD",
+            "A f80, B i80, C l80, D s80",
+            expect![[r#"
+            [A B C D][A B C D]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.3086 for the same places with partners drawn at random, 0.7200 for round-robin
+        "#]],
+        );
+    }
+
+    #[test]
+    fn unknown_is_average() {
+        check(
+            "mix",
+            "core:2 pu:2",
+            "ABC",
+            "A f80, C i80",
+            expect![[r#"
+            [A C][B _]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0400 for the same places with partners drawn at random, 0.0800 for round-robin; 1 of 3 mixes are not known and taken as average
+        "#]],
+        );
+        check_why(
+            "mix",
+            "core:2 pu:2",
+            "ABC",
+            "A f80, C i80",
+            expect![[r#"
+            A least overlap, 0.0000 beside 2.0
+            B mix not known, taken as average
+            C least overlap, 0.0000 beside 0.0
+        "#]],
+        );
+    }
+
+    #[test]
+    fn turns() {
+        check(
+            "mix",
+            "core:2 pu:2",
+            "AAAABBBBC",
+            "A f80, B i80, C l50 @10",
+            expect![[r#"
+                [AAC BB][AA BB]
+                mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.1171 for round-robin
+            "#]],
+        );
+        check_why(
+            "mix",
+            "core:1 pu:2",
+            "AABB",
+            "A f80, B i80",
+            expect![[r#"
+                A takes turns with 1 on its PU, least overlap, 0.0000 beside 1.0, 1.1
+                A takes turns with 1 on its PU, least overlap, 0.0000 beside 1.0, 1.1
+                B takes turns with 1 on its PU, least overlap, 0.0000 beside 0.0, 0.1
+                B takes turns with 1 on its PU, least overlap, 0.0000 beside 0.0, 0.1
+            "#]],
+        );
+    }
+
+    #[test]
+    fn single_usable_siblings() {
+        let usable = &[0, 2, 3, 5];
+        crate::testing::check_on(
+            "mix",
+            "core:3 pu:2",
+            usable,
+            "ABCD",
+            "A f90, B f80, C i60, D i50",
+            expect![[r#"
+                [A x][B D][x C]
+                mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0242 for the same places with partners drawn at random, 0.0000 for round-robin
+            "#]],
+        );
+    }
+
+    #[test]
+    fn fast_kinds_first() {
+        check(
+            "mix",
+            "core:2 pu:2 + slow core:2 pu:1",
+            "ABC",
+            "A f90 @20, B f80, C i60",
+            expect![[r#"
+                [B _][C _]
+                [A][_]
+                mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0180 for round-robin
+            "#]],
+        );
+        check(
+            "mix",
+            "core:2 pu:2 + slow core:2 pu:1",
+            "ABCDE",
+            "A f90 @20, B f80, C i60, D i50 @10, E l50",
+            expect![[r#"
+                [B D][C _]
+                [E][A]
+                mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0020 for the same places with partners drawn at random, 0.0199 for round-robin
+            "#]],
+        );
+    }
 }
