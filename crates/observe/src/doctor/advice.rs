@@ -1,0 +1,218 @@
+//! From what came back to the cause and to the commands that lift it.
+
+use super::probe::Errno;
+use super::{Cause, Fix, Own, Place, Tier};
+
+/// The level of `kernel.perf_event_paranoid` up to which everybody may watch their own processes
+/// at user level. Kernels of Debian and Ubuntu (and Android) know 3 and 4, which forbid that too;
+/// in others, levels above 2 mean the same as 2.
+const OPEN_TO_OWNERS: i32 = 2;
+
+/// Why `perf_event_open` of an event that needs no counter was refused.
+#[must_use]
+pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
+    match (errno.0, place.paranoid) {
+        (libc::ENOSYS, None) => Cause::of(
+            "expected a kernel with CONFIG_PERF_EVENTS, found one without (ENOSYS, and no \
+             /proc/sys/kernel/perf_event_paranoid)",
+        ),
+        (libc::ENOSYS, Some(_)) => filtered("perf_event_open", errno, place),
+        (libc::EACCES | libc::EPERM, Some(level))
+            if level > OPEN_TO_OWNERS && !place.may_watch_all() =>
+        {
+            paranoid(level, place, own)
+        }
+        (libc::EACCES | libc::EPERM, _) if place.filtered() => {
+            filtered("perf_event_open", errno, place)
+        }
+        (libc::EACCES | libc::EPERM, level) => {
+            let level = level.map_or("unknown".to_owned(), |level| level.to_string());
+            Cause::of(format!(
+                "the kernel answered {errno} although kernel.perf_event_paranoid is {level} and no \
+                 seccomp filter is in force: a security module (SELinux, AppArmor) forbids it; its \
+                 log says which rule"
+            ))
+            .with(Fix::instead(place.as_root("journalctl -k --grep='avc|apparmor'")))
+        }
+        (libc::EMFILE, _) => descriptors(place),
+        _ => Cause::of(format!("the kernel answered {errno} to perf_event_open")),
+    }
+}
+
+/// Why a hardware event was refused although software events work.
+#[must_use]
+pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
+    match errno.0 {
+        libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),
+        libc::EBUSY => {
+            let cause = Cause::of("every counter is taken by another program (EBUSY)");
+            match place.nmi_watchdog {
+                Some(true) => watchdog_off(cause, place),
+                _ => cause,
+            }
+        }
+        _ => perf_refused(errno, place, own),
+    }
+}
+
+fn no_counters(errno: Errno, place: &Place) -> Cause {
+    if !place.virtual_machine {
+        return Cause::of(format!(
+            "the kernel knows no counters of this processor ({errno}): they are off in the \
+             firmware, or the kernel is older than the processor"
+        ));
+    }
+    Cause::of(format!(
+        "this virtual machine was given no counters ({errno}); nothing inside it can change that; \
+         `sample` and `emulate` need none"
+    ))
+    .with(Fix::instead("on a KVM host, start the guest with: qemu-system-ARCH -cpu host,pmu=on"))
+    .with(Fix::instead(
+        "with libvirt on the host: virsh edit GUEST, and add to its <features>: <pmu state='on'/>",
+    ))
+}
+
+/// The NMI watchdog holds a counter.
+#[must_use]
+pub fn watchdog_off(cause: Cause, place: &Place) -> Cause {
+    cause
+        .with(Fix::now(place.as_root("sysctl -w kernel.nmi_watchdog=0")))
+        .with(Fix::always(persistent(place, "kernel.nmi_watchdog", "0")))
+}
+
+fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {
+    Cause::of(format!(
+        "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}"
+    ))
+    .with(Fix::now(place.as_root("sysctl -w kernel.perf_event_paranoid=2")))
+    .with(Fix::always(persistent(place, "kernel.perf_event_paranoid", "2")))
+    .with(Fix::instead(set_capabilities(place, "cap_perfmon", own)))
+}
+
+/// A seccomp filter answered in the kernel's stead.
+fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
+    let inside = place.container.map_or(String::new(), |kind| format!(" of {kind}"));
+    let cause = Cause::of(format!("a seccomp filter{inside} answers {call} with {errno}"));
+    match place.container {
+        Some("Docker") => {
+            cause.with(Fix::now("docker run --security-opt seccomp=unconfined IMAGE COMMAND"))
+        }
+        Some("Podman") => {
+            cause.with(Fix::now("podman run --security-opt seccomp=unconfined IMAGE COMMAND"))
+        }
+        Some("Kubernetes") => cause.with(Fix::always(
+            "kubectl patch deployment NAME --type=merge -p \
+             '{\"spec\":{\"template\":{\"spec\":{\"securityContext\":{\"seccompProfile\":\
+             {\"type\":\"Unconfined\"}}}}}}'",
+        )),
+        _ => cause.with(Fix::always(format!(
+            "{}, if a unit set the filter: add the lines [Service] and SystemCallFilter={call}; \
+             else start colocate outside of what set it",
+            place.as_root("systemctl edit UNIT")
+        ))),
+    }
+}
+
+/// A system call other than perf's was refused.
+#[must_use]
+pub fn call_refused(call: &str, errno: Errno, place: &Place) -> Cause {
+    match errno.0 {
+        libc::EPERM | libc::EACCES | libc::ENOSYS if place.filtered() => {
+            filtered(call, errno, place)
+        }
+        libc::ENOSYS => Cause::of(format!("expected a kernel with {call}, found one without")),
+        _ => Cause::of(format!("the kernel answered {errno} to {call}")),
+    }
+}
+
+/// Too few descriptors.
+#[must_use]
+pub fn descriptors(place: &Place) -> Cause {
+    let (soft, hard) = place.descriptors.unwrap_or((0, 0));
+    let cause = Cause::of(format!(
+        "expected room for more open files, found limits of {soft} (soft) and {hard} (hard)"
+    ));
+    let cause = match soft < hard {
+        true => cause.with(Fix::now(format!("ulimit -S -n {hard}"))),
+        false => cause,
+    };
+    let line = if place.user == Some(0) { "root - nofile 65536" } else { "* - nofile 65536" };
+    let file = "/etc/security/limits.d/90-colocate.conf";
+    cause.with(Fix::always(written(place, line, file) + " (from the next login on)"))
+}
+
+/// Rings of the usual size may not be locked.
+#[must_use]
+pub fn mlock(place: &Place) -> Cause {
+    let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
+    Cause::of(format!(
+        "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
+         used it up; small rings lose notes when threads are born in bursts"
+    ))
+    .with(Fix::now(place.as_root("sysctl -w kernel.perf_event_mlock_kb=2048")))
+    .with(Fix::always(persistent(place, "kernel.perf_event_mlock_kb", "2048")))
+}
+
+/// The command that installs a Debian package.
+#[must_use]
+pub fn package(place: &Place, name: &str) -> Fix {
+    Fix::always(place.as_root(&format!("apt-get install {name}")))
+}
+
+/// The command that sets a kernel setting now.
+#[must_use]
+pub fn setting(place: &Place, name: &str, value: &str) -> [Fix; 2] {
+    [
+        Fix::now(place.as_root(&format!("sysctl -w {name}={value}"))),
+        Fix::always(persistent(place, name, value)),
+    ]
+}
+
+fn persistent(place: &Place, name: &str, value: &str) -> String {
+    written(place, &format!("{name} = {value}"), "/etc/sysctl.d/90-colocate.conf")
+}
+
+/// A command that adds `line` to `file`.
+fn written(place: &Place, line: &str, file: &str) -> String {
+    let tee = place.as_root(&format!("tee -a {file}"));
+    format!("echo '{line}' | {tee}")
+}
+
+fn set_capabilities(place: &Place, names: &str, own: &Own) -> String {
+    place.as_root(&format!("setcap {names}+ep {}", own.program))
+}
+
+/// What the tiers above this one would add, and the command for each.
+#[must_use]
+pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
+    let mut next = Vec::new();
+    let tier = place.tier();
+    if tier < Tier::Perfmon {
+        next.push(
+            Cause::of(
+                "CAP_PERFMON (Linux 5.8) would add: counting and sampling other users' programs",
+            )
+            .with(Fix::always(set_capabilities(place, "cap_perfmon", own))),
+        );
+    }
+    if tier < Tier::SysNice {
+        next.push(
+            Cause::of(
+                "CAP_SYS_NICE would add: placing other users' programs, moving pages that several \
+                 processes share",
+            )
+            .with(Fix::always(set_capabilities(
+                place,
+                "cap_perfmon,cap_sys_nice",
+                own,
+            ))),
+        );
+    }
+    if tier < Tier::Root && place.user != Some(0) {
+        next.push(
+            Cause::of("root would add: changing cpusets and kernel settings")
+                .with(Fix::now(format!("sudo {} ARGUMENTS", own.program))),
+        );
+    }
+    next
+}

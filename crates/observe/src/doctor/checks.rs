@@ -1,0 +1,394 @@
+//! The capabilities, one function each.
+
+use super::probe::{Errno, Probe, Probes};
+use super::{Capability, Cause, Own, Place, Section, advice};
+
+/// Everything that the checks look at.
+struct Inputs<'a> {
+    place: &'a Place,
+    probes: &'a dyn Probes,
+    own: &'a Own,
+}
+
+/// All checks, in the order they are shown.
+pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
+    let inputs = Inputs { place, probes, own };
+    let section = |title, checks: &[fn(&Inputs<'_>) -> Capability]| Section {
+        title,
+        capabilities: checks.iter().map(|check| check(&inputs)).collect(),
+    };
+    vec![
+        section("placing", &[affinity, other_tasks, births, processes, cpuset, freezer, sched_ext]),
+        section("watching", &[sample, live_code, pmu, event_names, emulate, run_state]),
+        section("memory", &[numa_calls, numa_balancing, user_faults, page_scan]),
+        section("upkeep", &[files, journal]),
+    ]
+}
+
+fn affinity(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "pin this user's tasks to PUs";
+    match inputs.probes.run(Probe::Affinity) {
+        Ok(()) => Capability::yes(
+            "affinity",
+            WHAT,
+            "sched_setaffinity of a child, read back as it was set",
+        ),
+        Err(errno) => Capability::no(
+            "affinity",
+            WHAT,
+            format!("sched_setaffinity of a child: {errno}"),
+            advice::call_refused("sched_setaffinity", errno, inputs.place),
+        ),
+    }
+}
+
+fn other_tasks(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "pin other users' tasks";
+    let tried = inputs.probes.run(Probe::AffinityOfOthers);
+    let found = |outcome: &str| format!("sched_setaffinity of process 1: {outcome}");
+    match (tried, inputs.place.may_place_all()) {
+        (Ok(()), true) => Capability::yes("other-tasks", WHAT, found("permitted")),
+        (Ok(()), false) => Capability::partly(
+            "other-tasks",
+            WHAT,
+            found("permitted, since it is this user's"),
+            no_sys_nice(inputs),
+        ),
+        (Err(errno), _) => {
+            Capability::no("other-tasks", WHAT, found(&errno.to_string()), no_sys_nice(inputs))
+        }
+    }
+}
+
+fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
+    let command = format!("setcap cap_perfmon,cap_sys_nice+ep {}", inputs.own.program);
+    Cause::of("expected CAP_SYS_NICE, found it missing; this user's own programs do not need it")
+        .with(super::Fix::always(inputs.place.as_root(&command)))
+}
+
+fn births(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "hear of every thread's birth at once";
+    let instead = "; /proc is looked through instead, and short threads are missed";
+    match inputs.probes.run(Probe::TaskNotes) {
+        Ok(()) => Capability::yes("births", WHAT, "perf_event_open with notes of tasks: works"),
+        Err(errno) => match inputs.probes.run(Probe::TaskNotesSmall) {
+            Ok(()) => Capability::partly(
+                "births",
+                WHAT,
+                format!("a ring of 16 pages: {errno}; of 1 page: works"),
+                advice::mlock(inputs.place),
+            ),
+            Err(errno) => {
+                let mut cause = advice::perf_refused(errno, inputs.place, inputs.own);
+                cause.why += instead;
+                let found = format!("perf_event_open with notes of tasks: {errno}");
+                Capability::partly("births", WHAT, found, cause)
+            }
+        },
+    }
+}
+
+fn processes(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "find threads in /proc";
+    if !inputs.place.hides_processes {
+        return Capability::yes("processes", WHAT, "/proc shows all processes");
+    }
+    let cause = Cause::of("/proc is mounted with hidepid, so other users' programs are not seen")
+        .with(super::Fix::now(inputs.place.as_root("mount -o remount,hidepid=0 /proc")));
+    Capability::partly("processes", WHAT, "/proc shows this user's processes", cause)
+}
+
+fn cpuset(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "place whole groups of processes";
+    let groups = &inputs.place.cgroups;
+    match (&groups.v2, &groups.v1_cpuset) {
+        (Some(v2), _) if groups.v2_cpuset => {
+            Capability::yes("cpuset", WHAT, format!("version 2 at {v2}"))
+        }
+        (_, Some(v1)) => Capability::yes("cpuset", WHAT, format!("version 1 at {v1}")),
+        (Some(v2), None) => Capability::no(
+            "cpuset",
+            WHAT,
+            format!("version 2 at {v2} without the controller"),
+            Cause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
+        ),
+        (None, None) => Capability::no(
+            "cpuset",
+            WHAT,
+            "no control groups are mounted",
+            Cause::of("expected a cgroup2 or cpuset mount; run needs none"),
+        ),
+    }
+}
+
+fn freezer(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "pause groups of processes";
+    let groups = &inputs.place.cgroups;
+    match (&groups.v1_freezer, &groups.v2) {
+        // Every group of version 2 has cgroup.freeze since Linux 5.2, without a controller.
+        (None, Some(v2)) => Capability::yes("freezer", WHAT, format!("version 2 at {v2}")),
+        (Some(v1), _) => Capability::yes("freezer", WHAT, format!("version 1 at {v1}")),
+        (None, None) => Capability::no(
+            "freezer",
+            WHAT,
+            "no control groups are mounted",
+            Cause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
+        ),
+    }
+}
+
+fn sched_ext(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "another program may schedule in the kernel's stead";
+    match inputs.place.sched_ext.as_deref() {
+        None => Capability::yes("scheduler", WHAT, "this kernel has no sched_ext"),
+        Some("disabled") => Capability::yes("scheduler", WHAT, "sched_ext is there and unused"),
+        Some(state) => Capability::partly(
+            "scheduler",
+            WHAT,
+            format!("sched_ext is {state}"),
+            Cause::of(
+                "a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules \
+                 of its own when threads run",
+            ),
+        ),
+    }
+}
+
+fn sample(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "watch programs by samples of the instruction pointer";
+    match inputs.probes.run(Probe::Samples) {
+        Ok(()) => Capability::yes("sample", WHAT, "software clock with samples on a child: works"),
+        Err(errno) => Capability::no(
+            "sample",
+            WHAT,
+            format!("software clock with samples on a child: {errno}"),
+            advice::perf_refused(errno, inputs.place, inputs.own),
+        ),
+    }
+}
+
+fn live_code(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "read code that JIT compilers make";
+    let attach = "code of programs that colocate has not started is not read";
+    match (inputs.probes.run(Probe::ReadMemory), inputs.place.ptrace_scope) {
+        (Ok(()), None | Some(0)) => {
+            Capability::yes("live-code", WHAT, "process_vm_readv of a child: works")
+        }
+        (Ok(()), Some(scope)) => {
+            let mut cause = Cause::of(format!(
+                "expected kernel.yama.ptrace_scope 0 to read others, found {scope}; {attach}"
+            ));
+            cause.fixes.extend(advice::setting(inputs.place, "kernel.yama.ptrace_scope", "0"));
+            Capability::partly("live-code", WHAT, "process_vm_readv of a child: works", cause)
+        }
+        (Err(errno), Some(3)) => Capability::no(
+            "live-code",
+            WHAT,
+            format!("process_vm_readv of a child: {errno}"),
+            Cause::of("kernel.yama.ptrace_scope is 3, which lasts until the next boot"),
+        ),
+        (Err(errno), scope @ Some(2)) => {
+            let mut cause = Cause::of(format!(
+                "expected kernel.yama.ptrace_scope of at most 1, found {}",
+                scope.unwrap_or(2)
+            ));
+            cause.fixes.extend(advice::setting(inputs.place, "kernel.yama.ptrace_scope", "1"));
+            Capability::no(
+                "live-code",
+                WHAT,
+                format!("process_vm_readv of a child: {errno}"),
+                cause,
+            )
+        }
+        (Err(errno), _) => Capability::no(
+            "live-code",
+            WHAT,
+            format!("process_vm_readv of a child: {errno}"),
+            advice::call_refused("process_vm_readv", errno, inputs.place),
+        ),
+    }
+}
+
+fn pmu(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "watch programs by hardware counters";
+    let software = inputs.probes.run(Probe::CountTime);
+    let hardware = inputs.probes.run(Probe::CountInstructions);
+    match (software, hardware, inputs.place.nmi_watchdog) {
+        (_, Ok(()), Some(true)) => Capability::partly(
+            "pmu",
+            WHAT,
+            "instructions of this thread: counted",
+            advice::watchdog_off(
+                Cause::of("the NMI watchdog holds one counter, so events may have to take turns"),
+                inputs.place,
+            ),
+        ),
+        (_, Ok(()), _) => Capability::yes("pmu", WHAT, "instructions of this thread: counted"),
+        (Ok(()), Err(errno), _) => Capability::no(
+            "pmu",
+            WHAT,
+            format!("task-clock: counted; instructions: {errno}"),
+            advice::counters_refused(errno, inputs.place, inputs.own),
+        ),
+        (Err(errno), Err(_), _) => Capability::no(
+            "pmu",
+            WHAT,
+            format!("task-clock: {errno}; instructions: {errno}"),
+            advice::perf_refused(errno, inputs.place, inputs.own),
+        ),
+    }
+}
+
+fn event_names(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "codes of hardware events from libpfm4";
+    match inputs.probes.run(Probe::LibPfm) {
+        Ok(()) => Capability::yes("event-names", WHAT, "libpfm.so.4 is loaded"),
+        Err(_) => Capability::partly(
+            "event-names",
+            WHAT,
+            "libpfm.so.4 is not found",
+            Cause::of("expected the package libpfm4; the codes of colocate's own table are used")
+                .with(advice::package(inputs.place, "libpfm4")),
+        ),
+    }
+}
+
+fn emulate(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "exact counts under QEMU";
+    match &inputs.own.emulator {
+        Ok(found) => Capability::yes("emulate", WHAT, found),
+        Err(why) => Capability::no(
+            "emulate",
+            WHAT,
+            why,
+            Cause::of(
+                "expected a QEMU of version 9 or later, built with plugins; distributions' QEMUs \
+                 are older or built without; neither run nor plan needs it",
+            )
+            .with(super::Fix::always("make tracer")),
+        ),
+    }
+}
+
+fn run_state(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "see which threads want a CPU";
+    if inputs.place.schedstat {
+        return Capability::yes("run-state", WHAT, "/proc/self/schedstat is there");
+    }
+    let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
+    Capability::no("run-state", WHAT, "/proc/self/schedstat is missing", Cause::of(why))
+}
+
+fn numa_calls(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "ask where pages are, and move them";
+    let calls = [("move_pages", Probe::MovePages), ("get_mempolicy", Probe::MemoryPolicy)];
+    let refused = calls
+        .into_iter()
+        .find_map(|(call, probe)| inputs.probes.run(probe).err().map(|errno: Errno| (call, errno)));
+    match refused {
+        None => Capability::yes("numa-calls", WHAT, "move_pages and get_mempolicy: work"),
+        Some((call, errno)) => Capability::no(
+            "numa-calls",
+            WHAT,
+            format!("{call}: {errno}"),
+            advice::call_refused(call, errno, inputs.place),
+        ),
+    }
+}
+
+fn numa_balancing(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "pages stay where they are put";
+    let nodes = inputs.place.nodes.unwrap_or(1);
+    match inputs.place.numa_balancing {
+        None => Capability::yes("pages-stay", WHAT, "this kernel does not balance NUMA nodes"),
+        Some(0) => Capability::yes("pages-stay", WHAT, "kernel.numa_balancing is 0"),
+        Some(_) if nodes < 2 => {
+            Capability::yes("pages-stay", WHAT, "kernel.numa_balancing is on, with one node")
+        }
+        Some(mode) => {
+            let mut cause = Cause::of("the kernel moves pages by itself and may undo ours");
+            cause.fixes.extend(advice::setting(inputs.place, "kernel.numa_balancing", "0"));
+            let found = format!("kernel.numa_balancing is {mode}, with {nodes} nodes");
+            Capability::partly("pages-stay", WHAT, found, cause)
+        }
+    }
+}
+
+fn user_faults(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "see which pages are written, by userfaultfd";
+    match (inputs.probes.run(Probe::UserFault), inputs.place.unprivileged_userfault) {
+        (Ok(()), _) => Capability::yes("user-faults", WHAT, "userfaultfd: works"),
+        (Err(errno), Some(false)) if errno.0 == libc::EPERM && !inputs.place.filtered() => {
+            let mut cause = Cause::of(
+                "expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither",
+            );
+            cause.fixes.extend(advice::setting(inputs.place, "vm.unprivileged_userfaultfd", "1"));
+            Capability::no("user-faults", WHAT, "userfaultfd: EPERM", cause)
+        }
+        (Err(errno), _) => Capability::no(
+            "user-faults",
+            WHAT,
+            format!("userfaultfd: {errno}"),
+            advice::call_refused("userfaultfd", errno, inputs.place),
+        ),
+    }
+}
+
+fn page_scan(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "find written pages quickly";
+    match inputs.probes.run(Probe::PagemapScan) {
+        Ok(()) => Capability::yes("page-scan", WHAT, "ioctl PAGEMAP_SCAN: works"),
+        Err(errno @ Errno(libc::ENOTTY | libc::EINVAL)) => Capability::no(
+            "page-scan",
+            WHAT,
+            format!("ioctl PAGEMAP_SCAN: {errno}"),
+            Cause::of("expected Linux 6.7 or later, found a kernel that does not know it"),
+        ),
+        Err(errno) => Capability::no(
+            "page-scan",
+            WHAT,
+            format!("ioctl PAGEMAP_SCAN: {errno}"),
+            advice::call_refused("PAGEMAP_SCAN", errno, inputs.place),
+        ),
+    }
+}
+
+/// Counters for 500 threads, 6 events each, and their run states. Chosen.
+const FILES_WANTED: u64 = 4096;
+
+fn files(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "keep counters and run states open";
+    match inputs.place.descriptors {
+        // The soft limit is raised when it is reached; only the hard one stops us.
+        Some((soft, hard)) if hard >= FILES_WANTED => {
+            Capability::yes("files", WHAT, format!("limit {soft}, may be raised to {hard}"))
+        }
+        Some((soft, hard)) => Capability::partly(
+            "files",
+            WHAT,
+            format!("limit {soft}, may be raised to {hard}"),
+            advice::descriptors(inputs.place),
+        ),
+        None => Capability::partly(
+            "files",
+            WHAT,
+            "/proc/self/limits cannot be read",
+            Cause::of("the limit on open files is not known"),
+        ),
+    }
+}
+
+fn journal(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "put masks back after kill -9";
+    match &inputs.own.journal {
+        Ok(folder) => Capability::yes("journal", WHAT, format!("{folder} is ours")),
+        Err(why) => Capability::partly(
+            "journal",
+            WHAT,
+            why,
+            Cause::of("without a folder for its journal colocate cannot undo after a crash").with(
+                super::Fix::now("export XDG_RUNTIME_DIR=FOLDER (one that only you can write to)"),
+            ),
+        ),
+    }
+}

@@ -1,0 +1,245 @@
+//! What works in this place, why not, and what lifts it.
+//!
+//! Two kinds of input: what `/proc` and `/sys` say ([`Place`]), and what came back when a thing was
+//! tried ([`Probes`]). Everything else is a function of the two, so that every message can be
+//! tested without being in such a place. A command is printed only where it lifts the cause that
+//! was found.
+
+pub mod advice;
+mod checks;
+pub mod place;
+pub mod probe;
+pub mod real;
+mod text;
+
+pub use place::Place;
+pub use probe::{Errno, Probe, Probes};
+
+use serde::Serialize;
+
+/// Version of the JSON form.
+pub const VERSION: u32 = 1;
+
+/// Whether something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It does not.
+    No,
+    /// It does, with a limit that the cause names.
+    Partly,
+    /// It does.
+    Yes,
+}
+
+/// How a command changes things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Until the next boot, or for this shell.
+    Now,
+    /// For good.
+    Always,
+    /// Another way, which leaves the setting as it is.
+    Instead,
+}
+
+/// A command that lifts a cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// How it changes things.
+    pub scope: Scope,
+    /// To be typed as it is, or with the parts in capitals filled in.
+    pub command: String,
+}
+
+impl Fix {
+    /// Until the next boot, or for this shell.
+    #[must_use]
+    pub fn now(command: impl Into<String>) -> Self {
+        Self { scope: Scope::Now, command: command.into() }
+    }
+
+    /// For good.
+    #[must_use]
+    pub fn always(command: impl Into<String>) -> Self {
+        Self { scope: Scope::Always, command: command.into() }
+    }
+
+    /// Another way.
+    #[must_use]
+    pub fn instead(command: impl Into<String>) -> Self {
+        Self { scope: Scope::Instead, command: command.into() }
+    }
+}
+
+/// Why something does not work, and what lifts that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// What was found and what was expected, in one line.
+    pub why: String,
+    /// Commands, best first; empty where none is known or none is needed.
+    pub fixes: Vec<Fix>,
+}
+
+impl Cause {
+    /// A cause without a remedy.
+    #[must_use]
+    pub fn of(why: impl Into<String>) -> Self {
+        Self { why: why.into(), fixes: Vec::new() }
+    }
+
+    /// With one more command.
+    #[must_use]
+    pub fn with(mut self, fix: Fix) -> Self {
+        self.fixes.push(fix);
+        self
+    }
+}
+
+/// One thing that colocate can use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capability {
+    /// Its name, for scripts.
+    pub name: &'static str,
+    /// What it is used for.
+    pub what: &'static str,
+    /// Whether it works here.
+    pub status: Status,
+    /// What was tried or read, and what came back.
+    pub found: String,
+    /// Why it does not work or only partly; `None` if it works.
+    pub cause: Option<Cause>,
+}
+
+impl Capability {
+    fn yes(name: &'static str, what: &'static str, found: impl Into<String>) -> Self {
+        Self { name, what, status: Status::Yes, found: found.into(), cause: None }
+    }
+
+    fn no(name: &'static str, what: &'static str, found: impl Into<String>, cause: Cause) -> Self {
+        Self { name, what, status: Status::No, found: found.into(), cause: Some(cause) }
+    }
+
+    fn partly(
+        name: &'static str,
+        what: &'static str,
+        found: impl Into<String>,
+        cause: Cause,
+    ) -> Self {
+        Self { name, what, status: Status::Partly, found: found.into(), cause: Some(cause) }
+    }
+}
+
+/// Capabilities that belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Section {
+    /// Its title.
+    pub title: &'static str,
+    /// What is in it.
+    pub capabilities: Vec<Capability>,
+}
+
+/// How much this process may do, from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// This user's own processes.
+    OwnProcess,
+    /// Also counters and samples of everybody's, by `CAP_PERFMON`.
+    Perfmon,
+    /// Also placing everybody's tasks and moving everybody's pages, by `CAP_SYS_NICE`.
+    SysNice,
+    /// Everything.
+    Root,
+}
+
+impl Tier {
+    /// The tier's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OwnProcess => "own-process",
+            Self::Perfmon => "perfmon",
+            Self::SysNice => "sys-nice",
+            Self::Root => "root",
+        }
+    }
+}
+
+/// What was found of the place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// What it is about.
+    pub name: &'static str,
+    /// What was found.
+    pub value: String,
+}
+
+/// What the caller knows and this crate cannot: where its own files are.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The running program, for the commands that name it.
+    pub program: String,
+    /// The folder for journals, made if it was missing, or why there is none.
+    pub journal: Result<String, String>,
+    /// A QEMU that loads our plugin, by its path, or why there is none.
+    pub emulator: Result<String, String>,
+}
+
+/// The whole diagnosis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// Version of this form, [`VERSION`].
+    pub version: u32,
+    /// Whether `run`, `plan` and one way of watching work.
+    pub works: bool,
+    /// How much this process may do.
+    pub tier: Tier,
+    /// What the next tiers would add and how to get there.
+    pub next: Vec<Cause>,
+    /// What was found of the place.
+    pub place: Vec<Fact>,
+    /// What works.
+    pub sections: Vec<Section>,
+}
+
+/// Tries everything and says what works.
+#[must_use]
+pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
+    let sections = checks::all(place, probes, own);
+    let status = |name: &str| {
+        let mut all = sections.iter().flat_map(|section| &section.capabilities);
+        all.find(|capability| capability.name == name).map_or(Status::No, |found| found.status)
+    };
+    // Thread births have /proc to fall back on, which is there when anything is.
+    let watching = ["pmu", "sample", "emulate"].into_iter().any(|way| status(way) > Status::No);
+    let works = status("affinity") > Status::No && watching;
+    Diagnosis {
+        version: VERSION,
+        works,
+        tier: place.tier(),
+        next: advice::next_tiers(place, own),
+        place: place.facts(),
+        sections,
+    }
+}
+
+impl Diagnosis {
+    /// The diagnosis as text for people; with `quiet`, only what does not work fully.
+    #[must_use]
+    pub fn text(&self, quiet: bool) -> String {
+        text::of(self, quiet)
+    }
+
+    /// The diagnosis as JSON, ending in a newline.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,355 @@
+//! What `/proc` and `/sys` say about this place.
+
+use super::{Fact, Tier};
+use std::fs;
+use std::path::Path;
+
+/// A capability's number (linux/capability.h).
+const CAP_SYS_ADMIN: u32 = 21;
+/// See [`CAP_SYS_ADMIN`].
+const CAP_SYS_NICE: u32 = 23;
+/// See [`CAP_SYS_ADMIN`].
+const CAP_PERFMON: u32 = 38;
+
+/// What was read. `None` is a file that is not there or makes no sense.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// The effective user.
+    pub user: Option<u32>,
+    /// Effective capabilities, a bit each.
+    pub capabilities: u64,
+    /// 0 no filter, 1 strict, 2 a filter.
+    pub seccomp: Option<u32>,
+    /// What container this looks like, if any.
+    pub container: Option<&'static str>,
+    /// Whether the processor says that a hypervisor is below.
+    pub virtual_machine: bool,
+    /// `kernel.perf_event_paranoid`; `None` also means a kernel without perf events.
+    pub paranoid: Option<i32>,
+    /// `kernel.perf_event_mlock_kb`.
+    pub mlock_kb: Option<u64>,
+    /// `kernel.nmi_watchdog`: whether it holds a counter.
+    pub nmi_watchdog: Option<bool>,
+    /// `kernel.yama.ptrace_scope`; `None` is a kernel without Yama.
+    pub ptrace_scope: Option<u32>,
+    /// `kernel.numa_balancing`.
+    pub numa_balancing: Option<u32>,
+    /// `vm.unprivileged_userfaultfd`.
+    pub unprivileged_userfault: Option<bool>,
+    /// `kernel.sched_ext` state; `None` is a kernel without it.
+    pub sched_ext: Option<String>,
+    /// Limits on descriptors, soft and hard.
+    pub descriptors: Option<(u64, u64)>,
+    /// How many NUMA nodes are online.
+    pub nodes: Option<usize>,
+    /// The PUs that the inherited affinity mask leaves, as a list.
+    pub cpus_allowed: Option<String>,
+    /// Where cpusets and the freezer are.
+    pub cgroups: Cgroups,
+    /// Whether `/proc` hides other users' processes.
+    pub hides_processes: bool,
+    /// Whether `/proc/self/schedstat` is there.
+    pub schedstat: bool,
+}
+
+/// Which control groups there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroups {
+    /// Mount point of version 2, if any.
+    pub v2: Option<String>,
+    /// Whether version 2 offers the controller `cpuset`.
+    pub v2_cpuset: bool,
+    /// Mount point of version 1's `cpuset`, if any.
+    pub v1_cpuset: Option<String>,
+    /// Mount point of version 1's `freezer`, if any.
+    pub v1_freezer: Option<String>,
+}
+
+impl Place {
+    /// Reads the trees at `root`, usually `/`.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).ok();
+        let word = |path: &str| text(path).map(|text| text.trim().to_owned());
+        let kernel_setting = |name: &str| word(&format!("proc/sys/kernel/{name}"));
+        let status = text("proc/self/status").unwrap_or_default();
+        let of_status = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        let mounts = text("proc/self/mountinfo").unwrap_or_default();
+        Self {
+            kernel: kernel_setting("osrelease"),
+            user: of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()),
+            capabilities: of_status("CapEff")
+                .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+                .unwrap_or(0),
+            seccomp: of_status("Seccomp").and_then(|mode| mode.parse().ok()),
+            container: container(root),
+            virtual_machine: text("proc/cpuinfo").is_some_and(|text| has_flag(&text, "hypervisor")),
+            paranoid: kernel_setting("perf_event_paranoid").and_then(|v| v.parse().ok()),
+            mlock_kb: kernel_setting("perf_event_mlock_kb").and_then(|v| v.parse().ok()),
+            nmi_watchdog: kernel_setting("nmi_watchdog").map(|v| v != "0"),
+            ptrace_scope: kernel_setting("yama/ptrace_scope").and_then(|v| v.parse().ok()),
+            numa_balancing: kernel_setting("numa_balancing").and_then(|v| v.parse().ok()),
+            unprivileged_userfault: word("proc/sys/vm/unprivileged_userfaultfd").map(|v| v != "0"),
+            sched_ext: word("sys/kernel/sched_ext/state"),
+            descriptors: text("proc/self/limits").as_deref().and_then(descriptors),
+            nodes: fs::read_dir(root.join("sys/devices/system/node")).ok().map(count_nodes),
+            cpus_allowed: of_status("Cpus_allowed_list").map(str::to_owned),
+            cgroups: cgroups(root, &mounts),
+            hides_processes: hides_processes(&mounts),
+            schedstat: text("proc/self/schedstat").is_some(),
+        }
+    }
+
+    /// Whether the effective capability `number` is there.
+    fn capable(&self, number: u32) -> bool {
+        self.capabilities >> number & 1 == 1
+    }
+
+    /// Whether perf treats this process as privileged: `CAP_PERFMON` or `CAP_SYS_ADMIN`.
+    #[must_use]
+    pub fn may_watch_all(&self) -> bool {
+        self.capable(CAP_PERFMON) || self.capable(CAP_SYS_ADMIN)
+    }
+
+    /// Whether other users' tasks may be placed.
+    #[must_use]
+    pub fn may_place_all(&self) -> bool {
+        self.capable(CAP_SYS_NICE)
+    }
+
+    /// How much this process may do.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        match (self.user, self.may_place_all(), self.may_watch_all()) {
+            (Some(0), true, true) => Tier::Root,
+            (_, true, _) => Tier::SysNice,
+            (_, false, true) => Tier::Perfmon,
+            (_, false, false) => Tier::OwnProcess,
+        }
+    }
+
+    /// Whether a seccomp filter is in force.
+    #[must_use]
+    pub fn filtered(&self) -> bool {
+        self.seccomp == Some(2)
+    }
+
+    /// `command` with `sudo` before it, unless we are root.
+    #[must_use]
+    pub fn as_root(&self, command: &str) -> String {
+        if self.user == Some(0) { command.to_owned() } else { format!("sudo {command}") }
+    }
+
+    /// The facts, for people.
+    #[must_use]
+    pub fn facts(&self) -> Vec<Fact> {
+        let or_unknown = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
+        let tier = self.tier().name();
+        let user = self.user.map_or("unknown".to_owned(), |user| user.to_string());
+        let seccomp = match self.seccomp {
+            Some(0) => "no filter",
+            Some(1) => "strict mode",
+            Some(2) => "a filter is in force",
+            _ => "unknown",
+        };
+        let below = if self.virtual_machine { "a virtual machine" } else { "no hypervisor seen" };
+        let nodes = self.nodes.map_or("unknown".to_owned(), |count| count.to_string());
+        vec![
+            Fact { name: "kernel", value: or_unknown(&self.kernel) },
+            Fact { name: "user", value: format!("{user}, tier {tier}") },
+            Fact { name: "cpus allowed", value: or_unknown(&self.cpus_allowed) },
+            Fact { name: "numa nodes", value: nodes },
+            Fact { name: "machine", value: below.to_owned() },
+            Fact { name: "container", value: self.container.unwrap_or("none seen").to_owned() },
+            Fact { name: "seccomp", value: seccomp.to_owned() },
+        ]
+    }
+}
+
+/// Traces that containers leave.
+fn container(root: &Path) -> Option<&'static str> {
+    let there = |path: &str| root.join(path).exists();
+    let named = |path: &str, name: &str| {
+        fs::read(root.join(path))
+            .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name.as_bytes()))
+    };
+    if there(".dockerenv") {
+        Some("Docker")
+    } else if there("run/.containerenv") {
+        Some("Podman")
+    } else if named("proc/1/environ", "container=lxc") || named("proc/self/cgroup", "/lxc") {
+        Some("LXC")
+    } else if named("proc/self/cgroup", "/kubepods") {
+        Some("Kubernetes")
+    } else if named("proc/1/environ", "container=") {
+        Some("a container")
+    } else {
+        None
+    }
+}
+
+fn has_flag(cpuinfo: &str, flag: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|found| found == flag))
+}
+
+/// `Max open files  SOFT  HARD  files` in `/proc/self/limits`.
+fn descriptors(limits: &str) -> Option<(u64, u64)> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut fields = line.split_whitespace();
+    let mut number = || match fields.next()? {
+        "unlimited" => Some(u64::MAX),
+        digits => digits.parse().ok(),
+    };
+    Some((number()?, number()?))
+}
+
+fn count_nodes(entries: fs::ReadDir) -> usize {
+    let is_node = |name: &str| {
+        let number = name.strip_prefix("node");
+        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
+}
+
+/// One line of `/proc/self/mountinfo`: mount point, kind of file system, its options.
+fn mount(line: &str) -> Option<(&str, &str, &str)> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut back = back.split(' ');
+    Some((front.split(' ').nth(4)?, back.next()?, back.nth(1).unwrap_or_default()))
+}
+
+fn cgroups(root: &Path, mounts: &str) -> Cgroups {
+    let mut found = Cgroups::default();
+    for (point, kind, options) in mounts.lines().filter_map(mount) {
+        let has = |name: &str| options.split(',').any(|option| option == name);
+        match kind {
+            "cgroup2" => found.v2 = Some(point.to_owned()),
+            "cgroup" if has("cpuset") => found.v1_cpuset = Some(point.to_owned()),
+            "cgroup" if has("freezer") => found.v1_freezer = Some(point.to_owned()),
+            _ => {}
+        }
+    }
+    if let Some(point) = &found.v2 {
+        let controllers = root.join(point.trim_start_matches('/')).join("cgroup.controllers");
+        let controllers = fs::read_to_string(controllers).unwrap_or_default();
+        found.v2_cpuset = controllers.split_whitespace().any(|name| name == "cpuset");
+    }
+    found
+}
+
+/// `hidepid` 1 and 2, also by their names, hide other users' processes.
+fn hides_processes(mounts: &str) -> bool {
+    let proc = mounts.lines().filter_map(mount).find(|(point, ..)| *point == "/proc");
+    proc.is_some_and(|(_, _, options)| {
+        let hide = options.split(',').find_map(|option| option.strip_prefix("hidepid="));
+        hide.is_some_and(|mode| !matches!(mode, "0" | "off"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root with `files`, each a path and its content.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn an_empty_root_is_all_unknown() {
+        let place = Place::read(root(&[]).path());
+        assert_eq!(place, Place::default());
+        assert_eq!(place.tier(), Tier::OwnProcess);
+    }
+
+    #[test]
+    fn a_container_on_a_new_kernel() {
+        let root = root(&[
+            (".dockerenv", ""),
+            (
+                "proc/self/status",
+                "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nCapEff:\t0000004000800000\n\
+                 Seccomp:\t2\nCpus_allowed_list:\t0-3,8\n",
+            ),
+            ("proc/self/limits", "Limit Soft Hard Units\nMax open files   1024   524288   files\n"),
+            (
+                "proc/self/mountinfo",
+                "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n\
+                 24 23 0:22 / /proc rw shared:12 - proc proc rw,hidepid=invisible\n",
+            ),
+            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "-1\n"),
+            ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
+            ("sys/devices/system/node/node0/x", ""),
+            ("sys/devices/system/node/node12/x", ""),
+            ("sys/devices/system/node/possible", ""),
+        ]);
+        let place = Place::read(root.path());
+        assert_eq!((place.user, place.seccomp), (Some(1001), Some(2)));
+        assert_eq!(place.container, Some("Docker"));
+        assert_eq!(place.tier(), Tier::SysNice);
+        assert!(place.may_watch_all() && place.may_place_all());
+        assert_eq!(place.descriptors, Some((1024, 524_288)));
+        assert_eq!(place.paranoid, Some(-1));
+        assert!(place.virtual_machine && place.hides_processes);
+        assert_eq!(place.nodes, Some(2));
+        let cgroups = Cgroups {
+            v2: Some("/sys/fs/cgroup".to_owned()),
+            v2_cpuset: true,
+            ..Cgroups::default()
+        };
+        assert_eq!(place.cgroups, cgroups);
+    }
+
+    #[test]
+    fn version_1_control_groups_beside_an_empty_version_2() {
+        let root = root(&[(
+            "proc/self/mountinfo",
+            "33 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+             37 31 0:35 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n\
+             41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+             24 23 0:22 / /proc rw - proc proc rw\n",
+        )]);
+        let place = Place::read(root.path());
+        assert_eq!(place.cgroups.v1_cpuset.as_deref(), Some("/sys/fs/cgroup/cpuset"));
+        assert_eq!(place.cgroups.v1_freezer.as_deref(), Some("/sys/fs/cgroup/freezer"));
+        assert!(!place.cgroups.v2_cpuset && !place.hides_processes);
+    }
+
+    #[test]
+    fn tiers_by_capabilities() {
+        let tier = |user, capabilities| {
+            Place { user: Some(user), capabilities, ..Place::default() }.tier()
+        };
+        assert_eq!(tier(1000, 0), Tier::OwnProcess);
+        assert_eq!(tier(1000, 1 << CAP_PERFMON), Tier::Perfmon);
+        assert_eq!(tier(1000, 1 << CAP_SYS_ADMIN), Tier::Perfmon);
+        assert_eq!(tier(1000, 1 << CAP_SYS_NICE), Tier::SysNice);
+        assert_eq!(tier(0, u64::MAX), Tier::Root);
+        // Root in a container without capabilities.
+        assert_eq!(tier(0, 0), Tier::OwnProcess);
+    }
+
+    #[test]
+    fn broken_files_are_unknown() {
+        let root = root(&[
+            ("proc/self/status", "Uid:\nCapEff:\tzz\nSeccomp:\t-\n"),
+            ("proc/self/mountinfo", "a b c\n - \n1 2 3 4 - \n"),
+            ("proc/self/limits", "Max open files many\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "high\n"),
+        ]);
+        assert_eq!(Place::read(root.path()), Place::default());
+    }
+}

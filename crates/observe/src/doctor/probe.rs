@@ -1,0 +1,79 @@
+//! Things to try, and what came back.
+
+use std::fmt;
+
+/// The kernel's error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Its symbol, as manual pages write it, for those that are told apart here.
+    #[must_use]
+    pub const fn symbol(self) -> Option<&'static str> {
+        Some(match self.0 {
+            libc::EPERM => "EPERM",
+            libc::ENOENT => "ENOENT",
+            libc::ESRCH => "ESRCH",
+            libc::EACCES => "EACCES",
+            libc::EBUSY => "EBUSY",
+            libc::ENODEV => "ENODEV",
+            libc::EINVAL => "EINVAL",
+            libc::EMFILE => "EMFILE",
+            libc::ENOTTY => "ENOTTY",
+            libc::ENOSYS => "ENOSYS",
+            libc::ENOMEM => "ENOMEM",
+            libc::EOPNOTSUPP => "EOPNOTSUPP",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.symbol() {
+            Some(symbol) => f.write_str(symbol),
+            None => write!(f, "error {}", self.0),
+        }
+    }
+}
+
+/// Something to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Probe {
+    /// `sched_setaffinity` on a child, to the mask that it has, and reading it back.
+    Affinity,
+    /// Whether `sched_setaffinity` on process 1 is permitted; it is called with a mask that the
+    /// kernel refuses after it has checked that.
+    AffinityOfOthers,
+    /// A software event that counts the calling thread, read once.
+    CountTime,
+    /// The hardware event `instructions` on the calling thread, read once.
+    CountInstructions,
+    /// A dummy event with notes about tasks on a child, inherited, with a ring of the usual size.
+    TaskNotes,
+    /// The same with a ring of one page, where the usual size was refused.
+    TaskNotesSmall,
+    /// Samples of the instruction pointer on a child, inherited.
+    Samples,
+    /// Reading some bytes of a child's memory with `process_vm_readv`.
+    ReadMemory,
+    /// Asking with `move_pages` where a page of ours is.
+    MovePages,
+    /// `get_mempolicy` of the calling thread.
+    MemoryPolicy,
+    /// `userfaultfd`, closed at once.
+    UserFault,
+    /// The ioctl `PAGEMAP_SCAN` on our own `/proc/self/pagemap`.
+    PagemapScan,
+    /// Loading libpfm4.
+    LibPfm,
+}
+
+/// Tries things.
+pub trait Probes {
+    /// Tries `probe`, leaves nothing behind, and says what came back: nothing, or the error.
+    ///
+    /// # Errors
+    /// What the kernel said; for [`Probe::LibPfm`], `ENOENT`.
+    fn run(&self, probe: Probe) -> Result<(), Errno>;
+}

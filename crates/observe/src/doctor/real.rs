@@ -1,0 +1,252 @@
+//! The probes, really run.
+
+#![allow(unsafe_code)] // system calls that have no safe form in the standard library
+
+use super::probe::{Errno, Probe, Probes};
+use crate::births::Options;
+use crate::perf::{Attr, Event, Ring};
+use crate::pmu::open::{OpenGroup, Spec, Start};
+use crate::pmu::pfm::Pfm;
+use crate::sys::SysError;
+use crate::task::Tid;
+use colocate_machine::PuNr;
+use perf_event_open_sys::bindings as c;
+use std::os::fd::AsRawFd;
+
+/// This machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Here;
+
+impl Probes for Here {
+    fn run(&self, probe: Probe) -> Result<(), Errno> {
+        match probe {
+            Probe::Affinity => affinity(),
+            Probe::AffinityOfOthers => affinity_of_others(),
+            Probe::CountTime => {
+                count(c::PERF_TYPE_SOFTWARE, u64::from(c::PERF_COUNT_SW_TASK_CLOCK))
+            }
+            Probe::CountInstructions => {
+                count(c::PERF_TYPE_HARDWARE, u64::from(c::PERF_COUNT_HW_INSTRUCTIONS))
+            }
+            Probe::TaskNotes => ring(&Attr::task_notes(), 16),
+            Probe::TaskNotesSmall => ring(&Attr::task_notes(), 1),
+            Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
+            Probe::ReadMemory => read_memory(),
+            Probe::MovePages => move_pages(),
+            Probe::MemoryPolicy => memory_policy(),
+            Probe::UserFault => user_fault(),
+            Probe::PagemapScan => pagemap_scan(),
+            Probe::LibPfm => Pfm::get().map(drop).map_err(|_| Errno(libc::ENOENT)),
+        }
+    }
+}
+
+/// The error that the last call left.
+fn last() -> Errno {
+    Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn ok(returned: i64) -> Result<(), Errno> {
+    if returned < 0 { Err(last()) } else { Ok(()) }
+}
+
+fn errno(error: &SysError) -> Errno {
+    Errno(error.errno().unwrap_or(libc::EIO))
+}
+
+/// A child that does nothing. It is ended when this is dropped.
+struct Child(libc::pid_t);
+
+impl Child {
+    fn new() -> Result<Self, Errno> {
+        // SAFETY: the child makes only system calls that may be made after a fork of a process
+        // with threads, and never returns.
+        match unsafe { libc::fork() } {
+            0 => loop {
+                // SAFETY: takes a signal number; a child whose parent dies must not stay.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+                // SAFETY: takes nothing.
+                unsafe { libc::pause() };
+            },
+            -1 => Err(last()),
+            pid => Ok(Self(pid)),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: our own child, which has not been waited for, so the number is still its own.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+        // SAFETY: a null pointer says that the status is not wanted.
+        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+    }
+}
+
+/// Room for 8,192 CPUs, the most that a Linux kernel can be built for.
+type Mask = [u64; 128];
+
+fn mask_of(pid: libc::pid_t) -> Result<Mask, Errno> {
+    let mut mask: Mask = [0; 128];
+    // SAFETY: `mask` is as long as said.
+    let done = unsafe { libc::sched_getaffinity(pid, size_of::<Mask>(), mask.as_mut_ptr().cast()) };
+    ok(done.into()).map(|()| mask)
+}
+
+fn set_mask(pid: libc::pid_t, mask: &Mask) -> Result<(), Errno> {
+    // SAFETY: `mask` is as long as said.
+    ok(unsafe { libc::sched_setaffinity(pid, size_of::<Mask>(), mask.as_ptr().cast()) }.into())
+}
+
+fn affinity() -> Result<(), Errno> {
+    let child = Child::new()?;
+    let mask = mask_of(child.0)?;
+    set_mask(child.0, &mask)?;
+    if mask_of(child.0)? == mask { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+}
+
+fn affinity_of_others() -> Result<(), Errno> {
+    match set_mask(1, &[0; 128]) {
+        // The empty mask is looked at after the permission.
+        Err(Errno(libc::EINVAL)) => Ok(()),
+        other => other,
+    }
+}
+
+fn count(kind: u32, config: u64) -> Result<(), Errno> {
+    let group = OpenGroup::open(&[Spec { kind, config }], Tid(0), Start::Now);
+    group.and_then(|group| group.read()).map(drop).map_err(|error| errno(&error))
+}
+
+fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
+    let child = Child::new()?;
+    let cpu = Options::here().ok().and_then(|options| options.cpus.first().copied());
+    let attr = attr.inherited();
+    let event = Event::open(&attr, Tid(child.0), Some(cpu.unwrap_or(PuNr(0))));
+    event.and_then(|event| Ring::map(event, pages)).map(drop).map_err(|error| errno(&error))
+}
+
+fn read_memory() -> Result<(), Errno> {
+    static KNOWN: [u8; 8] = *b"colocate";
+    let child = Child::new()?;
+    let mut copy = [0_u8; 8];
+    let ours = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: copy.len() };
+    let theirs = libc::iovec { iov_base: KNOWN.as_ptr().cast_mut().cast(), iov_len: KNOWN.len() };
+    // SAFETY: `ours` is room of that length; `theirs` is an address in the child, which the kernel
+    // checks.
+    let got =
+        unsafe { libc::process_vm_readv(child.0, &raw const ours, 1, &raw const theirs, 1, 0) };
+    ok(got as i64)?;
+    if copy == KNOWN { Ok(()) } else { Err(Errno(libc::EIO)) }
+}
+
+fn move_pages() -> Result<(), Errno> {
+    let here = 1_u8;
+    let page: *const u8 = std::hint::black_box(&raw const here);
+    let mut status = 0_i32;
+    // SAFETY: one page and one status; without nodes the call only asks.
+    ok(unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            1,
+            &raw const page,
+            std::ptr::null::<i32>(),
+            &raw mut status,
+            0,
+        )
+    })
+}
+
+fn memory_policy() -> Result<(), Errno> {
+    let mut mode = 0_i32;
+    // SAFETY: `mode` is a valid place to write to; no node mask is asked for.
+    ok(unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut mode,
+            std::ptr::null_mut::<u64>(),
+            0,
+            std::ptr::null::<u8>(),
+            0,
+        )
+    })
+}
+
+fn user_fault() -> Result<(), Errno> {
+    // SAFETY: takes flags only.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+    ok(fd)?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    unsafe { libc::close(i32::try_from(fd).unwrap_or(-1)) };
+    Ok(())
+}
+
+/// `struct pm_scan_arg` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+fn pagemap_scan() -> Result<(), Errno> {
+    /// `_IOWR('f', 16, struct pm_scan_arg)`.
+    const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<ScanArg>() as u64) << 16 | 0x66 << 8 | 16;
+    let file = std::fs::File::open("/proc/self/pagemap")
+        .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    // An empty range from 0 to 0.
+    let mut arg = ScanArg { size: size_of::<ScanArg>() as u64, ..ScanArg::default() };
+    // SAFETY: `arg` has its size filled in and lives through the call.
+    ok(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Probe; 13] = [
+        Probe::Affinity,
+        Probe::AffinityOfOthers,
+        Probe::CountTime,
+        Probe::CountInstructions,
+        Probe::TaskNotes,
+        Probe::TaskNotesSmall,
+        Probe::Samples,
+        Probe::ReadMemory,
+        Probe::MovePages,
+        Probe::MemoryPolicy,
+        Probe::UserFault,
+        Probe::PagemapScan,
+        Probe::LibPfm,
+    ];
+
+    #[test]
+    fn probes_answer_with_a_number_that_the_kernel_gives() {
+        for probe in ALL {
+            if let Err(errno) = Here.run(probe) {
+                assert!(errno.symbol().is_some(), "{probe:?}: {errno}");
+            }
+        }
+        assert_eq!(Here.run(Probe::Affinity), Ok(()));
+    }
+
+    #[test]
+    fn probes_change_nothing() {
+        let before = (mask_of(0), mask_of(1));
+        for probe in ALL {
+            let _ = Here.run(probe);
+        }
+        assert_eq!((mask_of(0), mask_of(1)), before);
+    }
+}

@@ -1,0 +1,65 @@
+//! The diagnosis as text.
+
+use super::{Capability, Cause, Diagnosis, Scope, Status};
+use std::fmt::Write;
+
+/// Room for the longest name of a capability.
+const NAME: usize = 14;
+
+/// The whole text; with `quiet`, only what does not work fully.
+pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
+    let mut text = String::new();
+    put(&mut text, if diagnosis.works { WORKS } else { FAILS });
+    if !quiet {
+        put(&mut text, "\nthis place");
+        for fact in &diagnosis.place {
+            put(&mut text, &format!("        {:NAME$}{}", fact.name, fact.value));
+        }
+    }
+    for section in &diagnosis.sections {
+        let shown = |capability: &&Capability| !quiet || capability.status < Status::Yes;
+        let mut shown = section.capabilities.iter().filter(shown).peekable();
+        if shown.peek().is_some() {
+            put(&mut text, &format!("\n{}", section.title));
+        }
+        shown.for_each(|capability| put_capability(&mut text, capability));
+    }
+    if !quiet && !diagnosis.next.is_empty() {
+        put(&mut text, &format!("\nbeyond the tier {}", diagnosis.tier.name()));
+        diagnosis.next.iter().for_each(|cause| put_cause(&mut text, cause));
+    }
+    text
+}
+
+const WORKS: &str = "colocate works here: tasks can be placed, programs can be watched";
+const FAILS: &str = "colocate does not work here: see what says no under placing and watching";
+
+fn put_capability(text: &mut String, capability: &Capability) {
+    let status = match capability.status {
+        Status::Yes => "yes",
+        Status::Partly => "partly",
+        Status::No => "no",
+    };
+    let Capability { name, what, found, .. } = capability;
+    put(text, &format!("{status:>6}  {name:NAME$}{what}: {found}"));
+    if let Some(cause) = &capability.cause {
+        put_cause(text, cause);
+    }
+}
+
+fn put_cause(text: &mut String, cause: &Cause) {
+    put(text, &format!("        {}", cause.why));
+    for fix in &cause.fixes {
+        let label = match fix.scope {
+            Scope::Now => "now:",
+            Scope::Always => "for good:",
+            Scope::Instead => "or:",
+        };
+        put(text, &format!("          {label:<10}{}", fix.command));
+    }
+}
+
+fn put(text: &mut String, line: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{line}");
+}

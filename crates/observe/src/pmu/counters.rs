@@ -1,0 +1,370 @@
+//! What this machine's counters can count, found out by trying.
+
+use super::affinity::move_this_thread;
+use super::cpu::Cpu;
+use super::open::{OpenGroup, Spec, Start};
+use super::pfm::Pfm;
+use super::plan::{Event, Group, Grouping, Role, Source, grouping, wanted};
+use super::scale::{Reading, Totals, over_pmus, totals};
+use super::sysfs::{CorePmu, core_pmus};
+use crate::sys::SysError;
+use crate::task::Tid;
+use colocate_model::Class;
+use perf_event_open_sys::bindings as c;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Why threads cannot be counted here. `colocate doctor` names the cause and what lifts it.
+#[derive(Debug, Error)]
+pub enum PmuError {
+    /// The kernel shows no counters of the cores.
+    #[error("expected hardware counters, found none in {devices}: {source}")]
+    None {
+        /// Where the kernel would list them.
+        devices: String,
+        /// What it said when it was asked for instructions anyway.
+        source: SysError,
+    },
+    /// The kernel has counters, but not for us.
+    #[error("expected to count instructions with {pmu}, found {source}")]
+    Refused {
+        /// The PMU's name.
+        pmu: String,
+        /// What the kernel said.
+        source: SysError,
+    },
+}
+
+impl PmuError {
+    /// What the kernel said.
+    #[must_use]
+    pub fn cause(&self) -> &SysError {
+        match self {
+            Self::None { source, .. } | Self::Refused { source, .. } => source,
+        }
+    }
+}
+
+/// One PMU's groups, ready to be opened on any thread.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its name in sysfs.
+    pub name: String,
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// The same, as perf takes them.
+    pub specs: Vec<Vec<Spec>>,
+}
+
+/// What can be counted here.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// The PMUs; several on a machine with several kinds of cores.
+    pub pmus: Vec<Planned>,
+    /// What a reader of the figures should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The counters of one thread, open.
+#[derive(Debug)]
+pub struct OpenCounters(Vec<Vec<OpenGroup>>);
+
+impl Counters {
+    /// Finds out what the counters listed under `proc` and `sys` (usually `/proc` and `/sys`) can
+    /// count together, by counting the calling process for some microseconds.
+    ///
+    /// # Errors
+    /// [`PmuError`] if not even instructions can be counted.
+    pub fn find(proc: &Path, sys: &Path) -> Result<Self, PmuError> {
+        let pmus = core_pmus(proc, sys);
+        let leader = |spec| OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop);
+        let Some(first) = pmus.first() else {
+            let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
+            return match leader(generic) {
+                // A kernel without sysfs entries that counts all the same.
+                Ok(()) => Ok(Self::planned(&[unlisted()])),
+                Err(source) => {
+                    let devices = sys.join("bus/event_source/devices").display().to_string();
+                    Err(PmuError::None { devices, source })
+                }
+            };
+        };
+        let alone = pmus.len() == 1;
+        leader(generic(first, alone, INSTRUCTIONS))
+            .map_err(|source| PmuError::Refused { pmu: first.name.clone(), source })?;
+        Ok(Self::planned(&pmus))
+    }
+
+    fn planned(pmus: &[CorePmu]) -> Self {
+        let mut found = Self { pmus: Vec::new(), notes: Vec::new() };
+        for pmu in pmus {
+            let alone = pmus.len() == 1;
+            let plan = on_its_cores(pmu, alone, || try_out(pmu, alone));
+            found.notes.extend(notes(pmu, &plan));
+            let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
+            found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs });
+        }
+        found.pmus.retain(|pmu| !pmu.groups.is_empty());
+        found
+    }
+
+    /// Counters for `events` in one group, whatever the machine: for the kernel's own events,
+    /// which stand in for hardware ones in tests and on machines without any.
+    #[must_use]
+    pub fn of_software(events: &[(Role, u64)]) -> Self {
+        let event = |&(role, number): &(Role, u64)| Event {
+            role,
+            base: Role::Instructions,
+            source: Source::Software(number),
+        };
+        let group = Group { events: events.iter().map(event).collect() };
+        let specs = group.events.iter().map(|event| spec(event.source, None, true)).collect();
+        let planned =
+            Planned { name: "software".to_owned(), groups: vec![group], specs: vec![specs] };
+        Self { pmus: vec![planned], notes: Vec::new() }
+    }
+
+    /// How many descriptors one thread needs.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.pmus.iter().flat_map(|pmu| &pmu.specs).map(Vec::len).sum()
+    }
+
+    /// Opens the counters on thread `tid`.
+    ///
+    /// # Errors
+    /// As [`OpenGroup::open`].
+    pub fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
+        let of_pmu = |pmu: &Planned| {
+            pmu.specs.iter().map(|specs| OpenGroup::open(specs, tid, start)).collect()
+        };
+        self.pmus.iter().map(of_pmu).collect::<Result<_, _>>().map(OpenCounters)
+    }
+
+    /// What the counters of one thread say, and the time it spent on CPUs meanwhile, in ns.
+    ///
+    /// # Errors
+    /// If a group cannot be read.
+    pub fn read(&self, open: &OpenCounters) -> Result<(Totals, u64), SysError> {
+        let alone = self.pmus.len() == 1;
+        let mut parts = Vec::with_capacity(self.pmus.len());
+        let mut on_cpu_ns = 0;
+        for (pmu, groups) in self.pmus.iter().zip(&open.0) {
+            let readings: Vec<Reading> =
+                groups.iter().map(OpenGroup::read).collect::<Result<_, _>>()?;
+            on_cpu_ns = readings.iter().map(|r| r.enabled_ns).fold(on_cpu_ns, u64::max);
+            parts.push(totals(&pmu.groups, &readings, alone));
+        }
+        Ok((over_pmus(&parts), on_cpu_ns))
+    }
+}
+
+/// `PERF_COUNT_HW_INSTRUCTIONS`.
+const INSTRUCTIONS: u64 = c::PERF_COUNT_HW_INSTRUCTIONS as u64;
+
+/// A core's PMU on a kernel that does not list it.
+fn unlisted() -> CorePmu {
+    CorePmu {
+        name: "cpu".to_owned(),
+        kind: c::PERF_TYPE_RAW,
+        cpus: None,
+        cpu: Cpu::Other,
+        family: None,
+        listed: std::collections::BTreeSet::new(),
+    }
+}
+
+fn specs(events: &[Event], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
+    events.iter().map(|event| spec(event.source, Some(pmu), alone)).collect()
+}
+
+fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
+    match (source, pmu) {
+        (Source::Generic(number), Some(pmu)) => generic(pmu, alone, number),
+        (Source::Generic(number), None) => Spec { kind: c::PERF_TYPE_HARDWARE, config: number },
+        (Source::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
+        (Source::Raw(code), pmu) => {
+            let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| family.pfm);
+            // The table's own code serves a processor that libpfm4 does not know.
+            let config = Pfm::get().ok().filter(|_| !name.is_empty());
+            let config = config.and_then(|pfm| pfm.code(name, code).ok()).unwrap_or(code.config);
+            Spec { kind: pmu.map_or(c::PERF_TYPE_RAW, |pmu| pmu.kind), config }
+        }
+    }
+}
+
+/// perf's generic event `number` on `pmu`.
+///
+/// With several kinds of cores the kernel must be told which. Intel's takes the PMU's number in
+/// the upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`); Arm's kernels learned
+/// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES,
+/// BR_RETIRED.
+fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
+    const PERF_PMU_TYPE_SHIFT: u32 = 32;
+    const CYCLES: u64 = c::PERF_COUNT_HW_CPU_CYCLES as u64;
+    if alone {
+        return Spec { kind: c::PERF_TYPE_HARDWARE, config: number };
+    }
+    match (pmu.cpu, number) {
+        (Cpu::Arm { .. }, INSTRUCTIONS) => Spec { kind: pmu.kind, config: 0x08 },
+        (Cpu::Arm { .. }, CYCLES) => Spec { kind: pmu.kind, config: 0x11 },
+        (Cpu::Arm { .. }, _) => Spec { kind: pmu.kind, config: 0x21 },
+        _ => {
+            let config = u64::from(pmu.kind) << PERF_PMU_TYPE_SHIFT | number;
+            Spec { kind: c::PERF_TYPE_HARDWARE, config }
+        }
+    }
+}
+
+/// Groups what `pmu` counts by trying it on the calling thread.
+fn try_out(pmu: &CorePmu, alone: bool) -> Grouping {
+    let wanted = wanted(pmu.family, |code| pmu.has(code));
+    grouping(&wanted, |events| runs(&specs(events, pmu, alone)))
+}
+
+/// How long a group gets to be put on the processor. The kernel takes turns every tick, at most
+/// 10 ms apart (`HZ` is 100 to 1000).
+const TURN: Duration = Duration::from_millis(20);
+
+/// Whether the processor really counts these events together.
+///
+/// The kernel accepts a group that would fit an idle processor; one whose counter is held by
+/// somebody else, such as the NMI watchdog, is accepted too and then never runs.
+fn runs(specs: &[Spec]) -> bool {
+    let Ok(group) = OpenGroup::open(specs, Tid(0), Start::Now) else {
+        return false;
+    };
+    let begun = Instant::now();
+    loop {
+        match group.read() {
+            Ok(reading) if reading.running_ns > 0 => return true,
+            Ok(_) if begun.elapsed() < TURN => std::hint::spin_loop(),
+            _ => return false,
+        }
+    }
+}
+
+/// Runs `work` on a core of `pmu`, on a thread of its own where that has to be chosen.
+fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Grouping + Send) -> Grouping {
+    let Some(cpus) = pmu.cpus.as_ref().filter(|_| !alone) else {
+        return work();
+    };
+    std::thread::scope(|scope| {
+        let work = || {
+            let moved = move_this_thread(|number| cpus.contains(number));
+            // Cores that we may not use need no plan: the watched program inherits our mask.
+            if moved { work() } else { Grouping::default() }
+        };
+        scope.spawn(work).join().unwrap_or_default()
+    })
+}
+
+/// What to say about a PMU's figures.
+fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
+    let mut notes = Vec::new();
+    let name = &pmu.name;
+    if plan.groups.is_empty() {
+        notes.push(format!("{name}: not used, none of its cores is in the affinity mask"));
+        return notes;
+    }
+    match pmu.family {
+        None => notes.push(format!(
+            "{name}: {} is not in the table of events, so only perf's generic events are counted",
+            pmu.cpu
+        )),
+        Some(family) if !family.caveat.is_empty() => {
+            notes.push(format!("{name}: on {} {}", family.name, family.caveat));
+        }
+        Some(_) => {}
+    }
+    let counted = |class| plan.groups.iter().any(|g| g.classes().any(|(c, _)| c == class));
+    let missing: Vec<&str> =
+        Class::ALL.into_iter().filter(|c| !counted(*c)).map(Class::name).collect();
+    if !missing.is_empty() {
+        notes.push(format!("{name}: no counter tells {}", missing.join(", ")));
+    }
+    if plan.groups.len() > 1 {
+        let groups = plan.groups.len();
+        notes.push(format!("{name}: too few counters for all events, {groups} groups take turns"));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::table::{self, Code};
+    use expect_test::expect;
+
+    fn pmu(cpu: Cpu, name: &str, kind: u32) -> CorePmu {
+        let family = table::family(cpu, name);
+        CorePmu { name: name.to_owned(), kind, cpus: None, cpu, family, ..unlisted() }
+    }
+
+    const P_CORE: Cpu = Cpu::Intel { family: 6, model: 151 };
+    const A72: Cpu = Cpu::Arm { implementer: 0x41, part: 0xd08 };
+
+    #[test]
+    fn generic_events_name_their_pmu_only_beside_others() {
+        let of = |cpu, name, kind, alone| {
+            let spec = generic(&pmu(cpu, name, kind), alone, INSTRUCTIONS);
+            (spec.kind, spec.config)
+        };
+        assert_eq!(of(P_CORE, "cpu", 4, true), (0, 1));
+        assert_eq!(of(P_CORE, "cpu_core", 4, false), (0, 0x4_0000_0001));
+        assert_eq!(of(P_CORE, "cpu_atom", 10, false), (0, 0xa_0000_0001));
+        assert_eq!(of(A72, "armv8_cortex_a72", 9, false), (9, 0x08));
+    }
+
+    #[test]
+    fn raw_codes_go_to_their_pmu() {
+        let branches = Source::Raw(Code { name: "BR_INST_RETIRED:ALL_BRANCHES", config: 0xc4 });
+        let spec = spec(branches, Some(&pmu(P_CORE, "cpu_atom", 10)), false);
+        assert_eq!(spec, Spec { kind: 10, config: 0xc4 });
+    }
+
+    #[test]
+    fn notes_say_what_is_unknown_and_why() {
+        let said = |pmu: &CorePmu, counters: usize| {
+            let raw = |e: &&Event| matches!(e.source, Source::Raw(_));
+            let fits = |events: &[Event]| events.iter().filter(raw).count() <= counters;
+            let plan = grouping(&wanted(pmu.family, |code| pmu.has(code)), fits);
+            notes(pmu, &plan).join("\n")
+        };
+        expect![[r"
+            cpu: on Intel Skylake, Cascade Lake or Cooper Lake server float counts SSE and AVX arithmetic, a fused multiply-add as two, and neither x87 nor conversions nor comparisons
+            cpu: no counter tells int
+            cpu: too few counters for all events, 2 groups take turns"]]
+        .assert_eq(&said(&pmu(Cpu::Intel { family: 6, model: 85 }, "cpu", 4), 3));
+        expect![[r"
+            cpu: Intel family 6 model 9999 is not in the table of events, so only perf's generic events are counted
+            cpu: no counter tells float, int, load, store"]]
+        .assert_eq(&said(&pmu(Cpu::Intel { family: 6, model: 9999 }, "cpu", 4), 4));
+        let refused = notes(&pmu(A72, "armv8_cortex_a72", 9), &Grouping::default());
+        expect!["armv8_cortex_a72: not used, none of its cores is in the affinity mask"]
+            .assert_eq(&refused.join("\n"));
+    }
+
+    #[test]
+    fn finding_counters_gives_some_or_a_reason() {
+        match Counters::find(Path::new("/proc"), Path::new("/sys")) {
+            Ok(found) => assert!(found.descriptors() >= 2, "{found:?}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.starts_with("expected ") && text.contains("perf_event_open"),
+                    "{text}"
+                );
+                assert!(error.cause().errno().is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn software_events_run_and_nonsense_does_not() {
+        let software = |number: u64| Spec { kind: c::PERF_TYPE_SOFTWARE, config: number };
+        assert!(runs(&[software(u64::from(c::PERF_COUNT_SW_TASK_CLOCK))]));
+        assert!(!runs(&[software(9_999)]));
+    }
+}

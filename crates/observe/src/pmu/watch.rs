@@ -1,0 +1,471 @@
+//! Counting each thread of running programs, from its birth to its end.
+
+use super::counters::{Counters, OpenCounters};
+use super::open::Start;
+use crate::births::{Births, Options, TaskEvent};
+use crate::limits::Descriptors;
+use crate::proc::Proc;
+use crate::sys::{SysError, now};
+use crate::task::{Pid, Tid};
+use colocate_machine::Nanos;
+use colocate_model::{Mix, ThreadProfile};
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What was counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// The threads, in the order they were created.
+    pub threads: Vec<ThreadProfile>,
+    /// How long they were watched.
+    pub watched: Nanos,
+    /// Whether all of them had ended.
+    pub complete: bool,
+    /// What a reader of the figures should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A thread that lives or has lived.
+#[derive(Debug)]
+struct Thread {
+    pid: Pid,
+    name: String,
+    born: Nanos,
+    ended: Option<Nanos>,
+    found: Found,
+}
+
+#[derive(Debug)]
+enum Found {
+    /// It is being counted.
+    Open(OpenCounters),
+    /// What was counted until its end.
+    Read(super::scale::Totals, u64),
+    /// It could not be counted.
+    Nothing,
+}
+
+/// Counts every thread of a process and of what it creates.
+#[derive(Debug)]
+pub struct Watch {
+    counters: Counters,
+    births: Births,
+    proc: Proc,
+    began: Nanos,
+    /// In the order they were heard of.
+    threads: Vec<Thread>,
+    /// Those that live, by number, as places in `threads`.
+    alive: HashMap<Tid, usize>,
+    /// Processes in the order they were heard of.
+    processes: Vec<Pid>,
+    /// Threads that were gone before they could be counted.
+    too_short: u64,
+    /// Threads that could not be counted for another reason, and the first such reason.
+    refused: u64,
+    reason: Option<SysError>,
+    lost: u64,
+    events: Vec<TaskEvent>,
+}
+
+impl Watch {
+    /// Counts process `root` and all that it creates from now on.
+    ///
+    /// With [`Start::AtExec`], `root` is a child that waits before its exec, and nothing of what
+    /// it does before is counted. With [`Start::Now`] it runs already, and its threads are counted
+    /// from here on.
+    ///
+    /// # Errors
+    /// If `root`'s first thread cannot be counted: as [`Counters::open`].
+    pub fn start(
+        counters: Counters,
+        root: Pid,
+        start: Start,
+        options: &Options,
+    ) -> Result<Self, SysError> {
+        let births = Births::watch(root, options);
+        let mut watch = Self {
+            counters,
+            births,
+            proc: options.proc.clone(),
+            began: now(),
+            threads: Vec::new(),
+            alive: HashMap::new(),
+            processes: Vec::new(),
+            too_short: 0,
+            refused: 0,
+            reason: None,
+            lost: 0,
+            events: Vec::new(),
+        };
+        watch.heed(start);
+        match watch.reason.take() {
+            Some(reason) => Err(reason),
+            None => Ok(watch),
+        }
+    }
+
+    /// Descriptors that become readable when there is something to do.
+    #[must_use]
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.births.fds()
+    }
+
+    /// How long a reader may sleep; `None` if [`Watch::fds`] wake it.
+    #[must_use]
+    pub fn next_look(&self) -> Option<Duration> {
+        self.births.next_look()
+    }
+
+    /// Whether every watched thread has ended.
+    #[must_use]
+    pub fn all_ended(&self) -> bool {
+        self.births.all_ended()
+    }
+
+    /// Opens counters for the newborn and reads those of the dead. Never waits.
+    pub fn pump(&mut self) {
+        self.heed(Start::Now);
+    }
+
+    fn heed(&mut self, start: Start) {
+        let mut events = std::mem::take(&mut self.events);
+        self.births.drain(&mut events);
+        for event in events.drain(..) {
+            self.take(event, start);
+        }
+        self.events = events;
+    }
+
+    fn take(&mut self, event: TaskEvent, start: Start) {
+        match event {
+            TaskEvent::Born { at, pid, tid, parent_tid, .. } => {
+                self.born(at, pid, tid, parent_tid, start);
+            }
+            TaskEvent::Named { tid, name, .. } => {
+                if let Some(place) = self.alive.get(&tid) {
+                    self.threads[*place].name = name;
+                }
+            }
+            TaskEvent::Ended { at, tid, .. } => {
+                if let Some(place) = self.alive.remove(&tid) {
+                    self.threads[place].ended = Some(at);
+                    self.read(place);
+                }
+            }
+            TaskEvent::Lost { count } => self.lost += count,
+        }
+    }
+
+    fn born(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
+        // A newborn has its creator's name until it takes another.
+        let creator = self.alive.get(&parent).map(|place| self.threads[*place].name.clone());
+        let name = creator.or_else(|| self.proc.name(pid, tid)).unwrap_or_default();
+        let found = match self.open(tid, start) {
+            Ok(open) => Found::Open(open),
+            Err(error) if error.errno() == Some(libc::ESRCH) => {
+                self.too_short += 1;
+                Found::Nothing
+            }
+            Err(error) => {
+                self.refused += 1;
+                self.reason.get_or_insert(error);
+                Found::Nothing
+            }
+        };
+        if !self.processes.contains(&pid) {
+            self.processes.push(pid);
+        }
+        self.alive.insert(tid, self.threads.len());
+        self.threads.push(Thread { pid, name, born: at, ended: None, found });
+    }
+
+    /// Opens the counters on `tid`; where descriptors have run out, raises the limit and tries
+    /// again. The programs have been started by then and do not inherit it.
+    fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
+        match self.counters.open(tid, start) {
+            Err(error) if error.errno() == Some(libc::EMFILE) => {
+                Descriptors::raise()?;
+                self.counters.open(tid, start)
+            }
+            done => done,
+        }
+    }
+
+    /// Reads a thread's counters and closes them.
+    fn read(&mut self, place: usize) {
+        let thread = &mut self.threads[place];
+        if let Found::Open(open) = &thread.found {
+            thread.found = match self.counters.read(open) {
+                Ok((totals, on_cpu_ns)) => Found::Read(totals, on_cpu_ns),
+                Err(error) => {
+                    self.refused += 1;
+                    self.reason.get_or_insert(error);
+                    Found::Nothing
+                }
+            };
+        }
+    }
+
+    /// Reads the counters of those that still live, and says what was counted.
+    #[must_use]
+    pub fn finish(mut self) -> Counted {
+        self.pump();
+        let complete = self.all_ended();
+        for place in 0..self.threads.len() {
+            self.read(place);
+        }
+        let watched = now().saturating_sub(self.began);
+        let notes = self.notes();
+        let order = |thread: &Thread| self.processes.iter().position(|p| *p == thread.pid);
+        let mut threads: Vec<ThreadProfile> = self
+            .threads
+            .iter()
+            .map(|thread| {
+                let process = u32::try_from(order(thread).unwrap_or(0)).unwrap_or(u32::MAX);
+                thread.profile(process, self.began)
+            })
+            .collect();
+        threads.sort_by_key(|thread| thread.start_ns);
+        for (order, thread) in (0..).zip(&mut threads) {
+            thread.order = order;
+        }
+        Counted { threads, watched, complete, notes }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.counters.notes.clone();
+        if self.too_short > 0 {
+            notes.push(format!(
+                "{} threads ended before they could be counted; their figures are unknown",
+                self.too_short
+            ));
+        }
+        if let Some(reason) = &self.reason {
+            let count = self.refused;
+            notes.push(format!("{count} threads could not be counted: {reason}"));
+        }
+        if self.lost > 0 {
+            notes.push(format!("{} notes of births and ends were lost", self.lost));
+        }
+        if let Some(why) = self.births.without_perf() {
+            notes.push(format!(
+                "births are looked up in /proc, so threads are counted late ({why})"
+            ));
+        }
+        let scaled = |t: &&Thread| matches!(&t.found, Found::Read(totals, _) if totals.scaled);
+        let scaled = self.threads.iter().filter(scaled).count();
+        if scaled > 0 {
+            notes.push(format!(
+                "counters took turns: instructions and cycles of {scaled} threads are scaled"
+            ));
+        }
+        notes
+    }
+}
+
+impl Thread {
+    fn profile(&self, process: u32, began: Nanos) -> ThreadProfile {
+        let (totals, on_cpu_ns) = match &self.found {
+            Found::Read(totals, on_cpu_ns) => (*totals, Some(*on_cpu_ns)),
+            Found::Open(_) | Found::Nothing => Default::default(),
+        };
+        ThreadProfile {
+            order: 0,
+            process,
+            name: self.name.clone(),
+            start_ns: self.born.saturating_sub(began),
+            end_ns: self.ended.map(|ended| ended.saturating_sub(began)),
+            cpu_time_ns: on_cpu_ns.map(Nanos),
+            instructions: totals.instructions,
+            cycles: totals.cycles,
+            samples: None,
+            mix: if totals.instructions == Some(0) { Mix::default() } else { totals.mix },
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)] // the child asks for small pages
+mod tests {
+    use super::*;
+    use crate::pmu::plan::Role;
+    use crate::sys::wait_readable;
+    use perf_event_open_sys::bindings as c;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Child, Command, Stdio};
+
+    /// Pages that worker `i` of the child touches.
+    fn pages(i: usize) -> usize {
+        300 * (i + 1)
+    }
+
+    const WORKERS: usize = 6;
+
+    /// Touches `pages` pages one by one, and keeps them until the end.
+    fn touch(pages: usize) {
+        let page_b = crate::perf::ring::page_size();
+        let mut memory: Vec<u8> = Vec::with_capacity(pages * page_b);
+        for page in 0..pages {
+            memory.resize((page + 1) * page_b, 1);
+        }
+        assert_eq!(std::hint::black_box(&memory).len(), pages * page_b);
+    }
+
+    /// The program that the tests watch: workers that wait for a line on standard input, then
+    /// touch their pages.
+    #[test]
+    #[ignore = "a program that the other tests start"]
+    fn workers() {
+        // SAFETY: takes no pointer.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+        let (doors, threads): (Vec<_>, Vec<_>) = (0..WORKERS)
+            .map(|i| {
+                let (door, wait) = std::sync::mpsc::channel::<()>();
+                let name = format!("worker-{i}");
+                let body = move || {
+                    let _ = wait.recv();
+                    touch(pages(i));
+                };
+                (door, std::thread::Builder::new().name(name).spawn(body).unwrap())
+            })
+            .unzip();
+        println!("ready");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        drop(doors);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    /// The program, held by a shell until a first line; a second one lets the workers go.
+    fn held() -> Child {
+        Command::new("sh")
+            .args(["-c", "read go; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "pmu::watch::tests::workers", "--ignored", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn faults_and_time() -> Counters {
+        Counters::of_software(&[
+            (Role::Instructions, u64::from(c::PERF_COUNT_SW_PAGE_FAULTS)),
+            (Role::Cycles, u64::from(c::PERF_COUNT_SW_TASK_CLOCK)),
+        ])
+    }
+
+    fn pump_until(watch: &mut Watch, done: impl Fn(&Watch) -> bool) {
+        while !done(watch) {
+            wait_readable(&watch.fds(), watch.next_look()).unwrap();
+            watch.pump();
+        }
+    }
+
+    /// Waits until the program has said that its workers wait.
+    fn wait_ready(child: &mut Child) {
+        let out = BufReader::new(child.stdout.as_mut().unwrap());
+        assert!(out.lines().any(|line| line.unwrap().contains("ready")));
+    }
+
+    fn worker(counted: &Counted, i: usize) -> &ThreadProfile {
+        let name = format!("worker-{i}");
+        counted.threads.iter().find(|thread| thread.name == name).unwrap()
+    }
+
+    fn check(counted: &Counted) {
+        assert!(counted.complete);
+        for (order, thread) in (0..).zip(&counted.threads) {
+            assert_eq!(thread.order, order);
+            assert!(thread.end_ns.is_some());
+        }
+        for i in 0..WORKERS {
+            let (thread, least) = (worker(counted, i), pages(i) as u64);
+            let faults = thread.instructions.unwrap();
+            // Its own pages, and some for its stack; not those of a busier worker.
+            assert!((least..least + 250).contains(&faults), "worker {i}: {faults} faults");
+            assert!(thread.cycles.unwrap() > 0 && thread.cpu_time_ns.unwrap() > Nanos(0));
+            assert_eq!(thread.mix, Mix::default());
+        }
+    }
+
+    /// Skips, with a line, where the kernel lets nobody open events.
+    fn may_count() -> bool {
+        let tried = faults_and_time().open(Tid(0), Start::Now);
+        if let Err(error) = &tried {
+            println!("skipped: {error}");
+        }
+        tried.is_ok()
+    }
+
+    #[test]
+    fn each_thread_of_a_launched_program_is_counted_by_itself() {
+        if !may_count() {
+            return;
+        }
+        let mut child = held();
+        let pid = Pid(child.id().cast_signed());
+        let options = Options::here().unwrap();
+        let mut watch = Watch::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let all_named = |watch: &Watch| {
+            let named = |thread: &&Thread| thread.name.starts_with("worker-");
+            watch.threads.iter().filter(named).count() == WORKERS
+        };
+        pump_until(&mut watch, all_named);
+        wait_ready(&mut child);
+        child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
+        pump_until(&mut watch, Watch::all_ended);
+        assert!(child.wait().unwrap().success());
+        let counted = watch.finish();
+        check(&counted);
+        // The first thread was counted from its exec on.
+        assert!(counted.threads[0].instructions.unwrap() > 0);
+        assert_eq!(counted.notes, [""; 0]);
+    }
+
+    #[test]
+    fn a_running_program_is_counted_from_here_on() {
+        if !may_count() {
+            return;
+        }
+        let mut child = held();
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        wait_ready(&mut child);
+        let options = Options::here().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
+        assert!(watch.threads.len() > WORKERS);
+        child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
+        pump_until(&mut watch, Watch::all_ended);
+        child.wait().unwrap();
+        check(&watch.finish());
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_being_watched_is_incomplete() {
+        if !may_count() {
+            return;
+        }
+        let mut child = held();
+        let options = Options::here().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
+        let counted = watch.finish();
+        assert!(!counted.complete);
+        assert_eq!(counted.threads.len(), 1);
+        assert_eq!(counted.threads[0].end_ns, None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_an_error_at_the_start() {
+        let nonsense = Counters::of_software(&[(Role::Instructions, 9_999)]);
+        let options = Options::here().unwrap();
+        let me = Pid(std::process::id().cast_signed());
+        let error = Watch::start(nonsense, me, Start::Now, &options).unwrap_err();
+        assert!(error.errno().is_some(), "{error}");
+    }
+}
