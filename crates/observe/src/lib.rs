@@ -4,6 +4,7 @@
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
 pub mod births;
+pub mod doctor;
 pub mod identity;
 pub mod limits;
 pub mod perf;
