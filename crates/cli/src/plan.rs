@@ -1,15 +1,363 @@
 //! `colocate plan`.
 
+use crate::exit::Failure;
+use crate::output;
+use anyhow::Context;
+use colocate_engine::known::{Known, tasks_to_plan};
+use colocate_machine::cpulist::PuSet;
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
+use colocate_model::{Class, Profile};
+use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, Why, plan};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Says where each task of the profiled programs should run, and why
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Profile of a program that runs [repeatable], a file that `colocate profile -o` wrote.
+    /// FILE:threads=N models N threads by repeating those profiled, FILE:copies=N that many
+    /// programs [range of N: 1-65536]
+    #[arg(long = "profile", value_name = "FILE", required = true)]
+    profiles: Vec<String>,
+
+    /// Machine to plan for: live, a described one by name, synthetic:STRING, or a .toml, .json or
+    /// .xml file
+    #[arg(long, value_name = "SPEC", default_value = "live")]
+    machine: String,
+
+    /// PUs to use, by the kernel's numbers, e.g. 0-3,8 [default: all that may be used]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
+
+    /// os, round-robin, scatter, compact, random, instruction or mix
+    #[arg(long, value_name = "POLICY", default_value = "mix")]
+    policy: String,
+
+    /// Seed of the policy random, as random:seed=N [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Class that the policy instruction sorts by, as instruction:key=CLASS: branch, float, int,
+    /// load or store [default: the one that varies most]
+    #[arg(long, value_name = "CLASS")]
+    key: Option<String>,
+
+    /// Print the plan as JSON (docs/schemas/plan.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
 
 /// Runs `colocate plan`.
 ///
 /// # Errors
-/// Not built yet.
-pub fn main(_args: &Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// If a profile, the machine or an option cannot be read, or the output cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let policy = policy(args)?;
+    let seen = read::look(&args.machine)?;
+    let usable = usable(&seen, args.cpus.as_deref())?;
+    let programs = programs(&args.profiles, args.machine == "live")?;
+    let workload = Workload::of(&programs);
+    let made = plan(&policy, &seen.machine, &usable, &workload.tasks);
+    let text =
+        if args.json { made.to_json() } else { table(&made, &seen.machine, &usable, &workload) };
+    output::write(args.output.as_deref(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Wrong usage: exit code 2.
+fn usage(message: String) -> anyhow::Error {
+    Failure { code: 2, message }.into()
+}
+
+/// The policy with the settings of `--seed` and `--key`.
+fn policy(args: &Args) -> anyhow::Result<PolicyKind> {
+    let named: PolicyKind =
+        args.policy.parse().map_err(|error| usage(format!("--policy: {error}")))?;
+    let kind = match (named, args.seed) {
+        (PolicyKind::Random { .. }, Some(seed)) => PolicyKind::Random { seed },
+        (_, None) => named,
+        _ => return Err(usage(format!("expected --seed with --policy random, found {named}"))),
+    };
+    match (kind, &args.key) {
+        (PolicyKind::Instruction { .. }, Some(key)) => {
+            let key = key.parse::<Class>().map_err(|error| usage(format!("--key: {error}")))?;
+            Ok(PolicyKind::Instruction { key: Some(key) })
+        }
+        (_, None) => Ok(kind),
+        _ => Err(usage(format!("expected --key with --policy instruction, found {kind}"))),
+    }
+}
+
+/// The PUs to plan for: what may be used of the machine, less what `--cpus` leaves out.
+fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
+    let machine = &seen.machine;
+    let allowed = seen.usable.as_ref().map(|usable| usable.pus.clone());
+    let allowed = allowed.unwrap_or_else(|| machine.all_pus().collect());
+    let Some(list) = cpus else { return Ok(allowed) };
+    let wanted = PuSet::parse_list(list).map_err(|error| usage(format!("--cpus: {error}")))?;
+    let there: PuSet = allowed.iter().map(|pu| machine.pus[pu.idx()].os).collect();
+    let missing = wanted.difference(&there);
+    if !missing.is_empty() {
+        return Err(usage(format!(
+            "--cpus: expected PUs of {} that may be used ({there}), found {missing}",
+            machine.name
+        )));
+    }
+    Ok(allowed.into_iter().filter(|pu| wanted.contains(machine.pus[pu.idx()].os)).collect())
+}
+
+/// A program of the workload, as an option names it.
+struct Program {
+    name: String,
+    profile: Profile,
+    /// How many threads to model; `None` for as many as were profiled.
+    threads: Option<u32>,
+}
+
+/// Most threads or copies that an option may ask for: ten times the largest machine that Linux
+/// supports has PUs.
+const MOST: u32 = 65_536;
+
+/// Reads every profile once, and repeats it as often as asked for.
+fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for option in options {
+        let (path, threads, copies) = parse(option)?;
+        let profile = read_profile(path, live)?;
+        let file = Path::new(&profile.program.path).file_name();
+        let name = clean(&file.unwrap_or_default().to_string_lossy());
+        for _ in 0..copies {
+            programs.push(Program { name: name.clone(), profile: profile.clone(), threads });
+        }
+    }
+    Ok(programs)
+}
+
+/// `FILE[:threads=N][:copies=N]`.
+fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
+    let (mut path, mut threads, mut copies) = (option, None, 1);
+    // From the end, since a path may hold colons.
+    while let Some((before, setting)) = path.rsplit_once(':') {
+        let Some((what @ ("threads" | "copies"), value)) = setting.split_once('=') else { break };
+        let count = value.parse().ok().filter(|count| (1..=MOST).contains(count));
+        let count = count.ok_or_else(|| {
+            usage(format!("--profile {option}: expected {what}=1 to {MOST}, found {value:?}"))
+        })?;
+        match what {
+            "threads" => threads = Some(count),
+            _ => copies = count,
+        }
+        path = before;
+    }
+    Ok((Path::new(path), threads, copies))
+}
+
+fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
+    let whole = || -> anyhow::Result<Profile> {
+        let mut text = String::new();
+        let file = std::fs::File::open(path)?;
+        // One byte more than allowed, so that the profile's own check sees that it is too long.
+        file.take(Profile::MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+        let profile = Profile::from_json(&text)?;
+        // On another machine the same program may well be another build.
+        if live
+            && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
+        {
+            profile.matches(&found)?;
+        }
+        Ok(profile)
+    };
+    whole().with_context(|| format!("cannot use profile {}", path.display()))
+}
+
+/// `text` without control characters, which could drive a terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// The least busy share that is planned for. Chosen: a thread below it can want a unit at the same
+/// time as another one for a hundredth of the time at most, and a place of its own would be wasted.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// The tasks to plan for, and what was left out of each program.
+struct Workload {
+    tasks: Vec<Task>,
+    notes: Vec<String>,
+}
+
+impl Workload {
+    fn of(programs: &[Program]) -> Self {
+        let known = |program: &Program| Known {
+            name: program.name.clone(),
+            profile: Some(program.profile.clone()),
+        };
+        let known: Vec<Known> = programs.iter().map(known).collect();
+        let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
+        for mut task in tasks_to_plan(&known, &[], Nanos::ZERO) {
+            task.name = clean(&task.name);
+            by_job.entry(task.id.job).or_default().push(task);
+        }
+        let mut workload = Self { tasks: Vec::new(), notes: Vec::new() };
+        for (job, program) in (0..).map(JobIdx).zip(programs) {
+            workload.add(job, program, by_job.remove(&job).unwrap_or_default());
+        }
+        workload
+    }
+
+    fn add(&mut self, job: JobIdx, program: &Program, mut tasks: Vec<Task>) {
+        let together = tasks.len();
+        tasks.retain(|task| task.busy.is_none_or(|busy| busy >= NEGLIGIBLE));
+        let all = program.profile.threads.len();
+        let mut note = format!("{} {}: {}", job.0, program.name, threads(tasks.len()));
+        if all > together {
+            let _ = write!(note, "; {} of {all} do not live when it is busiest", all - together);
+        }
+        if together > tasks.len() {
+            let _ = write!(
+                note,
+                "; {} busy for less than 1 % left out",
+                threads(together - tasks.len())
+            );
+        }
+        if let Some(wanted) = program.threads {
+            tasks = repeated(job, &tasks, wanted);
+            let _ = write!(note, "; modelled as {}", threads(tasks.len()));
+        }
+        self.notes.push(note);
+        self.tasks.extend(tasks);
+    }
+}
+
+fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// `wanted` tasks by repeating `tasks`; none if there are none to repeat.
+fn repeated(job: JobIdx, tasks: &[Task], wanted: u32) -> Vec<Task> {
+    let after = tasks.last().map_or(0, |task| task.id.order + 1);
+    let place = |(index, task): (u32, &Task)| {
+        let again = (index as usize).checked_sub(tasks.len());
+        let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
+        let order = again.map_or(task.id.order, |again| after.saturating_add(again));
+        Task { id: TaskId { job, order }, ..task.clone() }
+    };
+    (0..wanted).zip(tasks.iter().cycle()).map(place).collect()
+}
+
+/// The plan as people read it: core by core, with what each task does and why it is there.
+fn table(plan: &Plan, machine: &Machine, usable: &[PuIdx], workload: &Workload) -> String {
+    let mut text = String::new();
+    let mut cores: Vec<u32> = usable.iter().map(|&pu| machine.core_of(pu).0).collect();
+    cores.dedup();
+    let _ = writeln!(
+        text,
+        "machine  {}: {} of {} PUs on {} cores",
+        clean(&machine.name),
+        usable.len(),
+        machine.pus.len(),
+        cores.len()
+    );
+    let _ = writeln!(text, "policy   {}", plan.policy);
+    for note in &workload.notes {
+        let _ = writeln!(text, "program  {note}");
+    }
+    let rows = rows(plan, machine, workload);
+    text.push('\n');
+    text.push_str(&aligned(&rows));
+    text.push('\n');
+    let taken: std::collections::BTreeSet<PuNr> =
+        plan.decisions.iter().filter_map(|d| d.pu).collect();
+    if !taken.is_empty() {
+        let _ = writeln!(
+            text,
+            "idle       {} of {} usable PUs",
+            usable.len() - taken.len(),
+            usable.len()
+        );
+    }
+    let predicted =
+        plan.predicted.as_deref().unwrap_or("nothing: no mix is known, or no task is placed");
+    let _ = writeln!(text, "predicted  {predicted}");
+    let _ = writeln!(text, "born later {}", born_later(&plan.newborn));
+    text
+}
+
+fn born_later(newborn: &Newborn) -> String {
+    let Newborn::FillInOrder { pus } = newborn else { return "left to the kernel".to_owned() };
+    let first: Vec<String> = pus.iter().take(8).map(|pu| pu.0.to_string()).collect();
+    let more = if pus.len() > first.len() { ", …" } else { "" };
+    format!("the PU with the fewest tasks, earliest in {}{more}", first.join(", "))
+}
+
+/// One row a task, in the order of cores; with a heading.
+fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 7]> {
+    let index: BTreeMap<PuNr, PuIdx> =
+        machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
+    let place = |decision: &Decision| decision.pu.and_then(|os| index.get(&os).copied());
+    let mut order: Vec<usize> = (0..plan.decisions.len()).collect();
+    order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
+    let heading = ["core", "PU", "task", "name", "busy", "most of", "why"].map(str::to_owned);
+    let mut rows = vec![heading];
+    let mut last = None;
+    for at in order {
+        let (decision, task) = (&plan.decisions[at], &workload.tasks[at]);
+        let core = place(decision).map(|pu| machine.core_of(pu).0);
+        let same = core.is_some() && std::mem::replace(&mut last, core) == core;
+        rows.push([
+            if same {
+                String::new()
+            } else {
+                core.map_or("any".to_owned(), |core| core.to_string())
+            },
+            decision.pu.map_or("any".to_owned(), |pu| pu.0.to_string()),
+            decision.task.to_string(),
+            decision.name.clone(),
+            task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
+            task.mix.dominant().map_or("?".to_owned(), |(class, share)| format!("{class} {share}")),
+            reason(&decision.why),
+        ]);
+    }
+    rows
+}
+
+/// The reason, with long lists of partners cut short.
+fn reason(why: &Why) -> String {
+    const SHOWN: usize = 7;
+    let shortened = |partners: &[TaskId]| partners.iter().take(SHOWN).copied().collect::<Vec<_>>();
+    match why {
+        Why::HeadAndTail { key, rank, partners } if partners.len() > SHOWN => {
+            let partners_shown = shortened(partners);
+            let why = Why::HeadAndTail { key: key.clone(), rank: *rank, partners: partners_shown };
+            format!("{why} and {} more", partners.len() - SHOWN)
+        }
+        Why::Matched { overlap, partners } if partners.len() > SHOWN => {
+            let why = Why::Matched { overlap: *overlap, partners: shortened(partners) };
+            format!("{why} and {} more", partners.len() - SHOWN)
+        }
+        Why::TimeShared { tasks, then } => {
+            format!("takes turns with {} on its PU, {}", tasks - 1, reason(then))
+        }
+        short => short.to_string(),
+    }
+}
+
+/// Columns padded to their widest cell, two spaces apart.
+fn aligned(rows: &[[String; 7]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }

@@ -96,7 +96,26 @@ pub struct ThreadProfile {
     pub mix: Mix,
 }
 
+fn at_most(most: usize, unit: &'static str, found: usize) -> Result<(), ProfileError> {
+    if found > most { Err(ProfileError::TooLarge { most, unit, found }) } else { Ok(()) }
+}
+
 impl ThreadProfile {
+    fn check(&self, place: usize) -> Result<(), ProfileError> {
+        let wrong = |expected, found| Err(ProfileError::Inconsistent { expected, found });
+        if self.order as usize != place {
+            let found = format!("order {} at place {place}", self.order);
+            return wrong("threads numbered 0, 1, 2, … in order", found);
+        }
+        match self.end_ns {
+            Some(end) if end < self.start_ns => {
+                let found = format!("thread {place} from {} to {end}", self.start_ns);
+                wrong("threads that end after they start", found)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Instructions per cycle, where both are known and cycles are not 0.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
@@ -122,6 +141,26 @@ pub enum ProfileError {
         /// The version in the text.
         found: u64,
     },
+    /// The text or the list of threads is longer than any that is written.
+    #[error("expected a profile of at most {most} {unit}, found {found}")]
+    TooLarge {
+        /// The most that is read.
+        most: usize,
+        /// What is counted.
+        unit: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// The executable is no longer the one that was watched.
+    #[error("profile is of {path} with {profiled}, found {found}; profile again")]
+    Changed {
+        /// The executable.
+        path: String,
+        /// Its identity when it was watched.
+        profiled: String,
+        /// Its identity now.
+        found: String,
+    },
     /// A field has a value that contradicts the others.
     #[error("expected {expected}, found {found}")]
     Inconsistent {
@@ -133,13 +172,24 @@ pub enum ProfileError {
 }
 
 impl Profile {
+    /// The most threads of a profile. Chosen: ten times the 10,000 short threads of the busiest
+    /// program that colocate is tested with; a plan for more would take minutes.
+    pub const MAX_THREADS: usize = 100_000;
+
+    /// The longest text that is read, in bytes: room for [`Self::MAX_THREADS`] threads of about 700
+    /// bytes, the length of one with every number at its longest.
+    pub const MAX_BYTES: usize = 72 << 20;
+
     /// Reads a profile from JSON text.
     ///
     /// # Errors
-    /// [`ProfileError::Version`] for another version, whatever else the text holds;
-    /// [`ProfileError::Malformed`] for another shape; [`ProfileError::Inconsistent`] if threads
-    /// are not numbered 0, 1, 2, … in order.
+    /// [`ProfileError::TooLarge`] before anything is read of a text that is too long, or for too many
+    /// threads; [`ProfileError::Version`] for another version, whatever else the text holds;
+    /// [`ProfileError::Malformed`] for another shape, a field that is there twice, or a number out of
+    /// range; [`ProfileError::Inconsistent`] if threads are not numbered 0, 1, 2, … in order, or one
+    /// ends before it starts.
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
+        at_most(Self::MAX_BYTES, "bytes", text.len())?;
         #[derive(Deserialize)]
         struct Head {
             version: u64,
@@ -149,15 +199,26 @@ impl Profile {
             return Err(ProfileError::Version { found: head.version });
         }
         let profile: Self = serde_json::from_str(text)?;
+        at_most(Self::MAX_THREADS, "threads", profile.threads.len())?;
         for (place, thread) in profile.threads.iter().enumerate() {
-            if thread.order as usize != place {
-                return Err(ProfileError::Inconsistent {
-                    expected: "threads numbered 0, 1, 2, … in order",
-                    found: format!("order {} at place {place}", thread.order),
-                });
-            }
+            thread.check(place)?;
         }
         Ok(profile)
+    }
+
+    /// Checks that the executable with the identity `found` is the one that was watched.
+    ///
+    /// # Errors
+    /// [`ProfileError::Changed`] if it is not.
+    pub fn matches(&self, found: &str) -> Result<(), ProfileError> {
+        if self.program.identity == found {
+            return Ok(());
+        }
+        Err(ProfileError::Changed {
+            path: self.program.path.clone(),
+            profiled: self.program.identity.clone(),
+            found: found.to_owned(),
+        })
     }
 
     /// The profile as JSON text, ending in a newline.
