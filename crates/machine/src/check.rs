@@ -1,9 +1,16 @@
 //! What must hold in every machine, wherever it came from.
 
+use crate::cpulist::MAX_PU_NR;
 use crate::ids::{CacheIdx, CoreIdx, PuIdx, PuNr};
 use crate::machine::{Cache, CacheKind, Machine};
 use std::collections::BTreeSet;
 use thiserror::Error;
+
+/// Most PUs of a machine: Linux allows 8,192 (`NR_CPUS`).
+pub const MAX_PUS: usize = MAX_PU_NR as usize + 1;
+
+/// Most NUMA nodes of a machine, as in Linux (`MAX_NUMNODES`).
+pub const MAX_NODES: usize = 1024;
 
 /// What is wrong with a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -11,6 +18,14 @@ pub enum Flaw {
     /// There is nothing to run on.
     #[error("expected at least one online CPU, found none")]
     NoPu,
+    /// More than any real machine has.
+    #[error("expected at most {limit} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The most there can be.
+        limit: usize,
+    },
     /// One kernel number is used twice.
     #[error("expected every CPU once, found cpu{} twice", .0.0)]
     TwicePu(PuNr),
@@ -63,6 +78,12 @@ impl Machine {
     pub fn check(&self) -> Result<(), Flaw> {
         if self.pus.is_empty() {
             return Err(Flaw::NoPu);
+        }
+        if self.pus.len() > MAX_PUS {
+            return Err(Flaw::TooMany { what: "CPUs", limit: MAX_PUS });
+        }
+        if self.nodes.len() > MAX_NODES {
+            return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES });
         }
         self.check_numbers()?;
         self.check_cores()?;
@@ -247,4 +268,116 @@ fn ascending_in_range(owner: impl Fn() -> String, pus: &[PuIdx], limit: usize) -
         return Ok(());
     }
     Err(Flaw::Mismatch { owner: owner(), expected: "its PUs in logical order, each once" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::described;
+    use crate::ids::{KindIdx, NodeIdx, PackageIdx};
+    use proptest::prelude::*;
+
+    fn epyc() -> Machine {
+        described::from_toml(described::MACHINES[0].1).expect("described").machine
+    }
+
+    /// The flaw that a change to a sound machine brings.
+    fn flaw(change: impl Fn(&mut Machine)) -> String {
+        let mut machine = epyc();
+        change(&mut machine);
+        machine.check().expect_err("flawed").to_string()
+    }
+
+    #[test]
+    fn every_flaw_is_found() {
+        assert_eq!(flaw(|m| m.pus.clear()), "expected at least one online CPU, found none");
+        assert_eq!(
+            flaw(|m| m.pus[3].os = m.pus[2].os),
+            "expected every CPU once, found cpu8 twice"
+        );
+        assert_eq!(flaw(|m| m.offline.push(PuNr(5))), "expected every CPU once, found cpu5 twice");
+        assert_eq!(
+            flaw(|m| m.nodes[1].os = m.nodes[0].os),
+            "expected every NUMA node once, found node0 twice"
+        );
+        let core =
+            "core L#4: expected the next PUs in logical order, at least one, that name this core";
+        assert_eq!(flaw(|m| m.cores[4].pus.clear()), core);
+        assert_eq!(flaw(|m| m.cores[4].pus.swap(0, 1)), core);
+        assert_eq!(flaw(|m| m.pus[9].core = CoreIdx(0)), core);
+        assert_eq!(
+            flaw(|m| m.cores[4].kind = KindIdx(7)),
+            "core L#4: expected kind below 1, found 7"
+        );
+        assert_eq!(
+            flaw(|m| m.cores[4].node = Some(NodeIdx(0))),
+            "core L#4: expected a node that lists its PUs as local"
+        );
+        assert_eq!(
+            flaw(|m| m.cores[4].package = PackageIdx(1)),
+            "package L#0: expected its cores in logical order, at least one, that name this package"
+        );
+        assert_eq!(
+            flaw(|m| m.packages[1].cores.truncate(15)),
+            "packages: expected every core in one of them"
+        );
+        assert_eq!(
+            flaw(|m| m.nodes[0].pus.reverse()),
+            "node0: expected its PUs in logical order, each once"
+        );
+        assert_eq!(
+            flaw(|m| m.nodes[0].pus.push(PuIdx(64))),
+            "node0: expected PU below 64, found 64"
+        );
+        assert_eq!(
+            flaw(|m| m.kinds[0].capacity = Some(0)),
+            "kind 0: expected a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none"
+        );
+        let cache = "cache L#0: expected neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
+        assert_eq!(flaw(|m| m.caches[0].pus.push(PuIdx(7))), cache);
+        assert_eq!(flaw(|m| m.caches[0].size = Some(crate::Bytes(0))), cache);
+        assert_eq!(
+            flaw(|m| m.caches.reverse()),
+            "caches: expected nearest level first, logical order within a level"
+        );
+        assert_eq!(
+            flaw(|m| m.caches.last_mut().expect("an L3").pus.insert(0, PuIdx(59))),
+            "expected caches that nest, found cache L#58 and cache L#111 overlapping"
+        );
+        assert_eq!(
+            flaw(|m| m.distances.as_mut().expect("distances").rows.truncate(7)),
+            "expected 8 × 8 distances, found a row of 8 in 7 rows"
+        );
+    }
+
+    proptest! {
+        /// Every description that fits together is a sound machine with the counts it asks for.
+        #[test]
+        fn described_machines_are_sound(
+            packages in 1..4_usize,
+            cores in 1..9_usize,
+            smt in 1..5_usize,
+            per_cache in 1..9_usize,
+            nodes in 0..5_usize,
+            siblings_last: bool,
+        ) {
+            let order = if siblings_last { "siblings-last" } else { "in-order" };
+            let text = format!(
+                "version = 1\nname = \"any\"\n[shape]\npackages = {packages}\ncores-per-package = {cores}\npus-per-core = {smt}\nnodes = {nodes}\n[numbering]\npus = \"{order}\"\n[[cache]]\nlevel = 2\nkind = \"unified\"\ncores = {per_cache}\n"
+            );
+            let all = packages * cores;
+            let fits = all % per_cache == 0 && (nodes == 0 || all % nodes == 0);
+            match described::from_toml(&text) {
+                Ok(exact) => {
+                    let machine = exact.machine;
+                    prop_assert!(fits);
+                    prop_assert_eq!(machine.check(), Ok(()));
+                    prop_assert_eq!(machine.pus.len(), all * smt);
+                    prop_assert_eq!(machine.caches.len(), all / per_cache);
+                    prop_assert!(!crate::picture(&machine, None).is_empty());
+                }
+                Err(error) => prop_assert!(!fits, "{}", error),
+            }
+        }
+    }
 }

@@ -83,3 +83,29 @@ impl Sysfs {
         kinds.into_iter().map(kind).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_come_from_capacities_where_hwloc_has_none() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees/cores");
+        let mut parts = Parts { pus: (0..4).map(PuNr).collect(), ..Parts::default() };
+        Sysfs::at(&root).complete(&mut parts);
+        let machine = parts.assemble().unwrap();
+        let kinds: Vec<_> = machine
+            .kinds
+            .iter()
+            .map(|kind| (&*kind.name, kind.capacity, kind.max_frequency))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("efficiency", Some(446), Some(Hertz::mhz(1800))),
+                ("performance", Some(1024), Some(Hertz::mhz(2400))),
+            ]
+        );
+        assert_eq!(machine.offline, [PuNr(4)]);
+    }
+}

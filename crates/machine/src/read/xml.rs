@@ -10,7 +10,7 @@
 //! cache or a package has the PUs that stand inside it, a NUMA node those that it stands beside, as
 //! hwloc has it when it loads the file.
 
-use crate::check::Flaw;
+use crate::check::{Flaw, MAX_NODES, MAX_PUS};
 use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::{CacheKind, Machine};
@@ -28,6 +28,10 @@ const MAX_DEPTH: u32 = 64;
 
 /// Most XML nodes; a machine of 8,192 PUs has some 300,000.
 const MAX_XML_NODES: u32 = 4_000_000;
+
+/// Most kinds of cores, and facts about one, that are read; real machines have three and five.
+const MAX_KINDS: usize = 64;
+const MAX_INFOS: usize = 64;
 
 /// Objects that stand beside PUs instead of around them.
 const MEMORY: [&str; 2] = ["NUMANode", "MemCache"];
@@ -109,7 +113,7 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     let options =
         ParsingOptions { allow_dtd: true, nodes_limit: MAX_XML_NODES, ..Default::default() };
     let document = Document::parse_with_options(text, options)
-        .map_err(|error| XmlError::Syntax { detail: error.to_string() })?;
+        .map_err(|error| XmlError::Syntax { detail: shortened(&error.to_string(), 120) })?;
     let topology = document.root_element();
     check_header(topology)?;
     let mut reader = Reader { document: &document, parts: Parts::default() };
@@ -132,14 +136,14 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
 fn check_header(topology: Node<'_, '_>) -> Result<(), XmlError> {
     let found = topology.tag_name().name();
     if found != "topology" {
-        return Err(XmlError::NotHwloc { found: shortened(found) });
+        return Err(XmlError::NotHwloc { found: brief(found) });
     }
     let version = topology.attribute("version");
     let major = version.and_then(|version| version.split('.').next());
     if matches!(major, Some("2" | "3")) {
         return Ok(());
     }
-    Err(XmlError::Version { found: version.map(shortened) })
+    Err(XmlError::Version { found: version.map(brief) })
 }
 
 fn children<'a, 'i: 'a>(
@@ -150,8 +154,13 @@ fn children<'a, 'i: 'a>(
 }
 
 /// Enough of `text` to recognise it in a one-line message.
-fn shortened(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(40).collect()
+fn shortened(text: &str, most: usize) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(most).collect()
+}
+
+/// The usual length.
+fn brief(text: &str) -> String {
+    shortened(text, 40)
 }
 
 fn info(node: Node<'_, '_>, key: &str) -> Option<String> {
@@ -183,7 +192,7 @@ impl Reader<'_, '_> {
     ) -> Result<u64, XmlError> {
         let text = node.attribute(name);
         text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-            let found = text.map_or("nothing".into(), |text| format!("\"{}\"", shortened(text)));
+            let found = text.map_or("nothing".into(), |text| format!("\"{}\"", brief(text)));
             self.wrong(node, expected, format!("{found} in {name}"))
         })
     }
@@ -203,11 +212,7 @@ impl Reader<'_, '_> {
             text.split(',').map(|group| if group.is_empty() { "0" } else { group }).collect();
         let set = PuSet::parse_mask(&full.join(","));
         set.map(Some).map_err(|_| {
-            self.wrong(
-                node,
-                "a set like \"0x000000ff\"",
-                format!("\"{}\" in {name}", shortened(text)),
-            )
+            self.wrong(node, "a set like \"0x000000ff\"", format!("\"{}\" in {name}", brief(text)))
         })
     }
 
@@ -221,6 +226,9 @@ impl Reader<'_, '_> {
         let begin = if MEMORY.contains(&ty) { near } else { self.parts.pus.len() };
         if ty == "PU" {
             let number = self.os_index(node)?;
+            if self.parts.pus.len() >= MAX_PUS {
+                return Err(Flaw::TooMany { what: "CPUs", limit: MAX_PUS }.into());
+            }
             self.parts.pus.push(PuNr(number));
         }
         // hwloc numbers nodes after what stands beside them, so a machine's own node comes last.
@@ -259,6 +267,9 @@ impl Reader<'_, '_> {
         };
         let memory = Some(Bytes(memory));
         let pus = near.iter().copied().collect();
+        if self.parts.nodes.len() >= MAX_NODES {
+            return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES }.into());
+        }
         self.parts.nodes.push(NodePart { os, memory, pus });
         Ok(())
     }
@@ -285,8 +296,8 @@ impl Reader<'_, '_> {
     }
 
     fn kinds(&self, topology: Node<'_, '_>) -> Result<Vec<crate::parts::KindPart>, XmlError> {
-        let facts = children(topology, "cpukind").map(|kind| {
-            let infos = children(kind, "info").filter_map(|info| {
+        let facts = children(topology, "cpukind").take(MAX_KINDS).map(|kind| {
+            let infos = children(kind, "info").take(MAX_INFOS).filter_map(|info| {
                 Some((info.attribute("name")?.to_owned(), info.attribute("value")?.to_owned()))
             });
             let rank = kind.attribute("forced_efficiency").and_then(|rank| rank.parse().ok());
@@ -318,11 +329,120 @@ impl Reader<'_, '_> {
         for chunk in children(matrix, name) {
             for word in chunk.text().unwrap_or_default().split_whitespace() {
                 let number = word.parse().map_err(|_| {
-                    self.wrong(chunk, "whole numbers", format!("\"{}\"", shortened(word)))
+                    self.wrong(chunk, "whole numbers", format!("\"{}\"", brief(word)))
                 })?;
                 numbers.push(number);
             }
         }
         Ok(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HYBRID: &str = include_str!("../../tests/corpus/hybrid.xml");
+    const CPULESS: &str = include_str!("../../tests/corpus/cpuless-node.xml");
+
+    fn error(text: &str) -> String {
+        let error = from_xml_str(text).expect_err(text).to_string();
+        assert!(!error.contains('\n') && error.len() < 300, "{error}");
+        error
+    }
+
+    fn topology(inside: &str) -> String {
+        format!("<topology version=\"2.0\"><object type=\"Machine\">{inside}</object></topology>")
+    }
+
+    #[test]
+    fn wrong_files_get_one_line() {
+        assert!(error("").starts_with("expected hwloc XML, found a syntax error: "));
+        assert!(error("not XML at all").starts_with("expected hwloc XML, found a syntax error: "));
+        assert_eq!(error("<html/>"), "expected hwloc XML with a <topology>, found <html>");
+        assert_eq!(
+            error("<topology/>"),
+            "expected hwloc XML of version 2 or 3, found no version (hwloc 1); convert it with a recent lstopo: lstopo --if xml -i OLD.xml NEW.xml"
+        );
+        assert!(error("<topology version=\"9.1\"/>").contains("found version \"9.1\""));
+        assert_eq!(error("<topology version=\"2.0\"/>"), "line 1: expected an object, found none");
+        assert_eq!(error(&topology("")), "expected at least one online CPU, found none");
+        assert_eq!(
+            error(&topology("\n<object type=\"PU\"/>")),
+            "line 2: expected a kernel number of at most 65535, found nothing in os_index"
+        );
+        assert_eq!(
+            error(&topology("<object type=\"PU\" os_index=\"70000\"/>")),
+            "line 1: expected a kernel number of at most 65535, found 70000 in os_index"
+        );
+        let twice = "<object type=\"PU\" os_index=\"3\"/>".repeat(2);
+        assert_eq!(error(&topology(&twice)), "expected every CPU once, found cpu3 twice");
+        assert_eq!(
+            error(&topology("<object type=\"L2Cache\" depth=\"2\" cache_type=\"7\"/>")),
+            "line 1: expected a cache type of 0, 1 or 2, found 7 in cache_type"
+        );
+    }
+
+    #[test]
+    fn everything_offline_is_one_line() {
+        let start = HYBRID.find("<object type=\"L3Cache\"").expect("an L3");
+        let end = HYBRID.rfind("    </object>\n  </object>").expect("the end of the package");
+        let without = format!("{}{}", &HYBRID[..start], &HYBRID[end..]);
+        assert_eq!(error(&without), "expected at least one online CPU, found none");
+    }
+
+    #[test]
+    fn hostile_nesting_and_numbers_are_refused() {
+        let deep = "<object type=\"Group\">".repeat(200_000) + &"</object>".repeat(200_000);
+        assert_eq!(error(&topology(&deep)), "line 1: expected objects at most 64 deep");
+        let nodes: String =
+            (0..2_000).map(|nr| format!("<object type=\"NUMANode\" os_index=\"{nr}\"/>")).collect();
+        let pu = "<object type=\"PU\" os_index=\"0\"/>";
+        assert_eq!(error(&topology(&format!("{pu}{nodes}"))), "expected at most 1024 NUMA nodes");
+        let bomb = "<!DOCTYPE topology [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;\"><!ENTITY c \"&b;&b;&b;&b;\">]><topology version=\"&c;\"/>";
+        let _ = error(bomb);
+    }
+
+    #[test]
+    fn huge_texts_are_refused_before_they_are_parsed() {
+        let huge = " ".repeat(usize::try_from(MAX_BYTES).expect("fits") + 1);
+        assert!(error(&huge).starts_with("expected hwloc XML of at most 33554432 bytes"));
+    }
+
+    #[test]
+    fn version_3_puts_facts_beside_the_machine() {
+        let text = HYBRID
+            .replace("version=\"2.0\"", "version=\"3.0\"")
+            .replace("</topology>", "<info name=\"HostName\" value=\"box\"/></topology>");
+        assert_eq!(from_xml_str(&text).expect("version 3").machine.name, "box");
+    }
+
+    proptest! {
+        /// Whatever happens to a line, the file is read or refused, and what is read is sound.
+        #[test]
+        fn damaged_files_are_read_or_refused(
+            hybrid: bool,
+            at in 0..200_usize,
+            with in 0..200_usize,
+            how in 0..4,
+            text in "[0-9a-fx,\"<>/ =A-Za-z]{0,12}",
+        ) {
+            let mut lines: Vec<&str> = if hybrid { HYBRID } else { CPULESS }.lines().collect();
+            let (at, with) = (at % lines.len(), with % lines.len());
+            let (before, after) = lines[at].split_once('"').unwrap_or((lines[at], ""));
+            let value_end = after.find('"').unwrap_or(after.len());
+            let changed = format!("{before}\"{text}{}", &after[value_end..]);
+            match how {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[with]),
+                2 => lines.swap(at, with),
+                _ => lines[at] = &changed,
+            }
+            match from_xml_str(&lines.join("\n")) {
+                Ok(saved) => prop_assert_eq!(saved.machine.check(), Ok(())),
+                Err(error) => prop_assert!(!error.to_string().contains('\n')),
+            }
+        }
     }
 }
