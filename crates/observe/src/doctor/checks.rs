@@ -265,7 +265,7 @@ fn emulate(inputs: &Inputs<'_>) -> Capability {
                 "expected a QEMU of version 9 or later, built with plugins; distributions' QEMUs \
                  are older or built without; neither run nor plan needs it",
             )
-            .with(super::Fix::always("make tracer")),
+            .with(super::Fix::always("make tracer (in the folder of colocate's source)")),
         ),
     }
 }

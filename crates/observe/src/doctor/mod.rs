@@ -7,6 +7,8 @@
 
 pub mod advice;
 mod checks;
+#[cfg(test)]
+mod golden;
 pub mod place;
 pub mod probe;
 pub mod real;

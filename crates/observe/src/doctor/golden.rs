@@ -1,0 +1,528 @@
+//! Every message, in places that this machine is not.
+
+use super::place::Cgroups;
+use super::probe::{Errno, Probe, Probes};
+use super::{Diagnosis, Own, Place, Status, Tier, examine};
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+
+/// Probes whose answers are written down; those that are not work.
+#[derive(Default)]
+struct Written(BTreeMap<Probe, i32>);
+
+impl Probes for Written {
+    fn run(&self, probe: Probe) -> Result<(), Errno> {
+        self.0.get(&probe).map_or(Ok(()), |errno| Err(Errno(*errno)))
+    }
+}
+
+/// A place that differs in a few things from a friendly one.
+struct Case {
+    place: Place,
+    probes: Written,
+    own: Own,
+}
+
+/// A plain user on a server with a recent kernel, where all that needs no privilege works.
+fn user() -> Case {
+    let cgroups =
+        Cgroups { v2: Some("/sys/fs/cgroup".into()), v2_cpuset: true, ..Cgroups::default() };
+    let place = Place {
+        kernel: Some("6.12.0".into()),
+        user: Some(1000),
+        seccomp: Some(0),
+        paranoid: Some(2),
+        mlock_kb: Some(516),
+        nmi_watchdog: Some(false),
+        ptrace_scope: Some(0),
+        numa_balancing: Some(0),
+        unprivileged_userfault: Some(true),
+        sched_ext: Some("disabled".into()),
+        descriptors: Some((1024, 1_048_576)),
+        nodes: Some(2),
+        cpus_allowed: Some("0-63".into()),
+        cgroups,
+        schedstat: true,
+        ..Place::default()
+    };
+    let own = Own {
+        program: "/usr/bin/colocate".into(),
+        journal: Ok("/run/user/1000/colocate".into()),
+        emulator: Ok("/home/u/.cache/colocate/qemu/qemu-x86_64".into()),
+    };
+    let probes = Written(BTreeMap::from([(Probe::AffinityOfOthers, libc::EPERM)]));
+    Case { place, probes, own }
+}
+
+impl Case {
+    fn at(mut self, change: impl FnOnce(&mut Place)) -> Self {
+        change(&mut self.place);
+        self
+    }
+
+    fn refusing(mut self, probes: &[Probe], errno: i32) -> Self {
+        self.probes.0.extend(probes.iter().map(|probe| (*probe, errno)));
+        self
+    }
+
+    fn examine(&self) -> Diagnosis {
+        examine(&self.place, &self.probes, &self.own)
+    }
+
+    /// The lines about one capability.
+    fn check(&self, name: &str, expected: &Expect) {
+        let diagnosis = self.examine();
+        let all = diagnosis.text(false);
+        let is_its = |line: &&str| line.get(8..).is_some_and(|rest| rest.starts_with(name));
+        let mut lines = all.lines().skip_while(|line| !is_its(line));
+        let first = lines.next().unwrap();
+        // The lines that follow it are indented deeper than its status.
+        let more = lines.take_while(|line| line.starts_with("        "));
+        let text: String = std::iter::once(first).chain(more).map(|l| format!("{l}\n")).collect();
+        expected.assert_eq(&text);
+    }
+}
+
+/// Everything that calls `perf_event_open`.
+const PERF: [Probe; 5] = [
+    Probe::CountTime,
+    Probe::CountInstructions,
+    Probe::TaskNotes,
+    Probe::TaskNotesSmall,
+    Probe::Samples,
+];
+
+#[test]
+fn a_plain_user_on_a_friendly_server() {
+    let diagnosis = user().examine();
+    assert!(diagnosis.works);
+    expect![[r#"
+        colocate works here: tasks can be placed, programs can be watched
+
+        this place
+                kernel        6.12.0
+                user          1000, tier own-process
+                cpus allowed  0-63
+                numa nodes    2
+                machine       no hypervisor seen
+                container     none seen
+                seccomp       no filter
+
+        placing
+           yes  affinity      pin this user's tasks to PUs: sched_setaffinity of a child, read back as it was set
+            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+                expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+           yes  births        hear of every thread's birth at once: perf_event_open with notes of tasks: works
+           yes  processes     find threads in /proc: /proc shows all processes
+           yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup
+           yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup
+           yes  scheduler     another program may schedule in the kernel's stead: sched_ext is there and unused
+
+        watching
+           yes  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: works
+           yes  live-code     read code that JIT compilers make: process_vm_readv of a child: works
+           yes  pmu           watch programs by hardware counters: instructions of this thread: counted
+           yes  event-names   codes of hardware events from libpfm4: libpfm.so.4 is loaded
+           yes  emulate       exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
+           yes  run-state     see which threads want a CPU: /proc/self/schedstat is there
+
+        memory
+           yes  numa-calls    ask where pages are, and move them: move_pages and get_mempolicy: work
+           yes  pages-stay    pages stay where they are put: kernel.numa_balancing is 0
+           yes  user-faults   see which pages are written, by userfaultfd: userfaultfd: works
+           yes  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: works
+
+        upkeep
+           yes  files         keep counters and run states open: limit 1024, may be raised to 1048576
+           yes  journal       put masks back after kill -9: /run/user/1000/colocate is ours
+
+        beyond the tier own-process
+                CAP_PERFMON (Linux 5.8) would add: counting and sampling other users' programs
+                  for good: sudo setcap cap_perfmon+ep /usr/bin/colocate
+                CAP_SYS_NICE would add: placing other users' programs, moving pages that several processes share
+                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+                root would add: changing cpusets and kernel settings
+                  now:      sudo /usr/bin/colocate ARGUMENTS
+    "#]]
+    .assert_eq(&diagnosis.text(false));
+}
+
+#[test]
+fn quiet_says_only_what_does_not_work() {
+    expect![[r#"
+        colocate works here: tasks can be placed, programs can be watched
+
+        placing
+            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+                expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+    "#]]
+    .assert_eq(&user().examine().text(true));
+}
+
+#[test]
+fn paranoid_levels_that_forbid_name_the_level_and_both_commands() {
+    for level in [3, 4] {
+        let case = user().at(|place| place.paranoid = Some(level)).refusing(&PERF, libc::EACCES);
+        let diagnosis = case.examine();
+        let sample = &diagnosis.sections[1].capabilities[0];
+        let why = &sample.cause.as_ref().unwrap().why;
+        let expected = "expected kernel.perf_event_paranoid of at most 2, found";
+        assert_eq!(why, &format!("{expected} {level}"));
+    }
+    user().at(|place| place.paranoid = Some(4)).refusing(&PERF, libc::EACCES).check(
+        "sample",
+        &expect![[r#"
+                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EACCES
+                    expected kernel.perf_event_paranoid of at most 2, found 4
+                      now:      sudo sysctl -w kernel.perf_event_paranoid=2
+                      for good: echo 'kernel.perf_event_paranoid = 2' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                      or:       sudo setcap cap_perfmon+ep /usr/bin/colocate
+        "#]],
+    );
+}
+
+#[test]
+fn paranoid_levels_that_allow_are_not_blamed() {
+    for level in -1..=2 {
+        let case = user().at(|place| place.paranoid = Some(level)).refusing(&PERF, libc::EACCES);
+        let text = case.examine().text(false);
+        assert!(!text.contains("sysctl -w kernel.perf_event_paranoid"), "{text}");
+        assert!(text.contains("a security module (SELinux, AppArmor) forbids it"), "{text}");
+    }
+    // Whoever has CAP_PERFMON is not stopped by the level, so something else is to blame.
+    let case = user().at(|place| {
+        place.paranoid = Some(4);
+        place.capabilities = 1 << 38;
+    });
+    let text = case.refusing(&PERF, libc::EPERM).examine().text(false);
+    assert!(!text.contains("perf_event_paranoid of at most"), "{text}");
+}
+
+#[test]
+fn a_seccomp_filter_that_answers_eperm() {
+    let docker = user().at(|place| {
+        place.seccomp = Some(2);
+        place.container = Some("Docker");
+    });
+    docker.refusing(&PERF, libc::EPERM).check(
+        "births",
+        &expect![[r#"
+            partly  births        hear of every thread's birth at once: perf_event_open with notes of tasks: EPERM
+                    a seccomp filter of Docker answers perf_event_open with EPERM; /proc is looked through instead, and short threads are missed
+                      now:      docker run --security-opt seccomp=unconfined IMAGE COMMAND
+        "#]],
+    );
+}
+
+#[test]
+fn a_seccomp_filter_that_answers_enosys() {
+    let podman = user().at(|place| {
+        place.seccomp = Some(2);
+        place.container = Some("Podman");
+    });
+    podman.refusing(&PERF, libc::ENOSYS).check(
+        "pmu",
+        &expect![[r#"
+                no  pmu           watch programs by hardware counters: task-clock: ENOSYS; instructions: ENOSYS
+                    a seccomp filter of Podman answers perf_event_open with ENOSYS
+                      now:      podman run --security-opt seccomp=unconfined IMAGE COMMAND
+        "#]],
+    );
+    let unit = user().at(|place| place.seccomp = Some(2)).refusing(&PERF, libc::EPERM);
+    unit.check(
+        "sample",
+        &expect![[r#"
+                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EPERM
+                    a seccomp filter answers perf_event_open with EPERM
+                      for good: sudo systemctl edit UNIT, if a unit set the filter: add the lines [Service] and SystemCallFilter=perf_event_open; else start colocate outside of what set it
+        "#]],
+    );
+}
+
+#[test]
+fn a_kernel_without_perf_is_not_a_filter() {
+    let case = user().at(|place| place.paranoid = None).refusing(&PERF, libc::ENOSYS);
+    case.check(
+        "sample",
+        &expect![[r#"
+                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: ENOSYS
+                    expected a kernel with CONFIG_PERF_EVENTS, found one without (ENOSYS, and no /proc/sys/kernel/perf_event_paranoid)
+        "#]],
+    );
+}
+
+#[test]
+fn a_virtual_machine_without_counters_still_works() {
+    let case = user()
+        .at(|place| place.virtual_machine = true)
+        .refusing(&[Probe::CountInstructions], libc::ENOENT);
+    assert!(case.examine().works);
+    case.check(
+        "pmu",
+        &expect![[r#"
+                no  pmu           watch programs by hardware counters: task-clock: counted; instructions: ENOENT
+                    this virtual machine was given no counters (ENOENT); nothing inside it can change that; `sample` and `emulate` need none
+                      or:       on a KVM host, start the guest with: qemu-system-ARCH -cpu host,pmu=on
+                      or:       with libvirt on the host: virsh edit GUEST, and add to its <features>: <pmu state='on'/>
+        "#]],
+    );
+    let bare = user().refusing(&[Probe::CountInstructions], libc::EOPNOTSUPP);
+    bare.check(
+        "pmu",
+        &expect![[r#"
+                no  pmu           watch programs by hardware counters: task-clock: counted; instructions: EOPNOTSUPP
+                    the kernel knows no counters of this processor (EOPNOTSUPP): they are off in the firmware, or the kernel is older than the processor
+        "#]],
+    );
+}
+
+#[test]
+fn the_watchdog_and_missing_names() {
+    user().at(|place| place.nmi_watchdog = Some(true)).check(
+        "pmu",
+        &expect![[r#"
+            partly  pmu           watch programs by hardware counters: instructions of this thread: counted
+                    the NMI watchdog holds one counter, so events may have to take turns
+                      now:      sudo sysctl -w kernel.nmi_watchdog=0
+                      for good: echo 'kernel.nmi_watchdog = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+    user().refusing(&[Probe::LibPfm], libc::ENOENT).check(
+        "event-names",
+        &expect![[r#"
+            partly  event-names   codes of hardware events from libpfm4: libpfm.so.4 is not found
+                    expected the package libpfm4; the codes of colocate's own table are used
+                      for good: sudo apt-get install libpfm4
+        "#]],
+    );
+}
+
+#[test]
+fn too_few_files() {
+    let case = user().at(|place| {
+        place.descriptors = Some((256, 1024));
+        place.user = Some(0);
+    });
+    case.check(
+        "files",
+        &expect![[r#"
+            partly  files         keep counters and run states open: limit 256, may be raised to 1024
+                    expected room for more open files, found limits of 256 (soft) and 1024 (hard)
+                      now:      ulimit -S -n 1024
+                      for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
+        "#]],
+    );
+    let none_left = user().refusing(&PERF, libc::EMFILE).at(|place| {
+        place.descriptors = Some((64, 64));
+    });
+    none_left.check(
+        "sample",
+        &expect![[r#"
+                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EMFILE
+                    expected room for more open files, found limits of 64 (soft) and 64 (hard)
+                      for good: echo '* - nofile 65536' | sudo tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
+        "#]],
+    );
+}
+
+#[test]
+fn small_rings() {
+    user().refusing(&[Probe::TaskNotes], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
+        "births",
+        &expect![[r#"
+            partly  births        hear of every thread's birth at once: a ring of 16 pages: EPERM; of 1 page: works
+                    expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are born in bursts
+                      now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
+                      for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+}
+
+#[test]
+fn yama() {
+    user().at(|place| place.ptrace_scope = Some(1)).check(
+        "live-code",
+        &expect![[r#"
+            partly  live-code     read code that JIT compilers make: process_vm_readv of a child: works
+                    expected kernel.yama.ptrace_scope 0 to read others, found 1; code of programs that colocate has not started is not read
+                      now:      sudo sysctl -w kernel.yama.ptrace_scope=0
+                      for good: echo 'kernel.yama.ptrace_scope = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+    let refused = |scope| {
+        let case = user().at(|place| place.ptrace_scope = Some(scope));
+        case.refusing(&[Probe::ReadMemory], libc::EPERM)
+    };
+    refused(2).check(
+        "live-code",
+        &expect![[r#"
+                no  live-code     read code that JIT compilers make: process_vm_readv of a child: EPERM
+                    expected kernel.yama.ptrace_scope of at most 1, found 2
+                      now:      sudo sysctl -w kernel.yama.ptrace_scope=1
+                      for good: echo 'kernel.yama.ptrace_scope = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+    // The kernel refuses to lower 3, so no command is offered.
+    refused(3).check(
+        "live-code",
+        &expect![[r#"
+                no  live-code     read code that JIT compilers make: process_vm_readv of a child: EPERM
+                    kernel.yama.ptrace_scope is 3, which lasts until the next boot
+        "#]],
+    );
+}
+
+#[test]
+fn memory_in_a_container() {
+    let kubernetes = user().at(|place| {
+        place.seccomp = Some(2);
+        place.container = Some("Kubernetes");
+        place.numa_balancing = Some(1);
+        place.unprivileged_userfault = Some(false);
+    });
+    let case = kubernetes
+        .refusing(&[Probe::MovePages, Probe::UserFault], libc::EPERM)
+        .refusing(&[Probe::PagemapScan], libc::ENOTTY);
+    let diagnosis = case.examine();
+    assert!(diagnosis.works);
+    case.check(
+        "numa-calls",
+        &expect![[r#"
+                no  numa-calls    ask where pages are, and move them: move_pages: EPERM
+                    a seccomp filter of Kubernetes answers move_pages with EPERM
+                      for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
+        "#]],
+    );
+    case.check(
+        "pages-stay",
+        &expect![[r#"
+            partly  pages-stay    pages stay where they are put: kernel.numa_balancing is 1, with 2 nodes
+                    the kernel moves pages by itself and may undo ours
+                      now:      sudo sysctl -w kernel.numa_balancing=0
+                      for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+    case.check(
+        "page-scan",
+        &expect![[r#"
+                no  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: ENOTTY
+                    expected Linux 6.7 or later, found a kernel that does not know it
+        "#]],
+    );
+    let plain = user().at(|place| place.unprivileged_userfault = Some(false));
+    plain.refusing(&[Probe::UserFault], libc::EPERM).check(
+        "user-faults",
+        &expect![[r#"
+                no  user-faults   see which pages are written, by userfaultfd: userfaultfd: EPERM
+                    expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither
+                      now:      sudo sysctl -w vm.unprivileged_userfaultfd=1
+                      for good: echo 'vm.unprivileged_userfaultfd = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+        "#]],
+    );
+}
+
+#[test]
+fn hidden_processes_a_foreign_scheduler_and_no_journal() {
+    let mut case = user().at(|place| {
+        place.hides_processes = true;
+        place.sched_ext = Some("enabled".into());
+        place.cgroups = Cgroups::default();
+        place.schedstat = false;
+    });
+    case.own.journal = Err("/tmp/colocate-1000: expected a folder, found a file".into());
+    case.own.emulator = Err("no qemu-x86_64 in /home/u/.cache/colocate/qemu".into());
+    expect![[r#"
+        colocate works here: tasks can be placed, programs can be watched
+
+        placing
+            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+                expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+        partly  processes     find threads in /proc: /proc shows this user's processes
+                /proc is mounted with hidepid, so other users' programs are not seen
+                  now:      sudo mount -o remount,hidepid=0 /proc
+            no  cpuset        place whole groups of processes: no control groups are mounted
+                expected a cgroup2 or cpuset mount; run needs none
+            no  freezer       pause groups of processes: no control groups are mounted
+                expected a cgroup2 or freezer mount; signals pause single processes
+        partly  scheduler     another program may schedule in the kernel's stead: sched_ext is enabled
+                a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules of its own when threads run
+
+        watching
+            no  emulate       exact counts under QEMU: no qemu-x86_64 in /home/u/.cache/colocate/qemu
+                expected a QEMU of version 9 or later, built with plugins; distributions' QEMUs are older or built without; neither run nor plan needs it
+                  for good: make tracer (in the folder of colocate's source)
+            no  run-state     see which threads want a CPU: /proc/self/schedstat is missing
+                expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat
+
+        upkeep
+        partly  journal       put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file
+                without a folder for its journal colocate cannot undo after a crash
+                  now:      export XDG_RUNTIME_DIR=FOLDER (one that only you can write to)
+    "#]]
+    .assert_eq(&case.examine().text(true));
+}
+
+#[test]
+fn nothing_works_without_a_way_to_watch_or_to_place() {
+    let mut blind = user().at(|place| place.seccomp = Some(2)).refusing(&PERF, libc::EPERM);
+    blind.own.emulator = Err("none".into());
+    assert!(!blind.examine().works);
+    blind.own.emulator = Ok("/qemu".into());
+    assert!(blind.examine().works);
+    let bound = user().refusing(&[Probe::Affinity], libc::EPERM);
+    assert!(!bound.examine().works);
+    let first = bound.examine().text(true).lines().next().unwrap().to_owned();
+    assert!(first.starts_with("colocate does not work here"), "{first}");
+}
+
+#[test]
+fn root_needs_no_sudo_and_no_tier() {
+    let root = user().at(|place| {
+        place.user = Some(0);
+        place.capabilities = u64::MAX;
+        place.nmi_watchdog = Some(true);
+    });
+    let mut root = root;
+    root.probes.0.clear();
+    let diagnosis = root.examine();
+    assert_eq!(diagnosis.tier, Tier::Root);
+    assert!(diagnosis.next.is_empty());
+    let text = diagnosis.text(false);
+    assert!(!text.contains("sudo"), "{text}");
+    assert!(text.contains("now:      sysctl -w kernel.nmi_watchdog=0"), "{text}");
+}
+
+#[test]
+fn whatever_comes_back_has_a_cause_and_nothing_panics() {
+    let errnos = [1, 2, 3, 11, 12, 13, 16, 19, 22, 24, 25, 38, 95, 999];
+    let all = [
+        Probe::Affinity,
+        Probe::AffinityOfOthers,
+        Probe::ReadMemory,
+        Probe::MovePages,
+        Probe::MemoryPolicy,
+        Probe::UserFault,
+        Probe::PagemapScan,
+        Probe::LibPfm,
+    ];
+    for errno in errnos {
+        for seccomp in [None, Some(0), Some(2)] {
+            let case = user().at(|place| place.seccomp = seccomp);
+            let diagnosis = case.refusing(&all, errno).refusing(&PERF, errno).examine();
+            for capability in diagnosis.sections.iter().flat_map(|s| &s.capabilities) {
+                let explained =
+                    capability.cause.as_ref().is_some_and(|cause| !cause.why.is_empty());
+                assert_eq!(explained, capability.status < Status::Yes, "{capability:?}");
+            }
+            let empty = examine(&Place::default(), &case_probes(&all, errno), &user().own);
+            assert_eq!(empty.version, 1);
+        }
+    }
+}
+
+fn case_probes(probes: &[Probe], errno: i32) -> Written {
+    Written(probes.iter().map(|probe| (*probe, errno)).collect())
+}
