@@ -1,15 +1,71 @@
 //! `colocate doctor`.
 
+use crate::exit;
+use crate::output;
+use colocate_act::rundir;
+use colocate_observe::doctor::real::Here;
+use colocate_observe::doctor::{Own, Place, examine};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Says what works here, why not, and what lifts it
+///
+/// Exits with 0 if tasks can be placed and programs can be watched in at least one way, with 3 if
+/// not. Things are tried for real; nothing is changed.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Print JSON (docs/doctor.md)
+    #[arg(long)]
+    json: bool,
+    /// Print only what does not work, or only partly
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    /// Write to FILE instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
 
 /// Runs `colocate doctor`.
 ///
 /// # Errors
-/// Not built yet.
-pub fn main(_args: &Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// If the result cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let place = Place::read(Path::new("/"));
+    let diagnosis = examine(&place, &Here, &own(&place));
+    let text = if args.json { diagnosis.to_json() } else { diagnosis.text(args.quiet) };
+    output::write(args.output.as_deref(), &text)?;
+    Ok(if diagnosis.works { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_CAPABILITY) })
+}
+
+/// Where our own files are.
+fn own(place: &Place) -> Own {
+    let program = std::env::current_exe()
+        .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
+    Own { program, journal: journal(place), emulator: emulator() }
+}
+
+fn journal(place: &Place) -> Result<String, String> {
+    let user = place.user.ok_or("the user is not known: /proc/self/status cannot be read")?;
+    let candidates = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
+    rundir::open(&candidates, user).map(|folder| folder.display().to_string())
+}
+
+/// The QEMU that `scripts/build-qemu` leaves behind.
+fn emulator() -> Result<String, String> {
+    let name = format!("qemu-{}", std::env::consts::ARCH);
+    let cache = cache().ok_or("neither COLOCATE_CACHE nor XDG_CACHE_HOME nor HOME is set")?;
+    let path = cache.join("qemu").join(&name);
+    match path.metadata() {
+        Ok(found) if found.is_file() => Ok(path.display().to_string()),
+        Ok(_) => Err(format!("{}: expected a file", path.display())),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The folder for what can be made again, as in `scripts/build-qemu`.
+fn cache() -> Option<PathBuf> {
+    let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    of("COLOCATE_CACHE")
+        .or_else(|| of("XDG_CACHE_HOME").map(|dir| dir.join("colocate")))
+        .or_else(|| of("HOME").map(|dir| dir.join(".cache/colocate")))
 }

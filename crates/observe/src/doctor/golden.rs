@@ -78,7 +78,9 @@ impl Case {
         let first = lines.next().unwrap();
         // The lines that follow it are indented deeper than its status.
         let more = lines.take_while(|line| line.starts_with("        "));
-        let text: String = std::iter::once(first).chain(more).map(|l| format!("{l}\n")).collect();
+        let more = more.map(|line| &line[4..]);
+        let lines = std::iter::once(first.trim_start()).chain(more);
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
         expected.assert_eq(&text);
     }
 }
@@ -210,8 +212,8 @@ fn a_seccomp_filter_that_answers_eperm() {
         "births",
         &expect![[r#"
             partly  births        hear of every thread's birth at once: perf_event_open with notes of tasks: EPERM
-                    a seccomp filter of Docker answers perf_event_open with EPERM; /proc is looked through instead, and short threads are missed
-                      now:      docker run --security-opt seccomp=unconfined IMAGE COMMAND
+                a seccomp filter of Docker answers perf_event_open with EPERM; /proc is looked through instead, and short threads are missed
+                  now:      docker run --security-opt seccomp=unconfined IMAGE COMMAND
         "#]],
     );
 }
@@ -284,17 +286,17 @@ fn the_watchdog_and_missing_names() {
         "pmu",
         &expect![[r#"
             partly  pmu           watch programs by hardware counters: instructions of this thread: counted
-                    the NMI watchdog holds one counter, so events may have to take turns
-                      now:      sudo sysctl -w kernel.nmi_watchdog=0
-                      for good: echo 'kernel.nmi_watchdog = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                the NMI watchdog holds one counter, so events may have to take turns
+                  now:      sudo sysctl -w kernel.nmi_watchdog=0
+                  for good: echo 'kernel.nmi_watchdog = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
     user().refusing(&[Probe::LibPfm], libc::ENOENT).check(
         "event-names",
         &expect![[r#"
             partly  event-names   codes of hardware events from libpfm4: libpfm.so.4 is not found
-                    expected the package libpfm4; the codes of colocate's own table are used
-                      for good: sudo apt-get install libpfm4
+                expected the package libpfm4; the codes of colocate's own table are used
+                  for good: sudo apt-get install libpfm4
         "#]],
     );
 }
@@ -309,9 +311,9 @@ fn too_few_files() {
         "files",
         &expect![[r#"
             partly  files         keep counters and run states open: limit 256, may be raised to 1024
-                    expected room for more open files, found limits of 256 (soft) and 1024 (hard)
-                      now:      ulimit -S -n 1024
-                      for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
+                expected room for more open files, found limits of 256 (soft) and 1024 (hard)
+                  now:      ulimit -S -n 1024
+                  for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
         "#]],
     );
     let none_left = user().refusing(&PERF, libc::EMFILE).at(|place| {
@@ -333,9 +335,9 @@ fn small_rings() {
         "births",
         &expect![[r#"
             partly  births        hear of every thread's birth at once: a ring of 16 pages: EPERM; of 1 page: works
-                    expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are born in bursts
-                      now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
-                      for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are born in bursts
+                  now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
+                  for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
 }
@@ -346,9 +348,9 @@ fn yama() {
         "live-code",
         &expect![[r#"
             partly  live-code     read code that JIT compilers make: process_vm_readv of a child: works
-                    expected kernel.yama.ptrace_scope 0 to read others, found 1; code of programs that colocate has not started is not read
-                      now:      sudo sysctl -w kernel.yama.ptrace_scope=0
-                      for good: echo 'kernel.yama.ptrace_scope = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                expected kernel.yama.ptrace_scope 0 to read others, found 1; code of programs that colocate has not started is not read
+                  now:      sudo sysctl -w kernel.yama.ptrace_scope=0
+                  for good: echo 'kernel.yama.ptrace_scope = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
     let refused = |scope| {
@@ -399,9 +401,9 @@ fn memory_in_a_container() {
         "pages-stay",
         &expect![[r#"
             partly  pages-stay    pages stay where they are put: kernel.numa_balancing is 1, with 2 nodes
-                    the kernel moves pages by itself and may undo ours
-                      now:      sudo sysctl -w kernel.numa_balancing=0
-                      for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                the kernel moves pages by itself and may undo ours
+                  now:      sudo sysctl -w kernel.numa_balancing=0
+                  for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
     case.check(
