@@ -56,6 +56,9 @@ pub const MACHINES: [(&str, &str); 7] = [
     ("amp-4x12", include_str!("../../../machines/amp-4x12.toml")),
 ];
 
+/// Most sorts of caches: five levels of three kinds, and some room. Each is made for every core.
+const MAX_CACHES: usize = 32;
+
 /// Why a text does not describe a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DescribedError {
@@ -365,6 +368,9 @@ fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>
 }
 
 fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, DescribedError> {
+    if levels.len() > MAX_CACHES {
+        return Err(misfit("cache", format!("at most {MAX_CACHES} of them"), levels.len()));
+    }
     let mut caches = Vec::new();
     for (index, level) in levels.iter().enumerate() {
         let key = format!("cache[{index}].cores");
@@ -411,6 +417,7 @@ fn kinds(kinds: &[Kind], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, Described
 mod tests {
     use super::*;
     use crate::machine::Machine;
+    use proptest::prelude::*;
 
     fn machine(name: &str) -> Machine {
         let text = MACHINES.iter().find(|(found, _)| *found == name).expect(name).1;
@@ -544,5 +551,32 @@ mod tests {
             error(&SMALL.replace("packages = 2", "packages = 4000000000")),
             "shape: expected at most 65536 PUs, found 16000000000"
         );
+    }
+
+    proptest! {
+        /// Whatever happens to a line, the text is read or refused, and what is read is sound.
+        #[test]
+        fn damaged_descriptions_are_read_or_refused(
+            which in 0..MACHINES.len(),
+            at in 0..100_usize,
+            with in 0..100_usize,
+            how in 0..4,
+            text in "[0-9a-z\"{}\\[\\]=,. -]{0,12}",
+        ) {
+            let mut lines: Vec<&str> = MACHINES[which].1.lines().collect();
+            let (at, with) = (at % lines.len(), with % lines.len());
+            let key = lines[at].split('=').next().unwrap_or_default();
+            let changed = format!("{key}= {text}");
+            match how {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[with]),
+                2 => lines.swap(at, with),
+                _ => lines[at] = &changed,
+            }
+            match from_toml(&lines.join("\n")) {
+                Ok(exact) => prop_assert_eq!(exact.machine.check(), Ok(())),
+                Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
+            }
+        }
     }
 }

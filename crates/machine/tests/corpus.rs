@@ -3,6 +3,7 @@
 //! `UPDATE_EXPECT=1 cargo test -p colocate-machine --features read --test corpus` rewrites the
 //! expected files; `corpus/README.md` says where the machines come from.
 #![cfg(feature = "read")]
+#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::exact::Exact;
 use colocate_machine::{Machine, picture, read};

@@ -1,5 +1,6 @@
 //! What is usable, read from saved trees of `proc` and `sys` in `tests/trees`.
 #![cfg(feature = "read")]
+#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Hertz, Machine, PuNr, Usable, described};
