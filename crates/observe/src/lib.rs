@@ -5,6 +5,7 @@
 
 pub mod births;
 pub mod doctor;
+pub mod emulate;
 pub mod identity;
 pub mod limits;
 pub mod perf;

@@ -1,0 +1,218 @@
+//! Where QEMU and its plugin are.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use thiserror::Error;
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// This QEMU and no other.
+    pub qemu: Option<PathBuf>,
+    /// This plugin and no other.
+    pub plugin: Option<PathBuf>,
+    /// The folder that holds this program's executable.
+    pub beside: Option<PathBuf>,
+    /// The cache folder that `scripts/build-qemu` fills.
+    pub cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// The usual places, from the environment that `variable` reads.
+    #[must_use]
+    pub fn usual(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = set("COLOCATE_CACHE").or_else(|| {
+            let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+            Some(base.join("colocate"))
+        });
+        let own = std::env::current_exe().ok();
+        let beside = own.and_then(|path| path.parent().map(Path::to_owned));
+        Self { qemu: None, plugin: None, beside, cache }
+    }
+
+    /// Where QEMU is looked for, in this order: in the cache folder, then in `lib/colocate` beside
+    /// an installed program.
+    fn qemus(&self) -> Vec<PathBuf> {
+        let name = concat_arch("qemu-");
+        if let Some(one) = &self.qemu {
+            return vec![one.clone()];
+        }
+        let cached = self.cache.iter().map(|cache| cache.join("qemu").join(&name));
+        cached.chain(self.installed(&name)).collect()
+    }
+
+    /// Where the plugin is looked for, in this order: beside the program, where cargo puts both, in
+    /// `release` beside a `debug` build and the other way round, then as for QEMU.
+    fn plugins(&self) -> Vec<PathBuf> {
+        const NAME: &str = "libcolocate_tracer.so";
+        if let Some(one) = &self.plugin {
+            return vec![one.clone()];
+        }
+        let built = self.beside.iter().flat_map(|beside| {
+            ["", "../release", "../debug"].map(|folder| beside.join(folder).join(NAME))
+        });
+        let cached = self.cache.iter().map(|cache| cache.join("qemu").join(NAME));
+        built.chain(self.installed(NAME)).chain(cached).collect()
+    }
+
+    fn installed(&self, name: &str) -> Option<PathBuf> {
+        Some(self.beside.as_ref()?.join("../lib/colocate").join(name))
+    }
+}
+
+fn concat_arch(prefix: &str) -> String {
+    format!("{prefix}{}", std::env::consts::ARCH)
+}
+
+/// A QEMU and a plugin for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulator {
+    /// The emulator's executable.
+    pub qemu: PathBuf,
+    /// The plugin.
+    pub plugin: PathBuf,
+    /// QEMU's version, as it says itself.
+    pub version: String,
+}
+
+/// Why programs cannot be emulated here. Each says what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Why {
+    /// There is no QEMU.
+    #[error("no QEMU with plugins in {}; build one with `make tracer`", list(looked))]
+    NoQemu {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// There is no plugin.
+    #[error("no plugin in {}; build it with `make tracer`", list(looked))]
+    NoPlugin {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// QEMU does not run.
+    #[error("{} does not run: {said}; build it again with `scripts/build-qemu --again`", path.display())]
+    QemuBroken {
+        /// QEMU's executable.
+        path: PathBuf,
+        /// The system's or its own words.
+        said: String,
+    },
+    /// QEMU was built without plugins, as those of Debian 13 are, or is not the user-mode emulator.
+    #[error("{} cannot load plugins; build one that can with `make tracer`", path.display())]
+    NoPlugins {
+        /// QEMU's executable.
+        path: PathBuf,
+    },
+    /// This processor's programs cannot be counted.
+    #[error(
+        "programs for {} cannot be counted, only those for x86_64 and aarch64",
+        std::env::consts::ARCH
+    )]
+    Architecture,
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let texts: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    if texts.is_empty() { "any known place".into() } else { texts.join(", ") }
+}
+
+/// Finds QEMU and the plugin and makes sure that they fit together.
+///
+/// # Errors
+/// What is missing, and the command that helps.
+pub fn available(places: &Places) -> Result<Emulator, Why> {
+    if colocate_isa::Isa::native().is_none() {
+        return Err(Why::Architecture);
+    }
+    let first = |looked: &[PathBuf]| looked.iter().find(|path| path.is_file()).cloned();
+    let looked = places.qemus();
+    let qemu = first(&looked).ok_or(Why::NoQemu { looked })?;
+    let version = version_of(&qemu)?;
+    let looked = places.plugins();
+    let plugin = first(&looked).ok_or(Why::NoPlugin { looked })?;
+    Ok(Emulator { qemu, plugin, version })
+}
+
+fn version_of(qemu: &Path) -> Result<String, Why> {
+    let broken = |said: String| Why::QemuBroken { path: qemu.to_owned(), said };
+    let say = |option: &str| {
+        let said = Command::new(qemu).arg(option).stdin(Stdio::null()).output();
+        said.map_err(|error| broken(error.to_string()))
+    };
+    let said = say("--version")?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    // "qemu-x86_64 version 10.0.2 (…)"
+    let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
+    let Some(version) = version else {
+        let words = String::from_utf8_lossy(&said.stderr);
+        return Err(broken(words.lines().next().unwrap_or("it says no version").to_owned()));
+    };
+    // Without plugins the option is not in the list.
+    if !String::from_utf8_lossy(&say("--help")?.stdout).contains("-plugin") {
+        return Err(Why::NoPlugins { path: qemu.to_owned() });
+    }
+    Ok(version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn places(folder: &Path) -> Places {
+        Places { beside: Some(folder.join("bin")), cache: Some(folder.into()), ..Places::default() }
+    }
+
+    fn fake(path: &Path, script: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, script).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn each_missing_part_is_named_with_its_remedy() {
+        if colocate_isa::Isa::native().is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        let qemu = folder.path().join("qemu").join(concat_arch("qemu-"));
+        let why = available(&places).unwrap_err();
+        assert!(matches!(&why, Why::NoQemu { looked } if looked[0] == qemu), "{why}");
+        assert!(why.to_string().contains("`make tracer`"), "{why}");
+
+        fake(&qemu, "#!/bin/sh\necho no >&2; exit 1\n");
+        let why = available(&places).unwrap_err();
+        assert!(matches!(&why, Why::QemuBroken { said, .. } if said == "no"), "{why}");
+
+        fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us\n");
+        assert_eq!(available(&places).unwrap_err(), Why::NoPlugins { path: qemu.clone() });
+
+        fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us, -plugin\n");
+        assert!(matches!(available(&places), Err(Why::NoPlugin { .. })));
+
+        let plugin = folder.path().join("bin/libcolocate_tracer.so");
+        fake(&plugin, "");
+        let found = available(&places).unwrap();
+        assert_eq!(found, Emulator { qemu, plugin, version: "9.9.9".into() });
+    }
+
+    #[test]
+    fn the_cache_folder_is_the_scripts() {
+        let cache = |pairs: &[(&str, &str)]| {
+            let find = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into());
+            Places::usual(find).cache
+        };
+        assert_eq!(cache(&[("HOME", "/h")]), Some("/h/.cache/colocate".into()));
+        assert_eq!(cache(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/colocate".into()));
+        assert_eq!(cache(&[("HOME", "/h"), ("COLOCATE_CACHE", "/c")]), Some("/c".into()));
+        assert_eq!(
+            cache(&[("HOME", "/h"), ("COLOCATE_CACHE", "")]),
+            Some("/h/.cache/colocate".into())
+        );
+        assert_eq!(cache(&[]), None);
+    }
+}

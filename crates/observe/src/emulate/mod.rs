@@ -1,0 +1,277 @@
+//! Exact counts under QEMU user mode.
+//!
+//! # Problem
+//! How many instructions of each class every thread of a program runs, exactly, where no hardware
+//! counter can say so.
+//! # Approach
+//! The program runs under QEMU with a plugin of ours (`tracer/` in the repository), which counts as
+//! code is translated and leaves one file for every process; see [`trace`]. This module finds the
+//! two ([`find`]), starts them ([`run`]) and makes a [`Profile`] of the files.
+//! # What is refused
+//! A count is whole or it is not given. A program that executes another one leaves QEMU there; one
+//! that runs an instruction that QEMU lacks stops being itself; a process that is killed, or that
+//! goes on when the program has ended, cannot hand its counts over. Each is a [`Refusal`] with one
+//! line. The program has run all the same, and [`Ran::status`] says how it ended.
+//! # What differs from a run without QEMU
+//! Two to five times slower on integer code, ten and more on floating point, up to hundreds on
+//! vectors. The emulated processor has AVX2 but neither AVX-512 nor AMX, so programs that choose
+//! their code by processor may choose other code. Spinning threads spin differently. No core files.
+
+mod find;
+mod program;
+mod run;
+pub mod trace;
+
+pub use find::{Emulator, Places, Why, available};
+pub use program::{Loadable, NotLoadable};
+pub use run::RunError;
+pub use trace::{Trace, TraceError, parse};
+
+use colocate_machine::Nanos;
+use colocate_model::mix::Mix;
+use colocate_model::profile::{Backend, Profile, Program, ThreadProfile, VERSION};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::SystemTime;
+use thiserror::Error;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// The program's file.
+    pub path: &'a Path,
+    /// Its arguments, the first of which is the name that it is called by.
+    pub argv: &'a [OsString],
+    /// A folder for temporary files, such as `/tmp`.
+    pub scratch: &'a Path,
+}
+
+/// A program that has run.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What its threads did, or why that is not known.
+    pub profile: Result<Profile, Refusal>,
+}
+
+/// Why there is no profile of a program that has run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// A process executed another program, which then ran without QEMU.
+    #[error(
+        "the program executed {}, which runs outside QEMU and is not counted; profile that \
+         program itself, or use the backend sample", program.display()
+    )]
+    Executes {
+        /// What was executed.
+        program: PathBuf,
+    },
+    /// An instruction ran that QEMU does not have.
+    #[error(
+        "the program ran {instruction} at {address:#x}, which QEMU does not emulate; build it for \
+         x86-64-v3 or less, or use the backend sample"
+    )]
+    Unsupported {
+        /// Its address in the process.
+        address: u64,
+        /// Its mnemonic and its bytes.
+        instruction: String,
+    },
+    /// A process left no counts, or half of them.
+    #[error("process {pid} of the program {how}, so its counts are lost")]
+    Lost {
+        /// Its number.
+        pid: u32,
+        /// What became of it.
+        how: Loss,
+    },
+    /// A process left a file that is not one of counts.
+    #[error("cannot read the counts of process {pid}: {source}")]
+    Unreadable {
+        /// Its number.
+        pid: u32,
+        /// What is wrong with it.
+        source: TraceError,
+    },
+    /// No process left anything.
+    #[error("QEMU left no counts; what it said is on standard error, and {advice}")]
+    Nothing {
+        /// What to try.
+        advice: &'static str,
+    },
+}
+
+/// How a process failed to leave its counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It was still running when the program had ended.
+    StillRunning,
+    /// It was killed, or could no longer write to the folder for temporary files.
+    Killed,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::StillRunning => "was still running when the program had ended",
+            Self::Killed => "was killed or could not write its counts",
+        })
+    }
+}
+
+/// Why a program could not be run.
+#[derive(Debug, Error)]
+pub enum EmulateError {
+    /// QEMU cannot load it.
+    #[error(transparent)]
+    NotLoadable(#[from] NotLoadable),
+    /// It could not be started or waited for.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Runs a program under QEMU and counts what its threads do.
+///
+/// Its standard input, output and error are this process's. Signals that reach this process while
+/// the program runs are passed on, so this must not be called while other threads wait for them.
+///
+/// # Errors
+/// If the program could not be started. Once it has run there is a [`Ran`], whose profile may have
+/// been refused.
+pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, EmulateError> {
+    let loadable = program::inspect(command.path, command.argv)?;
+    let folder = run::Scratch::new(command.scratch)?;
+    let began = crate::sys::now();
+    let started = SystemTime::now();
+    let status = run::run(emulator, &loadable, command, folder.path())?;
+    let profile = read_folder(folder.path()).map(|traces| {
+        let started_unix_s =
+            started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        Profile {
+            version: VERSION,
+            backend: Backend::Emulate,
+            program: program_of(command),
+            processor: Some(format!(
+                "QEMU {} emulating {}",
+                emulator.version,
+                std::env::consts::ARCH
+            )),
+            started_unix_s,
+            watched_ns: crate::sys::now() - began,
+            complete: true,
+            notes: notes_of(&traces),
+            threads: threads_of(&traces, began),
+        }
+    });
+    Ok(Ran { status, profile })
+}
+
+fn program_of(command: Command<'_>) -> Program {
+    let text = |word: &OsStr| word.to_string_lossy().into_owned();
+    Program {
+        path: text(command.path.as_os_str()),
+        args: command.argv.iter().skip(1).map(|arg| text(arg)).collect(),
+        // It could be read a moment ago; should it be gone, then no later run is of the same file.
+        identity: crate::identity::of_file(command.path).unwrap_or_else(|_| "sha256:".into()),
+    }
+}
+
+/// The threads of all processes in the order of their creation.
+fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
+    let mut threads: Vec<ThreadProfile> = Vec::new();
+    for (process, trace) in (0..).zip(traces) {
+        threads.extend(trace.threads.iter().map(|thread| ThreadProfile {
+            order: 0,
+            process,
+            name: String::from_utf8_lossy(&thread.name).into_owned(),
+            start_ns: thread.start.saturating_sub(began),
+            end_ns: Some(thread.end.saturating_sub(began)),
+            // The emulator's CPU time is not the program's.
+            cpu_time_ns: None,
+            instructions: Some(thread.counts.instructions),
+            cycles: None,
+            samples: None,
+            mix: Mix::from_counts(thread.counts.instructions, thread.counts.of),
+        }));
+    }
+    // Within a process they already stand in order; the sort keeps that where times are equal.
+    threads.sort_by_key(|thread| thread.start_ns);
+    for (order, thread) in (0..).zip(&mut threads) {
+        thread.order = order;
+    }
+    threads
+}
+
+fn notes_of(traces: &[Trace]) -> Vec<String> {
+    let mut notes = vec![
+        "counted under QEMU: the emulated processor has neither AVX-512 nor AMX, so programs that \
+         choose code by processor may run other code than without it"
+            .to_owned(),
+    ];
+    let handlers: u64 = traces.iter().map(|trace| trace.handlers).sum();
+    if handlers > 0 {
+        notes.push(format!(
+            "{handlers} signal handlers returned: where a fault had stopped a block of \
+             instructions, the whole block is counted"
+        ));
+    }
+    let undecoded: u64 =
+        traces.iter().flat_map(|trace| &trace.threads).map(|thread| thread.undecoded).sum();
+    if undecoded > 0 {
+        notes.push(format!("{undecoded} instructions could not be decoded and are of no class"));
+    }
+    notes
+}
+
+/// What the processes have left in `folder`, in the order of their creation.
+fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
+    let nothing = Refusal::Nothing { advice: "`colocate doctor` checks QEMU and its plugin" };
+    let mut names: Vec<OsString> = std::fs::read_dir(folder)
+        .map_err(|_| nothing.clone())?
+        .filter_map(|entry| Some(entry.ok()?.file_name()))
+        .collect();
+    names.sort();
+    let with = |prefix: &'static str| {
+        names.iter().filter(move |name| name.as_bytes().starts_with(prefix.as_bytes()))
+    };
+    if let Some(note) = with("executes.").next() {
+        let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
+        return Err(Refusal::Executes { program });
+    }
+    let mut traces = with("counts.")
+        .map(|name| read_trace(folder, name))
+        .collect::<Result<Vec<Trace>, Refusal>>()?;
+    if traces.is_empty() {
+        return Err(nothing);
+    }
+    if let Some(found) = traces.iter().flat_map(|trace| &trace.unsupported).next() {
+        let mnemonic = colocate_isa::mnemonic(&found.bytes).unwrap_or_else(|| "?".into());
+        let instruction = format!("{mnemonic} ({})", trace::hex(&found.bytes));
+        return Err(Refusal::Unsupported { address: found.address, instruction });
+    }
+    traces.sort_by_key(|trace| trace.start);
+    Ok(traces)
+}
+
+/// Reads one file, which is named `counts.PID.START`.
+fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
+    let pid =
+        name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    let lost = || Refusal::Lost {
+        pid,
+        how: if run::is_alive(pid) { Loss::StillRunning } else { Loss::Killed },
+    };
+    let content = std::fs::read(folder.join(name)).map_err(|_| lost())?;
+    parse(&content).map_err(|source| match source {
+        TraceError::Truncated => lost(),
+        source => Refusal::Unreadable { pid, source },
+    })
+}
+
+/// `bytes` as a word of the command line.
+fn word(bytes: Vec<u8>) -> OsString {
+    OsString::from_vec(bytes)
+}

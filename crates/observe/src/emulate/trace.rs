@@ -1,0 +1,388 @@
+//! The file of counts that the plugin leaves for one process.
+//!
+//! ```text
+//! colocate-counts 1 x86_64
+//! process PID PARENT START_NS END_NS
+//! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
+//! unsupported ADDRESS BYTES
+//! handlers N
+//! end THREADS
+//! ```
+//! `thread` and `unsupported` lines come as often as there is something to say. Numbers are decimal
+//! but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, and `-` stands for no bytes. Times are
+//! of `CLOCK_MONOTONIC`. Threads stand in the order of their creation.
+
+use colocate_isa::ClassCounts;
+use colocate_machine::Nanos;
+use std::fmt::Write;
+use thiserror::Error;
+
+/// The version of the format that is read here.
+pub const VERSION: u32 = 1;
+
+/// The longest name that the kernel gives a thread, in bytes.
+const LONGEST_NAME: usize = 15;
+/// The longest instruction of any architecture, in bytes.
+const LONGEST_INSTRUCTION: usize = 15;
+
+/// What the threads of one process ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The architecture that was emulated, as QEMU names it.
+    pub target: String,
+    /// The process's number.
+    pub pid: u32,
+    /// Its parent's number.
+    pub parent: u32,
+    /// When it began, on `CLOCK_MONOTONIC`.
+    pub start: Nanos,
+    /// When it ended.
+    pub end: Nanos,
+    /// Its threads in the order of their creation.
+    pub threads: Vec<ThreadTrace>,
+    /// Instructions that it ran and that QEMU does not have.
+    pub unsupported: Vec<UnsupportedInstruction>,
+    /// How often a signal handler returned.
+    pub handlers: u64,
+}
+
+/// What one thread ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadTrace {
+    /// Its number.
+    pub tid: u32,
+    /// When it was created, on `CLOCK_MONOTONIC`.
+    pub start: Nanos,
+    /// When it ended.
+    pub end: Nanos,
+    /// Its instructions, by class.
+    pub counts: ClassCounts,
+    /// How many of them could not be decoded.
+    pub undecoded: u64,
+    /// Its name when it ended, as bytes without meaning.
+    pub name: Vec<u8>,
+}
+
+/// An instruction that ran and that QEMU does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedInstruction {
+    /// Its address in the process.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a file is not one of counts.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TraceError {
+    /// The file ends before its end mark, as that of a process that was killed does.
+    #[error("expected an end mark, found the end of the file")]
+    Truncated,
+    /// It was written by another version of the plugin.
+    #[error("expected counts of version {VERSION}, found version {found}; run `make tracer` again")]
+    Version {
+        /// The version in the file.
+        found: u64,
+    },
+    /// A line is not what it must be.
+    #[error("line {line}: expected {expected}, found {found:?}")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// What must stand there.
+        expected: &'static str,
+        /// What stands there, its beginning if it is long.
+        found: String,
+    },
+}
+
+/// Reads a file of counts.
+///
+/// # Errors
+/// [`TraceError::Truncated`] if the end mark or the file's last newline is missing,
+/// [`TraceError::Version`] for another version, and [`TraceError::Line`] for anything else.
+pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
+    let mut lines = Lines::new(content);
+    let target = lines.head()?;
+    let (pid, parent, start, end) = lines.process()?;
+    let mut trace = Trace {
+        target,
+        pid,
+        parent,
+        start,
+        end,
+        threads: Vec::new(),
+        unsupported: Vec::new(),
+        handlers: 0,
+    };
+    while let Some(thread) = lines.thread()? {
+        trace.threads.push(thread);
+    }
+    while let Some(found) = lines.unsupported()? {
+        trace.unsupported.push(found);
+    }
+    trace.handlers = lines.number_after("handlers")?;
+    lines.end(trace.threads.len())?;
+    Ok(trace)
+}
+
+/// A place in a file.
+struct Lines<'a> {
+    rest: &'a [u8],
+    /// The number of the next line, from 1.
+    next: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(content: &'a [u8]) -> Self {
+        Self { rest: content, next: 1 }
+    }
+
+    /// The next line without its newline, and what follows it.
+    fn peek(&self) -> Result<(&'a [u8], &'a [u8]), TraceError> {
+        let end = self.rest.iter().position(|byte| *byte == b'\n').ok_or(TraceError::Truncated)?;
+        Ok((&self.rest[..end], &self.rest[end + 1..]))
+    }
+
+    fn wrong(&self, expected: &'static str) -> TraceError {
+        // A line without an end is one that was cut.
+        let Ok((line, _)) = self.peek() else { return TraceError::Truncated };
+        let found = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+        TraceError::Line { line: self.next, expected, found }
+    }
+
+    /// The words of the next line if it is a `keyword` line with `N` words after it.
+    fn words<const N: usize>(&self, keyword: &str) -> Result<Option<[&'a str; N]>, TraceError> {
+        let (line, _) = self.peek()?;
+        let mut words = std::str::from_utf8(line).unwrap_or("").split(' ');
+        if words.next() != Some(keyword) {
+            return Ok(None);
+        }
+        Ok(words.collect::<Vec<_>>().try_into().ok())
+    }
+
+    fn step(&mut self) -> Result<(), TraceError> {
+        (_, self.rest) = self.peek()?;
+        self.next += 1;
+        Ok(())
+    }
+
+    fn head(&mut self) -> Result<String, TraceError> {
+        const EXPECTED: &str = "colocate-counts VERSION TARGET";
+        let [version, target] =
+            self.words("colocate-counts")?.ok_or_else(|| self.wrong(EXPECTED))?;
+        let found = decimal(version).ok_or_else(|| self.wrong(EXPECTED))?;
+        if found != u64::from(VERSION) {
+            return Err(TraceError::Version { found });
+        }
+        if !matches!(target, "x86_64" | "aarch64") {
+            return Err(self.wrong("a target that is x86_64 or aarch64"));
+        }
+        self.step()?;
+        Ok(target.to_owned())
+    }
+
+    fn process(&mut self) -> Result<(u32, u32, Nanos, Nanos), TraceError> {
+        const EXPECTED: &str = "process PID PARENT START_NS END_NS, the end not before the start";
+        let words: [&str; 4] = self.words("process")?.ok_or_else(|| self.wrong(EXPECTED))?;
+        let [Some(pid), Some(parent), Some(start), Some(end)] = words.map(decimal) else {
+            return Err(self.wrong(EXPECTED));
+        };
+        match (pid.try_into(), parent.try_into()) {
+            (Ok(pid), Ok(parent)) if start <= end => {
+                self.step()?;
+                Ok((pid, parent, Nanos(start), Nanos(end)))
+            }
+            _ => Err(self.wrong(EXPECTED)),
+        }
+    }
+
+    fn thread(&mut self) -> Result<Option<ThreadTrace>, TraceError> {
+        const EXPECTED: &str = "thread TID START_NS END_NS, seven counts of which none exceeds \
+                                the first, and NAME";
+        if !self.rest.starts_with(b"thread ") {
+            return Ok(None);
+        }
+        let words: [&str; 11] = self.words("thread")?.ok_or_else(|| self.wrong(EXPECTED))?;
+        let thread = thread_of(&words).ok_or_else(|| self.wrong(EXPECTED))?;
+        self.step()?;
+        Ok(Some(thread))
+    }
+
+    fn unsupported(&mut self) -> Result<Option<UnsupportedInstruction>, TraceError> {
+        const EXPECTED: &str = "unsupported ADDRESS BYTES, 1 to 15 of them";
+        if !self.rest.starts_with(b"unsupported ") {
+            return Ok(None);
+        }
+        let [address, bytes] = self.words("unsupported")?.ok_or_else(|| self.wrong(EXPECTED))?;
+        let found = (hexadecimal(address), unhex(bytes));
+        let (Some(address), Some(bytes)) = found else { return Err(self.wrong(EXPECTED)) };
+        if bytes.is_empty() || bytes.len() > LONGEST_INSTRUCTION {
+            return Err(self.wrong(EXPECTED));
+        }
+        self.step()?;
+        Ok(Some(UnsupportedInstruction { address, bytes }))
+    }
+
+    fn number_after(&mut self, keyword: &'static str) -> Result<u64, TraceError> {
+        const EXPECTED: &str = "a thread, unsupported or handlers line";
+        let [word] = self.words(keyword)?.ok_or_else(|| self.wrong(EXPECTED))?;
+        let number = decimal(word).ok_or_else(|| self.wrong(EXPECTED))?;
+        self.step()?;
+        Ok(number)
+    }
+
+    fn end(&mut self, threads: usize) -> Result<(), TraceError> {
+        const EXPECTED: &str = "end and the number of threads, as the last line";
+        let [word] = self.words("end")?.ok_or_else(|| self.wrong(EXPECTED))?;
+        if decimal(word) != u64::try_from(threads).ok() || !self.peek()?.1.is_empty() {
+            return Err(self.wrong(EXPECTED));
+        }
+        self.step()
+    }
+}
+
+fn thread_of(words: &[&str; 11]) -> Option<ThreadTrace> {
+    let [tid, start, end, instructions, of @ .., undecoded, name] = words;
+    let (start, end) = (decimal(start)?, decimal(end)?);
+    let instructions = decimal(instructions)?;
+    let mut counts = ClassCounts { instructions, of: [0; 5] };
+    for (count, word) in counts.of.iter_mut().zip(of) {
+        *count = decimal(word)?;
+    }
+    let undecoded = decimal(undecoded)?;
+    let name = unhex(name)?;
+    let plausible = start <= end
+        && counts.of.iter().chain([&undecoded]).all(|count| *count <= instructions)
+        && name.len() <= LONGEST_NAME;
+    let tid = decimal(tid)?.try_into().ok()?;
+    let (start, end) = (Nanos(start), Nanos(end));
+    plausible.then_some(ThreadTrace { tid, start, end, counts, undecoded, name })
+}
+
+/// A number in decimal digits and nothing else.
+fn decimal(word: &str) -> Option<u64> {
+    if word.bytes().all(|byte| byte.is_ascii_digit()) { word.parse().ok() } else { None }
+}
+
+/// A number in hexadecimal digits and nothing else.
+fn hexadecimal(word: &str) -> Option<u64> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if digits { u64::from_str_radix(word, 16).ok() } else { None }
+}
+
+/// The bytes that `word` spells in pairs of hexadecimal digits; none for `-`.
+fn unhex(word: &str) -> Option<Vec<u8>> {
+    if word == "-" {
+        return Some(Vec::new());
+    }
+    if word.is_empty() || !word.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pair = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    word.as_bytes().chunks_exact(2).map(pair).collect()
+}
+
+/// `bytes` in pairs of hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    const GOOD: &str = "colocate-counts 1 x86_64
+process 40 39 1000 9000
+thread 40 1000 9000 700 100 50 300 200 60 1 6d61696e
+thread 41 2000 3000 7 1 0 3 2 1 0 -
+unsupported 555555557170 62f1f54858d0
+handlers 2
+end 2
+";
+
+    fn check(text: &str, expected: &Expect) {
+        let error = parse(text.as_bytes()).expect_err("it is wrong");
+        expected.assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn what_the_plugin_writes() {
+        let trace = parse(GOOD.as_bytes()).expect("it is right");
+        assert_eq!((trace.pid, trace.parent, trace.handlers), (40, 39, 2));
+        assert_eq!((trace.start, trace.end), (Nanos(1000), Nanos(9000)));
+        let main = &trace.threads[0];
+        assert_eq!(main.counts, ClassCounts { instructions: 700, of: [100, 50, 300, 200, 60] });
+        assert_eq!((main.undecoded, &main.name[..]), (1, &b"main"[..]));
+        assert!(trace.threads[1].name.is_empty());
+        assert_eq!(trace.unsupported[0].bytes, [0x62, 0xf1, 0xf5, 0x48, 0x58, 0xd0]);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_anywhere_is_refused() {
+        for len in 0..GOOD.len() {
+            let error = parse(&GOOD.as_bytes()[..len]).expect_err("it was cut");
+            assert_eq!(error, TraceError::Truncated, "after {len} bytes");
+        }
+    }
+
+    #[test]
+    fn one_changed_byte_is_refused_or_another_value() {
+        let good = parse(GOOD.as_bytes()).expect("it is right");
+        for place in 0..GOOD.len() {
+            let mut changed = GOOD.as_bytes().to_vec();
+            changed[place] ^= 1;
+            assert_ne!(parse(&changed).ok().as_ref(), Some(&good), "at {place}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_error() {
+        check(
+            &GOOD.replace("counts 1", "counts 2"),
+            &expect!["expected counts of version 1, found version 2; run `make tracer` again"],
+        );
+        check(
+            &GOOD.replace("x86_64", "mips"),
+            &expect![[
+                r#"line 1: expected a target that is x86_64 or aarch64, found "colocate-counts 1 mips""#
+            ]],
+        );
+        check(
+            &GOOD.replace("1000 9000\nt", "9001 9000\nt"),
+            &expect![[
+                r#"line 2: expected process PID PARENT START_NS END_NS, the end not before the start, found "process 40 39 9001 9000""#
+            ]],
+        );
+        check(
+            &GOOD.replace("9000 700", "9000 250"),
+            &expect![[
+                r#"line 3: expected thread TID START_NS END_NS, seven counts of which none exceeds the first, and NAME, found "thread 40 1000 9000 250 100 50 300 200 60 1 6d61696e""#
+            ]],
+        );
+        check(
+            &GOOD.replace("handlers 2", "handlers -2"),
+            &expect![[
+                r#"line 6: expected a thread, unsupported or handlers line, found "handlers -2""#
+            ]],
+        );
+        check(
+            &GOOD.replace("end 2", "end 3"),
+            &expect![[
+                r#"line 7: expected end and the number of threads, as the last line, found "end 3""#
+            ]],
+        );
+        check(
+            &format!("{GOOD}more\n"),
+            &expect![[
+                r#"line 7: expected end and the number of threads, as the last line, found "end 2""#
+            ]],
+        );
+    }
+}
