@@ -222,7 +222,7 @@ fn hex_digits(group: &str) -> &str {
 
 /// Enough of `text` to recognise it in a one-line message.
 fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
+    text.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 
 fn number(text: &str, wrong: impl Fn() -> PuSetError) -> Result<u32, PuSetError> {
@@ -348,6 +348,8 @@ mod tests {
     #[test]
     fn wrong_texts_get_one_line() {
         for (text, message) in [
+            ("1,\nx", "expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"x\""),
+            ("1\n2", "expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"12\""),
             ("0-", "expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"0-\""),
             ("x", "expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"x\""),
             ("+1", "expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"+1\""),

@@ -333,7 +333,7 @@ fn listed(list: &str) -> Result<Vec<PuNr>, DescribedError> {
     let mut order = Vec::new();
     for part in list.split(',') {
         let part = PuSet::parse_list(part).map_err(|error| {
-            misfit("numbering.pus", "\"in-order\", \"siblings-last\" or a list", error)
+            misfit("numbering.pus", "in-order, siblings-last or a list", format!("a flaw: {error}"))
         })?;
         order.extend(part.iter());
     }

@@ -8,15 +8,18 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a machine could not be read. One line each; the path or the text comes first.
+///
+/// The inner error is part of the line already, so it is called `reason`: a field called `source`
+/// would be printed again by whoever prints the chain.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     File {
         /// Which file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A file is larger than any description of a machine.
     #[error("{}: expected a machine in at most {limit} bytes, found {found}", path.display())]
@@ -39,20 +42,20 @@ pub enum ReadError {
         offset: usize,
     },
     /// A file is not hwloc XML, or not of a machine that can be.
-    #[error("{origin}: {source}")]
+    #[error("{origin}: {reason}")]
     Xml {
         /// Which file.
         origin: String,
         /// What is wrong.
-        source: XmlError,
+        reason: XmlError,
     },
     /// A described machine is wrong.
-    #[error("{origin}: {source}")]
+    #[error("{origin}: {reason}")]
     Described {
         /// Which file or name.
         origin: String,
         /// What is wrong.
-        source: DescribedError,
+        reason: DescribedError,
     },
     /// A synthetic string is not one that hwloc understands.
     #[error("expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"{found}\"")]
@@ -69,10 +72,10 @@ pub enum ReadError {
         found: String,
     },
     /// hwloc cannot say what this machine is.
-    #[error("hwloc cannot read this machine: {source}")]
+    #[error("hwloc cannot read this machine: {reason}")]
     Hwloc {
         /// What hwloc says.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        reason: Box<dyn std::error::Error + Send + Sync>,
     },
     /// hwloc was told to show another machine instead of this one.
     #[error(
@@ -80,12 +83,12 @@ pub enum ReadError {
     )]
     Elsewhere,
     /// The machine contradicts itself.
-    #[error("{origin}: {source}")]
+    #[error("{origin}: {reason}")]
     Flaw {
         /// Where the machine came from.
         origin: String,
         /// What is wrong.
-        source: Flaw,
+        reason: Flaw,
     },
     /// The text names no machine.
     #[error(

@@ -83,7 +83,7 @@ fn synthetic_size(text: &str) -> Option<u64> {
 
 /// Loads a topology with all PUs, also those that this process may not use, and all caches.
 pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
-    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { source };
+    let wrong = |reason: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { reason };
     builder
         .with_flags(BuildFlags::INCLUDE_DISALLOWED)
         .map_err(|error| wrong(error.into()))?

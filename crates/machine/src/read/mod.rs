@@ -47,7 +47,7 @@ pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
 }
 
 fn assembled(parts: Parts, origin: &str) -> Result<Machine, ReadError> {
-    parts.assemble().map_err(|source| ReadError::Flaw { origin: origin.into(), source })
+    parts.assemble().map_err(|reason| ReadError::Flaw { origin: origin.into(), reason })
 }
 
 #[cfg(test)]

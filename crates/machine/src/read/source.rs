@@ -73,8 +73,8 @@ fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
     exact.map(|exact| Seen { machine: exact.machine, usable: exact.usable })
 }
 
-fn wrong(path: &Path, source: described::DescribedError) -> ReadError {
-    ReadError::Described { origin: path.display().to_string(), source }
+fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
+    ReadError::Described { origin: path.display().to_string(), reason }
 }
 
 /// The names of the described machines.
@@ -88,7 +88,7 @@ fn known() -> String {
 /// [`ReadError::File`], [`ReadError::TooLarge`], [`ReadError::NotText`] or [`ReadError::Xml`].
 pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
     let text = text(path)?;
-    let wrong = |source| ReadError::Xml { origin: path.display().to_string(), source };
+    let wrong = |reason| ReadError::Xml { origin: path.display().to_string(), reason };
     let Saved { mut machine, allowed } = xml::from_xml_str(&text).map_err(wrong)?;
     if let Some(stem) = path.file_stem() {
         machine.name = stem.to_string_lossy().into_owned();
@@ -99,7 +99,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
 
 /// The text of a file that describes a machine.
 fn text(path: &Path) -> Result<String, ReadError> {
-    let cannot = |source| ReadError::File { path: path.into(), source };
+    let cannot = |reason| ReadError::File { path: path.into(), reason };
     let found = path.metadata().map_err(cannot)?.len();
     if found > xml::MAX_BYTES {
         return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
