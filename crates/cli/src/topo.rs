@@ -21,6 +21,10 @@ pub struct Args {
     #[arg(long, value_name = "STRING", conflicts_with = "machine")]
     synthetic: Option<String>,
 
+    /// Say below the picture where the figures of a described machine come from
+    #[arg(long, conflicts_with_all = ["xml", "synthetic", "json"])]
+    sources: bool,
+
     /// Print JSON that --machine reads back (docs/schemas/machine.json)
     #[arg(long)]
     json: bool,
@@ -36,11 +40,14 @@ pub struct Args {
 /// If the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
-    let text = if args.json {
+    let mut text = if args.json {
         Exact::new(seen.machine, seen.usable).to_json()
     } else {
         picture(&seen.machine, seen.usable.as_ref())
     };
+    if args.sources {
+        text.push_str(&sources(&args.machine)?);
+    }
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -51,4 +58,14 @@ fn seen(args: &Args) -> Result<read::Seen, read::ReadError> {
         (None, Some(text)) => read::look(&format!("synthetic:{text}")),
         (None, None) => read::look(&args.machine),
     }
+}
+
+/// The figures and their sources, one line each.
+fn sources(spec: &str) -> Result<String, read::ReadError> {
+    let found = read::sources(spec)?;
+    if found.is_empty() {
+        return Ok("\nsources: the firmware and the kernel, as hwloc reads them\n".into());
+    }
+    let lines = found.iter().map(|(key, source)| format!("  {key}: {source}\n"));
+    Ok(format!("\nsources\n{}", lines.collect::<String>()))
 }

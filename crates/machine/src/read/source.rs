@@ -51,10 +51,10 @@ pub fn look(spec: &str) -> Result<Seen, ReadError> {
         let machine = crate::read::synthetic(text)?;
         return Ok(Seen { machine, usable: None });
     }
-    if let Some((name, text)) = described::MACHINES.iter().find(|(name, _)| *name == spec) {
-        return seen(described::from_toml(text).map_err(|error| wrong(Path::new(name), error)));
-    }
     let path = Path::new(spec);
+    if let Some(text) = by_name(spec) {
+        return seen(described::from_toml(text).map_err(|error| wrong(path, error)));
+    }
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("xml") => xml_file(path),
         Some("toml") => {
@@ -67,6 +67,26 @@ pub fn look(spec: &str) -> Result<Seen, ReadError> {
         }
         _ => Err(ReadError::Unknown { found: spec.into(), known: known() }),
     }
+}
+
+/// Where the figures of a described machine come from: key and source. Empty for other machines,
+/// whose figures come from the firmware.
+///
+/// # Errors
+/// As [`open`].
+pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
+    let path = Path::new(spec);
+    let text = match by_name(spec) {
+        Some(text) => text.into(),
+        None if path.extension().is_some_and(|extension| extension == "toml") => text(path)?,
+        None => return Ok(Vec::new()),
+    };
+    described::sources(&text).map_err(|error| wrong(path, error))
+}
+
+/// The description that comes with colocate under this name.
+fn by_name(name: &str) -> Option<&'static str> {
+    described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)
 }
 
 fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
