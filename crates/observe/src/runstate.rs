@@ -3,8 +3,8 @@
 //! `/proc/PID/task/TID/schedstat` holds three sums: nanoseconds on a CPU, nanoseconds runnable but
 //! waiting for one, and the number of times put on one. Over an interval, the growth of the first
 //! two, divided by its length and summed over the threads, is the mean number of runnable threads.
-//! The files stay open and are read again from their beginning, which costs a quarter of opening
-//! them anew (docs/benchmarks.md; `cargo run --release -p colocate-observe --example runstate_cost`).
+//! The files stay open and are read again from their beginning, which costs a third to a
+//! quarter of opening them anew (docs/benchmarks.md; `cargo run --release -p colocate-observe --example runstate_cost`).
 //!
 //! Two things lag behind. The kernel adds to the first sum at its ticks and when a thread leaves
 //! the CPU, so a running thread may be up to one tick (1–10 ms) short. It adds to the second when
@@ -162,7 +162,8 @@ impl RunState {
         self.threads.is_empty()
     }
 
-    /// Looks for threads and processes that are new, which costs about as much as a sample.
+    /// Looks for threads and processes that are new, which costs as much as several samples:
+    /// every thread is asked for the processes it has created.
     ///
     /// Not needed by a caller that is told of births and calls [`RunState::add`].
     pub fn refresh(&mut self) {
