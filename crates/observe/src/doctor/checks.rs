@@ -138,7 +138,7 @@ fn freezer(inputs: &Inputs<'_>) -> Capability {
 }
 
 fn sched_ext(inputs: &Inputs<'_>) -> Capability {
-    const WHAT: &str = "another program may schedule in the kernel's stead";
+    const WHAT: &str = "the kernel's own scheduler decides when tasks run";
     match inputs.place.sched_ext.as_deref() {
         None => Capability::yes("scheduler", WHAT, "this kernel has no sched_ext"),
         Some("disabled") => Capability::yes("scheduler", WHAT, "sched_ext is there and unused"),

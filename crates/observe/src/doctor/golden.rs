@@ -119,7 +119,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  processes     find threads in /proc: /proc shows all processes
            yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup
            yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup
-           yes  scheduler     another program may schedule in the kernel's stead: sched_ext is there and unused
+           yes  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is there and unused
 
         watching
            yes  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: works
@@ -449,7 +449,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
                 expected a cgroup2 or cpuset mount; run needs none
             no  freezer       pause groups of processes: no control groups are mounted
                 expected a cgroup2 or freezer mount; signals pause single processes
-        partly  scheduler     another program may schedule in the kernel's stead: sched_ext is enabled
+        partly  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is enabled
                 a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules of its own when threads run
 
         watching

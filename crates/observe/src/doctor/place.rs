@@ -159,13 +159,17 @@ impl Place {
         };
         let below = if self.virtual_machine { "a virtual machine" } else { "no hypervisor seen" };
         let nodes = self.nodes.map_or("unknown".to_owned(), |count| count.to_string());
+        let container = match self.container {
+            Some(kind) => format!("{kind}, by the traces it leaves"),
+            None => "none seen".to_owned(),
+        };
         vec![
             Fact { name: "kernel", value: or_unknown(&self.kernel) },
             Fact { name: "user", value: format!("{user}, tier {tier}") },
             Fact { name: "cpus allowed", value: or_unknown(&self.cpus_allowed) },
             Fact { name: "numa nodes", value: nodes },
             Fact { name: "machine", value: below.to_owned() },
-            Fact { name: "container", value: self.container.unwrap_or("none seen").to_owned() },
+            Fact { name: "container", value: container },
             Fact { name: "seccomp", value: seccomp.to_owned() },
         ]
     }
