@@ -132,6 +132,18 @@ pub fn geometric_estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { value: logs.value.exp(), interval: logs.interval.map(Interval::exp) })
 }
 
+/// As the interval of [`geometric_estimate`], but with another `confidence` than 0.95.
+///
+/// `None` for fewer than two values, one that is not finite and above 0, or a `confidence` that is
+/// not between 0 and 1.
+#[must_use]
+pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    let logs = logarithms(values)?;
+    let spread = deviation(&logs)?;
+    let t = t_quantile(f64::midpoint(confidence, 1.0), count(values) - 1.0)?;
+    Some(Interval::around(mean(&logs)?, t * spread / count(values).sqrt()).exp())
+}
+
 /// Geometric mean of `values` over that of `base`, with its 95 % interval: Welch's t on the
 /// logarithms, so the two sets may differ in size and spread. For unpaired measurements.
 ///
@@ -419,6 +431,19 @@ mod tests {
         close(found.value, 2.0_f64.powf(1.5), 1e-12);
         close(found.interval.unwrap().low, 2.0_f64.powf(1.5 - 2.054_261), 1e-5);
         close(found.interval.unwrap().high, 2.0_f64.powf(1.5 + 2.054_261), 1e-4);
+    }
+
+    /// As above, with t = 5.840909 for 99 %: reach 5.840909 · 1.290994 / 2 = 3.770290.
+    #[test]
+    fn geometric_intervals_of_another_confidence() {
+        let values = [8.0, 1.0, 4.0, 2.0];
+        let found = geometric_interval(&values, 0.99).unwrap();
+        close(found.low, 2.0_f64.powf(1.5 - 3.770_290), 1e-5);
+        close(found.high, 2.0_f64.powf(1.5 + 3.770_290), 1e-4);
+        let same = geometric_interval(&values, 0.95).unwrap();
+        assert_eq!(Some(same), geometric_estimate(&values).unwrap().interval);
+        assert_eq!(geometric_interval(&values, 1.0), None);
+        assert_eq!(geometric_interval(&values[..1], 0.99), None);
     }
 
     /// Logarithms 0, 1 and 1, 2: difference −1, variances ½ each over 2, so the standard error is

@@ -1,0 +1,153 @@
+//! How fast workloads are beside each other: the one thing that is measured.
+
+use anyhow::Context;
+use smt_bench::measure::{CHUNK, Job, together};
+use smt_bench::overlap::{Pace, paces};
+use std::time::Duration;
+
+/// What one measurement says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Nanoseconds an iteration of each job took while all of them ran, in the jobs' order.
+    /// `None` for all if they did not run together long enough: other load had their PUs.
+    pub iteration_ns: Option<Vec<f64>>,
+    /// The smallest share of its PU that a job's thread had, in 0 ..= 1.
+    pub share_of_pu: f64,
+}
+
+/// A machine on which workloads run beside each other: this one, or a pretended one in tests.
+pub trait Beside {
+    /// Runs `jobs` at the same time, each on its PU.
+    ///
+    /// # Errors
+    /// If a PU cannot be used.
+    fn beside(&mut self, jobs: &[Job]) -> anyhow::Result<Sample>;
+}
+
+/// This machine.
+pub struct Here {
+    length: Duration,
+    patience: &'static [u32],
+}
+
+impl Here {
+    /// Measures for `length`; where other load leaves too little undisturbed time, again and longer,
+    /// by the factors in `patience`.
+    pub fn new(length: Duration, patience: &'static [u32]) -> Self {
+        Self { length, patience }
+    }
+}
+
+/// Undisturbed chunks that make a measurement: their median is then not moved by a few odd ones.
+/// Chosen. A short measurement needs only half of its length.
+const ENOUGH_CHUNKS: u32 = 20;
+
+impl Beside for Here {
+    fn beside(&mut self, jobs: &[Job]) -> anyhow::Result<Sample> {
+        let enough = (CHUNK * ENOUGH_CHUNKS).min(self.length / 2);
+        let mut sample = Sample { iteration_ns: None, share_of_pu: 1.0 };
+        for factor in std::iter::once(1).chain(self.patience.iter().copied()) {
+            let trails = together(jobs, self.length * factor).context("cannot measure")?;
+            let shares = trails.iter().filter_map(|trail| trail.share_of_pu());
+            sample.share_of_pu = shares.fold(sample.share_of_pu, f64::min);
+            sample.iteration_ns = long_enough(&paces(&trails), enough);
+            if sample.iteration_ns.is_some() {
+                break;
+            }
+        }
+        Ok(sample)
+    }
+}
+
+fn long_enough(paces: &[Option<Pace>], least: Duration) -> Option<Vec<f64>> {
+    let usable = |pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos();
+    let each = paces.iter().map(|pace| pace.as_ref().filter(usable).map(|pace| pace.iteration_ns));
+    each.collect()
+}
+
+/// How much of what was measured could be used.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Quality {
+    /// Measurements taken.
+    pub measured: u32,
+    /// Measurements without enough undisturbed time.
+    pub discarded: u32,
+    /// The smallest share of its PU that a thread had in any of them, in 0 ..= 1.
+    pub least_share_of_pu: f64,
+}
+
+impl Default for Quality {
+    fn default() -> Self {
+        Self { measured: 0, discarded: 0, least_share_of_pu: 1.0 }
+    }
+}
+
+impl Quality {
+    /// Takes note of `sample`.
+    pub fn note(&mut self, sample: &Sample) {
+        self.measured += 1;
+        self.discarded += u32::from(sample.iteration_ns.is_none());
+        self.least_share_of_pu = self.least_share_of_pu.min(sample.share_of_pu);
+    }
+
+    /// A line for people if anything was discarded or a thread had to share its PU; else nothing.
+    pub fn remark(&self) -> String {
+        let share = self.least_share_of_pu * 100.0;
+        match self.discarded {
+            0 if self.least_share_of_pu >= SHARED_WITH_OTHERS => String::new(),
+            0 => format!(
+                "other load took part of the PUs (down to {share:.0} % were left); only undisturbed \
+                 times were compared\n"
+            ),
+            discarded => format!(
+                "{discarded} of {} measurements discarded: other load took the PUs (down to \
+                 {share:.0} % were left)\n",
+                self.measured
+            ),
+        }
+    }
+}
+
+/// Below this share of its PU, a thread did not have it for itself. Chosen: timer ticks and clock
+/// reading take under 1 % here.
+const SHARED_WITH_OTHERS: f64 = 0.95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smt_bench::Kernel;
+    use smt_bench::thread::usable;
+
+    #[test]
+    fn this_machine_answers_for_every_job() {
+        let cpu = usable().unwrap()[0];
+        let jobs = [Job { workload: Kernel::IntMul.into(), cpu }];
+        let sample = Here::new(Duration::from_millis(2), &[4, 16]).beside(&jobs).unwrap();
+        assert!((0.0..=1.0).contains(&sample.share_of_pu));
+        // On a machine without a free PU there is no answer, and that is one.
+        if let Some(times) = sample.iteration_ns {
+            assert!(times.len() == 1 && times[0] > 0.0, "{times:?}");
+        }
+    }
+
+    #[test]
+    fn one_job_with_too_little_time_spoils_the_sample() {
+        let pace = |together_ns| Some(Pace { iteration_ns: 3.0, together_ns });
+        let least = Duration::from_nanos(100);
+        assert_eq!(long_enough(&[pace(100), pace(200)], least), Some(vec![3.0, 3.0]));
+        assert_eq!(long_enough(&[pace(100), pace(99)], least), None);
+        assert_eq!(long_enough(&[pace(100), None], least), None);
+    }
+
+    #[test]
+    fn remarks_say_what_was_lost() {
+        let mut quality = Quality::default();
+        let good = Sample { iteration_ns: Some(vec![1.0]), share_of_pu: 0.99 };
+        quality.note(&good);
+        assert_eq!(quality.remark(), "");
+        quality.note(&Sample { share_of_pu: 0.5, ..good });
+        assert!(quality.remark().contains("down to 50 % were left"));
+        quality.note(&Sample { iteration_ns: None, share_of_pu: 0.4 });
+        assert!(quality.remark().starts_with("1 of 3 measurements discarded: "));
+    }
+}

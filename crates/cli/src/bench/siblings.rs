@@ -1,0 +1,564 @@
+//! Which PUs share execution units, whatever the topology claims.
+//!
+//! # Problem
+//! Hypervisors often hide or invent SMT siblings, so the topology cannot be believed.
+//!
+//! # Approach
+//! A loop that saturates a unit takes twice as long beside itself on a sibling, and as long as
+//! ever elsewhere. What slows all loops alike (clock rate, a hypervisor that takes time away) is
+//! divided out: each time is taken in *steps*, the time of a loop that waits for its own loads and
+//! leaves the units idle, measured under the same conditions.
+//!
+//! # Terms
+//! - *cost* of a probe on a PU: its time over the meter's time there, without unit.
+//! - *slowdown* of a PU: its cost in company over its cost alone; of a pair: the geometric mean of
+//!   both sides.
+//!
+//! # Algorithm
+//! 1. Up to [`ALL_PAIRS_UP_TO`] PUs, every pair is tested. Beyond, whole groups run at once, first
+//!    all PUs, then random halves: a PU that is not slowed has no sibling in that group. What is
+//!    left, and every pair that the topology claims, is tested pair by pair.
+//! 2. Every repetition measures each PU alone and each pair, in random order.
+//! 3. A pair shares units if the [`CONFIDENCE`] interval of one probe's slowdown lies above
+//!    [`THRESHOLD`], and none if those of all probes lie below. Pairs in between are repeated, up
+//!    to [`MOST_ROUNDS`] times, and then called unclear.
+//!
+//! # Properties
+//! - **Finds siblings**: exactly the sharing pairs of a noisy machine.   -> `finds_siblings`
+//! - **Ignores claims**: the topology does not change the findings.      -> `ignores_claims`
+//! - **Ignores the clock**: half the clock rate in company is no sharing. -> `ignores_the_clock`
+//! - **Admits**: without undisturbed time, it says that it cannot tell.   -> `admits`
+//! - **Short**: on 64 PUs at most 1,500 measurements, 30 s.               -> `short`
+
+use super::beside::{Beside, Quality};
+use colocate_study::stats::{Interval, Random, geometric_interval, geometric_mean};
+use serde::Serialize;
+use smt_bench::measure::Job;
+use smt_bench::{Kernel, ListSize, Workload};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The loops that saturate one unit: a multiplier that takes one operation a cycle and a divider
+/// that takes one in several. Few programs use either much, so a strange neighbour on the sibling
+/// hardly changes the time alone. Two, because some cores share only their floating-point units.
+pub const PROBES: [Kernel; 2] = [Kernel::IntMul, Kernel::FpDiv];
+
+/// The loop that a sibling does not slow: one load in flight, in a list that fits every L1 twice.
+const METER: Workload = Workload {
+    kernel: Kernel::LoadDep,
+    list: match ListSize::from_kib(4) {
+        Some(list) => list,
+        None => unreachable!(),
+    },
+};
+
+/// √2, the geometric middle between 1 (nothing shared) and 2 (a saturated unit, shared by halves).
+pub const THRESHOLD: f64 = std::f64::consts::SQRT_2;
+
+/// How sure a verdict is. Chosen above the usual 95 %, because many pairs are tested and each is
+/// looked at again after every repetition.
+const CONFIDENCE: f64 = 0.999;
+
+/// Up to this many PUs (28 pairs), every pair is tested. Chosen: about 6 s at 20 ms a measurement.
+const ALL_PAIRS_UP_TO: usize = 8;
+
+/// A pair that is still unclear after so many repetitions stays so. Chosen.
+pub const MOST_ROUNDS: usize = 12;
+
+/// Groups tested at most. Chosen: about 8 s at 20 ms a measurement; a group of random halves
+/// clears one pair in eight of a two-way machine, so 60 leave fewer than two false ones of 2,016.
+const MOST_GROUPS: usize = 128;
+
+/// Groups without a result after which we give up.
+const LOST_GROUPS: usize = 3;
+
+type Pair = (u32, u32);
+/// The cost of each probe.
+type Costs = [f64; PROBES.len()];
+
+/// What is asked.
+pub struct Question<'a> {
+    /// The PUs to look at, in ascending order.
+    pub pus: &'a [u32],
+    /// The sets of PUs that share a core, says the topology, or `None` if it is unknown.
+    pub claimed: Option<Vec<Vec<u32>>>,
+    /// The least repetitions of a pair, at least 3.
+    pub repeat: usize,
+    /// Decides the order.
+    pub seed: u64,
+}
+
+/// What a pair of PUs is found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// They share execution units.
+    Shared,
+    /// They share none.
+    Separate,
+    /// The measurements do not tell.
+    Unclear,
+}
+
+/// How much a pair slows each other down.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Slowdown {
+    /// The geometric mean of the repetitions.
+    pub value: f64,
+    /// Its 99.9 % confidence interval, or `None` from fewer than three repetitions.
+    pub interval: Option<Interval>,
+}
+
+/// A pair of PUs and what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The two PUs, by the kernel's numbers.
+    pub pus: Pair,
+    /// Whether the topology says that they share a core; `None` if it is unknown.
+    pub claimed: Option<bool>,
+    /// Slowdown beside each other by probe, in the order of the report's `probes`; `None` if
+    /// nothing could be measured.
+    pub slowdown: [Option<Slowdown>; PROBES.len()],
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// The whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Some PUs share execution units.
+    Shared,
+    /// No two do.
+    None,
+    /// Other load leaves too little undisturbed time to tell.
+    TooBusy,
+    /// There is only one PU.
+    OnePu,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Of this format.
+    pub version: u32,
+    /// The PUs that were looked at.
+    pub pus: Vec<u32>,
+    /// The loops that were used.
+    pub probes: [&'static str; PROBES.len()],
+    /// The slowdown from which on a unit is shared.
+    pub threshold: f64,
+    /// The whole answer.
+    pub answer: Answer,
+    /// Sets of PUs that share execution units.
+    pub sets: Vec<Vec<u32>>,
+    /// Sets of PUs that share a core, says the topology; `None` if it is unknown.
+    pub claimed: Option<Vec<Vec<u32>>>,
+    /// Whether the two are the same; `None` if one is unknown.
+    pub agrees: Option<bool>,
+    /// The pairs that were tested one by one.
+    pub pairs: Vec<Finding>,
+    /// How many groups were tested; 0 if every pair was.
+    pub groups: usize,
+    /// Pairs that neither group nor pair tests could clear.
+    pub untested: usize,
+    /// How much could be used.
+    pub quality: Quality,
+}
+
+/// Finds out which PUs share execution units on `bench`.
+///
+/// # Errors
+/// If a PU cannot be used.
+pub fn find(bench: &mut impl Beside, question: &Question) -> anyhow::Result<Report> {
+    let random = Random::new(question.seed);
+    let mut search = Search {
+        bench,
+        random,
+        quality: Quality::default(),
+        alone: BTreeMap::new(),
+        samples: BTreeMap::new(),
+    };
+    let claimed: BTreeSet<Pair> =
+        question.claimed.iter().flatten().flat_map(|s| pairs_of(s)).collect();
+    let suspects = if question.pus.len() <= ALL_PAIRS_UP_TO {
+        Suspects { pairs: pairs_of(question.pus).collect(), groups: 0 }
+    } else {
+        search.nominate(question.pus)?
+    };
+    // More suspects than this are no result of group tests but of none.
+    let cleared = suspects.pairs.len() <= 4 * question.pus.len().max(ALL_PAIRS_UP_TO);
+    let nominated = if cleared { suspects.pairs.clone() } else { BTreeSet::new() };
+    let tested: BTreeSet<Pair> = nominated.union(&claimed).copied().collect();
+    search.test(&tested, question.repeat)?;
+    let claims = |pair: &Pair| question.claimed.as_ref().map(|_| claimed.contains(pair));
+    let pairs: Vec<Finding> =
+        tested.iter().map(|pair| search.finding(*pair, claims(pair))).collect();
+    let untested = suspects.pairs.difference(&tested).count();
+    Ok(concluded(question, pairs, suspects.groups, untested, search.quality))
+}
+
+fn concluded(
+    question: &Question,
+    pairs: Vec<Finding>,
+    groups: usize,
+    untested: usize,
+    quality: Quality,
+) -> Report {
+    let any = |verdict| pairs.iter().any(|finding| finding.verdict == verdict);
+    let answer = if question.pus.len() < 2 {
+        Answer::OnePu
+    } else if any(Verdict::Shared) {
+        Answer::Shared
+    } else if any(Verdict::Unclear) || untested > 0 {
+        Answer::TooBusy
+    } else {
+        Answer::None
+    };
+    let shared = pairs.iter().filter(|finding| finding.verdict == Verdict::Shared);
+    let sets = joined(shared.map(|finding| finding.pus));
+    let sure = untested == 0 && !any(Verdict::Unclear) && answer != Answer::OnePu;
+    let agrees = question.claimed.as_ref().filter(|_| sure).map(|claimed| *claimed == sets);
+    Report {
+        version: 1,
+        pus: question.pus.to_vec(),
+        probes: PROBES.map(Kernel::name),
+        threshold: THRESHOLD,
+        answer,
+        sets,
+        claimed: question.claimed.clone(),
+        agrees,
+        pairs,
+        groups,
+        untested,
+        quality,
+    }
+}
+
+/// All pairs of an ascending list.
+fn pairs_of(pus: &[u32]) -> impl Iterator<Item = Pair> {
+    let from = move |place: usize| pus[place + 1..].iter().map(move |&b| (pus[place], b));
+    (0..pus.len()).flat_map(from)
+}
+
+/// The sets that pairs connect, each ascending, in ascending order of their first.
+fn joined(pairs: impl Iterator<Item = Pair>) -> Vec<Vec<u32>> {
+    let mut sets: Vec<BTreeSet<u32>> = Vec::new();
+    for (a, b) in pairs {
+        let touches = |set: &mut BTreeSet<u32>| set.contains(&a) || set.contains(&b);
+        let mut joined: BTreeSet<u32> = sets.extract_if(.., touches).flatten().collect();
+        joined.extend([a, b]);
+        sets.push(joined);
+    }
+    sets.sort();
+    sets.into_iter().map(|set| set.into_iter().collect()).collect()
+}
+
+/// What a pair's measurements say.
+fn verdict(slowdown: &[Option<Slowdown>]) -> Verdict {
+    let known: Option<Vec<_>> = slowdown.iter().map(|s| s.and_then(|s| s.interval)).collect();
+    match known {
+        Some(all) if all.iter().any(|interval| interval.low > THRESHOLD) => Verdict::Shared,
+        Some(all) if all.iter().all(|interval| interval.high < THRESHOLD) => Verdict::Separate,
+        _ => Verdict::Unclear,
+    }
+}
+
+struct Suspects {
+    pairs: BTreeSet<Pair>,
+    groups: usize,
+}
+
+struct Search<'a, B> {
+    bench: &'a mut B,
+    random: Random,
+    quality: Quality,
+    /// The latest costs of each PU alone.
+    alone: BTreeMap<u32, Costs>,
+    /// Slowdowns by pair, one for each repetition that could be used.
+    samples: BTreeMap<Pair, Vec<Costs>>,
+}
+
+impl<B: Beside> Search<'_, B> {
+    /// The costs on each of `pus` while all of them work, or `None` without undisturbed time.
+    fn costs(&mut self, pus: &[u32]) -> anyhow::Result<Option<Vec<Costs>>> {
+        let Some(meter) = self.times(METER, pus)? else { return Ok(None) };
+        let mut costs = vec![[0.0; PROBES.len()]; pus.len()];
+        for (probe, kernel) in PROBES.into_iter().enumerate() {
+            let Some(times) = self.times(kernel.into(), pus)? else { return Ok(None) };
+            for ((cost, time), step) in costs.iter_mut().zip(times).zip(&meter) {
+                cost[probe] = time / step;
+            }
+        }
+        Ok(Some(costs))
+    }
+
+    fn times(&mut self, workload: Workload, pus: &[u32]) -> anyhow::Result<Option<Vec<f64>>> {
+        let jobs: Vec<Job> = pus.iter().map(|&cpu| Job { workload, cpu }).collect();
+        let sample = self.bench.beside(&jobs)?;
+        self.quality.note(&sample);
+        Ok(sample.iteration_ns)
+    }
+
+    /// Tests pairs until each is clear or has had its repetitions.
+    fn test(&mut self, pairs: &BTreeSet<Pair>, repeat: usize) -> anyhow::Result<()> {
+        for round in 0..MOST_ROUNDS.max(repeat) {
+            let unclear = |pair: &&Pair| self.finding(**pair, None).verdict == Verdict::Unclear;
+            let open: Vec<Pair> =
+                pairs.iter().filter(|pair| round < repeat || unclear(pair)).copied().collect();
+            if open.is_empty() {
+                break;
+            }
+            self.repetition(&open)?;
+        }
+        Ok(())
+    }
+
+    /// Measures every PU of `pairs` alone and every pair once, in random order.
+    fn repetition(&mut self, pairs: &[Pair]) -> anyhow::Result<()> {
+        let single: BTreeSet<u32> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
+        let mut conditions: Vec<Vec<u32>> = single.into_iter().map(|pu| vec![pu]).collect();
+        conditions.extend(pairs.iter().map(|&(a, b)| vec![a, b]));
+        self.random.shuffle(&mut conditions);
+        let mut together = BTreeMap::new();
+        for condition in conditions {
+            match (condition.as_slice(), self.costs(&condition)?.as_deref()) {
+                (&[pu], Some(&[costs])) => drop(self.alone.insert(pu, costs)),
+                (&[a, b], Some(&[of_a, of_b])) => drop(together.insert((a, b), [of_a, of_b])),
+                _ => {}
+            }
+        }
+        for (pair, costs) in together {
+            // Where this repetition lost a PU's costs alone, those of an earlier one serve.
+            if let (Some(a), Some(b)) = (self.alone.get(&pair.0), self.alone.get(&pair.1)) {
+                let slowdown = |probe: usize| {
+                    (costs[0][probe] / a[probe] * (costs[1][probe] / b[probe])).sqrt()
+                };
+                self.samples.entry(pair).or_default().push(std::array::from_fn(slowdown));
+            }
+        }
+        Ok(())
+    }
+
+    fn finding(&self, pus: Pair, claimed: Option<bool>) -> Finding {
+        let samples = self.samples.get(&pus).map_or(&[][..], Vec::as_slice);
+        let of_probe = |probe: usize| samples.iter().map(|costs| costs[probe]).collect::<Vec<_>>();
+        // Fewer than three repetitions make no interval worth the name.
+        let enough = samples.len() >= 3;
+        let slowdown = std::array::from_fn(|probe| {
+            let values = of_probe(probe);
+            let interval = geometric_interval(&values, CONFIDENCE).filter(|_| enough);
+            geometric_mean(&values).map(|value| Slowdown { value, interval })
+        });
+        Finding { pus, claimed, verdict: verdict(&slowdown), slowdown }
+    }
+
+    /// The pairs that group tests do not clear.
+    fn nominate(&mut self, pus: &[u32]) -> anyhow::Result<Suspects> {
+        for &pu in pus {
+            let costs = self.costs(&[pu])?;
+            self.alone.extend(costs.map(|costs| (pu, costs[0])));
+        }
+        let mut pairs: BTreeSet<Pair> = pairs_of(pus).collect();
+        let (mut groups, mut lost) = (0, 0);
+        while groups < MOST_GROUPS && lost < LOST_GROUPS && pairs.len() > pus.len() {
+            let group: Vec<u32> = match groups {
+                0 => pus.to_vec(),
+                _ => pus.iter().copied().filter(|_| self.random.below(2) == 0).collect(),
+            };
+            groups += 1;
+            match self.costs(&group)? {
+                None => lost += 1,
+                Some(costs) => clear(&mut pairs, &group, &costs, &self.alone),
+            }
+        }
+        Ok(Suspects { pairs, groups })
+    }
+}
+
+/// Takes the PUs that `group` did not slow, and their pairs within it, off the suspects.
+fn clear(
+    suspects: &mut BTreeSet<Pair>,
+    group: &[u32],
+    costs: &[Costs],
+    alone: &BTreeMap<u32, Costs>,
+) {
+    for (&pu, cost) in group.iter().zip(costs) {
+        let Some(before) = alone.get(&pu) else { continue };
+        if cost.iter().zip(before).all(|(now, before)| now / before < THRESHOLD) {
+            for &other in group {
+                suspects.remove(&(pu.min(other), pu.max(other)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::pretend::Pretend;
+    use proptest::prelude::*;
+
+    fn ask<'a>(pus: &'a [u32], claimed: &[Vec<u32>]) -> Question<'a> {
+        Question { pus, claimed: Some(claimed.to_vec()), repeat: 3, seed: 1 }
+    }
+
+    /// PU n and PU n + `cores` share a core, as Linux numbers them on most x86 machines.
+    fn two_way(cores: u32) -> Vec<Vec<u32>> {
+        (0..cores).map(|first| vec![first, first + cores]).collect()
+    }
+
+    fn all(pus: u32) -> Vec<u32> {
+        (0..pus).collect()
+    }
+
+    /// 1.9 times slower beside a sibling, every figure up to 10 % wrong.
+    #[test]
+    fn finds_siblings() {
+        for cores in [1, 2, 4, 5, 16] {
+            let mut machine =
+                Pretend { saturated: 1.9, noise: 0.1, ..Pretend::quiet(two_way(cores)) };
+            let pus = all(2 * cores);
+            let report = find(&mut machine, &ask(&pus, &two_way(cores))).unwrap();
+            assert_eq!(report.sets, two_way(cores));
+            assert_eq!((report.answer, report.agrees), (Answer::Shared, Some(true)));
+        }
+    }
+
+    #[test]
+    fn finds_four_way_siblings() {
+        let cores: Vec<Vec<u32>> = (0..10).map(|core| (4 * core..4 * core + 4).collect()).collect();
+        let report = find(&mut Pretend::quiet(cores.clone()), &ask(&all(40), &[])).unwrap();
+        assert_eq!(report.sets, cores);
+    }
+
+    #[test]
+    fn ignores_claims() {
+        let hidden = find(&mut Pretend::quiet(two_way(2)), &ask(&all(4), &[])).unwrap();
+        assert_eq!((hidden.sets, hidden.agrees), (two_way(2), Some(false)));
+        let invented = find(&mut Pretend::quiet(vec![]), &ask(&all(16), &two_way(8))).unwrap();
+        assert_eq!((invented.answer, invented.agrees), (Answer::None, Some(false)));
+        assert_eq!(invented.pairs.len(), 8);
+        let swapped = vec![vec![0, 1], vec![2, 3]];
+        let report = find(&mut Pretend::quiet(two_way(2)), &ask(&all(4), &swapped)).unwrap();
+        assert_eq!((report.sets, report.agrees), (two_way(2), Some(false)));
+    }
+
+    #[test]
+    fn ignores_the_clock() {
+        for pus in [2, 4, 64] {
+            let mut machine = Pretend { turbo: 2.0, noise: 0.05, ..Pretend::quiet(vec![]) };
+            let report = find(&mut machine, &ask(&all(pus), &[])).unwrap();
+            assert_eq!((report.answer, report.agrees), (Answer::None, Some(true)), "{pus}");
+        }
+    }
+
+    /// Bulldozer's modules share the floating-point units only.
+    #[test]
+    fn one_shared_unit_is_enough() {
+        let modules = vec![vec![0, 1], vec![2, 3]];
+        let mut machine = Pretend { modules: modules.clone(), ..Pretend::quiet(vec![]) };
+        let report = find(&mut machine, &ask(&all(4), &[])).unwrap();
+        assert_eq!(report.sets, modules);
+        let [int, float] = report.pairs[0].slowdown.map(Option::unwrap);
+        assert!(int.interval.unwrap().high < THRESHOLD && float.interval.unwrap().low > THRESHOLD);
+    }
+
+    #[test]
+    fn admits() {
+        for pus in [2, 64] {
+            let mut machine = Pretend { lost_one_in: 1, ..Pretend::quiet(vec![]) };
+            let report = find(&mut machine, &ask(&all(pus), &[])).unwrap();
+            assert_eq!((report.answer, report.agrees), (Answer::TooBusy, None), "{pus}");
+            assert_eq!(report.quality.measured, report.quality.discarded);
+        }
+    }
+
+    /// Figures that are wrong by up to a factor of 3 either way prove nothing.
+    #[test]
+    fn noise_is_never_taken_for_sharing() {
+        for seed in 0..20 {
+            let mut machine =
+                Pretend { noise: 2.0, random: Random::new(seed), ..Pretend::quiet(vec![]) };
+            let report = find(&mut machine, &ask(&[0, 1], &[])).unwrap();
+            assert_ne!(report.answer, Answer::Shared, "{seed}: {:?}", report.pairs);
+        }
+    }
+
+    #[test]
+    fn lost_measurements_are_made_up_for() {
+        let mut machine = Pretend { lost_one_in: 8, ..Pretend::quiet(two_way(2)) };
+        let report = find(&mut machine, &ask(&all(4), &two_way(2))).unwrap();
+        assert_eq!(report.sets, two_way(2));
+        assert!(report.quality.discarded > 0);
+    }
+
+    #[test]
+    fn short() {
+        for (siblings, most) in [(vec![], 400), (two_way(32), 1_500)] {
+            let mut machine = Pretend::quiet(siblings.clone());
+            let report = find(&mut machine, &ask(&all(64), &siblings)).unwrap();
+            assert_eq!(report.sets, siblings);
+            assert!(report.quality.measured <= most, "{:?}", report.quality);
+        }
+    }
+
+    #[test]
+    fn one_pu_has_nobody_to_share_with() {
+        let report = find(&mut Pretend::quiet(vec![]), &ask(&[5], &[])).unwrap();
+        assert_eq!((report.answer, report.quality.measured), (Answer::OnePu, 0));
+    }
+
+    #[test]
+    fn same_seed_same_report() {
+        let told = || {
+            let report = find(&mut Pretend::quiet(two_way(8)), &ask(&all(16), &[])).unwrap();
+            serde_json::to_string(&report).unwrap()
+        };
+        assert_eq!(told(), told());
+    }
+
+    /// Both probes' intervals decide: (low, high) of each.
+    #[test]
+    fn verdicts_traced_by_hand() {
+        let estimate = |low: f64, high: f64| {
+            Some(Slowdown { value: low, interval: Some(Interval { low, high }) })
+        };
+        let lone = Some(Slowdown { value: 1.0, interval: None });
+        for (slowdown, expected) in [
+            ([estimate(0.99, 1.02), estimate(0.9, 1.41)], Verdict::Separate),
+            ([estimate(0.99, 1.02), estimate(1.42, 2.1)], Verdict::Shared),
+            ([estimate(1.9, 2.0), estimate(0.5, 3.0)], Verdict::Shared),
+            ([estimate(0.99, 1.02), estimate(0.9, 1.42)], Verdict::Unclear),
+            ([estimate(0.99, 1.02), lone], Verdict::Unclear),
+            ([estimate(0.99, 1.02), None], Verdict::Unclear),
+        ] {
+            assert_eq!(verdict(&slowdown), expected, "{slowdown:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        /// Any partition of up to 24 PUs into cores of one to four, in any numbering.
+        #[test]
+        fn any_machine(order in Just(all(24)).prop_shuffle(), widths in prop::collection::vec(1..5_usize, 1..8)) {
+            let mut left = order.into_iter();
+            let mut cores: Vec<Vec<u32>> = widths.iter().map(|&w| left.by_ref().take(w).collect()).collect();
+            cores.iter_mut().for_each(|core: &mut Vec<u32>| core.sort_unstable());
+            cores.retain(|core| core.len() > 1);
+            cores.sort();
+            let report = find(&mut Pretend::quiet(cores.clone()), &ask(&all(24), &[])).unwrap();
+            prop_assert_eq!(report.sets, cores);
+        }
+
+        #[test]
+        fn joined_sets_are_disjoint_and_complete(pairs in prop::collection::vec((0..20_u32, 20..40_u32), 0..30)) {
+            let sets = joined(pairs.iter().copied());
+            let members: Vec<u32> = sets.iter().flatten().copied().collect();
+            let unique: BTreeSet<u32> = members.iter().copied().collect();
+            prop_assert_eq!(members.len(), unique.len());
+            for (a, b) in pairs {
+                prop_assert!(sets.iter().any(|set| set.contains(&a) && set.contains(&b)));
+            }
+        }
+    }
+}
