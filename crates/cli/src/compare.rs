@@ -1,15 +1,252 @@
-//! `colocate compare`.
+//! `colocate compare`: one workload under several policies, alone on the machine.
+//!
+//! Every run goes through this very binary (`colocate run --policy P`), also those that leave the
+//! programs to the kernel, so that all of them pay the same for being watched. The policy `bare`
+//! starts the programs without it and shows what that costs.
 
+mod idle;
+mod launch;
+mod session;
+
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use colocate_study::figures::{Comparison, Place};
+use colocate_study::state::{MOST_REPETITIONS, Quiet, Run, State};
+use colocate_study::{order, plot, table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use launch::{Ended, Launcher};
+use session::Session;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Policies that are compared unless others are named: leaving alone, the order of the machine's
+/// numbering, one task a core, and the one that looks at what the programs do.
+const POLICIES: &str = "os,round-robin,scatter,mix";
+/// Runs under each policy unless a number is given. Chosen: ten give an interval of 0.7 standard
+/// deviations to either side (Student's t, 9 degrees of freedom: 2.26 / √10).
+const REPETITIONS: u32 = 10;
+/// Seed of the order unless one is given. Chosen.
+const SEED: u64 = 1;
+/// Where everything is kept unless a directory is named.
+const DIRECTORY: &str = "colocate-compare";
 
 /// Runs one workload under several policies and compares them
+///
+/// Each policy runs the workload N times. A block holds one run under every policy, in random
+/// order. Reported are the slowest program's time, its mean, median and 95 % interval, and the
+/// ratio to the baseline with its interval, paired by block. Every finished run is kept in DIR, so
+/// an interrupted comparison goes on with --resume.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Policies to compare, separated by commas; `bare` is without colocate
+    /// [default: os,round-robin,scatter,mix]
+    #[arg(long, value_name = "P,P,…", value_delimiter = ',')]
+    policies: Vec<String>,
+
+    /// Policy that the others are compared to [default: os]
+    #[arg(long, value_name = "P")]
+    baseline: Option<String>,
+
+    /// Runs under each policy [default: 10, range: 1-10000]
+    #[arg(short = 'n', long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_REPETITIONS)))]
+    repetitions: Option<u32>,
+
+    /// Seed of the order of the runs, and of policies that draw [default: 1]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// What to call the workload [default: the programs' names]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Where to keep the runs, the programs' output and the results
+    #[arg(short, long, value_name = "DIR", default_value = DIRECTORY)]
+    output: PathBuf,
+
+    /// Go on with the comparison in DIR; without a command, exactly as it was begun
+    #[arg(long)]
+    resume: bool,
+
+    /// Run even if another comparison is running on this machine
+    #[arg(long)]
+    not_alone: bool,
+
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// No progress bar, no warnings
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The programs, with `:::` between one and the next
+    #[arg(last = true, value_name = "CMD", required_unless_present = "resume")]
+    command: Vec<String>,
+}
 
 /// Runs `colocate compare`.
 ///
 /// # Errors
-/// Not built yet.
-pub fn main(_args: &Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// If another comparison is running here, the directory belongs to another one, a program is not
+/// found or fails, or a result cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
+    let stop = stop_flag()?;
+    let session = Session::open(args)?;
+    let launcher = Launcher::new(&session, Arc::clone(&stop))?;
+    let mut study = Study { session, launcher, progress: None, quiet: args.quiet };
+    study.progress = (!args.quiet).then(|| progress_bar(&study.session.state));
+    let outcome = study.finish();
+    if let Some(bar) = &study.progress {
+        bar.finish_and_clear();
+    }
+    outcome?;
+    report(&study.session, args.json)
+}
+
+/// Set by the first signal that asks us to end. The programs are told, the run is not counted.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    Ok(stop)
+}
+
+/// A comparison that is being made.
+struct Study {
+    session: Session,
+    launcher: Launcher,
+    progress: Option<ProgressBar>,
+    quiet: bool,
+}
+
+impl Study {
+    /// Makes the runs that are left.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        let order = self.session.state.settings.order();
+        let first = self.session.state.runs.len();
+        for (number, slot) in order.into_iter().enumerate().skip(first) {
+            self.show(slot);
+            let before = idle::look(Path::new("/proc"));
+            if number == first {
+                self.warn_if_busy(before);
+            }
+            let run = self.one(number, slot, before)?;
+            self.session.keep(run)?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, number: usize, slot: order::Slot, before: Quiet) -> anyhow::Result<Run> {
+        let settings = &self.session.state.settings;
+        let policy = settings.policies[slot.policy].clone();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let files = self.session.files(number, &policy);
+        let jobs = match self.launcher.run(&policy, slot.block, &files)? {
+            Ended::Done(jobs) => jobs,
+            Ended::Stopped => return Err(self.stopped()),
+        };
+        let run =
+            Run { block: slot.block, policy, started_unix_s: started.as_secs(), before, jobs };
+        match run.failed_job() {
+            None => Ok(run),
+            Some((job, status)) => {
+                let line = format!(
+                    "`{}` ended with status {status} in run {} of {} (policy {}): the comparison \
+                     has stopped; its output is in {}; go on with `colocate compare --resume -o {}`",
+                    settings.jobs[job].command.join(" "),
+                    number + 1,
+                    settings.total_runs(),
+                    run.policy,
+                    files.log.display(),
+                    self.session.dir.display(),
+                );
+                self.session.keep_failure(run)?;
+                Err(Failure { code: exit::OURS, message: line }.into())
+            }
+        }
+    }
+
+    fn stopped(&self) -> anyhow::Error {
+        let state = &self.session.state;
+        let message = format!(
+            "stopped after {} of {} runs; go on with `colocate compare --resume -o {}`",
+            state.runs.len(),
+            state.settings.total_runs(),
+            self.session.dir.display(),
+        );
+        // As a shell reports a program that SIGINT ended.
+        Failure { code: 130, message }.into()
+    }
+
+    fn show(&self, slot: order::Slot) {
+        let Some(bar) = &self.progress else { return };
+        let state = &self.session.state;
+        bar.set_position(state.runs.len() as u64);
+        let left = state.time_left().map_or_else(String::new, |left| {
+            format!(", {} left", indicatif::HumanDuration(left.into()))
+        });
+        bar.set_message(format!("{}{left}", state.settings.policies[slot.policy]));
+    }
+
+    #[allow(clippy::print_stderr)] // a warning, before the bar is drawn over it
+    fn warn_if_busy(&self, before: Quiet) {
+        let others = before.others_runnable.unwrap_or(0);
+        if others > 0 && !self.quiet {
+            let line = format!(
+                "colocate: {others} other tasks are running: the machine is not idle, and the \
+                 figures will say so"
+            );
+            match &self.progress {
+                Some(bar) => bar.suspend(|| eprintln!("{line}")),
+                None => eprintln!("{line}"),
+            }
+        }
+    }
+}
+
+/// A bar on standard error, drawn only where that is a terminal.
+fn progress_bar(state: &State) -> ProgressBar {
+    let total = state.settings.total_runs() as u64;
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Writes the results beside the runs and prints the table or the JSON.
+fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
+    let found = Comparison::of(&session.state, place());
+    let text = table::text(&found);
+    let picture = plot::svg(&found).map_err(anyhow::Error::msg)?;
+    for (name, content) in [
+        ("comparison.json", &found.to_json()),
+        ("comparison.txt", &text),
+        ("comparison.svg", &picture),
+    ] {
+        output::write(Some(&session.dir.join(name)), content)?;
+    }
+    let shown = if json {
+        found.to_json()
+    } else {
+        format!("{text}\nkept in {}: comparison.json, .txt, .svg, logs\n", session.dir.display())
+    };
+    output::write(None, &shown)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn place() -> Place {
+    let usable = std::thread::available_parallelism().ok();
+    Place {
+        colocate: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: idle::kernel(Path::new("/proc")),
+        processor: colocate_machine::read::live().ok().and_then(|machine| machine.processor),
+        usable_pus: usable.and_then(|usable| u32::try_from(usable.get()).ok()),
+    }
 }

@@ -12,10 +12,14 @@ use std::error::Error;
 const WIDTH: u32 = 1000;
 /// Width of the left column with the policies' names, in pixels.
 const NAMES: i32 = 140;
+/// Width of the right column with what may be said of them, in pixels.
+const VERDICTS: i32 = 140;
+/// Width of the left chart in pixels; the right one has what is left.
+const TIMES: i32 = 400;
 /// Height of one policy's row in pixels.
 const ROW: u32 = 44;
-/// Height of heading and axis together, in pixels.
-const FRAME: u32 = 120;
+/// Height of caption and axis together, in pixels.
+const FRAME: u32 = 90;
 
 const RUN: RGBColor = RGBColor(120, 150, 190);
 const MEAN: RGBColor = RGBColor(20, 40, 90);
@@ -40,28 +44,33 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::with_string(out, (WIDTH, FRAME + rows * ROW)).into_drawing_area();
     root.fill(&WHITE)?;
     let (names, rest) = root.split_horizontally(NAMES);
-    let (times, ratios) = rest.split_horizontally((WIDTH as i32 - NAMES) * 55 / 100);
-    draw_names(found, &names)?;
+    let (charts, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
+    let (times, ratios) = charts.split_horizontally(TIMES);
     draw_times(found, &times)?;
-    draw_ratios(found, &ratios)?;
+    let heights = draw_ratios(found, &ratios)?;
+    let right = |text: &str, y| label(text, (NAMES - 8, y), HPos::Right, BLACK);
+    let left = |text: &str, y, colour| label(text, (0, y), HPos::Left, colour);
+    for (figures, y) in found.policies.iter().zip(heights) {
+        names.draw(&right(&figures.policy, y))?;
+        verdicts.draw(&left(&table::verdict(figures), y, colour(figures)))?;
+    }
     root.present()?;
     Ok(())
+}
+
+fn label(
+    text: &str,
+    place: (i32, i32),
+    side: HPos,
+    colour: RGBColor,
+) -> Text<'static, (i32, i32), String> {
+    let style = ("sans-serif", 17).into_font().color(&colour).pos(Pos::new(side, VPos::Center));
+    Text::new(text.to_owned(), place, style)
 }
 
 /// The middle of a policy's row on an axis that counts rows downwards from 0.
 fn middle(row: usize) -> f64 {
     f64::from(u32::try_from(row).unwrap_or(u32::MAX)) + 0.5
-}
-
-fn draw_names(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
-    let style =
-        ("sans-serif", 16).into_font().color(&BLACK).pos(Pos::new(HPos::Right, VPos::Center));
-    for (row, figures) in found.policies.iter().enumerate() {
-        // The rows begin below the caption; see `chart`.
-        let y = 58 + i32::try_from(row).unwrap_or(0) * ROW as i32;
-        area.draw(&Text::new(figures.policy.clone(), (NAMES - 6, y), style.clone()))?;
-    }
-    Ok(())
 }
 
 type Chart<'a, 'b> = ChartContext<
@@ -83,10 +92,10 @@ where
 {
     let bottom = middle(rows) - 0.5;
     let mut chart = ChartBuilder::on(area)
-        .caption(caption, ("sans-serif", 16))
+        .caption(caption, ("sans-serif", 17))
         .margin_right(24)
         .margin_top(8)
-        .x_label_area_size(52)
+        .x_label_area_size(50)
         .build_cartesian_2d(low..high, bottom..0.0)?;
     chart
         .configure_mesh()
@@ -94,6 +103,8 @@ where
         .y_labels(0)
         .x_labels(6)
         .x_desc(axis)
+        .axis_desc_style(("sans-serif", 15))
+        .label_style(("sans-serif", 14))
         .x_label_formatter(&|value| {
             format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
         })
@@ -110,16 +121,17 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     let mut chart = chart(area, &caption, "seconds; dots: runs", range, found.policies.len())?;
     for (row, figures) in found.policies.iter().enumerate() {
         let runs = found.runs.iter().filter(|run| run.policy == figures.policy);
-        let dot = |time: f64| Circle::new((time, middle(row) + 0.18), 3, RUN.mix(0.7).filled());
+        let dot = |time: f64| Circle::new((time, middle(row) + 0.16), 3, RUN.mix(0.7).filled());
         chart.draw_series(runs.map(|run| dot(run.slowest().as_secs_f64())))?;
         if let Some(summary) = figures.slowest_seconds {
-            draw_estimate(&mut chart, summary.mean, middle(row) - 0.1, MEAN)?;
+            draw_estimate(&mut chart, summary.mean, middle(row) - 0.12, MEAN)?;
         }
     }
     Ok(())
 }
 
-fn draw_ratios(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
+/// Draws the right chart; returns the heights of the rows' middles in pixels from the top.
+fn draw_ratios(found: &Comparison, area: &Area) -> Result<Vec<i32>, Box<dyn Error>> {
     let known = found.policies.iter().filter_map(|figures| figures.ratio).flat_map(ends);
     let range = padded(known.chain([1.0]));
     let caption = format!("time relative to {}", found.settings.baseline);
@@ -128,16 +140,11 @@ fn draw_ratios(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     let whole = [(1.0, 0.0), (1.0, middle(rows) - 0.5)];
     chart.draw_series([PathElement::new(whole, BLACK.mix(0.5))])?;
     for (row, figures) in found.policies.iter().enumerate() {
-        let colour = colour(figures);
         if let Some(ratio) = figures.ratio {
-            draw_estimate(&mut chart, ratio, middle(row) + 0.1, colour)?;
+            draw_estimate(&mut chart, ratio, middle(row), colour(figures))?;
         }
-        let place = (f64::midpoint(range.0, range.1), middle(row) - 0.22);
-        let style = ("sans-serif", 13).into_font().color(&colour);
-        let style = style.pos(Pos::new(HPos::Center, VPos::Center));
-        chart.draw_series([Text::new(table::verdict(figures), place, style)])?;
     }
-    Ok(())
+    Ok((0..rows).map(|row| chart.backend_coord(&(range.0, middle(row))).1).collect())
 }
 
 /// A bar over the interval, if there is one, and a square at the value.

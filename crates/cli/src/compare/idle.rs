@@ -1,0 +1,101 @@
+//! Alone on the machine: one comparison at a time, and what else runs meanwhile.
+
+use crate::exit::{self, Failure};
+use colocate_study::state::Quiet;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The name that a comparison holds while it runs. It is in no file system, is the same for all
+/// users, and goes with its process however that ends.
+const NAME: &[u8] = b"colocate-compare";
+
+/// How often and how far apart we ask what is running. Chosen: long enough for the tail of our own
+/// last run to end, short beside any run worth measuring.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+
+/// Held by the one comparison that runs on this machine.
+pub struct Alone(#[allow(dead_code)] UnixListener); // held, never read
+
+impl Alone {
+    /// Takes the machine's one place.
+    ///
+    /// # Errors
+    /// If another comparison holds it, or the kernel has no abstract sockets.
+    pub fn take() -> anyhow::Result<Self> {
+        let bound = SocketAddr::from_abstract_name(NAME)
+            .and_then(|address| UnixListener::bind_addr(&address));
+        let message = match bound {
+            Ok(listener) => return Ok(Self(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                "another `colocate compare` is running on this machine, and both would disturb \
+                 each other: wait until it has ended, or say --not-alone"
+                    .to_owned()
+            }
+            Err(error) => format!("cannot make sure that no other comparison is running: {error}"),
+        };
+        Err(Failure { code: exit::OURS, message }.into())
+    }
+}
+
+/// What else the machine is doing: the least of several looks.
+pub fn look(proc: &Path) -> Quiet {
+    let mut least = Quiet::default();
+    for _ in 0..LOOKS {
+        let text = std::fs::read_to_string(proc.join("loadavg")).unwrap_or_default();
+        let now = parse_loadavg(&text);
+        least = Quiet {
+            others_runnable: least
+                .others_runnable
+                .map_or(now.others_runnable, |least| now.others_runnable.map(|now| now.min(least))),
+            load_1min: now.load_1min,
+        };
+        if least.others_runnable == Some(0) {
+            break;
+        }
+        sleep(BETWEEN_LOOKS);
+    }
+    least
+}
+
+/// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: one-minute load first, and before the
+/// stroke how many tasks are running or waiting for a PU, the reader among them.
+fn parse_loadavg(text: &str) -> Quiet {
+    let mut fields = text.split_whitespace();
+    let load = fields.next().and_then(|load| load.parse().ok());
+    let runnable = fields.nth(2).and_then(|field| field.split_once('/')?.0.parse::<u32>().ok());
+    Quiet {
+        others_runnable: runnable.map(|all| all.saturating_sub(1)),
+        load_1min: load.filter(|load: &f64| load.is_finite()),
+    }
+}
+
+/// The kernel's name and release, or `None` if `/proc` does not say.
+pub fn kernel(proc: &Path) -> Option<String> {
+    let field = |name| std::fs::read_to_string(proc.join("sys/kernel").join(name)).ok();
+    Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loadavg_counts_others_only() {
+        let found = parse_loadavg("0.20 0.18 0.12 3/80 11206\n");
+        assert_eq!(found, Quiet { others_runnable: Some(2), load_1min: Some(0.2) });
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_unknown() {
+        for text in ["", "x", "nan 1 1 1 1", "0.2 0.1 0.1 /80"] {
+            assert_eq!(parse_loadavg(text).others_runnable, None, "{text}");
+        }
+        let nowhere = Path::new("/nonexistent");
+        assert_eq!((look(nowhere), kernel(nowhere)), (Quiet::default(), None));
+    }
+}

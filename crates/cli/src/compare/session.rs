@@ -1,0 +1,198 @@
+//! The directory of a comparison: what was begun, what has run, where the outputs go.
+
+use super::{Args, POLICIES, REPETITIONS, SEED};
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use colocate_act::launch::Command;
+use colocate_observe::identity;
+use colocate_policy::PolicyKind;
+use colocate_study::state::{BARE, Job, Run, Settings, State};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Between one program and the next.
+const SEPARATOR: &str = ":::";
+/// Finished runs, in the directory of the comparison.
+const STATE: &str = "state.json";
+
+/// A comparison with its directory.
+pub struct Session {
+    /// Where everything is kept.
+    pub dir: PathBuf,
+    /// What has been measured so far.
+    pub state: State,
+}
+
+/// The files of one run.
+pub struct RunFiles {
+    /// What the programs and colocate printed.
+    pub log: PathBuf,
+    /// The report of `colocate run`.
+    pub report: PathBuf,
+}
+
+impl Session {
+    /// Begins the comparison that `args` ask for, or goes on with the one in its directory.
+    ///
+    /// # Errors
+    /// If the directory holds a comparison and `--resume` was not given, or another one, or a
+    /// changed program; if a program is not found; if the directory cannot be written.
+    pub fn open(args: &Args) -> anyhow::Result<Self> {
+        let dir = args.output.clone();
+        let begun = read_state(&dir.join(STATE))?;
+        let state = match (begun, args.resume) {
+            (Some(begun), true) => resumed(begun, args, &dir)?,
+            (None, false) => State::new(asked(args, None)?),
+            (Some(_), false) => {
+                return Err(refusal(format!(
+                    "{} holds a comparison already: go on with --resume, or name another directory with -o",
+                    dir.display()
+                )));
+            }
+            (None, true) => {
+                return Err(refusal(format!(
+                    "expected a comparison to resume in {}, found none",
+                    dir.display()
+                )));
+            }
+        };
+        for part in ["logs", "reports"] {
+            let part = dir.join(part);
+            std::fs::create_dir_all(&part)
+                .with_context(|| format!("cannot make the directory {}", part.display()))?;
+        }
+        let session = Self { dir, state };
+        session.save()?;
+        Ok(session)
+    }
+
+    /// The files of run `number` under `policy`.
+    pub fn files(&self, number: usize, policy: &str) -> RunFiles {
+        let name = format!("{:04}-{policy}", number + 1);
+        RunFiles {
+            log: self.dir.join("logs").join(format!("{name}.log")),
+            report: self.dir.join("reports").join(format!("{name}.json")),
+        }
+    }
+
+    /// Keeps a finished run; what is on disk is whole whenever we are killed.
+    ///
+    /// # Errors
+    /// If the state cannot be written.
+    pub fn keep(&mut self, run: Run) -> anyhow::Result<()> {
+        self.state.runs.push(run);
+        self.save()
+    }
+
+    /// Keeps a run in which a program failed.
+    ///
+    /// # Errors
+    /// If the state cannot be written.
+    pub fn keep_failure(&mut self, run: Run) -> anyhow::Result<()> {
+        self.state.failures.push(run);
+        self.save()
+    }
+
+    fn save(&self) -> anyhow::Result<()> {
+        output::write(Some(&self.dir.join(STATE)), &self.state.to_json())
+    }
+}
+
+fn refusal(message: String) -> anyhow::Error {
+    Failure { code: exit::OURS, message }.into()
+}
+
+fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", path.display()));
+        }
+    };
+    State::from_json(&text)
+        .map(Some)
+        .with_context(|| format!("cannot go on with {}", path.display()))
+}
+
+/// `begun`, if `args` ask for nothing else and the programs are still the same.
+fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
+    let asked = asked(args, Some(&begun.settings))?;
+    begun
+        .settings
+        .check_same(&asked)
+        .with_context(|| format!("cannot go on with {}", dir.join(STATE).display()))?;
+    Ok(begun)
+}
+
+/// The settings that `args` ask for; what they leave open is as in `begun`, or the default.
+fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
+    let commands = match begun {
+        Some(begun) if args.command.is_empty() => {
+            begun.jobs.iter().map(|job| job.command.clone()).collect()
+        }
+        _ => split(&args.command),
+    };
+    let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
+    let policies = if args.policies.is_empty() {
+        let default = || POLICIES.split(',').map(str::to_owned).collect();
+        begun.map_or_else(default, |begun| begun.policies.clone())
+    } else {
+        args.policies.clone()
+    };
+    policies.iter().try_for_each(|policy| check_policy(policy))?;
+    let baseline = args.baseline.clone().or_else(|| begun.map(|begun| begun.baseline.clone()));
+    let repetitions = args.repetitions.or_else(|| begun.map(|begun| begun.repetitions));
+    let settings = Settings {
+        name: args.name.clone().unwrap_or_else(|| name_of(&jobs)),
+        jobs,
+        policies,
+        baseline: baseline.unwrap_or_else(|| "os".to_owned()),
+        repetitions: repetitions.unwrap_or(REPETITIONS),
+        seed: args.seed.or_else(|| begun.map(|begun| begun.seed)).unwrap_or(SEED),
+    };
+    settings.check()?;
+    Ok(settings)
+}
+
+/// A name that `colocate run` will take, or `bare`.
+fn check_policy(policy: &str) -> anyhow::Result<()> {
+    if policy == BARE {
+        return Ok(());
+    }
+    policy
+        .parse::<PolicyKind>()
+        .map(|_| ())
+        .map_err(|error| refusal(format!("{error}; `bare` is allowed here too")))
+}
+
+/// The commands of a line with `:::` between them.
+fn split(words: &[String]) -> Vec<Vec<String>> {
+    words.split(|word| word == SEPARATOR).map(<[String]>::to_vec).collect()
+}
+
+fn job(command: Vec<String>) -> anyhow::Result<Job> {
+    if command.is_empty() {
+        return Err(refusal("expected a program on both sides of `:::`, found none".to_owned()));
+    }
+    let argv = command.iter().map(OsString::from).collect();
+    let found = Command::find(argv, std::env::var_os("PATH").as_deref()).map_err(|error| {
+        let code = u8::try_from(error.status()).unwrap_or(exit::OURS);
+        Failure { code, message: error.to_string() }
+    })?;
+    let identity = identity::of_file(&found.path)
+        .with_context(|| format!("cannot read {}", found.path.display()))?;
+    Ok(Job { command, identity })
+}
+
+/// The programs' names with `+` between them.
+fn name_of(jobs: &[Job]) -> String {
+    let names = jobs.iter().map(|job| {
+        let path = Path::new(&job.command[0]);
+        path.file_name()
+            .map_or_else(|| job.command[0].clone(), |n| n.to_string_lossy().into_owned())
+    });
+    names.collect::<Vec<_>>().join("+")
+}
