@@ -5,6 +5,7 @@ use crate::output;
 use colocate_act::rundir;
 use colocate_observe::doctor::real::Here;
 use colocate_observe::doctor::{Own, Place, examine};
+use colocate_observe::emulate::{Places, available};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,22 +51,10 @@ fn journal(place: &Place) -> Result<String, String> {
     rundir::open(&candidates, user).map(|folder| folder.display().to_string())
 }
 
-/// The QEMU that `scripts/build-qemu` leaves behind.
+/// The QEMU and the plugin that `profile --backend emulate` would use.
 fn emulator() -> Result<String, String> {
-    let name = format!("qemu-{}", std::env::consts::ARCH);
-    let cache = cache().ok_or("neither COLOCATE_CACHE nor XDG_CACHE_HOME nor HOME is set")?;
-    let path = cache.join("qemu").join(&name);
-    match path.metadata() {
-        Ok(found) if found.is_file() => Ok(path.display().to_string()),
-        Ok(_) => Err(format!("{}: expected a file", path.display())),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
-}
-
-/// The folder for what can be made again, as in `scripts/build-qemu`.
-fn cache() -> Option<PathBuf> {
-    let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    of("COLOCATE_CACHE")
-        .or_else(|| of("XDG_CACHE_HOME").map(|dir| dir.join("colocate")))
-        .or_else(|| of("HOME").map(|dir| dir.join(".cache/colocate")))
+    let found = available(&Places::usual(|name| std::env::var_os(name)));
+    let found = found.map_err(|why| why.to_string())?;
+    let (qemu, plugin) = (found.qemu.display(), found.plugin.display());
+    Ok(format!("QEMU {} at {qemu}, plugin at {plugin}", found.version))
 }

@@ -262,7 +262,7 @@ fn emulate(inputs: &Inputs<'_>) -> Capability {
             WHAT,
             why,
             Cause::of(
-                "expected a QEMU of version 9 or later, built with plugins; distributions' QEMUs \
+                "expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs \
                  are older or built without; neither run nor plan needs it",
             )
             .with(super::Fix::always("make tracer (in the folder of colocate's source)")),

@@ -454,7 +454,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
 
         watching
             no  emulate       exact counts under QEMU: no qemu-x86_64 in /home/u/.cache/colocate/qemu
-                expected a QEMU of version 9 or later, built with plugins; distributions' QEMUs are older or built without; neither run nor plan needs it
+                expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs are older or built without; neither run nor plan needs it
                   for good: make tracer (in the folder of colocate's source)
             no  run-state     see which threads want a CPU: /proc/self/schedstat is missing
                 expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat

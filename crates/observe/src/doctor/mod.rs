@@ -185,7 +185,7 @@ pub struct Own {
     pub program: String,
     /// The folder for journals, made if it was missing, or why there is none.
     pub journal: Result<String, String>,
-    /// A QEMU that loads our plugin, by its path, or why there is none.
+    /// The QEMU that loads our plugin, or why there is none.
     pub emulator: Result<String, String>,
 }
 
