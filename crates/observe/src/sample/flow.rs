@@ -1,4 +1,4 @@
-//! Control flow of one function: basic blocks, loops, and which blocks run equally often.
+//! Control flow of one function: basic blocks and loops.
 
 use colocate_isa::{ClassCounts, Decoded, Flow};
 use std::collections::BTreeSet;
@@ -21,11 +21,10 @@ pub struct Block {
     pub next: Vec<BlockIdx>,
     /// Blocks that it may run after.
     pub before: Vec<BlockIdx>,
+    /// Whether the function may be left after it.
+    pub leaves: bool,
     /// The innermost loop that it is in; `None` if it is in none.
     pub innermost: Option<LoopIdx>,
-    /// Blocks with the same number run equally often: each passes control to the other, sooner or
-    /// later, and both are in the same innermost loop.
-    pub rank: usize,
 }
 
 /// A natural loop: a header and everything that leads back to it without leaving through it.
@@ -44,28 +43,32 @@ pub struct Graph {
     pub blocks: Vec<Block>,
     /// Smaller ones first.
     pub loops: Vec<Loop>,
+    /// Blocks through which control comes in.
+    pub entries: Vec<BlockIdx>,
+    /// The blocks that can be reached, each before those behind it except where a loop goes back.
+    pub order: Vec<BlockIdx>,
 }
 
 impl Graph {
-    /// The control flow of `code`, which is sorted by address and entered at its first instruction.
+    /// The control flow of `code`, which is sorted by address and entered at its first instruction;
+    /// `seen` says which of its instructions are known to run.
     ///
     /// Calls are taken to come back. A jump through a register or memory is taken to lead to every
-    /// block that nothing else leads to, as the cases of a `switch` are.
+    /// block that nothing else leads to, as the cases of a `switch` are. Other such blocks are
+    /// padding, or else entered from elsewhere: only if they were seen running.
     #[must_use]
-    pub fn of(code: &[Decoded]) -> Self {
-        let mut blocks = blocks(code);
-        connect(&mut blocks, code);
-        let ends = Ends::of(&blocks);
-        let forward = Dominators::of(blocks.len(), &ends.entries, |b| &blocks[b].next);
-        let backward = Dominators::of(blocks.len(), &ends.exits, |b| &blocks[b].before);
-        let loops = loops(&blocks, &forward);
-        for (place, found) in loops.iter().enumerate().rev() {
+    pub fn of(code: &[Decoded], seen: &BTreeSet<u64>) -> Self {
+        let mut graph = Self { blocks: blocks(code), ..Self::default() };
+        connect(&mut graph.blocks, code);
+        graph.enter(seen);
+        let dominators = Dominators::of(&graph);
+        graph.loops = loops(&graph.blocks, &dominators);
+        for (place, found) in graph.loops.iter().enumerate().rev() {
             for block in &found.body {
-                blocks[*block].innermost = Some(place);
+                graph.blocks[*block].innermost = Some(place);
             }
         }
-        rank(&mut blocks, &forward, &backward);
-        Self { blocks, loops }
+        graph
     }
 
     /// The block that holds the instruction at `address`.
@@ -75,7 +78,38 @@ impl Graph {
         let place = after.checked_sub(1)?;
         (address < self.blocks[place].end).then_some(place)
     }
+
+    /// Finds the entries and the order, and cuts off what is never reached.
+    fn enter(&mut self, seen: &BTreeSet<u64>) {
+        let mut reached = vec![false; self.blocks.len()];
+        let mut walk = Vec::new();
+        for block in 0..self.blocks.len() {
+            let runs =
+                || seen.range(self.blocks[block].start..self.blocks[block].end).next().is_some();
+            if block == 0 || (!reached[block] && self.blocks[block].before.is_empty() && runs()) {
+                self.entries.push(block);
+                post_order(&self.blocks, block, &mut reached, &mut walk);
+            }
+        }
+        // Loops that only code elsewhere jumps into.
+        for block in 0..self.blocks.len() {
+            let mut inside = seen.range(self.blocks[block].start..self.blocks[block].end);
+            if !reached[block] && inside.next().is_some() {
+                self.entries.push(block);
+                post_order(&self.blocks, block, &mut reached, &mut walk);
+            }
+        }
+        walk.reverse();
+        self.order = walk;
+        for block in &mut self.blocks {
+            block.before.retain(|before| reached[*before]);
+        }
+    }
 }
+
+/// Most edges from jumps through registers that are guessed in one function. Chosen: CPython's
+/// interpreter loop has some 200 such jumps and 200 targets.
+const MOST_GUESSED_EDGES: usize = 100_000;
 
 /// Cuts `code` at every jump and at every place that one leads to.
 fn blocks(code: &[Decoded]) -> Vec<Block> {
@@ -93,8 +127,8 @@ fn blocks(code: &[Decoded]) -> Vec<Block> {
                 counts: ClassCounts::default(),
                 next: Vec::new(),
                 before: Vec::new(),
+                leaves: false,
                 innermost: None,
-                rank: 0,
             });
         }
         if let Some(block) = blocks.last_mut() {
@@ -116,8 +150,13 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
     for place in 0..blocks.len() {
         last += code[last..].partition_point(|instruction| instruction.ip < blocks[place].end);
         let Some(end) = last.checked_sub(1).map(|last| code[last]) else { continue };
-        let target = end.flow.jump_target().and_then(|target| at(blocks, target));
-        let fall = end.flow.falls_through().then(|| at(blocks, end.next_ip())).flatten();
+        let inside = |to: u64| at(blocks, to);
+        let target = end.flow.jump_target().and_then(inside);
+        let fall = end.flow.falls_through().then(|| inside(end.next_ip())).flatten();
+        // A jump to another function is a call in disguise.
+        let away = end.flow.jump_target().is_some() && target.is_none();
+        let on = fall.is_some() || matches!(end.flow, Flow::Jump { .. } | Flow::IndirectJump);
+        blocks[place].leaves = away || !on;
         if end.flow == Flow::IndirectJump {
             indirect.push(place);
         }
@@ -126,9 +165,16 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
             blocks[next].before.push(place);
         }
     }
-    let orphans: Vec<BlockIdx> =
-        (1..blocks.len()).filter(|b| blocks[*b].before.is_empty()).collect();
+    let orphan = |b: &BlockIdx| blocks[*b].before.is_empty() && does_work(&blocks[*b]);
+    let orphans: Vec<BlockIdx> = (1..blocks.len()).filter(orphan).collect();
+    // With very many of both, such as in all of a file's linkage stubs under one name, they do not
+    // belong together.
+    if orphans.len().saturating_mul(indirect.len()) > MOST_GUESSED_EDGES {
+        indirect.iter().for_each(|from| blocks[*from].leaves = true);
+        return;
+    }
     for from in indirect {
+        blocks[from].leaves |= orphans.is_empty();
         for to in &orphans {
             blocks[from].next.push(*to);
             blocks[*to].before.push(from);
@@ -136,109 +182,65 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
     }
 }
 
-/// Where control comes in and goes out: enough blocks to reach all others from.
-struct Ends {
-    entries: Vec<BlockIdx>,
-    exits: Vec<BlockIdx>,
+/// Whether a block is more than padding.
+fn does_work(block: &Block) -> bool {
+    block.counts.of.iter().any(|count| *count > 0)
 }
 
-impl Ends {
-    fn of(blocks: &[Block]) -> Self {
-        let no_way_in = (0..blocks.len()).filter(|b| *b == 0 || blocks[*b].before.is_empty());
-        let no_way_on = (0..blocks.len()).filter(|b| blocks[*b].next.is_empty());
-        Self {
-            entries: covering(blocks.len(), no_way_in.collect(), |b| &blocks[b].next),
-            exits: covering(blocks.len(), no_way_on.collect(), |b| &blocks[b].before),
-        }
-    }
-}
-
-/// `roots` and, for what cannot be reached from them, the first blocks of the rest.
-fn covering<'a>(
-    count: usize,
-    mut roots: Vec<BlockIdx>,
-    next: impl Fn(BlockIdx) -> &'a [BlockIdx],
-) -> Vec<BlockIdx> {
-    let mut seen = vec![false; count];
-    let mut rest = roots.clone();
-    let mut candidate = 0;
-    loop {
-        while let Some(block) = rest.pop() {
-            if !std::mem::replace(&mut seen[block], true) {
-                rest.extend(next(block));
+/// Adds what can be reached from `entry` to `walk`, each block after those that lie behind it.
+fn post_order(blocks: &[Block], entry: BlockIdx, reached: &mut [bool], walk: &mut Vec<BlockIdx>) {
+    reached[entry] = true;
+    let mut path = vec![(entry, 0)];
+    while let Some((block, place)) = path.last_mut() {
+        let (block, successor) = (*block, blocks[*block].next.get(*place).copied());
+        *place += 1;
+        match successor {
+            Some(after) if !std::mem::replace(&mut reached[after], true) => path.push((after, 0)),
+            Some(_) => {}
+            None => {
+                walk.push(block);
+                path.pop();
             }
         }
-        while candidate < count && seen[candidate] {
-            candidate += 1;
-        }
-        if candidate == count {
-            return roots;
-        }
-        roots.push(candidate);
-        rest.push(candidate);
     }
 }
 
-/// The tree of immediate dominators, by the iteration of Cooper, Harvey and Kennedy ("A Simple,
-/// Fast Dominance Algorithm", 2001). A root above all entries makes it one tree.
+/// Which blocks every way to a block leads through, by the iteration of Cooper, Harvey and Kennedy
+/// ("A Simple, Fast Dominance Algorithm", 2001). A root above all entries makes it one tree.
 struct Dominators {
-    /// Of each block; `count` stands for the root.
-    parent: Vec<usize>,
-    /// When the walk over the tree enters and leaves each block.
+    /// When a walk over the tree enters and leaves each block; both 0 for what is never reached.
     span: Vec<(usize, usize)>,
 }
 
 impl Dominators {
-    fn of<'a>(
-        count: usize,
-        entries: &[BlockIdx],
-        next: impl Fn(BlockIdx) -> &'a [BlockIdx],
-    ) -> Self {
-        let order = post_order(count, entries, &next);
-        let mut number = vec![0; count + 1];
-        for (place, block) in order.iter().enumerate() {
-            number[*block] = place;
-        }
-        number[count] = count;
-        let mut before: Vec<Vec<usize>> = vec![Vec::new(); count];
-        for block in 0..count {
-            for after in next(block) {
-                before[*after].push(block);
-            }
-        }
-        for entry in entries {
-            before[*entry].push(count);
-        }
-        let parent = Self::parents(count, &order, &number, &before);
-        let span = spans(count, &parent);
-        Self { parent, span }
+    fn of(graph: &Graph) -> Self {
+        let parent = Self::parents(graph);
+        Self { span: spans(&parent) }
     }
 
-    fn parents(
-        count: usize,
-        order: &[usize],
-        number: &[usize],
-        before: &[Vec<usize>],
-    ) -> Vec<usize> {
-        const UNKNOWN: usize = usize::MAX;
-        let mut parent = vec![UNKNOWN; count + 1];
-        parent[count] = count;
+    /// The immediate dominator of each block; the number of blocks stands for the root.
+    fn parents(graph: &Graph) -> Vec<Option<usize>> {
+        let root = graph.blocks.len();
+        let mut place = vec![0; root + 1];
+        for (at, block) in graph.order.iter().enumerate() {
+            place[*block] = at + 1;
+        }
+        let mut parent = vec![None; root + 1];
+        parent[root] = Some(root);
         let mut changed = true;
         while changed {
             changed = false;
-            for block in order.iter().rev() {
-                let known = before[*block].iter().filter(|b| parent[**b] != UNKNOWN).copied();
+            for block in &graph.order {
+                let entry = graph.entries.contains(block).then_some(root);
+                let before = graph.blocks[*block].before.iter().copied().chain(entry);
+                let known = before.filter(|before| parent[*before].is_some());
                 let meet = known.reduce(|mut a, mut b| {
                     while a != b {
-                        if number[a] < number[b] {
-                            a = parent[a];
-                        } else {
-                            b = parent[b];
-                        }
+                        let deeper = if place[a] > place[b] { &mut a } else { &mut b };
+                        *deeper = parent[*deeper].unwrap_or(root);
                     }
                     a
                 });
-                let meet = meet.unwrap_or(count);
                 changed |= std::mem::replace(&mut parent[*block], meet) != meet;
             }
         }
@@ -251,42 +253,18 @@ impl Dominators {
     }
 }
 
-/// The blocks, each after those that a walk from `entries` finds behind it.
-fn post_order<'a>(
-    count: usize,
-    entries: &[BlockIdx],
-    next: &impl Fn(BlockIdx) -> &'a [BlockIdx],
-) -> Vec<BlockIdx> {
-    let mut order = Vec::with_capacity(count);
-    let mut seen = vec![false; count];
-    for entry in entries {
-        let mut path =
-            if std::mem::replace(&mut seen[*entry], true) { vec![] } else { vec![(*entry, 0)] };
-        while let Some((block, place)) = path.last_mut() {
-            let (block, successor) = (*block, next(*block).get(*place).copied());
-            *place += 1;
-            match successor {
-                Some(after) if !std::mem::replace(&mut seen[after], true) => path.push((after, 0)),
-                Some(_) => {}
-                None => {
-                    order.push(block);
-                    path.pop();
-                }
-            }
+/// When a walk over the tree enters and leaves each node; the root is the last one.
+fn spans(parent: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let root = parent.len() - 1;
+    let mut children = vec![Vec::new(); parent.len()];
+    for (block, parent) in parent.iter().enumerate().take(root) {
+        if let Some(parent) = parent {
+            children[*parent].push(block);
         }
     }
-    order
-}
-
-/// When a walk over the tree enters and leaves each node; the root is node `count`.
-fn spans(count: usize, parent: &[usize]) -> Vec<(usize, usize)> {
-    let mut children = vec![Vec::new(); count + 1];
-    for block in 0..count {
-        children[parent[block]].push(block);
-    }
-    let mut span = vec![(0, 0); count + 1];
+    let mut span = vec![(0, 0); parent.len()];
     let mut clock = 0;
-    let mut path = vec![(count, 0)];
+    let mut path = vec![(root, 0)];
     while let Some((node, place)) = path.last_mut() {
         clock += 1;
         let node = *node;
@@ -327,28 +305,4 @@ fn loops(blocks: &[Block], dominators: &Dominators) -> Vec<Loop> {
     }
     loops.sort_by_key(|found| found.body.len());
     loops
-}
-
-/// Gives blocks that run equally often the same rank.
-fn rank(blocks: &mut [Block], forward: &Dominators, backward: &Dominators) {
-    for block in 0..blocks.len() {
-        // Blocks that run equally often lie on one branch of the dominator tree, so looking at the
-        // nearest one above that is in the same loop is enough.
-        let mut above = forward.parent[block];
-        while above < blocks.len() && blocks[above].innermost != blocks[block].innermost {
-            above = forward.parent[above];
-        }
-        blocks[block].rank = block;
-        if above < blocks.len() && backward.dominates(block, above) {
-            blocks[block].rank = above;
-        }
-    }
-    // Ranks now name the block above; follow them to the topmost one.
-    for block in 0..blocks.len() {
-        let mut top = block;
-        while blocks[top].rank != top {
-            top = blocks[top].rank;
-        }
-        blocks[block].rank = top;
-    }
 }

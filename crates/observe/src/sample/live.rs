@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code)] // process_vm_readv
 
+use super::weigh::Shares;
 use crate::task::Pid;
-use colocate_isa::{Decoded, Decoder, Isa};
+use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 
 /// How many bytes after a sampled instruction are looked at. Chosen: a loop that is longer is
 /// rarely innermost.
@@ -44,6 +45,17 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     }
     bytes.extend(ahead);
     Some((start, bytes))
+}
+
+/// What a sample at `ip` stands for, in `bytes` that lie at `start`; `None` if nothing there can be
+/// decoded.
+#[must_use]
+pub fn shares_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Option<Shares> {
+    let mut counts = ClassCounts::default();
+    for instruction in code_around(isa, start, bytes, ip) {
+        counts.count(instruction.classes);
+    }
+    Shares::of(&counts)
 }
 
 /// The innermost loop around `ip` in `bytes`, which lie at `start`; what follows `ip` up to the

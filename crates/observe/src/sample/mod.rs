@@ -33,6 +33,7 @@ pub mod flow;
 pub mod image;
 pub mod live;
 pub mod maps;
+pub mod rates;
 mod threads;
 pub mod weigh;
 
@@ -44,7 +45,7 @@ use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::proc::{Proc, Tree};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
-use colocate_isa::{ClassCounts, Isa};
+use colocate_isa::Isa;
 use colocate_machine::Nanos;
 use maps::{Origin, Spaces};
 use std::collections::BTreeSet;
@@ -329,11 +330,6 @@ impl Sampler {
 
 /// What the live code around `ip` does, if it can be read and decoded.
 fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
-    let isa = Isa::native()?;
     let (start, bytes) = live::around(pid, ip)?;
-    let mut counts = ClassCounts::default();
-    for instruction in live::code_around(isa, start, &bytes, ip) {
-        counts.count(instruction.classes);
-    }
-    Shares::of(&counts)
+    live::shares_around(Isa::native()?, start, &bytes, ip)
 }
