@@ -1,0 +1,308 @@
+//! Exact counts under the real QEMU, of programs whose counts are known.
+//!
+//! Skipped, with a printed reason, where QEMU is not built, unless `COLOCATE_REQUIRE_QEMU` is set.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+use colocate_model::mix::Class;
+use colocate_model::profile::{Profile, ThreadProfile};
+use colocate_observe::emulate::{
+    Command, EmulateError, Emulator, Loss, Places, Ran, Refusal, Trace, available, parse, profile,
+};
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use tempfile::TempDir;
+
+/// QEMU and the plugin, or `None` with a printed reason.
+fn emulator() -> Option<Emulator> {
+    let mut places = Places::usual(|name| std::env::var_os(name));
+    places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
+    match available(&places) {
+        Ok(found) => Some(found),
+        Err(why) if std::env::var_os("COLOCATE_REQUIRE_QEMU").is_some() => {
+            panic!("COLOCATE_REQUIRE_QEMU is set, but {why}")
+        }
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+/// A folder with programs made from tests/emulate.
+struct Bench {
+    emulator: Emulator,
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Option<Self> {
+        Some(Self { emulator: emulator()?, folder: TempDir::new().unwrap() })
+    }
+
+    /// Compiles `source` with `options`; the program's path.
+    fn build(&self, source: &str, options: &[&str]) -> PathBuf {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulate").join(source);
+        let to = self.folder.path().join(from.file_stem().unwrap());
+        let built = process::Command::new("cc").args(options).arg("-o").arg(&to).arg(from).status();
+        assert!(built.unwrap().success(), "cc cannot build {source}");
+        to
+    }
+
+    fn run(&self, path: &Path, args: &[&str]) -> Result<Ran, EmulateError> {
+        let words = std::iter::once(path.as_os_str()).chain(args.iter().map(AsRef::as_ref));
+        let argv: Vec<OsString> = words.map(OsString::from).collect();
+        profile(&self.emulator, Command { path, argv: &argv, scratch: self.folder.path() })
+    }
+
+    /// The profile of a program that ends with `status`.
+    fn profile(&self, path: &Path, args: &[&str], status: i32) -> Profile {
+        let ran = self.run(path, args).unwrap();
+        assert_eq!(ran.status.code(), Some(status), "{:?}", ran.profile);
+        ran.profile.unwrap()
+    }
+
+    /// Builds the program that does what tasks can do, and runs it.
+    fn tasks(&self, args: &[&str], status: i32) -> Profile {
+        self.profile(&self.build_tasks(), args, status)
+    }
+
+    fn build_tasks(&self) -> PathBuf {
+        self.build("tasks.c", &["-O1", "-pthread"])
+    }
+}
+
+/// How many instructions of `class` the thread ran. The profile's shares are exact enough to tell.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn count(thread: &ThreadProfile, class: Class) -> u64 {
+    let all = thread.instructions.unwrap() as f64;
+    (thread.mix.get(class).unwrap().get() * all).round() as u64
+}
+
+fn floats(thread: &ThreadProfile) -> u64 {
+    count(thread, Class::Float)
+}
+
+/// Instructions, then branch, float, int, load and store.
+fn all_counts(thread: &ThreadProfile) -> [u64; 6] {
+    let [branch, float, int, load, store] = Class::ALL.map(|class| count(thread, class));
+    [thread.instructions.unwrap(), branch, float, int, load, store]
+}
+
+macro_rules! bench {
+    () => {
+        match Bench::new() {
+            Some(bench) => bench,
+            None => return,
+        }
+    };
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_loop_is_counted_to_the_instruction() {
+    let bench = bench!();
+    let program = bench.build("loops.s", &["-nostdlib", "-static"]);
+    let profile = bench.profile(&program, &[], 0);
+    let [thread] = &profile.threads[..] else { panic!("{profile:?}") };
+    // 4 + 8 * 1,000: branch jnz; float addsd; int imul, add, lea, dec and the last xor; load mov
+    // and add; store mov and add.
+    assert_eq!(all_counts(thread), [8004, 1000, 1000, 4001, 2000, 2000]);
+    assert_eq!((thread.order, thread.process, &thread.name[..]), (0, 0, "loops"));
+    assert!(thread.end_ns.unwrap() >= thread.start_ns);
+    assert_eq!((thread.cpu_time_ns, thread.cycles, thread.samples), (None, None, None));
+    assert!(profile.complete);
+    assert_eq!(profile.program.identity.split(':').next(), Some("build-id"), "{profile:?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_repeated_string_instruction_counts_once() {
+    let bench = bench!();
+    let program = bench.build("repeat.s", &["-nostdlib", "-static"]);
+    let profile = bench.profile(&program, &[], 0);
+    // Ten times: rep stosb, dec, jnz; three times: imul, jmp, rep lodsb, dec, jnz; sub and xor.
+    assert_eq!(all_counts(&profile.threads[0]), [6 + 10 * 7 + 3 * 6, 10 + 6, 0, 2 + 10 + 6, 3, 10]);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn code_made_at_run_time_is_counted() {
+    let bench = bench!();
+    let program = bench.build("jit.c", &["-O1"]);
+    let startup = floats_of_startup(&bench);
+    let profile = bench.profile(&program, &[], 0);
+    assert_eq!(floats(&profile.threads[0]) - startup, 200 * 50);
+}
+
+/// Float instructions that the C library runs in the first thread before and after `main`.
+fn floats_of_startup(bench: &Bench) -> u64 {
+    floats(&bench.tasks(&["one-by-one", "0"], 0).threads[0])
+}
+
+#[test]
+fn each_thread_has_its_own_counts() {
+    let bench = bench!();
+    let startup = floats_of_startup(&bench);
+    let profile = bench.tasks(&["threads", "8"], 0);
+    let found: Vec<(u32, &str, u64)> =
+        profile.threads.iter().map(|t| (t.order, &t.name[..], floats(t))).collect();
+    let main = (0, "tasks", startup + 7);
+    let names: Vec<String> = (1..=8).map(|n| format!("adds-{}", n * 100)).collect();
+    let workers = (1..).zip(&names).map(|(n, name)| (n, &name[..], 100 * u64::from(n)));
+    assert_eq!(found, std::iter::once(main).chain(workers).collect::<Vec<_>>());
+}
+
+#[test]
+fn ten_thousand_short_threads_are_all_there() {
+    let bench = bench!();
+    let profile = bench.tasks(&["one-by-one", "10000"], 0);
+    assert_eq!(profile.threads.len(), 10_001);
+    assert!(profile.threads[1..].iter().all(|t| floats(t) == 3 && t.name == "adds-3"));
+    let births: Vec<_> = profile.threads.iter().map(|t| t.start_ns).collect();
+    assert!(births.is_sorted());
+}
+
+#[test]
+fn threads_that_live_at_the_end_are_counted() {
+    let bench = bench!();
+    let profile = bench.tasks(&["exit-group", "5"], 4);
+    assert_eq!(profile.threads.len(), 6);
+    assert!(profile.threads[1..].iter().all(|t| floats(t) == 11), "{:?}", profile.threads);
+}
+
+#[test]
+fn the_first_thread_may_end_first() {
+    let bench = bench!();
+    let profile = bench.tasks(&["main-goes-first"], 0);
+    assert_eq!(profile.threads.len(), 2);
+    assert_eq!(floats(&profile.threads[1]), 500);
+}
+
+#[test]
+fn a_forked_child_counts_for_itself() {
+    let bench = bench!();
+    let startup = floats_of_startup(&bench);
+    let profile = bench.tasks(&["fork", "4"], 6);
+    let of = |process| profile.threads.iter().filter(move |t| t.process == process).map(floats);
+    assert_eq!(of(0).collect::<Vec<_>>(), [startup + 5, 11, 11, 11, 11]);
+    assert_eq!(of(1).collect::<Vec<_>>(), [20, 30, 30, 30, 30, 30, 30]);
+    assert_eq!(profile.threads.len(), 12);
+}
+
+#[test]
+fn a_program_that_executes_another_is_refused() {
+    let bench = bench!();
+    let ran = bench.run(&bench.build_tasks(), &["execute"]).unwrap();
+    assert_eq!(ran.status.code(), Some(0));
+    assert_eq!(ran.profile.unwrap_err(), Refusal::Executes { program: "/bin/true".into() });
+
+    let ran = bench.run(Path::new("/bin/sh"), &["-c", "/bin/true; exit 5"]).unwrap();
+    assert_eq!(ran.status.code(), Some(5));
+    let line = ran.profile.unwrap_err().to_string();
+    assert!(line.starts_with("the program executed /bin/true, which runs outside QEMU"), "{line}");
+}
+
+#[test]
+fn a_failed_execution_is_no_execution() {
+    let bench = bench!();
+    let startup = floats_of_startup(&bench);
+    let profile = bench.tasks(&["execute-nothing"], 0);
+    assert_eq!(floats(&profile.threads[0]) - startup, 9);
+}
+
+#[test]
+fn a_program_that_a_signal_ends_is_counted() {
+    let bench = bench!();
+    let startup = floats_of_startup(&bench);
+    for signal in [libc::SIGTERM, libc::SIGPIPE, libc::SIGABRT, libc::SIGSEGV] {
+        let ran = bench.run(&bench.build_tasks(), &["raise", &signal.to_string()]).unwrap();
+        assert_eq!(ran.status.signal(), Some(signal));
+        assert_eq!(floats(&ran.profile.unwrap().threads[0]) - startup, 13);
+    }
+}
+
+#[test]
+fn a_killed_program_is_refused() {
+    let bench = bench!();
+    let ran = bench.run(&bench.build_tasks(), &["raise", "9"]).unwrap();
+    assert_eq!(ran.status.signal(), Some(libc::SIGKILL));
+    assert!(matches!(ran.profile, Err(Refusal::Lost { how: Loss::Killed, .. })));
+}
+
+#[test]
+fn a_program_that_leaves_a_process_behind_is_refused() {
+    let bench = bench!();
+    let ran = bench.run(&bench.build_tasks(), &["left-behind", "3"]).unwrap();
+    assert_eq!(ran.status.code(), Some(0));
+    assert!(matches!(ran.profile, Err(Refusal::Lost { how: Loss::StillRunning, .. })));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn an_instruction_that_qemu_lacks_is_named() {
+    let bench = bench!();
+    let ran = bench.run(&bench.build_tasks(), &["avx512"]).unwrap();
+    assert_eq!(ran.status.signal(), Some(libc::SIGILL));
+    let line = ran.profile.unwrap_err().to_string();
+    assert!(line.starts_with("the program ran vaddpd (62f1f54858d0) at 0x"), "{line}");
+}
+
+#[test]
+fn descriptors_belong_to_the_program() {
+    let bench = bench!();
+    let startup = floats_of_startup(&bench);
+    let profile = bench.tasks(&["close-all"], 0);
+    assert_eq!(floats(&profile.threads[0]) - startup, 17);
+}
+
+#[test]
+fn a_script_runs_under_its_interpreter() {
+    let bench = bench!();
+    let script = bench.folder.path().join("a script");
+    std::fs::write(&script, "#!/bin/sh -e\nfalse\nexit 3\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // With -e, `false` ends it.
+    let profile = bench.profile(&script, &[], 1);
+    assert_eq!(profile.threads[0].name, "a script");
+    assert_eq!(profile.program.path, script.to_str().unwrap());
+}
+
+/// Runs `command` under QEMU with the plugin and the options `more`; what its one process did.
+fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
+    let out = TempDir::new_in(bench.folder.path()).unwrap();
+    let hex: String =
+        out.path().to_str().unwrap().bytes().map(|byte| format!("{byte:02x}")).collect();
+    let plugin = format!("file={},out={hex}", bench.emulator.plugin.display());
+    let ran = process::Command::new(&bench.emulator.qemu)
+        .args(["-plugin", &plugin])
+        .args(more)
+        .args(command)
+        .env_clear()
+        .stdout(process::Stdio::null())
+        .status();
+    assert!(ran.unwrap().success(), "{command:?}");
+    let files: Vec<_> = out.path().read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+    let [file] = &files[..] else { panic!("expected the counts of one process, found {files:?}") };
+    parse(&std::fs::read(file).unwrap()).unwrap()
+}
+
+/// The same program with every instruction a block of its own, which needs none of the reasoning
+/// about blocks, comes to the same counts.
+#[test]
+fn blocks_add_up_to_their_instructions() {
+    let bench = bench!();
+    let input = bench.folder.path().join("input");
+    let lines: String = (0..20_000_u32).map(|n| format!("{}\n", n.wrapping_mul(n))).collect();
+    std::fs::write(&input, lines).unwrap();
+    let input = input.to_str().unwrap();
+    for command in [&["/usr/bin/gzip", "-c", input][..], &["/usr/bin/sort", "-n", input]] {
+        let whole = trace(&bench, &[], command);
+        let single = trace(&bench, &["-one-insn-per-tb"], command);
+        let counts = |trace: &Trace| trace.threads.iter().map(|t| t.counts).collect::<Vec<_>>();
+        assert_eq!(counts(&whole), counts(&single), "{command:?}");
+        assert!(whole.threads.iter().all(|thread| thread.undecoded == 0));
+    }
+}
