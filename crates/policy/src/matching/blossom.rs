@@ -35,6 +35,10 @@
 //! - **Proved**: the prices are a proof: no slack is negative and they add up to the cost. -> test
 //!   `proved`
 
+mod circle;
+mod proof;
+mod start;
+
 use super::Costs;
 
 /// A cheapest perfect matching.
@@ -62,7 +66,7 @@ pub fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matching> {
     if !costs.vertices().is_multiple_of(2) {
         return None;
     }
-    let search = Search::solved(costs, prices);
+    let search = Search::solved(costs, prices, None);
     let cost = costs.total(&search.mate);
     Some(Matching { mate: search.mate, cost })
 }
@@ -101,8 +105,10 @@ enum Event {
     Open(usize),
 }
 
-struct Search<'a> {
+pub(super) struct Search<'a> {
     costs: &'a Costs,
+    /// The partners that each vertex may have; all if `None`.
+    among: Option<&'a [Vec<u32>]>,
     n: usize,
     /// `Y(v)`, in half steps.
     price: Vec<i64>,
@@ -117,8 +123,6 @@ struct Search<'a> {
     unused: Vec<usize>,
     /// Outermost blossoms.
     shells: Vec<usize>,
-    /// Per node, if outermost.
-    label: Vec<Label>,
     /// Per odd node: the tight pair, even vertex first, over which it was reached.
     entry: Vec<(usize, usize)>,
     /// Per vertex, the label of its node.
@@ -127,6 +131,9 @@ struct Search<'a> {
     /// be when the vertex is free.
     nearest: Vec<usize>,
     nearest_slack: Vec<i64>,
+    /// Vertices that the present search has labelled or given a nearest.
+    touched: Vec<usize>,
+    is_touched: Vec<bool>,
     /// Bases of even nodes.
     evens: Vec<usize>,
     /// Between even nodes of bases `a` and `b`, at `a * n + b`: the vertices with the least slack,
@@ -141,13 +148,20 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn solved(costs: &'a Costs, prices: Option<&[i64]>) -> Self {
-        let mut search = Self::new(costs);
+    /// Searches to the end, from `prices` or of its own, with the partners `among` only. They must
+    /// allow a perfect matching.
+    pub(super) fn solved(
+        costs: &'a Costs,
+        prices: Option<&[i64]>,
+        among: Option<&'a [Vec<u32>]>,
+    ) -> Self {
+        let mut search = Self::new(costs, among);
         match prices {
             Some(prices) => search.price.copy_from_slice(prices),
             None => search.start_prices(),
         }
         search.match_tight_pairs();
+        search.bid(start::BIDS * search.n);
         for root in 0..search.n {
             if search.mate[root] == NONE {
                 search.plant(search.outer[root]);
@@ -157,10 +171,11 @@ impl<'a> Search<'a> {
         search
     }
 
-    fn new(costs: &'a Costs) -> Self {
+    fn new(costs: &'a Costs, among: Option<&'a [Vec<u32>]>) -> Self {
         let n = costs.vertices();
         Self {
             costs,
+            among,
             n,
             price: vec![0; n],
             mate: vec![NONE; n],
@@ -170,11 +185,12 @@ impl<'a> Search<'a> {
             blossoms: Vec::new(),
             unused: Vec::new(),
             shells: Vec::new(),
-            label: vec![Label::Free; n],
             entry: vec![(NONE, NONE); n],
             vertex_label: vec![Label::Free; n],
             nearest: vec![NONE; n],
             nearest_slack: vec![NEVER; n],
+            touched: Vec::new(),
+            is_touched: vec![false; n],
             evens: Vec::new(),
             bridge: vec![(0, 0); n * n],
             closest: vec![NONE; n],
@@ -188,37 +204,13 @@ impl<'a> Search<'a> {
         2 * self.costs.of(u, v) - self.price[u] - self.price[v]
     }
 
-    /// Half of the cheapest pair is a price that no pair forbids.
-    fn start_prices(&mut self) {
-        for v in 0..self.n {
-            let row = self.costs.row(v).iter().enumerate();
-            let cheapest = row.filter(|&(u, _)| u != v).map(|(_, &cost)| cost).min();
-            self.price[v] = cheapest.unwrap_or(0);
-        }
-    }
-
-    /// Raises each unmatched vertex's price as far as its pairs allow, and matches it if the pair
-    /// that became tight has an unmatched end.
-    fn match_tight_pairs(&mut self) {
-        for v in 0..self.n {
-            if self.mate[v] != NONE {
-                continue;
-            }
-            let room = (0..self.n).filter(|&u| u != v).map(|u| self.slack(u, v)).min();
-            self.price[v] += room.unwrap_or(0);
-            let tight = |u: &usize| *u != v && self.mate[*u] == NONE && self.slack(*u, v) == 0;
-            if let Some(u) = (0..self.n).find(tight) {
-                self.mate[u] = v;
-                self.mate[v] = u;
-            }
-        }
-    }
-
     /// Begins a search from an unmatched node.
     fn plant(&mut self, root: usize) {
-        self.label.fill(Label::Free);
-        self.vertex_label.fill(Label::Free);
-        self.nearest_slack.fill(NEVER);
+        while let Some(v) = self.touched.pop() {
+            self.is_touched[v] = false;
+            self.vertex_label[v] = Label::Free;
+            self.nearest_slack[v] = NEVER;
+        }
         self.evens.clear();
         self.make_even(root);
     }
@@ -243,7 +235,7 @@ impl<'a> Search<'a> {
     /// The least change of prices that makes something possible, and what.
     fn next_event(&self) -> (i64, Event) {
         let mut least = (NEVER, Event::Reach(NONE));
-        for v in 0..self.n {
+        for &v in &self.touched {
             if self.vertex_label[v] == Label::Free && self.nearest_slack[v] < least.0 {
                 least = (self.nearest_slack[v], Event::Reach(v));
             }
@@ -255,7 +247,7 @@ impl<'a> Search<'a> {
         }
         for &node in &self.shells {
             let price = self.blossoms[node - self.n].price;
-            if self.label[node] == Label::Odd && price < least.0 {
+            if self.label_of(node) == Label::Odd && price < least.0 {
                 least = (price, Event::Open(node));
             }
         }
@@ -263,7 +255,7 @@ impl<'a> Search<'a> {
     }
 
     fn change_prices(&mut self, by: i64) {
-        for v in 0..self.n {
+        for &v in &self.touched {
             match self.vertex_label[v] {
                 Label::Even => self.price[v] += by,
                 Label::Odd => self.price[v] -= by,
@@ -275,7 +267,7 @@ impl<'a> Search<'a> {
         }
         for &node in &self.shells {
             let price = &mut self.blossoms[node - self.n].price;
-            match self.label[node] {
+            match self.vertex_label[self.base[node]] {
                 Label::Even => *price += by,
                 Label::Odd => *price -= by,
                 Label::Free => {}
@@ -296,10 +288,21 @@ impl<'a> Search<'a> {
         found
     }
 
-    fn set_label(&mut self, node: usize, label: Label, vertices: &[usize]) {
-        self.label[node] = label;
+    /// The label of an outermost node: that of its vertices.
+    fn label_of(&self, node: usize) -> Label {
+        self.vertex_label[self.base[node]]
+    }
+
+    fn set_label(&mut self, label: Label, vertices: &[usize]) {
         for &v in vertices {
             self.vertex_label[v] = label;
+            self.touch(v);
+        }
+    }
+
+    fn touch(&mut self, v: usize) {
+        if !std::mem::replace(&mut self.is_touched[v], true) {
+            self.touched.push(v);
         }
     }
 
@@ -307,7 +310,8 @@ impl<'a> Search<'a> {
     fn make_even(&mut self, node: usize) {
         let vertices = self.vertices_of(node);
         let base = self.base[node];
-        self.set_label(node, Label::Even, &vertices);
+        self.set_label(Label::Even, &vertices);
+        self.closest[base] = NONE;
         self.closest_slack[base] = NEVER;
         for at in 0..self.evens.len() {
             self.set_bridge(base, self.evens[at], None);
@@ -321,21 +325,25 @@ impl<'a> Search<'a> {
     /// Looks at all pairs of `u`, which has become even: it may be the nearest of a vertex that is
     /// not even, or be a better bridge to another even node.
     fn look_around(&mut self, u: usize) {
-        let (mine, base) = (self.price[u], self.base[self.outer[u]]);
-        let row = self.costs.row(u);
-        for (v, &cost) in row.iter().enumerate() {
-            let slack = 2 * cost - mine - self.price[v];
-            if self.vertex_label[v] != Label::Even {
-                if slack < self.nearest_slack[v] {
-                    self.nearest_slack[v] = slack;
-                    self.nearest[v] = u;
-                }
-            } else {
-                let other = self.base[self.outer[v]];
-                if other != base && slack < self.bridge_slack(base, other) {
-                    self.set_bridge(base, other, Some((u, v)));
-                }
+        match self.among {
+            None => (0..self.n).for_each(|v| self.look_at(u, v)),
+            Some(among) => among[u].iter().for_each(|&v| self.look_at(u, v as usize)),
+        }
+    }
+
+    fn look_at(&mut self, u: usize, v: usize) {
+        let slack = self.slack(u, v);
+        if self.vertex_label[v] != Label::Even {
+            if slack < self.nearest_slack[v] {
+                self.nearest_slack[v] = slack;
+                self.nearest[v] = u;
+                self.touch(v);
             }
+            return;
+        }
+        let (base, other) = (self.base[self.outer[u]], self.base[self.outer[v]]);
+        if other != base && slack < self.bridge_slack(base, other) {
+            self.set_bridge(base, other, Some((u, v)));
         }
     }
 
@@ -376,7 +384,7 @@ impl<'a> Search<'a> {
             return true;
         }
         let vertices = self.vertices_of(node);
-        self.set_label(node, Label::Odd, &vertices);
+        self.set_label(Label::Odd, &vertices);
         self.entry[node] = (self.nearest[v], v);
         self.make_even(self.outer[partner]);
         false
@@ -421,135 +429,6 @@ impl<'a> Search<'a> {
         (nodes, joints)
     }
 
-    /// Makes a blossom of the circle that the pair of `u` and `v`, both even, closes: from the lowest
-    /// node above both down to `u`, over to `v` and up again.
-    fn close(&mut self, u: usize, v: usize) {
-        let ancestor = self.common_ancestor(self.outer[u], self.outer[v]);
-        let (mut circle, mut joints) = (vec![ancestor], Vec::new());
-        let (nodes, up) = self.climb(self.outer[u], ancestor);
-        circle.extend(nodes.into_iter().rev());
-        joints.extend(up.into_iter().rev().map(|(lower, upper)| (upper, lower)));
-        joints.push((u, v));
-        let (nodes, up) = self.climb(self.outer[v], ancestor);
-        circle.extend(nodes);
-        joints.extend(up);
-        let odds: Vec<usize> =
-            circle.iter().copied().filter(|&node| self.label[node] == Label::Odd).collect();
-        let evens: Vec<usize> = circle
-            .iter()
-            .filter(|&&node| self.label[node] == Label::Even)
-            .map(|&node| self.base[node])
-            .collect();
-        let fresh: Vec<usize> = odds.into_iter().flat_map(|odd| self.vertices_of(odd)).collect();
-        let node = self.add_blossom(circle, joints);
-        self.join_bridges(self.base[node], &evens);
-        for &v in &fresh {
-            self.vertex_label[v] = Label::Even;
-        }
-        for v in fresh {
-            self.look_around(v);
-        }
-    }
-
-    fn add_blossom(&mut self, circle: Vec<usize>, joints: Vec<(usize, usize)>) -> usize {
-        let base = self.base[circle[0]];
-        let blossom = Blossom { circle, joints, price: 0 };
-        let node = if let Some(node) = self.unused.pop() {
-            self.blossoms[node - self.n] = blossom;
-            node
-        } else {
-            self.blossoms.push(blossom);
-            self.parent.push(NONE);
-            self.base.push(NONE);
-            self.label.push(Label::Free);
-            self.entry.push((NONE, NONE));
-            self.seen.push(0);
-            self.n + self.blossoms.len() - 1
-        };
-        self.base[node] = base;
-        self.parent[node] = NONE;
-        self.label[node] = Label::Even;
-        for at in 0..self.blossoms[node - self.n].circle.len() {
-            let part = self.blossoms[node - self.n].circle[at];
-            self.parent[part] = node;
-        }
-        for v in self.vertices_of(node) {
-            self.outer[v] = node;
-        }
-        self.shells.retain(|&shell| self.parent[shell] == NONE);
-        self.shells.push(node);
-        node
-    }
-
-    /// The bridges of several even nodes become those of the new one with base `base`.
-    fn join_bridges(&mut self, base: usize, parts: &[usize]) {
-        self.walk += 1;
-        for &part in parts {
-            self.seen[part] = self.walk;
-        }
-        self.evens.retain(|&even| self.seen[even] != self.walk);
-        self.closest_slack[base] = NEVER;
-        for at in 0..self.evens.len() {
-            let other = self.evens[at];
-            let best = parts.iter().min_by_key(|&&part| self.bridge_slack(part, other));
-            let (u, v) = self.bridge[best.map_or(base, |&part| part) * self.n + other];
-            if self.seen[self.closest[other]] == self.walk {
-                self.closest[other] = base;
-            }
-            self.set_bridge(base, other, Some((u as usize, v as usize)));
-        }
-        self.evens.push(base);
-    }
-
-    /// Opens an odd blossom of price 0: the parts between its entry and its base stay in the tree,
-    /// the others become free.
-    fn open(&mut self, node: usize) {
-        let Blossom { circle, joints, .. } = self.take_blossom(node);
-        let (upper, lower) = self.entry[node];
-        let reached = circle.iter().position(|&part| part == self.outer[lower]).expect("a part");
-        let len = circle.len();
-        // From the entry to the base in the direction that takes an even number of joints: forth
-        // from an odd place, back from an even one. Joints at odd places are matched.
-        let steps = if reached % 2 == 1 { len - reached } else { reached };
-        let mut entry = (upper, lower);
-        let mut turned_even = Vec::new();
-        for step in 0..=steps {
-            let forth = reached % 2 == 1;
-            let at = if forth { (reached + step) % len } else { reached - step };
-            if step % 2 == 0 {
-                let vertices = self.vertices_of(circle[at]);
-                self.set_label(circle[at], Label::Odd, &vertices);
-                self.entry[circle[at]] = entry;
-            } else {
-                turned_even.push(circle[at]);
-                entry = if forth { joints[at] } else { (joints[at - 1].1, joints[at - 1].0) };
-            }
-        }
-        for even in turned_even {
-            self.make_even(even);
-        }
-    }
-
-    /// Takes an outermost blossom apart; its parts become free nodes.
-    fn take_blossom(&mut self, node: usize) -> Blossom {
-        self.shells.retain(|&shell| shell != node);
-        self.unused.push(node);
-        let empty = Blossom { circle: Vec::new(), joints: Vec::new(), price: 0 };
-        let taken = std::mem::replace(&mut self.blossoms[node - self.n], empty);
-        for &part in &taken.circle {
-            self.parent[part] = NONE;
-            if part >= self.n {
-                self.shells.push(part);
-            }
-            let vertices = self.vertices_of(part);
-            self.set_label(part, Label::Free, &vertices);
-            for v in vertices {
-                self.outer[v] = part;
-            }
-        }
-        taken
-    }
-
     /// Turns over the path from the even node of `u` to its root, and matches `u` with `v`.
     fn turn_over(&mut self, mut u: usize, mut v: usize) {
         loop {
@@ -567,30 +446,6 @@ impl<'a> Search<'a> {
             (u, v) = (upper, lower);
         }
     }
-
-    /// Makes `vertex` the base of `node`, and matches the rest of it within.
-    fn rebase(&mut self, node: usize, vertex: usize) {
-        self.base[node] = vertex;
-        let Some(blossom) = node.checked_sub(self.n) else { return };
-        let mut part = vertex;
-        while self.parent[part] != node {
-            part = self.parent[part];
-        }
-        let circle = &mut self.blossoms[blossom];
-        let at = circle.circle.iter().position(|&other| other == part).expect("a part");
-        circle.circle.rotate_left(at);
-        circle.joints.rotate_left(at);
-        self.rebase(part, vertex);
-        for at in (1..self.blossoms[blossom].circle.len()).step_by(2) {
-            let Blossom { circle, joints, .. } = &self.blossoms[blossom];
-            let (u, v) = joints[at];
-            let (left, right) = (circle[at], circle[at + 1]);
-            self.rebase(left, u);
-            self.rebase(right, v);
-            self.mate[u] = v;
-            self.mate[v] = u;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -602,23 +457,14 @@ mod tests {
 
     /// Checks the proof that the prices give, and returns the matching's cost.
     fn check_proof(costs: &Costs) -> i64 {
-        let search = Search::solved(costs, None);
-        let around = |mut node: usize| {
-            let mut blossoms = Vec::new();
-            while search.parent[node] != NONE {
-                node = search.parent[node];
-                blossoms.push(node);
-            }
-            blossoms
-        };
+        let search = Search::solved(costs, None, None);
         for u in 0..search.n {
             assert_eq!(search.mate[search.mate[u]], u);
             for v in 0..u {
-                let (outside_u, outside_v) = (around(u), around(v));
-                let common = outside_u.iter().filter(|node| outside_v.contains(node));
-                let twice: i64 =
-                    common.map(|node| 2 * search.blossoms[node - search.n].price).sum();
-                let slack = search.slack(u, v) + twice;
+                let common =
+                    search.around(u).filter(|node| search.around(v).any(|other| other == *node));
+                let slack =
+                    search.slack(u, v) + 2 * common.map(|node| search.price_of(node)).sum::<i64>();
                 assert!(slack >= 0, "slack of {u} and {v} is {slack}");
                 assert!(
                     search.mate[u] != v || slack == 0,
@@ -626,17 +472,11 @@ mod tests {
                 );
             }
         }
-        let used = |node: &usize| !search.unused.contains(node);
-        let nodes = (search.n..search.n + search.blossoms.len()).filter(used);
-        let blossoms: Vec<usize> = nodes.collect();
-        assert!(blossoms.iter().all(|node| search.blossoms[node - search.n].price >= 0));
-        // The price of a vertex alone is Y less the blossoms around it.
-        let z = |node: usize| search.blossoms[node - search.n].price;
-        let alone = |v: usize| search.price[v] - around(v).into_iter().map(z).sum::<i64>();
-        let proved: i64 =
-            (0..search.n).map(alone).sum::<i64>() + blossoms.into_iter().map(z).sum::<i64>();
+        assert!(search.blossoms.iter().all(|blossom| blossom.price >= 0));
+        let (own, missed) = search.checked_prices();
+        assert_eq!(missed, []);
         let cost = costs.total(&search.mate);
-        assert_eq!(proved, 2 * cost);
+        assert_eq!(search.bound(&own), 2 * cost);
         cost
     }
 

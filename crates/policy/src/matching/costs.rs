@@ -18,7 +18,8 @@ pub const MAX_COST: i64 = 1 << 40;
 /// `overlap` in whole steps, `steps` of them for an overlap of one; rounded down, cut to
 /// [`MAX_COST`].
 #[allow(clippy::cast_possible_truncation)] // saturates
-pub(super) fn in_steps(overlap: f64, steps: f64) -> i64 {
+#[must_use]
+pub fn in_steps(overlap: f64, steps: f64) -> i64 {
     ((overlap * steps) as i64).min(MAX_COST)
 }
 

@@ -3,16 +3,33 @@
 pub mod blossom;
 mod costs;
 pub mod exchange;
+pub mod near;
 #[cfg(test)]
 mod oracle;
 
-pub use costs::{Costs, MAX_COST};
+pub use costs::{Costs, MAX_COST, in_steps};
 
 use colocate_model::Demand;
 
-/// Up to this many vertices, dummies included, matching is exact. Chosen so that a plan stays within
-/// its time; see docs/benchmarks.md.
+/// Up to this many vertices, dummies included, matching is exact whatever it takes. Chosen: at worst
+/// it takes some 20 ms more than the fast way; see docs/benchmarks.md.
 pub const EXACT_UP_TO: usize = 256;
+
+/// Above that, the share of the optimum by which a matching may cost more: a tenth of the 1 % that is
+/// promised. Mostly it is 0.
+pub const GAP: f64 = 0.001;
+
+/// A perfect matching of all vertices of `costs`: the cheapest up to [`EXACT_UP_TO`] vertices, above
+/// that one with a gap of [`GAP`], or the best that [`near`] finds. `None` if their number is odd.
+#[must_use]
+pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
+    let exact = costs.vertices() <= EXACT_UP_TO;
+    let found = near::minimum(costs, if exact { 0.0 } else { GAP })?;
+    if exact && found.gap() > 0.0 {
+        return blossom::minimum(costs).map(|found| found.mate);
+    }
+    Some(found.mate)
+}
 
 /// Members of a group, and their demands added up.
 #[derive(Clone)]
@@ -51,14 +68,14 @@ fn join_pairs(parts: &[Group]) -> Vec<Group> {
     let costs = Costs::new(parts.len(), |a, b| {
         let both = [a, b].iter().all(|&at| parts[at].members.len() == apart);
         let penalty = if both && small < parts.len() { MAX_COST / 2 } else { 0 };
-        penalty + costs::in_steps(demands[a].overlap(&demands[b]), steps)
+        penalty + in_steps(demands[a].overlap(&demands[b]), steps)
     });
-    let found = blossom::minimum(&costs).expect("an even number of parts");
+    let mate = minimum(&costs).expect("an even number of parts");
     let join = |(a, b): (usize, usize)| Group {
         members: [&parts[a].members[..], &parts[b].members].concat(),
         asked: parts[a].asked + parts[b].asked,
     };
-    let pairs = found.mate.into_iter().enumerate().filter(|&(a, b)| a < b);
+    let pairs = mate.into_iter().enumerate().filter(|&(a, b)| a < b);
     pairs.map(join).collect()
 }
 

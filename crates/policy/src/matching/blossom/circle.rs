@@ -1,0 +1,159 @@
+//! Blossoms: how a circle of nodes becomes one, is opened, and is matched within.
+
+use super::{Blossom, Label, NEVER, NONE, Search};
+
+impl Search<'_> {
+    /// Makes a blossom of the circle that the pair of `u` and `v`, both even, closes: from the lowest
+    /// node above both down to `u`, over to `v` and up again.
+    pub(super) fn close(&mut self, u: usize, v: usize) {
+        let ancestor = self.common_ancestor(self.outer[u], self.outer[v]);
+        let (mut circle, mut joints) = (vec![ancestor], Vec::new());
+        let (nodes, up) = self.climb(self.outer[u], ancestor);
+        circle.extend(nodes.into_iter().rev());
+        joints.extend(up.into_iter().rev().map(|(lower, upper)| (upper, lower)));
+        joints.push((u, v));
+        let (nodes, up) = self.climb(self.outer[v], ancestor);
+        circle.extend(nodes);
+        joints.extend(up);
+        let odds: Vec<usize> =
+            circle.iter().copied().filter(|&node| self.label_of(node) == Label::Odd).collect();
+        let evens: Vec<usize> = circle
+            .iter()
+            .filter(|&&node| self.label_of(node) == Label::Even)
+            .map(|&node| self.base[node])
+            .collect();
+        let fresh: Vec<usize> = odds.into_iter().flat_map(|odd| self.vertices_of(odd)).collect();
+        let node = self.add_blossom(circle, joints);
+        self.join_bridges(self.base[node], &evens);
+        for &v in &fresh {
+            self.vertex_label[v] = Label::Even;
+        }
+        for v in fresh {
+            self.look_around(v);
+        }
+    }
+
+    fn add_blossom(&mut self, circle: Vec<usize>, joints: Vec<(usize, usize)>) -> usize {
+        let base = self.base[circle[0]];
+        let blossom = Blossom { circle, joints, price: 0 };
+        let node = if let Some(node) = self.unused.pop() {
+            self.blossoms[node - self.n] = blossom;
+            node
+        } else {
+            self.blossoms.push(blossom);
+            self.parent.push(NONE);
+            self.base.push(NONE);
+            self.entry.push((NONE, NONE));
+            self.seen.push(0);
+            self.n + self.blossoms.len() - 1
+        };
+        self.base[node] = base;
+        self.parent[node] = NONE;
+        for at in 0..self.blossoms[node - self.n].circle.len() {
+            let part = self.blossoms[node - self.n].circle[at];
+            self.parent[part] = node;
+        }
+        for v in self.vertices_of(node) {
+            self.outer[v] = node;
+        }
+        self.shells.retain(|&shell| self.parent[shell] == NONE);
+        self.shells.push(node);
+        node
+    }
+
+    /// The bridges of several even nodes become those of the new one with base `base`.
+    fn join_bridges(&mut self, base: usize, parts: &[usize]) {
+        self.walk += 1;
+        for &part in parts {
+            self.seen[part] = self.walk;
+        }
+        self.evens.retain(|&even| self.seen[even] != self.walk);
+        self.closest[base] = NONE;
+        self.closest_slack[base] = NEVER;
+        for at in 0..self.evens.len() {
+            let other = self.evens[at];
+            let slacks = parts.iter().map(|&part| (self.bridge_slack(part, other), part));
+            let (slack, best) = slacks.min().expect("a circle has even nodes");
+            let (u, v) = self.bridge[best * self.n + other];
+            let pair = (slack < NEVER).then_some((u as usize, v as usize));
+            if self.closest[other] != NONE && self.seen[self.closest[other]] == self.walk {
+                self.closest[other] = base;
+            }
+            self.set_bridge(base, other, pair);
+        }
+        self.evens.push(base);
+    }
+
+    /// Opens an odd blossom of price 0: the parts between its entry and its base stay in the tree,
+    /// the others become free.
+    pub(super) fn open(&mut self, node: usize) {
+        let Blossom { circle, joints, .. } = self.take_blossom(node);
+        let (upper, lower) = self.entry[node];
+        let reached = circle.iter().position(|&part| part == self.outer[lower]).expect("a part");
+        let len = circle.len();
+        // From the entry to the base in the direction that takes an even number of joints: forth
+        // from an odd place, back from an even one. Joints at odd places are matched.
+        let steps = if reached % 2 == 1 { len - reached } else { reached };
+        let mut entry = (upper, lower);
+        let mut turned_even = Vec::new();
+        for step in 0..=steps {
+            let forth = reached % 2 == 1;
+            let at = if forth { (reached + step) % len } else { reached - step };
+            if step % 2 == 0 {
+                let vertices = self.vertices_of(circle[at]);
+                self.set_label(Label::Odd, &vertices);
+                self.entry[circle[at]] = entry;
+            } else {
+                turned_even.push(circle[at]);
+                entry = if forth { joints[at] } else { (joints[at - 1].1, joints[at - 1].0) };
+            }
+        }
+        for even in turned_even {
+            self.make_even(even);
+        }
+    }
+
+    /// Takes an outermost blossom apart; its parts become free nodes.
+    fn take_blossom(&mut self, node: usize) -> Blossom {
+        self.shells.retain(|&shell| shell != node);
+        self.unused.push(node);
+        let empty = Blossom { circle: Vec::new(), joints: Vec::new(), price: 0 };
+        let taken = std::mem::replace(&mut self.blossoms[node - self.n], empty);
+        for &part in &taken.circle {
+            self.parent[part] = NONE;
+            if part >= self.n {
+                self.shells.push(part);
+            }
+            let vertices = self.vertices_of(part);
+            self.set_label(Label::Free, &vertices);
+            for v in vertices {
+                self.outer[v] = part;
+            }
+        }
+        taken
+    }
+
+    /// Makes `vertex` the base of `node`, and matches the rest of it within.
+    pub(super) fn rebase(&mut self, node: usize, vertex: usize) {
+        self.base[node] = vertex;
+        let Some(blossom) = node.checked_sub(self.n) else { return };
+        let mut part = vertex;
+        while self.parent[part] != node {
+            part = self.parent[part];
+        }
+        let circle = &mut self.blossoms[blossom];
+        let at = circle.circle.iter().position(|&other| other == part).expect("a part");
+        circle.circle.rotate_left(at);
+        circle.joints.rotate_left(at);
+        self.rebase(part, vertex);
+        for at in (1..self.blossoms[blossom].circle.len()).step_by(2) {
+            let Blossom { circle, joints, .. } = &self.blossoms[blossom];
+            let (u, v) = joints[at];
+            let (left, right) = (circle[at], circle[at + 1]);
+            self.rebase(left, u);
+            self.rebase(right, v);
+            self.mate[u] = v;
+            self.mate[v] = u;
+        }
+    }
+}
