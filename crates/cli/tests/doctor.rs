@@ -61,6 +61,20 @@ fn the_exit_status_and_both_forms_agree() {
 }
 
 #[test]
+fn the_json_has_the_documented_shape() {
+    let schema = include_str!("../../../docs/schemas/doctor.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let cache = empty();
+    let diagnosis = json(&doctor(cache.path()).arg("--json").output().unwrap());
+    let wrong: Vec<String> = jsonschema::validator_for(&schema)
+        .unwrap()
+        .iter_errors(&diagnosis)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
 fn quiet_leaves_out_what_works() {
     let cache = empty();
     let output = doctor(cache.path()).arg("--quiet").output().unwrap();

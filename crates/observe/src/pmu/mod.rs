@@ -1,6 +1,6 @@
 //! Hardware counters: what each thread does, counted by the processor itself.
 //!
-//! [`Counters::find`] says what can be counted here, or why nothing can; [`Watch`] opens those
+//! [`available`] says what can be counted here, or why nothing can; [`Watch`] opens those
 //! counters on every thread as it is born and reads them when it ends. Which event counts which
 //! class is data ([`table`]); a class that a processor cannot count is unknown, never 0, and a
 //! processor that the table does not know still gets instructions, cycles and branches.
@@ -23,3 +23,16 @@ pub mod watch;
 pub use counters::{Counters, PmuError};
 pub use open::Start;
 pub use watch::{Counted, Watch};
+
+use std::path::Path;
+
+/// What this machine's counters can count.
+///
+/// Needs no privilege up to `kernel.perf_event_paranoid` 2; takes some microseconds, and up to
+/// 20 ms for each group of events whose counters another program holds.
+///
+/// # Errors
+/// [`PmuError`] if not even instructions can be counted.
+pub fn available() -> Result<Counters, PmuError> {
+    Counters::find(Path::new("/proc"), Path::new("/sys"))
+}

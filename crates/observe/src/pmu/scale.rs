@@ -34,11 +34,12 @@ pub struct Totals {
 
 /// `count` scaled from the time it was counted to the time it should have been.
 ///
-/// `None` if it was never counted. Rounds to nearest; saturates.
+/// `None` if it was due and never counted; a thread that never ran has done nothing, which is
+/// known. Rounds to nearest; saturates.
 #[must_use]
 pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns == 0 {
-        return None;
+        return (enabled_ns == 0).then_some(count);
     }
     if running_ns >= enabled_ns {
         return Some(count);
@@ -72,6 +73,9 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     let whole = |role: Role| {
         pairs().find_map(|(group, reading)| {
             let count = group.count_of(role, &reading.counts)?;
+            if reading.running_ns == 0 && reading.enabled_ns > 0 {
+                return None;
+            }
             scaled(count, due(reading), reading.running_ns)
         })
     };
@@ -153,8 +157,10 @@ mod tests {
         // 1 of 2/3: 1.5 rounds to 2.
         assert_eq!(scaled(1, 3, 2), Some(2));
         assert_eq!(scaled(7, 5, 5), Some(7));
-        // Never ran: unknown, not 0.
+        // Due, but never counted: unknown, not 0.
         assert_eq!(scaled(0, 5, 0), None);
+        // Asleep all the time: nothing was done.
+        assert_eq!(scaled(0, 0, 0), Some(0));
         assert_eq!(scaled(u64::MAX, u64::MAX, 1), Some(u64::MAX));
         // Kernels round the two times apart; a count is never scaled down.
         assert_eq!(scaled(10, 4, 5), Some(10));

@@ -46,10 +46,18 @@ enum Found {
     Nothing,
 }
 
+/// Descriptors that the rest of the program needs: its files, pipes and looks into `/proc`.
+/// Chosen.
+const RESERVE: usize = 64;
+
 /// Counts every thread of a process and of what it creates.
 #[derive(Debug)]
 pub struct Watch {
     counters: Counters,
+    /// How many descriptors the counters may take.
+    most_open: usize,
+    /// How many threads' counters are open.
+    open: usize,
     births: Births,
     proc: Proc,
     began: Nanos,
@@ -76,7 +84,7 @@ impl Watch {
     /// from here on.
     ///
     /// # Errors
-    /// If `root`'s first thread cannot be counted: as [`Counters::open`].
+    /// If no thread can be counted: as [`Counters::open`].
     pub fn start(
         counters: Counters,
         root: Pid,
@@ -84,8 +92,11 @@ impl Watch {
         options: &Options,
     ) -> Result<Self, SysError> {
         let births = Births::watch(root, options);
+        let hard = usize::try_from(Descriptors::now()?.hard).unwrap_or(usize::MAX);
         let mut watch = Self {
             counters,
+            most_open: hard.saturating_sub(RESERVE + births.fds().len()),
+            open: 0,
             births,
             proc: options.proc.clone(),
             began: now(),
@@ -99,7 +110,8 @@ impl Watch {
             events: Vec::new(),
         };
         watch.heed(start);
-        match watch.reason.take() {
+        let counting = watch.threads.iter().any(|thread| matches!(thread.found, Found::Open(_)));
+        match watch.reason.take_if(|_| !counting) {
             Some(reason) => Err(reason),
             None => Ok(watch),
         }
@@ -162,7 +174,10 @@ impl Watch {
         let creator = self.alive.get(&parent).map(|place| self.threads[*place].name.clone());
         let name = creator.or_else(|| self.proc.name(pid, tid)).unwrap_or_default();
         let found = match self.open(tid, start) {
-            Ok(open) => Found::Open(open),
+            Ok(open) => {
+                self.open += 1;
+                Found::Open(open)
+            }
             Err(error) if error.errno() == Some(libc::ESRCH) => {
                 self.too_short += 1;
                 Found::Nothing
@@ -183,6 +198,10 @@ impl Watch {
     /// Opens the counters on `tid`; where descriptors have run out, raises the limit and tries
     /// again. The programs have been started by then and do not inherit it.
     fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
+        if (self.open + 1) * self.counters.descriptors() > self.most_open {
+            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+            return Err(SysError { call: "perf_event_open", source });
+        }
         match self.counters.open(tid, start) {
             Err(error) if error.errno() == Some(libc::EMFILE) => {
                 Descriptors::raise()?;
@@ -196,6 +215,7 @@ impl Watch {
     fn read(&mut self, place: usize) {
         let thread = &mut self.threads[place];
         if let Found::Open(open) = &thread.found {
+            self.open -= 1;
             thread.found = match self.counters.read(open) {
                 Ok((totals, on_cpu_ns)) => Found::Read(totals, on_cpu_ns),
                 Err(error) => {
@@ -237,16 +257,15 @@ impl Watch {
         let mut notes = self.counters.notes.clone();
         if self.too_short > 0 {
             notes.push(format!(
-                "{} threads ended before they could be counted; their figures are unknown",
+                "threads that ended before they could be counted, whose figures are unknown: {}",
                 self.too_short
             ));
         }
         if let Some(reason) = &self.reason {
-            let count = self.refused;
-            notes.push(format!("{count} threads could not be counted: {reason}"));
+            notes.push(format!("threads that could not be counted: {} ({reason})", self.refused));
         }
         if self.lost > 0 {
-            notes.push(format!("{} notes of births and ends were lost", self.lost));
+            notes.push(format!("notes of births and ends that were lost: {}", self.lost));
         }
         if let Some(why) = self.births.without_perf() {
             notes.push(format!(
@@ -257,7 +276,7 @@ impl Watch {
         let scaled = self.threads.iter().filter(scaled).count();
         if scaled > 0 {
             notes.push(format!(
-                "counters took turns: instructions and cycles of {scaled} threads are scaled"
+                "threads whose instructions and cycles are scaled, since counters took turns: {scaled}"
             ));
         }
         notes
@@ -458,6 +477,84 @@ mod tests {
         assert_eq!(counted.threads[0].end_ns, None);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_already_is_unknown_not_zero() {
+        if !may_count() {
+            return;
+        }
+        let me = Pid(std::process::id().cast_signed());
+        let options = Options { without_perf: true, ..Options::here().unwrap() };
+        let mut watch = Watch::start(faults_and_time(), me, Start::Now, &options).unwrap();
+        let (at, tid) = (now(), Tid(i32::MAX));
+        let born = TaskEvent::Born { at, pid: me, tid, parent_pid: me, parent_tid: tid };
+        watch.take(born, Start::Now);
+        watch.take(TaskEvent::Ended { at, pid: me, tid }, Start::Now);
+        let counted = watch.finish();
+        let gone = counted.threads.iter().find(|thread| thread.end_ns.is_some()).unwrap();
+        assert_eq!((gone.instructions, gone.cycles, gone.cpu_time_ns), (None, None, None));
+        let note = "threads that ended before they could be counted, whose figures are unknown: 1";
+        assert!(counted.notes.iter().any(|found| found == note), "{:?}", counted.notes);
+    }
+
+    /// Counts more threads of this process than descriptors allow at first.
+    fn count_many() -> Counted {
+        let soft = usize::try_from(Descriptors::now().unwrap().soft).unwrap();
+        let threads = soft / 2 + 20;
+        let end = std::sync::Arc::new(std::sync::Barrier::new(threads + 1));
+        let wait = |_| {
+            let end = end.clone();
+            let small = std::thread::Builder::new().stack_size(64 << 10);
+            small.spawn(move || end.wait()).unwrap()
+        };
+        let all: Vec<_> = (0..threads).map(wait).collect();
+        let me = Pid(std::process::id().cast_signed());
+        let options = Options { without_perf: true, ..Options::here().unwrap() };
+        let counters = faults_and_time();
+        assert!(counters.descriptors() * threads > soft);
+        let watch = Watch::start(counters, me, Start::Now, &options);
+        end.wait();
+        all.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        watch.unwrap().finish()
+    }
+
+    #[test]
+    #[ignore = "run by too_few_descriptors, with a low soft limit"]
+    fn many_threads_below_the_hard_limit() {
+        let counted = count_many();
+        let all = counted.threads.iter().all(|thread| thread.instructions.is_some());
+        assert!(all, "{:?}", counted.notes);
+    }
+
+    #[test]
+    #[ignore = "run by too_few_descriptors, with a low hard limit"]
+    fn many_threads_beyond_the_hard_limit() {
+        let counted = count_many();
+        let unknown = counted.threads.iter().filter(|t| t.instructions.is_none()).count();
+        assert!(unknown > 0 && unknown < counted.threads.len());
+        let says = |note: &String| note.contains("could not be counted") && note.contains("files");
+        assert!(counted.notes.iter().any(says), "{:?}", counted.notes);
+    }
+
+    #[test]
+    fn too_few_descriptors() {
+        if !may_count() {
+            return;
+        }
+        let limit = Descriptors::now().unwrap().hard.min(200);
+        for (option, name) in [("-S", "below"), ("", "beyond")] {
+            let test = format!("pmu::watch::tests::many_threads_{name}_the_hard_limit");
+            let done = Command::new("sh")
+                .args(["-c", &format!("ulimit {option} -n {limit} && exec \"$0\" \"$@\"")])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", &test, "--ignored", "--nocapture"])
+                .output()
+                .unwrap();
+            let said =
+                String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        }
     }
 
     #[test]
