@@ -424,4 +424,43 @@ mod tests {
             assert_eq!(int, family.name.starts_with("Arm"), "{}", family.name);
         }
     }
+
+    /// One line of docs/pmu-events.md.
+    fn line(family: &Family, class: Class) -> String {
+        let Some(row) = family.rows.iter().find(|row| row.class == class) else {
+            return "unknown".to_owned();
+        };
+        let codes: Vec<String> = row.codes.iter().map(|c| format!("{:#x}", c.config)).collect();
+        let base = if row.base == Base::Begun { " of begun" } else { "" };
+        let unit = match row.unit {
+            Unit::Instructions => "",
+            Unit::MicroOps => " (micro-ops)",
+            Unit::Elements => " (elements)",
+        };
+        format!("{}{unit}{base}", codes.join(" + "))
+    }
+
+    #[test]
+    fn the_documented_table_is_this_one() {
+        let mut text = String::from(HEAD);
+        for family in ALL {
+            let cells: Vec<String> = Class::ALL.iter().map(|c| line(family, *c)).collect();
+            let pfm = if family.pfm.is_empty() { "–" } else { family.pfm };
+            let source = family.rows[0].source;
+            text += &format!("| {} | {pfm} | {} | {source} |\n", family.name, cells.join(" | "));
+        }
+        expect_test::expect_file!["../../../../docs/pmu-events.md"].assert_eq(&text);
+    }
+
+    const HEAD: &str = "\
+# Events of each family of processors
+
+Written by the test `the_documented_table_is_this_one` from `crates/observe/src/pmu/table.rs`
+(`UPDATE_EXPECT=1 cargo test -p colocate-observe the_documented_table`). Codes are perf's `config` of a
+raw event. *Unknown* classes have no event; they are reported as unknown, never as 0. *Begun*: the
+share is of the instructions begun (`INST_SPEC`, 0x1b), not of those retired.
+
+| family | libpfm4 | branch | float | int | load | store | source |
+|---|---|---|---|---|---|---|---|
+";
 }
