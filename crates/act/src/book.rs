@@ -68,6 +68,8 @@ pub struct Task {
     pub aim: Option<PuNr>,
     /// How it stands to that.
     pub stand: Stand,
+    /// Why it must not be put on one PU, if so.
+    pub exempt: Option<&'static str>,
     /// Where it may run, as last read back.
     pub allowed: PuSet,
     /// Where it was last seen to run.
@@ -200,6 +202,7 @@ impl Book {
             was,
             aim: None,
             stand: Stand::LeftToKernel,
+            exempt: None,
             allowed: PuSet::new(),
             last_ran: None,
             cpu_time: None,
@@ -265,9 +268,23 @@ impl Book {
     }
 
     /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
+    ///
+    /// `watched` gives mix and CPU time of a thread by its number and birth, if it was watched.
     #[must_use]
-    pub fn seen(&self, launch: Nanos) -> Vec<SeenTask> {
-        let seen = |task: &Task| SeenTask {
+    pub fn seen(
+        &self,
+        launch: Nanos,
+        watched: impl Fn(Tid, Nanos) -> Option<(Mix, Option<Nanos>)>,
+    ) -> Vec<SeenTask> {
+        let seen = |task: &Task| {
+            let (mix, cpu_time) = watched(task.tid, task.born).unwrap_or_default();
+            SeenTask { mix, cpu_time: cpu_time.max(task.cpu_time), ..self.seen_task(task, launch) }
+        };
+        self.tasks.values().map(seen).collect()
+    }
+
+    fn seen_task(&self, task: &Task, launch: Nanos) -> SeenTask {
+        SeenTask {
             id: task.id,
             name: format!("{}/{}", self.jobs[task.id.job.0 as usize].name, task.name),
             born: task.born.saturating_sub(launch),
@@ -278,8 +295,7 @@ impl Book {
             stand: task.stand.clone(),
             allowed: task.allowed.iter().collect(),
             last_ran: task.last_ran,
-        };
-        self.tasks.values().map(seen).collect()
+        }
     }
 }
 
@@ -334,7 +350,7 @@ mod tests {
             book.born(birth(10, tid, (10, 10))).unwrap();
             book.ended(Tid(tid), Nanos(2));
         }
-        assert_eq!(book.seen(Nanos(0)).len(), REMEMBERED + 1);
+        assert_eq!(book.seen(Nanos(0), |_, _| None).len(), REMEMBERED + 1);
         assert_eq!(book.forgotten, 20_000);
         assert_eq!(book.all_living().count(), 1);
     }
@@ -354,7 +370,7 @@ mod tests {
         let first = book.living(Tid(10)).unwrap();
         book.task(first).unwrap().stand = Stand::Settling;
         book.ended(Tid(10), Nanos(5));
-        assert_eq!(book.seen(Nanos(1))[0].stand, Stand::Missed);
-        assert_eq!(book.seen(Nanos(1))[0].ended, Some(Nanos(4)));
+        assert_eq!(book.seen(Nanos(1), |_, _| None)[0].stand, Stand::Missed);
+        assert_eq!(book.seen(Nanos(1), |_, _| None)[0].ended, Some(Nanos(4)));
     }
 }

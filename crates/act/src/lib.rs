@@ -12,6 +12,7 @@ pub mod rundir;
 pub mod signals;
 pub mod stat;
 pub mod sys;
+pub mod watch;
 
 pub mod book;
 pub mod host;

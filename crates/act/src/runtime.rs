@@ -23,8 +23,9 @@ pub enum Runtime {
     /// it creates, the monitor (`sysmon` in runtime/proc.go). If that thread counts one PU, the
     /// whole program is throttled to one.
     Go,
-    /// A Java virtual machine: on the thread that runs `main` and others, whenever Java code asks
-    /// (`os::active_processor_count`, os_linux.cpp), and most of all when it starts.
+    /// A Java virtual machine: on whatever thread Java code asks from, whenever it asks
+    /// (`os::active_processor_count` in os_linux.cpp). That is above all the second thread, which
+    /// the launcher creates to start the machine and to run `main`.
     Jvm,
 }
 

@@ -282,6 +282,43 @@ pub fn set_name(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// Parameters of sched_setattr(2), as far as its first version goes.
+#[repr(C)]
+struct SchedAttr {
+    size_b: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Asks for this process to be run soon after it wakes: `slice` is the time that it wants to run
+/// without a break, and since Linux 6.12 short ones go first. Older kernels accept and ignore it.
+/// Needs no privilege, and leaves the share of CPU time as it is.
+///
+/// # Errors
+/// `ENOSYS` and `EPERM` under some seccomp filters.
+pub fn be_prompt(slice: Nanos) -> Result<(), SysError> {
+    // SAFETY: takes no pointer; -1 is also a valid answer, and cannot be an error for ourselves.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attr = SchedAttr {
+        size_b: 48, // SCHED_ATTR_SIZE_VER0
+        policy: 0,  // SCHED_OTHER
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime_ns: slice.0,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the kernel reads the 48 bytes that `size_b` says, and that the type has.
+    let ret = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if ret < 0 { Err(SysError::last("sched_setattr")) } else { Ok(()) }
+}
+
 /// The effective user.
 #[must_use]
 pub fn effective_user() -> u32 {

@@ -1,15 +1,292 @@
-//! `colocate run`.
+//! `colocate run`: programs in, a placement that runs out.
+//!
+//! The programs' standard output is theirs alone: what colocate has to say goes to standard error
+//! or to the file of `--output`.
 
+mod cache;
+mod jobs;
+mod report;
+
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use cache::Cache;
+use colocate_act::{LinuxHost, Setup, rundir, sys};
+use colocate_engine::{FixedPlan, Known, Outcome, Planner, Settings, first_plan};
+use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_observe::{births, sample};
+use colocate_policy::{Plan, PolicyKind};
+use jobs::Job;
+use report::{Occasion, Report};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs programs placed
+///
+/// Every thread is put on its PU when it is born. A program that was seen before is placed by what
+/// it did then; a new one is left to the kernel while it is watched, and placed after that.
+/// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Policy: os, round-robin, scatter, compact, random[:seed=N], instruction[:key=CLASS] or mix
+    #[arg(long, value_name = "P", default_value = "mix", conflicts_with = "plan")]
+    policy: PolicyKind,
+
+    /// Plan to follow instead of a policy, as `colocate plan --json` writes it
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+
+    /// Seed of the policy `random` [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Time to watch programs that were not seen before, in s [range: 0.1-60]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = watch_time)]
+    watch_s: Nanos,
+
+    /// Time that a process's first thread is left alone, so that the program counts the PUs that it
+    /// may use and not the one it is put on, in ms [range: 0-60000]
+    #[arg(long, value_name = "MS", default_value_t = 200,
+        value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    settle_ms: u64,
+
+    /// Run programs that were not seen before once more, first, to learn what they do; that run's
+    /// output is dropped
+    #[arg(long)]
+    profile_first: bool,
+
+    /// Print the plan and start nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Report the reason of every choice
+    #[arg(long)]
+    explain: bool,
+
+    /// Report as JSON (docs/schemas/report.json)
+    #[arg(long)]
+    json: bool,
+
+    /// No report and no notes on standard error
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// File for the report, instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The programs, with `:::` between one and the next
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn watch_time(text: &str) -> Result<Nanos, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_owned())?;
+    if !(0.1..=60.0).contains(&seconds) {
+        return Err("expected 0.1 to 60 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds).into())
+}
 
 /// Runs `colocate run`.
 ///
 /// # Errors
-/// Not built yet.
-pub fn main(_args: &Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// If a program cannot be found or executed (127, 126), the machine or a file cannot be read, or
+/// the report cannot be written (125).
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let speaker = Speaker { quiet: args.quiet };
+    let commands = jobs::commands(&args.command)?;
+    let machine = read::live()?;
+    let planner = planner(args, &machine)?;
+    let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
+    let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
+    if planner.wants_mixes() {
+        for job in &mut jobs {
+            job.identify();
+            let found = cache.find(job);
+            job.profile = found.unwrap_or_else(|why| {
+                speaker.say(&why);
+                None
+            });
+            if job.profile.is_none() && args.profile_first && !args.dry_run {
+                job.profile = profile_first(job, &speaker)?;
+            }
+        }
+    }
+    if args.dry_run {
+        return dry_run(args, &machine, planner.as_ref(), &jobs);
+    }
+    run(args, machine, planner.as_ref(), jobs, &cache, &speaker)
+}
+
+/// Speaks to the user, unless told to be quiet.
+struct Speaker {
+    quiet: bool,
+}
+
+impl Speaker {
+    #[allow(clippy::print_stderr)] // this is where `run` speaks
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            eprintln!("colocate: {line}");
+        }
+    }
+}
+
+fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
+    let Some(path) = &args.plan else {
+        return Ok(Box::new(match (args.policy, args.seed) {
+            (PolicyKind::Random { .. }, Some(seed)) => PolicyKind::Random { seed },
+            (policy, _) => policy,
+        }));
+    };
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
+    plan.check_against(machine).with_context(|| path.display().to_string())?;
+    Ok(Box::new(FixedPlan(plan)))
+}
+
+fn known(jobs: &[Job]) -> Vec<Known> {
+    let known = |job: &Job| Known { name: job.command.name(), profile: job.profile.clone() };
+    jobs.iter().map(known).collect()
+}
+
+/// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
+/// program that fails then fails in its real run as well.
+fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<Option<colocate_model::Profile>> {
+    speaker
+        .say(&format!("running {} once to profile it; its output is dropped", job.command.name()));
+    let file = std::env::temp_dir().join(format!("colocate-profile-{}.json", std::process::id()));
+    let ourselves = std::env::current_exe().context("cannot find our own executable")?;
+    let mut command = std::process::Command::new(ourselves);
+    command.arg("profile").arg("-o").arg(&file).arg("--").args(&job.command.argv);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let status = command.status().context("cannot start colocate profile")?;
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("colocate profile left no profile ({status})"))?;
+    let _ = std::fs::remove_file(&file);
+    Ok(Some(colocate_model::Profile::from_json(&text)?))
+}
+
+/// Prints the plan that would be made at the launch.
+fn dry_run(
+    args: &Args,
+    machine: &Machine,
+    planner: &dyn Planner,
+    jobs: &[Job],
+) -> anyhow::Result<ExitCode> {
+    let usable = read::usable(machine, &Sysfs::at(Path::new("/")));
+    let usable: Vec<PuNr> = usable.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
+    let plan = first_plan(machine, &usable, planner, &known(jobs));
+    let text =
+        if args.json { plan.to_json() } else { report::dry(&plan, jobs, planner, args.watch_s) };
+    output::write(args.output.as_deref(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(
+    args: &Args,
+    machine: Machine,
+    planner: &dyn Planner,
+    mut jobs: Vec<Job>,
+    cache: &Cache,
+    speaker: &Speaker,
+) -> anyhow::Result<ExitCode> {
+    let setup = setup(args, &jobs)?;
+    let processor = machine.processor.clone();
+    let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| Failure {
+        code: u8::try_from(why.status()).unwrap_or(exit::OURS),
+        message: why.to_string(),
+    })?;
+    let mut notes = host.notes();
+    notes.iter().for_each(|note| speaker.say(note));
+    let settings = Settings { watch: args.watch_s };
+    let done = colocate_engine::run(&mut host, planner, &known(&jobs), &settings);
+    let later = host.notes();
+    later.iter().for_each(|note| speaker.say(note));
+    notes.extend(later);
+    for (job, counted) in host.watched() {
+        let job = &mut jobs[job.0 as usize];
+        if let Err(why) = cache.keep(job, counted, processor.clone()) {
+            speaker.say(&why);
+            notes.push(why);
+        }
+    }
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(why) => return Err(give_up(host, why)),
+    };
+    let occasion = Occasion::of(&host, planner, args.watch_s, notes);
+    finish(host, speaker);
+    let report = Report::new(&occasion, &jobs, &outcome);
+    let written = write_report(args, &report);
+    let status = exit_status(&outcome);
+    // The programs have done their work: what became of them matters more than our report.
+    if let (Err(why), true) = (&written, status != 0) {
+        speaker.say(&format!("{why:#}"));
+    } else {
+        written?;
+    }
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(exit::OURS)))
+}
+
+fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
+    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
+    Ok(Setup {
+        commands: jobs.iter().map(|job| job.command.clone()).collect(),
+        settle: Nanos::from_millis(args.settle_ms),
+        births: births::Options::here()?,
+        rate_hz: sample::DEFAULT_RATE_HZ,
+        run_dirs: rundir::candidates(xdg.as_deref(), sys::effective_user()),
+        proc: PathBuf::from("/proc"),
+    })
+}
+
+fn finish(host: LinuxHost, speaker: &Speaker) {
+    host.finish().iter().for_each(|note| speaker.say(note));
+}
+
+/// The host cannot go on: everything is undone, and the programs run to their end unplaced.
+fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Error {
+    host.finish();
+    while let Ok(Some(_)) = sys::wait(None, true) {}
+    anyhow::Error::new(why).context("the programs went on unplaced")
+}
+
+/// Of several programs, the first in order that is not 0.
+fn exit_status(outcome: &Outcome) -> i32 {
+    let mut ended = outcome.last.ended.clone();
+    ended.sort_by_key(|end| end.job);
+    ended.iter().map(|end| end.status).find(|&status| status != 0).unwrap_or(0)
+}
+
+#[allow(clippy::print_stderr)] // this is where the report goes by default
+fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let text = if args.json { report.to_json() } else { report.text(args.explain) };
+    match &args.output {
+        Some(path) => output::write(Some(path), &text),
+        None if args.quiet => Ok(()),
+        None => {
+            eprint!("{text}");
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watch_times() {
+        assert_eq!(watch_time("0.1"), Ok(Nanos::from_millis(100)));
+        assert_eq!(watch_time("60"), Ok(Nanos::from_secs(60)));
+        for wrong in ["0", "61", "-1", "NaN", "inf", "two"] {
+            assert!(watch_time(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Who makes the plans: a policy, or a plan that was made before.
 
 use colocate_machine::{Machine, PuIdx};
-use colocate_policy::{Newborn, Plan, Task};
+use colocate_policy::{Newborn, Plan, PolicyKind, Task};
 
 /// Makes plans.
 pub trait Planner {
@@ -38,5 +38,15 @@ impl Planner for FixedPlan {
             }
         }
         plan
+    }
+}
+
+impl Planner for PolicyKind {
+    fn wants_mixes(&self) -> bool {
+        self.needs_mixes()
+    }
+
+    fn plan(&self, machine: &Machine, pus: &[PuIdx], tasks: &[Task]) -> Plan {
+        colocate_policy::plan(self, machine, pus, tasks)
     }
 }

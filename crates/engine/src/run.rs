@@ -24,7 +24,7 @@
 use crate::host::{Host, HostError, QuantumEnd, Snapshot};
 use crate::known::{Known, tasks_to_plan};
 use crate::planner::Planner;
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::{JobIdx, Newborn, Plan, Task, TaskId};
 
@@ -90,8 +90,14 @@ pub struct Outcome {
 /// The plan that [`run`] would start with.
 ///
 /// Threads that are not known yet are not in it; a static policy places each job's first thread.
-pub fn first_plan(host: &impl Host, planner: &dyn Planner, jobs: &[Known]) -> Plan {
-    let mut plan = decide(host, planner, first_tasks(planner, jobs));
+#[must_use]
+pub fn first_plan(
+    machine: &Machine,
+    usable: &[PuNr],
+    planner: &dyn Planner,
+    jobs: &[Known],
+) -> Plan {
+    let mut plan = decide(machine, usable, planner, &first_tasks(planner, jobs));
     if !unknown_jobs(planner, jobs).is_empty() {
         plan.newborn = Newborn::LeaveToKernel;
     }
@@ -109,8 +115,11 @@ pub fn run(
     settings: &Settings,
 ) -> Result<Outcome, HostError> {
     let mut watch = Watch::start(host, unknown_jobs(planner, jobs), settings.watch);
-    let first =
-        Planned { at: Nanos::ZERO, cause: Cause::Launch, plan: first_plan(host, planner, jobs) };
+    let first = Planned {
+        at: Nanos::ZERO,
+        cause: Cause::Launch,
+        plan: first_plan(host.machine(), host.usable(), planner, jobs),
+    };
     let mut plans = vec![first];
     let mut at = Nanos::ZERO;
     loop {
@@ -122,7 +131,8 @@ pub fn run(
             return Ok(Outcome { plans, last: seen });
         }
         let Some(cause) = cause(&seen, plan, planner, watched) else { continue };
-        let mut plan = decide(host, planner, to_plan(jobs, &seen, watch.unplaced()));
+        let tasks = to_plan(jobs, &seen, watch.unplaced());
+        let mut plan = decide(host.machine(), host.usable(), planner, &tasks);
         if !watch.unplaced().is_empty() {
             plan.newborn = Newborn::LeaveToKernel;
         }
@@ -184,10 +194,9 @@ fn has_news(seen: &Snapshot, plan: &Plan) -> bool {
     seen.tasks.iter().any(|task| task.alive() && plan.place_of(task.id).is_none())
 }
 
-fn decide(host: &impl Host, planner: &dyn Planner, tasks: Vec<Task>) -> Plan {
-    let machine = host.machine();
-    let pus: Vec<PuIdx> = host.usable().iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
-    planner.plan(machine, &pus, &tasks)
+fn decide(machine: &Machine, usable: &[PuNr], planner: &dyn Planner, tasks: &[Task]) -> Plan {
+    let pus: Vec<PuIdx> = usable.iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
+    planner.plan(machine, &pus, tasks)
 }
 
 /// Which jobs are being watched, and until when.

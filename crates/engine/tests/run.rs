@@ -1,5 +1,7 @@
 //! The loop over a host that follows a script: each test is a picture of what it was asked to do.
 
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
+
 use colocate_engine::{
     FixedPlan, Host, HostError, JobEnd, Known, Outcome, Planner, QuantumEnd, SeenTask, Settings,
     Snapshot, Stand, run,

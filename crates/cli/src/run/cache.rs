@@ -1,0 +1,203 @@
+//! Profiles of programs that were seen before.
+//!
+//! One file a program, arguments and backend, in `$XDG_CACHE_HOME/colocate/profiles` or
+//! `~/.cache/colocate/profiles`. The name is a hash of what the profile must be of, so a changed
+//! program finds nothing; what stands in the file is checked all the same. A cache can be lost at
+//! any time: whatever is wrong with it costs one line, never a run.
+
+use super::jobs::Job;
+use crate::output;
+use colocate_model::{Backend, Mix, Profile, Program};
+use colocate_observe::sample::Counted;
+use sha2::{Digest, Sha256};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Backends whose profiles are looked for, the most exact one first.
+const BACKENDS: [Backend; 3] = [Backend::Emulate, Backend::Pmu, Backend::Sample];
+
+/// The cache's folder, if there is a place for one.
+pub struct Cache {
+    dir: Option<PathBuf>,
+}
+
+impl Cache {
+    /// The cache below these folders, as the environment names them.
+    pub fn open(xdg_cache_home: Option<OsString>, home: Option<OsString>) -> Self {
+        let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
+        let base = xdg_cache_home.and_then(absolute);
+        let base = base.or_else(|| Some(home.and_then(absolute)?.join(".cache")));
+        Self { dir: base.map(|base| base.join("colocate/profiles")) }
+    }
+
+    /// The profile of a job's program, if it was seen before.
+    ///
+    /// # Errors
+    /// One line about a file that is there and is not what it should be; it is ignored, and written
+    /// anew when the program has been watched.
+    pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
+        let (Some(dir), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
+        for backend in BACKENDS {
+            let path = dir.join(file_name(program, backend));
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let ignored = |why: String| format!("ignored cached profile {}: {why}", path.display());
+            let text = String::from_utf8(bytes).map_err(|_| ignored("it is not text".into()))?;
+            let profile = Profile::from_json(&text).map_err(|why| ignored(why.to_string()))?;
+            let same = profile.program.identity == program.identity
+                && profile.program.args == program.args
+                && profile.backend == backend;
+            if !same {
+                return Err(ignored("it is of another program".into()));
+            }
+            return Ok(Some(profile));
+        }
+        Ok(None)
+    }
+
+    /// Keeps what was seen of a job, for the next time; the job then has that profile. Nothing is
+    /// kept of a program that ran too shortly to say what it does.
+    ///
+    /// # Errors
+    /// One line, if it cannot be kept.
+    pub fn keep(
+        &self,
+        job: &mut Job,
+        counted: Counted,
+        processor: Option<String>,
+    ) -> Result<(), String> {
+        let known = |mix: Mix| mix != Mix::default();
+        if !counted.threads.iter().any(|thread| known(thread.mix)) {
+            return Ok(());
+        }
+        let program = job.program.clone().map_err(|why| format!("cannot keep a profile: {why}"))?;
+        let watched = counted.watched;
+        let profile = Profile {
+            version: colocate_model::profile::VERSION,
+            backend: Backend::Sample,
+            program,
+            processor,
+            started_unix_s: unix_now().saturating_sub(watched.0 / 1_000_000_000),
+            watched_ns: watched,
+            complete: counted.complete,
+            threads: counted.threads,
+            notes: counted.notes,
+        };
+        let written = self.write(&profile);
+        job.profile = Some(profile);
+        written
+    }
+
+    fn write(&self, profile: &Profile) -> Result<(), String> {
+        let lost = |why: String| format!("cannot keep the profile for the next time: {why}");
+        let Some(dir) = &self.dir else {
+            return Err(lost("neither XDG_CACHE_HOME nor HOME is a folder".into()));
+        };
+        let unmade = |why| lost(format!("{}: {why}", dir.display()));
+        std::fs::create_dir_all(dir).map_err(unmade)?;
+        let path: &Path = &dir.join(file_name(&profile.program, profile.backend));
+        output::write(Some(path), &profile.to_json()).map_err(|why| lost(format!("{why:#}")))
+    }
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A name that only this program with these arguments and backend has.
+fn file_name(program: &Program, backend: Backend) -> String {
+    let mut hash = Sha256::new();
+    // Lengths keep `a b` apart from `ab`.
+    for part in
+        [&program.identity, backend.name()].into_iter().chain(program.args.iter().map(|arg| &**arg))
+    {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    let mut name = String::new();
+    for byte in &hash.finalize()[..16] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name + ".json"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_act::launch::Command;
+    use colocate_machine::Nanos;
+    use colocate_model::{Share, ThreadProfile};
+
+    fn job(args: &[&str]) -> Job {
+        let args = args.iter().map(|&arg| arg.to_owned()).collect();
+        let program = Program { path: "/bin/p".into(), args, identity: "build-id:07".into() };
+        let command = Command { path: "/bin/p".into(), argv: vec!["p".into()] };
+        Job { command, program: Ok(program), profile: None }
+    }
+
+    fn counted() -> Counted {
+        let thread = ThreadProfile {
+            order: 0,
+            process: 0,
+            name: "p".into(),
+            start_ns: Nanos::ZERO,
+            end_ns: None,
+            cpu_time_ns: None,
+            instructions: None,
+            cycles: None,
+            samples: Some(100),
+            mix: Mix { int: Share::new(0.5), ..Mix::default() },
+        };
+        Counted { threads: vec![thread], watched: Nanos(1), complete: true, notes: vec![] }
+    }
+
+    fn cache(dir: &Path) -> Cache {
+        Cache::open(Some(dir.into()), None)
+    }
+
+    #[test]
+    fn what_was_kept_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path());
+        let mut seen = job(&["a", "b"]);
+        assert_eq!(cache.find(&seen), Ok(None));
+        cache.keep(&mut seen, counted(), None).unwrap();
+        assert_eq!(cache.find(&job(&["a", "b"])), Ok(seen.profile));
+        assert_eq!(cache.find(&job(&["ab"])), Ok(None), "other arguments");
+        let mut changed = job(&["a", "b"]);
+        changed.program.as_mut().unwrap().identity = "build-id:08".into();
+        assert_eq!(cache.find(&changed), Ok(None), "a changed program");
+    }
+
+    #[test]
+    fn a_spoilt_file_costs_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path());
+        cache.keep(&mut job(&[]), counted(), None).unwrap();
+        let folder = dir.path().join("colocate/profiles");
+        let path = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        for spoilt in [&b"{\"version\": 1"[..], b"{\"version\": 99}", b"\xff\xfe", b""] {
+            std::fs::write(&path, spoilt).unwrap();
+            let line = cache.find(&job(&[])).unwrap_err();
+            assert!(line.starts_with("ignored cached profile /") && !line.contains('\n'), "{line}");
+        }
+        cache.keep(&mut job(&[]), counted(), None).unwrap();
+        assert!(cache.find(&job(&[])).unwrap().is_some(), "it was written anew");
+    }
+
+    #[test]
+    fn without_a_home_nothing_is_kept() {
+        let line = Cache::open(None, Some("relative".into())).keep(&mut job(&[]), counted(), None);
+        assert!(line.unwrap_err().ends_with("neither XDG_CACHE_HOME nor HOME is a folder"));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_was_not_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path());
+        let nothing = Counted { threads: vec![], ..counted() };
+        cache.keep(&mut job(&[]), nothing, None).unwrap();
+        assert_eq!(cache.find(&job(&[])), Ok(None));
+    }
+}

@@ -1,0 +1,94 @@
+//! The commands of one call.
+
+use crate::exit::{self, Failure};
+use colocate_act::launch::Command;
+use colocate_model::{Profile, Program};
+use std::ffi::{OsStr, OsString};
+
+/// What stands between one command and the next.
+const SEPARATOR: &str = ":::";
+
+/// A command with what is known of it.
+pub struct Job {
+    /// The program and its arguments.
+    pub command: Command,
+    /// Which program it is, or why that cannot be said.
+    pub program: Result<Program, String>,
+    /// What it did when it was seen before.
+    pub profile: Option<Profile>,
+}
+
+impl Job {
+    /// A command of which nothing is known.
+    pub fn new(command: Command) -> Self {
+        Self { command, program: Err("nobody asked which program it is".into()), profile: None }
+    }
+
+    /// Finds out which program the command is; reads all of it.
+    pub fn identify(&mut self) {
+        let command = &self.command;
+        let identity = colocate_observe::identity::of_file(&command.path);
+        let lossy = |text: &OsStr| text.to_string_lossy().into_owned();
+        let program = identity.map(|identity| Program {
+            path: lossy(command.path.as_os_str()),
+            args: command.argv.iter().skip(1).map(|arg| lossy(arg)).collect(),
+            identity,
+        });
+        self.program = program.map_err(|why| format!("{}: {why}", command.path.display()));
+    }
+}
+
+/// The commands in `words`, their programs found.
+///
+/// # Errors
+/// Usage, if a command is empty; else as `env` does for the first program that is missing (127) or
+/// cannot be executed (126).
+pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
+    let path = std::env::var_os("PATH");
+    let parts = words.split(|word| word == SEPARATOR);
+    let found = parts.map(|argv| {
+        if argv.is_empty() {
+            let message = format!("expected a command on each side of `{SEPARATOR}`, found none");
+            return Err(Failure { code: 2, message }.into());
+        }
+        Command::find(argv.to_vec(), path.as_deref()).map_err(|why| {
+            let code = u8::try_from(why.status()).unwrap_or(exit::OURS);
+            Failure { code, message: why.to_string() }.into()
+        })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Result<Vec<String>, u8> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        match commands(&words) {
+            Ok(found) => Ok(found.iter().map(Command::name).collect()),
+            Err(why) => Err(why.downcast_ref::<Failure>().unwrap().code),
+        }
+    }
+
+    #[test]
+    fn commands_are_split() {
+        assert_eq!(
+            names(&["true", "a", ":::", "sh", "-c", ":"]),
+            Ok(vec!["true".into(), "sh".into()])
+        );
+        assert_eq!(names(&["true", ":::a"]), Ok(vec!["true".into()]));
+    }
+
+    #[test]
+    fn empty_commands_are_refused() {
+        assert_eq!(names(&[":::", "true"]), Err(2));
+        assert_eq!(names(&["true", ":::"]), Err(2));
+        assert_eq!(names(&["true", ":::", ":::", "true"]), Err(2));
+    }
+
+    #[test]
+    fn the_first_missing_program_decides() {
+        assert_eq!(names(&["true", ":::", "no-such-program-at-all"]), Err(127));
+    }
+}

@@ -1,0 +1,343 @@
+//! What `run` reports: where every task was meant to be, where it really was, and why.
+
+use super::jobs::Job;
+use colocate_act::LinuxHost;
+use colocate_engine::{Host, Outcome, Planner, SeenTask, Stand};
+use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_model::{Backend, Mix};
+use colocate_policy::{Plan, TaskId, Why};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Version of the report's form.
+const VERSION: u32 = 1;
+
+/// Tasks that the text shows one by one; the JSON has all that are remembered.
+const SHOWN: usize = 100;
+
+/// What a run was done with.
+pub struct Occasion {
+    machine: String,
+    processor: Option<String>,
+    usable: Vec<PuNr>,
+    watch: Option<Nanos>,
+    births: Births,
+    most_living: usize,
+    forgotten: u64,
+    notes: Vec<String>,
+}
+
+impl Occasion {
+    /// Asks the host, at the end.
+    pub fn of(host: &LinuxHost, planner: &dyn Planner, watch: Nanos, notes: Vec<String>) -> Self {
+        let counts = host.births();
+        Self {
+            machine: host.machine().name.clone(),
+            processor: host.machine().processor.clone(),
+            usable: host.usable().to_vec(),
+            watch: planner.wants_mixes().then_some(watch),
+            births: Births {
+                heard_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
+                born: counts.born,
+                lost: counts.lost,
+                pinned_at_birth: counts.waited.count(),
+                waited_median_ns: counts.waited.percentile(50),
+                waited_p99_ns: counts.waited.percentile(99),
+            },
+            most_living: host.most_living(),
+            forgotten: host.forgotten(),
+            notes,
+        }
+    }
+}
+
+/// The report of a run (docs/schemas/report.json).
+#[derive(Serialize)]
+pub struct Report {
+    version: u32,
+    colocate: &'static str,
+    machine: Machine,
+    policy: String,
+    predicted: Option<String>,
+    watch_ns: Option<Nanos>,
+    jobs: Vec<ReportedJob>,
+    tasks: Vec<ReportedTask>,
+    forgotten_tasks: u64,
+    most_tasks_at_once: usize,
+    births: Births,
+    plans: Vec<ReportedPlan>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    name: String,
+    processor: Option<String>,
+    usable: PuSet,
+}
+
+#[derive(Serialize)]
+struct ReportedJob {
+    name: String,
+    command: Vec<String>,
+    identity: Option<String>,
+    /// Where its profile comes from: the backend, or nothing.
+    profile: Option<Backend>,
+    wall_ns: Nanos,
+    cpu_ns: Option<Nanos>,
+    status: i32,
+}
+
+#[derive(Serialize)]
+struct ReportedTask {
+    task: TaskId,
+    name: String,
+    born_ns: Nanos,
+    ended_ns: Option<Nanos>,
+    cpu_ns: Option<Nanos>,
+    mix: Mix,
+    planned: Option<PuNr>,
+    why: Option<Why>,
+    stands: &'static str,
+    detail: Option<String>,
+    allowed: Option<PuSet>,
+    last_ran: Option<PuNr>,
+}
+
+#[derive(Clone, Serialize)]
+struct Births {
+    heard_by: &'static str,
+    born: u64,
+    lost: u64,
+    pinned_at_birth: u64,
+    waited_median_ns: Option<Nanos>,
+    waited_p99_ns: Option<Nanos>,
+}
+
+#[derive(Serialize)]
+struct ReportedPlan {
+    at_ns: Nanos,
+    cause: &'static str,
+    plan: Plan,
+}
+
+impl Report {
+    /// The report of a run that has ended.
+    pub fn new(occasion: &Occasion, jobs: &[Job], outcome: &Outcome) -> Self {
+        let last = &outcome.plans[outcome.plans.len() - 1].plan;
+        let plans = outcome.plans.iter().map(|planned| ReportedPlan {
+            at_ns: planned.at,
+            cause: planned.cause.name(),
+            plan: planned.plan.clone(),
+        });
+        Self {
+            version: VERSION,
+            colocate: env!("CARGO_PKG_VERSION"),
+            machine: Machine {
+                name: occasion.machine.clone(),
+                processor: occasion.processor.clone(),
+                usable: occasion.usable.iter().copied().collect(),
+            },
+            policy: last.policy.clone(),
+            predicted: last.predicted.clone(),
+            watch_ns: occasion.watch,
+            jobs: jobs
+                .iter()
+                .enumerate()
+                .map(|(n, job)| ReportedJob::new(n, job, outcome))
+                .collect(),
+            tasks: outcome.last.tasks.iter().map(|task| ReportedTask::new(task, outcome)).collect(),
+            forgotten_tasks: occasion.forgotten,
+            most_tasks_at_once: occasion.most_living,
+            births: occasion.births.clone(),
+            plans: plans.collect(),
+            notes: occasion.notes.clone(),
+        }
+    }
+
+    /// As JSON, ending in a newline.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// As text; with the reason of every choice if `explain`.
+    pub fn text(&self, explain: bool) -> String {
+        let mut text = String::new();
+        self.head(&mut text);
+        self.jobs_text(&mut text);
+        self.tasks_text(&mut text, explain);
+        if explain {
+            self.plans_text(&mut text);
+        }
+        text
+    }
+
+    fn head(&self, text: &mut String) {
+        let usable = self.machine.usable.len();
+        let living = self.most_tasks_at_once;
+        let _ = writeln!(
+            text,
+            "colocate: policy {}, at most {living} threads alive at once on {usable} usable PUs ({})",
+            self.policy, self.machine.usable
+        );
+        if let Some(predicted) = &self.predicted {
+            let _ = writeln!(text, "predicted: {predicted}");
+        }
+        let Births { heard_by, born, pinned_at_birth, .. } = &self.births;
+        let _ = write!(
+            text,
+            "births: {born} heard of by {heard_by}, {pinned_at_birth} pinned when born"
+        );
+        if let (Some(median), Some(p99)) = (self.births.waited_median_ns, self.births.waited_p99_ns)
+        {
+            let _ = write!(text, ", after {median} (median), {p99} (99th percentile)");
+        }
+        text.push('\n');
+    }
+
+    fn jobs_text(&self, text: &mut String) {
+        for (number, job) in self.jobs.iter().enumerate() {
+            let cpu = job.cpu_ns.map_or("unknown".to_owned(), |time| time.to_string());
+            let profile = job.profile.map_or("none", Backend::name);
+            let _ = writeln!(
+                text,
+                "job {number}: {} took {}, CPU time {cpu}, status {}, profile {profile}",
+                job.name, job.wall_ns, job.status
+            );
+        }
+    }
+
+    fn tasks_text(&self, text: &mut String, explain: bool) {
+        let name_width = self.tasks.iter().take(SHOWN).map(|t| t.name.chars().count()).max();
+        let width = name_width.unwrap_or(0).max(4);
+        let _ = writeln!(text, "  task   {:width$}  planned  allowed  last on  stands", "name");
+        for task in self.tasks.iter().take(SHOWN) {
+            let _ = writeln!(text, "  {}", task.row(width, explain));
+        }
+        let more = self.tasks.len().saturating_sub(SHOWN) as u64 + self.forgotten_tasks;
+        if more > 0 {
+            let _ = writeln!(text, "  … and {more} more");
+        }
+    }
+
+    fn plans_text(&self, text: &mut String) {
+        for planned in &self.plans {
+            let tasks = planned.plan.decisions.len();
+            let _ = writeln!(
+                text,
+                "planned at {}, cause {}: {tasks} tasks",
+                planned.at_ns, planned.cause
+            );
+        }
+    }
+}
+
+impl ReportedJob {
+    fn new(number: usize, job: &Job, outcome: &Outcome) -> Self {
+        let end = outcome.last.ended.iter().find(|end| end.job.0 as usize == number);
+        Self {
+            name: job.command.name(),
+            command: job
+                .command
+                .argv
+                .iter()
+                .map(|arg| arg.to_string_lossy().into_owned())
+                .collect(),
+            identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
+            profile: job.profile.as_ref().map(|profile| profile.backend),
+            wall_ns: end.map_or(outcome.last.at, |end| end.at),
+            cpu_ns: end.and_then(|end| end.cpu_time),
+            status: end.map_or(0, |end| end.status),
+        }
+    }
+}
+
+impl ReportedTask {
+    fn new(task: &SeenTask, outcome: &Outcome) -> Self {
+        // The last plan that speaks of the task is the one that it was placed by.
+        let decision = outcome.plans.iter().rev().find_map(|planned| {
+            planned.plan.decisions.iter().find(|decision| decision.task == task.id)
+        });
+        let (stands, detail) = stands(&task.stand);
+        Self {
+            task: task.id,
+            name: task.name.clone(),
+            born_ns: task.born,
+            ended_ns: task.ended,
+            cpu_ns: task.cpu_time,
+            mix: task.mix,
+            planned: task.aim,
+            why: decision.map(|decision| decision.why.clone()),
+            stands,
+            detail,
+            allowed: (!task.allowed.is_empty()).then(|| task.allowed.iter().copied().collect()),
+            last_ran: task.last_ran,
+        }
+    }
+
+    fn row(&self, width: usize, explain: bool) -> String {
+        let pu = |pu: Option<PuNr>, none: &str| pu.map_or(none.to_owned(), |pu| pu.to_string());
+        let allowed = self.allowed.as_ref().map_or("unseen".to_owned(), ToString::to_string);
+        let mut row = format!(
+            "{:<5}  {:width$}  {:7}  {allowed:7}  {:7}  {}",
+            self.task.to_string(),
+            self.name,
+            pu(self.planned, "kernel"),
+            pu(self.last_ran, "unseen"),
+            self.stands,
+        );
+        if let Some(detail) = &self.detail {
+            let _ = write!(row, ": {detail}");
+        }
+        if explain {
+            let why =
+                self.why.as_ref().map_or("by the newborn rule".to_owned(), ToString::to_string);
+            let _ = write!(row, "; {why}");
+        }
+        row
+    }
+}
+
+fn stands(stand: &Stand) -> (&'static str, Option<String>) {
+    match stand {
+        Stand::Placed => ("placed", None),
+        Stand::LeftToKernel => ("left to the kernel", None),
+        Stand::Settling => ("not placed yet", None),
+        Stand::Exempt(why) => ("not placed", Some((*why).to_owned())),
+        Stand::PinnedByProgram => ("pinned by the program", None),
+        Stand::Missed => ("ended before it could be placed", None),
+        Stand::Trouble(why) => ("trouble", Some(why.clone())),
+    }
+}
+
+/// The plan of a dry run, as text.
+pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> String {
+    let mut text =
+        format!("policy {}, PUs {}\n", plan.policy, plan.pus.iter().copied().collect::<PuSet>());
+    for (number, job) in jobs.iter().enumerate() {
+        let known = match &job.profile {
+            Some(profile) => format!("profile {}", profile.backend.name()),
+            None if planner.wants_mixes() => {
+                format!("not seen before: left to the kernel and watched for {watch}, then placed")
+            }
+            None => "placed as its threads are born".to_owned(),
+        };
+        let _ = writeln!(text, "job {number}: {}, {known}", job.command.name());
+    }
+    for decision in &plan.decisions {
+        let pu = decision.pu.map_or("kernel".to_owned(), |pu| pu.to_string());
+        let _ = writeln!(
+            text,
+            "  {:<5}  {}  {pu}  {}",
+            decision.task.to_string(),
+            decision.name,
+            decision.why
+        );
+    }
+    if let Some(predicted) = &plan.predicted {
+        let _ = writeln!(text, "predicted: {predicted}");
+    }
+    text
+}

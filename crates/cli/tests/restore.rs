@@ -1,0 +1,90 @@
+//! Whole runs of `colocate restore`.
+
+mod run_support;
+
+use run_support::{Scratch, await_that, child_called, masks, original, two_pus};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn restore(scratch: &Scratch, options: &[&str]) -> Output {
+    scratch.colocate().arg("restore").args(options).output().unwrap()
+}
+
+#[test]
+fn there_is_nothing_to_undo() {
+    let scratch = Scratch::new();
+    let output = restore(&scratch, &["--json"]);
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), "");
+}
+
+/// Guardian and colocate are both killed: the threads stay where they are until `restore`.
+#[test]
+fn what_both_left_behind_is_undone() {
+    let scratch = Scratch::new();
+    let Some(threads) = scratch.program("threads", &[]) else { return };
+    if !two_pus() {
+        return;
+    }
+    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
+    command.arg(threads).args(["0", "3"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let pid = child_called(&child, "threads");
+    let narrow = |mask: &String| *mask != original();
+    await_that("four pinned threads", || {
+        (masks(pid).iter().filter(|mask| narrow(mask)).count() == 4).then_some(())
+    });
+    // A colocate at work undoes its own.
+    let output = restore(&scratch, &[]);
+    assert!(text(&output.stdout).contains("its colocate is at work"), "{}", text(&output.stdout));
+    assert!(masks(pid).iter().all(narrow));
+
+    let guardian = child_called(&child, "colocate-guard").to_string();
+    assert!(Command::new("kill").args(["-9", &guardian]).status().unwrap().success());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(masks(pid).iter().all(narrow));
+    assert_eq!(scratch.journals().len(), 1);
+
+    let output = restore(&scratch, &["--dry-run"]);
+    assert_eq!(text(&output.stdout).matches("would be given").count(), 4);
+    assert!(masks(pid).iter().all(narrow));
+
+    let output = restore(&scratch, &["--json"]);
+    assert!(output.status.success());
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let journals = done.as_array().unwrap();
+    let ours = journals.iter().find(|journal| journal["threads"].as_array().unwrap().len() == 4);
+    assert!(ours.is_some(), "{done}");
+    assert!(masks(pid).iter().all(|mask| *mask == original()), "{:?}", masks(pid));
+    assert_eq!(scratch.journals().len(), 0);
+    drop(child.stdin.take());
+}
+
+/// A journal that a crash has spoilt is said to be so, removed, and stops no run.
+#[test]
+fn a_spoilt_journal_is_removed() {
+    use std::os::unix::fs::DirBuilderExt;
+    let scratch = Scratch::new();
+    let dir = scratch.path("runtime/colocate");
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+    std::fs::write(dir.join("run-1-2.journal"), b"\xff\x00 half a li").unwrap();
+
+    let output = scratch.run(&["--policy", "scatter"]).arg("true").output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), "", "it is nobody's business but restore's");
+
+    let output = restore(&scratch, &["--dry-run"]);
+    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 1"));
+    assert_eq!(scratch.journals().len(), 1);
+    let output = restore(&scratch, &[]);
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("not a journal, removed"), "{}", text(&output.stdout));
+    assert_eq!(scratch.journals().len(), 0);
+}

@@ -1,0 +1,168 @@
+//! What the tests of `run` and `restore` share: programs compiled on the spot, a scratch folder,
+//! reports read back.
+#![allow(dead_code)] // not every test file uses everything
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long to wait for what must happen. Only a failing test waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A scratch folder with the homes that colocate looks for.
+pub struct Scratch {
+    pub dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["runtime", "cache"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `colocate` with these homes.
+    pub fn colocate(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+        self.homes(&mut command);
+        command
+    }
+
+    pub fn homes(&self, command: &mut Command) {
+        command.env("XDG_RUNTIME_DIR", self.path("runtime"));
+        command.env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("HOME", self.dir.path());
+        for name in ["OMP_NUM_THREADS", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_PLACES"] {
+            command.env_remove(name);
+        }
+    }
+
+    /// `colocate run` with these options, its report going to the file `report`.
+    pub fn run(&self, options: &[&str]) -> Command {
+        let mut command = self.colocate();
+        command.arg("run").args(["--json", "-o"]).arg(self.path("report")).args(options).arg("--");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn report(&self) -> Value {
+        serde_json::from_str(&std::fs::read_to_string(self.path("report")).unwrap()).unwrap()
+    }
+
+    /// The program in tests/programs/NAME.c, compiled; `None` with a line if there is no compiler.
+    pub fn program(&self, name: &str, flags: &[&str]) -> Option<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+        let program = self.path(name);
+        let mut cc = Command::new("cc");
+        cc.arg("-O1").arg("-o").arg(&program).arg(source.with_extension("c")).arg("-pthread");
+        match cc.args(flags).output() {
+            Ok(output) if output.status.success() => Some(program),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).into_owned();
+                eprintln!("skipped: cc {flags:?} cannot compile {name}.c: {why}");
+                None
+            }
+            Err(why) => {
+                eprintln!("skipped: no C compiler: {why}");
+                None
+            }
+        }
+    }
+
+    /// The journals that are there.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let dir = self.path("runtime/colocate");
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+}
+
+/// The tasks of a report with what they stand like.
+pub fn stands(report: &Value) -> Vec<String> {
+    let tasks = report["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| task["stands"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Tries `look` until it answers; fails with `what` if it never does.
+pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// PUs that a thread may use, as the kernel lists them; `None` if it is gone.
+pub fn allowed(pid: i32, tid: i32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(list.trim().to_owned())
+}
+
+/// The masks of all threads of a process.
+pub fn masks(pid: i32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.filter_map(|tid: i32| allowed(pid, tid)).collect()
+}
+
+/// This test's own mask: the original one of all that it starts.
+pub fn original() -> String {
+    let pid = std::process::id().cast_signed();
+    allowed(pid, pid).unwrap()
+}
+
+/// Whether this test may use two PUs; says so if not.
+pub fn two_pus() -> bool {
+    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    if !two {
+        eprintln!("skipped: one PU only, nothing can be narrowed");
+    }
+    two
+}
+
+/// Whether a program is installed; says so if not.
+pub fn have(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|dir| dir.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+pub fn is_root() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status")
+        .is_ok_and(|text| text.lines().any(|line| line.starts_with("Uid:\t0\t0")));
+    if !root {
+        eprintln!("skipped: not root");
+    }
+    root
+}
+
+/// Child processes of a process.
+pub fn children(pid: u32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let list = std::fs::read_to_string(path).unwrap_or_default();
+    list.split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
+/// The name of a process's first thread.
+pub fn name(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// The child of `colocate` that is called `wanted`.
+pub fn child_called(colocate: &Child, wanted: &str) -> i32 {
+    await_that(wanted, || children(colocate.id()).into_iter().find(|&pid| name(pid) == wanted))
+}
