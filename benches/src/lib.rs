@@ -1,1 +1,163 @@
-//! Speed as ratios in one run.
+//! Speed as ratios in one run: what the benchmarks share.
+
+use colocate_machine::{
+    Core, CoreIdx, CoreKind, KindIdx, Machine, Package, PackageIdx, Pu, PuIdx, PuNr,
+};
+use colocate_model::{Class, Demand, Mix, Share};
+use colocate_policy::matching::{Costs, blossom};
+use colocate_policy::rng::SplitMix64;
+use colocate_policy::{JobIdx, Plan, Task, TaskId};
+use rustworkx_core::max_weight_matching::max_weight_matching;
+use rustworkx_core::petgraph::graph::UnGraph;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// The least processor time of `runs` calls, in milliseconds, and what the last one gave.
+///
+/// Processor time of this thread from the kernel's scheduler, to the nanosecond; wall time where the
+/// kernel does not tell it.
+///
+/// # Panics
+/// If `runs` is 0.
+pub fn cpu_ms<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
+    let mut least = f64::INFINITY;
+    let mut last = None;
+    for _ in 0..runs {
+        let (wall, cpu) = (Instant::now(), cpu_now_ms());
+        last = Some(call());
+        let spent = cpu_now_ms().zip(cpu).map(|(after, before)| after - before);
+        // The scheduler counts in ticks while a thread runs on; short calls need the wall clock.
+        let wall = wall.elapsed().as_secs_f64() * 1e3;
+        least = least.min(spent.filter(|_| wall > 20.0).unwrap_or(wall));
+    }
+    (least, last.expect("at least one run"))
+}
+
+fn cpu_now_ms() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e6)
+}
+
+/// `n` tasks: "two programs" of two kinds of threads that differ a little, else all different.
+pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
+    // Integer and floating-point programs as NPB's IS and BT: shares of branch, float, int, load, store.
+    const PROGRAMS: [[f64; 5]; 2] =
+        [[0.10, 0.02, 0.42, 0.28, 0.12], [0.04, 0.38, 0.12, 0.34, 0.14]];
+    let mut task = |at: usize| {
+        let mut mix = Mix::default();
+        for class in Class::ALL {
+            let share = match kind {
+                "two programs" => PROGRAMS[at % 2][class as usize] + 0.05 * rng.unit(),
+                _ => rng.unit(),
+            };
+            mix.set(class, Share::new(share));
+        }
+        let job = JobIdx(u32::from(at % 2 == 1));
+        let order = u32::try_from(at / 2).expect("few tasks");
+        Task { id: TaskId { job, order }, name: at.to_string(), mix, busy: Some(1.0) }
+    };
+    (0..n).map(&mut task).collect()
+}
+
+/// A machine of `cores` cores with two PUs each, in packages of up to 64 cores.
+#[must_use]
+pub fn machine(cores: usize) -> Machine {
+    let package = |core: usize| PackageIdx::new(core / 64);
+    let core = |at: usize| Core {
+        pus: vec![PuIdx::new(2 * at), PuIdx::new(2 * at + 1)],
+        package: package(at),
+        node: None,
+        kind: KindIdx(0),
+    };
+    let of_package = |p: usize| (p * 64..cores.min((p + 1) * 64)).map(CoreIdx::new).collect();
+    Machine {
+        name: format!("{cores} cores, SMT2"),
+        processor: None,
+        pus: (0..2 * cores)
+            .map(|pu| Pu { os: PuNr(PuIdx::new(pu).0), core: CoreIdx::new(pu / 2) })
+            .collect(),
+        cores: (0..cores).map(core).collect(),
+        packages: (0..cores.div_ceil(64)).map(|p| Package { cores: of_package(p) }).collect(),
+        nodes: Vec::new(),
+        caches: Vec::new(),
+        kinds: vec![CoreKind { name: "core".to_owned(), capacity: None, max_frequency: None }],
+        distances: None,
+        offline: Vec::new(),
+    }
+}
+
+/// The cost of the cheapest perfect matching as rustworkx-core finds it: the heaviest, of weights
+/// that the costs are taken from.
+///
+/// # Panics
+/// If it finds none, which would be an error of the library.
+#[must_use]
+pub fn rustworkx(costs: &Costs) -> i64 {
+    let n = costs.vertices();
+    let mut graph = UnGraph::<(), i64>::with_capacity(n, n * n / 2);
+    let vertices: Vec<_> = (0..n).map(|_| graph.add_node(())).collect();
+    for a in 0..n {
+        for b in a + 1..n {
+            graph.add_edge(vertices[a], vertices[b], costs.of(a, b));
+        }
+    }
+    let most = (0..n).flat_map(|v| costs.row(v)).max().map_or(0, |most| most + 1);
+    let weight = |edge: rustworkx_core::petgraph::graph::EdgeReference<'_, i64>| {
+        Ok::<_, std::convert::Infallible>(i128::from(most - edge.weight()))
+    };
+    let Ok(pairs) = max_weight_matching(&graph, true, weight, false);
+    assert_eq!(2 * pairs.len(), n, "not a perfect matching");
+    pairs.into_iter().map(|(a, b)| costs.of(a, b)).sum()
+}
+
+/// Milliseconds and cost of LEMON's `MaxWeightedPerfectMatching`, or `None` if
+/// `benches/lemon/match` is not built.
+///
+/// # Panics
+/// If the program fails or prints something else than two numbers.
+#[must_use]
+pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("lemon/match");
+    let mut child =
+        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let n = costs.vertices();
+    let mut text = format!("{n}\n");
+    for a in 0..n {
+        let row: Vec<String> = (a + 1..n).map(|b| costs.of(a, b).to_string()).collect();
+        text.push_str(&row.join(" "));
+        text.push('\n');
+    }
+    child.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("it reads");
+    let out = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(out.stdout).expect("it prints numbers");
+    let mut numbers = text.split_whitespace();
+    let ms = numbers.next().and_then(|ms| ms.parse().ok()).expect("milliseconds");
+    let cost = numbers.next().and_then(|cost| cost.parse().ok()).expect("a cost");
+    Some((ms, cost))
+}
+
+/// By how much the overlap of `plan`, two tasks a core, is above the optimum, as a share of it.
+///
+/// # Panics
+/// If the plan leaves a task to the kernel.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
+pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
+    const STEPS: f64 = 1e9;
+    let by_id: BTreeMap<TaskId, Demand> = tasks
+        .iter()
+        .map(|task| (task.id, Demand::of(&task.mix, task.weight(), &Mix::default())))
+        .collect();
+    let mut on_core: BTreeMap<CoreIdx, Vec<Demand>> = BTreeMap::new();
+    for decision in &plan.decisions {
+        let pu = decision.pu.and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
+        on_core.entry(machine.core_of(pu)).or_default().push(by_id[&decision.task]);
+    }
+    let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();
+    let demands: Vec<Demand> = by_id.into_values().collect();
+    let optimum = blossom::minimum(&Costs::of_overlaps(&demands, STEPS)).expect("an even number");
+    mine / (optimum.cost as f64 / STEPS) - 1.0
+}

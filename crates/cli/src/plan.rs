@@ -282,8 +282,9 @@ fn table(plan: &Plan, machine: &Machine, usable: &[PuIdx], workload: &Workload) 
             usable.len()
         );
     }
-    let predicted =
-        plan.predicted.as_deref().unwrap_or("nothing: no mix is known, or no task is placed");
+    let nothing =
+        if taken.is_empty() { "nothing: no task is placed" } else { "nothing: no mix is known" };
+    let predicted = plan.predicted.as_deref().unwrap_or(nothing);
     let _ = writeln!(text, "predicted  {predicted}");
     let _ = writeln!(text, "born later {}", born_later(&plan.newborn));
     text

@@ -131,7 +131,7 @@ impl fmt::Display for Why {
 
 fn beside(partners: &[TaskId]) -> String {
     if partners.is_empty() {
-        return "alone on its core".to_owned();
+        return "no task on a sibling PU".to_owned();
     }
     let names: Vec<String> = partners.iter().map(ToString::to_string).collect();
     format!("beside {}", names.join(", "))

@@ -22,8 +22,9 @@
 //! 1. At most as many tasks as cores: each has a core of its own.
 //! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies
 //!    most, as `instruction` chooses it, and make items of tasks that follow each other: they are
-//!    alike, never run at the same time, and so leave the differences to be paired. If that gives a
-//!    PU more to do than another by more than the busiest task's share, deal by busyness instead: the
+//!    alike, never run at the same time, and so leave the differences to be paired. If no core has a
+//!    second PU to pair with, or if that gives a PU more to do than another by more than the busiest
+//!    task's share, deal by busyness instead, so that every PU gets some of each program: the
 //!    `P` busiest start one item each, the next `P` join them, and so on, each round sorted by the
 //!    class. Those set aside join last, one a core before two, on the PU with the least to do.
 //! 3. Add dummies up to a power of two a core. Match; join the pairs; match again, until there is a
@@ -63,7 +64,7 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
         return own_cores(places, tasks, |_| Why::OwnCore);
     }
     let demands = demands(tasks);
-    let (items, rest) = items(tasks, places.pus().len());
+    let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
     let asked: Vec<Demand> = items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
     let groups = groups(places, &asked);
     let mut on_pu = seat(places, tasks, &items, groups);
@@ -79,8 +80,8 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
 }
 
 /// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as
-/// there are full rounds.
-fn items(tasks: &[&Task], pus: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
+/// there are full rounds. With `siblings`, tasks that are alike share an item if that balances.
+fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if tasks.len() <= pus {
         return (order.into_iter().map(|task| vec![task]).collect(), Vec::new());
@@ -99,7 +100,7 @@ fn items(tasks: &[&Task], pus: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
         .iter()
         .map(work)
         .fold((f64::INFINITY, 0.0_f64), |range, w| (range.0.min(w), range.1.max(w)));
-    if largest - least <= most {
+    if siblings && largest - least <= most {
         return (items, rest);
     }
     let mut items = vec![Vec::new(); pus];
@@ -381,6 +382,10 @@ mod tests {
                 mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.1171 for round-robin
             "#]],
         );
+        check("mix", "core:2", "AAAABBBB", "A f80, B i80", expect![[r#"
+            [AABB][AABB]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for round-robin
+        "#]]);
         check_why(
             "mix",
             "core:1 pu:2",
