@@ -9,8 +9,9 @@
 //! When a block is translated, its instructions are decoded once and summed up into a *tally*.
 //! Blocks with equal tallies share one 64-bit counter, and the only thing added to the translated
 //! code is one addition to that counter, which every thread has of its own. When a thread ends,
-//! its counters are multiplied with their tallies. A few hundred tallies describe a whole program,
-//! so the counters of a thread fit into 32 KiB, however much code a JIT compiler makes.
+//! its counters are multiplied with their tallies. A few thousand tallies describe the largest
+//! programs, so the counters of a thread fit into 64 KiB, however much code a JIT compiler makes;
+//! should they not suffice, a block adds to one counter for each class that it has.
 //!
 //! # What is not one block, one count
 //! - A repeated string instruction is one instruction, but QEMU enters it anew after every 65,536
