@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the program's own | `run` and `profile`: as `env` and `timeout` do; 128 + N if signal N killed it |
 //! | 2 | wrong usage |
-//! | 3 | a capability that was asked for by name is missing here; `colocate doctor` says why |
+//! | 3 | a capability that was asked for by name is missing here; `colocate doctor` says why, and itself ends so where nothing can be placed or watched |
 //! | 125 | colocate itself failed |
 //! | 126 | the program was found but could not be executed |
 //! | 127 | the program was not found |

@@ -153,10 +153,16 @@ pub fn mlock(place: &Place) -> Cause {
     .with(Fix::always(persistent(place, "kernel.perf_event_mlock_kb", "2048")))
 }
 
-/// The command that installs a Debian package.
+/// The package that holds libpfm4, by the distribution's family; `None` where it is not known.
 #[must_use]
-pub fn package(place: &Place, name: &str) -> Fix {
-    Fix::always(place.as_root(&format!("apt-get install {name}")))
+pub fn install_libpfm(place: &Place) -> Option<Fix> {
+    let names = place.distribution.as_deref().unwrap_or_default();
+    let command = names.split(' ').find_map(|name| match name {
+        "debian" | "ubuntu" => Some("apt-get install libpfm4"),
+        "fedora" | "rhel" => Some("dnf install libpfm"),
+        _ => None,
+    })?;
+    Some(Fix::always(place.as_root(command)))
 }
 
 /// The command that sets a kernel setting now.

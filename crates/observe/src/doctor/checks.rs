@@ -98,14 +98,20 @@ fn processes(inputs: &Inputs<'_>) -> Capability {
     Capability::partly("processes", WHAT, "/proc shows this user's processes", cause)
 }
 
+/// Which control groups are where, and who may change them.
+fn mounted(inputs: &Inputs<'_>, version: u32, point: &str) -> String {
+    let whose = if inputs.place.user == Some(0) { "" } else { ", for root to change" };
+    format!("version {version} at {point}{whose}")
+}
+
 fn cpuset(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "place whole groups of processes";
     let groups = &inputs.place.cgroups;
     match (&groups.v2, &groups.v1_cpuset) {
         (Some(v2), _) if groups.v2_cpuset => {
-            Capability::yes("cpuset", WHAT, format!("version 2 at {v2}"))
+            Capability::yes("cpuset", WHAT, mounted(inputs, 2, v2))
         }
-        (_, Some(v1)) => Capability::yes("cpuset", WHAT, format!("version 1 at {v1}")),
+        (_, Some(v1)) => Capability::yes("cpuset", WHAT, mounted(inputs, 1, v1)),
         (Some(v2), None) => Capability::no(
             "cpuset",
             WHAT,
@@ -126,8 +132,8 @@ fn freezer(inputs: &Inputs<'_>) -> Capability {
     let groups = &inputs.place.cgroups;
     match (&groups.v1_freezer, &groups.v2) {
         // Every group of version 2 has cgroup.freeze since Linux 5.2, without a controller.
-        (None, Some(v2)) => Capability::yes("freezer", WHAT, format!("version 2 at {v2}")),
-        (Some(v1), _) => Capability::yes("freezer", WHAT, format!("version 1 at {v1}")),
+        (None, Some(v2)) => Capability::yes("freezer", WHAT, mounted(inputs, 2, v2)),
+        (Some(v1), _) => Capability::yes("freezer", WHAT, mounted(inputs, 1, v1)),
         (None, None) => Capability::no(
             "freezer",
             WHAT,
@@ -243,13 +249,13 @@ fn event_names(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "codes of hardware events from libpfm4";
     match inputs.probes.run(Probe::LibPfm) {
         Ok(()) => Capability::yes("event-names", WHAT, "libpfm.so.4 is loaded"),
-        Err(_) => Capability::partly(
-            "event-names",
-            WHAT,
-            "libpfm.so.4 is not found",
-            Cause::of("expected the package libpfm4; the codes of colocate's own table are used")
-                .with(advice::package(inputs.place, "libpfm4")),
-        ),
+        Err(_) => {
+            let mut cause = Cause::of(
+                "expected the library libpfm 4; the codes of colocate's own table are used",
+            );
+            cause.fixes.extend(advice::install_libpfm(inputs.place));
+            Capability::partly("event-names", WHAT, "libpfm.so.4 is not found", cause)
+        }
     }
 }
 

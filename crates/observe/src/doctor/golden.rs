@@ -29,6 +29,7 @@ fn user() -> Case {
         Cgroups { v2: Some("/sys/fs/cgroup".into()), v2_cpuset: true, ..Cgroups::default() };
     let place = Place {
         kernel: Some("6.12.0".into()),
+        distribution: Some("ubuntu debian".into()),
         user: Some(1000),
         seccomp: Some(0),
         paranoid: Some(2),
@@ -117,8 +118,8 @@ fn a_plain_user_on_a_friendly_server() {
                   for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
            yes  births        hear of every thread's birth at once: perf_event_open with notes of tasks: works
            yes  processes     find threads in /proc: /proc shows all processes
-           yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup
-           yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup
+           yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
+           yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
            yes  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is there and unused
 
         watching
@@ -295,10 +296,25 @@ fn the_watchdog_and_missing_names() {
         "event-names",
         &expect![[r#"
             partly  event-names   codes of hardware events from libpfm4: libpfm.so.4 is not found
-                expected the package libpfm4; the codes of colocate's own table are used
+                expected the library libpfm 4; the codes of colocate's own table are used
                   for good: sudo apt-get install libpfm4
         "#]],
     );
+}
+
+#[test]
+fn other_distributions_name_the_library_otherwise() {
+    let command = |distribution: Option<&str>| {
+        let case = user().at(|place| place.distribution = distribution.map(str::to_owned));
+        let diagnosis = case.refusing(&[Probe::LibPfm], libc::ENOENT).examine();
+        let names = &diagnosis.sections[1].capabilities[3];
+        assert_eq!(names.name, "event-names");
+        names.cause.as_ref().unwrap().fixes.first().map(|fix| fix.command.clone())
+    };
+    assert_eq!(command(Some("debian")).as_deref(), Some("sudo apt-get install libpfm4"));
+    assert_eq!(command(Some("rocky rhel fedora")).as_deref(), Some("sudo dnf install libpfm"));
+    assert_eq!(command(Some("nixos")), None);
+    assert_eq!(command(None), None);
 }
 
 #[test]

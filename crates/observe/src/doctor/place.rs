@@ -16,6 +16,8 @@ const CAP_PERFMON: u32 = 38;
 pub struct Place {
     /// The kernel's release.
     pub kernel: Option<String>,
+    /// `ID` and `ID_LIKE` of `/etc/os-release`, separated by spaces.
+    pub distribution: Option<String>,
     /// The effective user.
     pub user: Option<u32>,
     /// Effective capabilities, a bit each.
@@ -82,6 +84,7 @@ impl Place {
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
         Self {
             kernel: kernel_setting("osrelease"),
+            distribution: text("etc/os-release").as_deref().and_then(distribution),
             user: of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()),
             capabilities: of_status("CapEff")
                 .and_then(|hex| u64::from_str_radix(hex, 16).ok())
@@ -173,6 +176,16 @@ impl Place {
             Fact { name: "seccomp", value: seccomp.to_owned() },
         ]
     }
+}
+
+/// `ID=debian` and `ID_LIKE="rhel fedora"`, with or without quotes.
+fn distribution(os_release: &str) -> Option<String> {
+    let field = |name: &str| {
+        let value = os_release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.map(|value| value.trim_matches(['"', '\'']))
+    };
+    let names: Vec<&str> = [field("ID"), field("ID_LIKE")].into_iter().flatten().collect();
+    (!names.is_empty()).then(|| names.join(" "))
 }
 
 /// Traces that containers leave.
@@ -282,6 +295,7 @@ mod tests {
     fn a_container_on_a_new_kernel() {
         let root = root(&[
             (".dockerenv", ""),
+            ("etc/os-release", "NAME=\"Rocky\"\nID=rocky\nID_LIKE=\"rhel fedora\"\n"),
             (
                 "proc/self/status",
                 "Name:\tx\nUid:\t1000\t1001\t1000\t1000\nCapEff:\t0000004000800000\n\
@@ -302,6 +316,7 @@ mod tests {
         ]);
         let place = Place::read(root.path());
         assert_eq!((place.user, place.seccomp), (Some(1001), Some(2)));
+        assert_eq!(place.distribution.as_deref(), Some("rocky rhel fedora"));
         assert_eq!(place.container, Some("Docker"));
         assert_eq!(place.tier(), Tier::SysNice);
         assert!(place.may_watch_all() && place.may_place_all());
