@@ -1,15 +1,146 @@
-//! `colocate profile`.
+//! `colocate profile`: what each thread of a program does.
+//!
+//! The program's standard input, output and error are its own: what colocate has to say goes to
+//! standard error and to the file of `--output`.
 
+mod backend;
+mod keep;
+mod launch;
+mod table;
+
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use backend::Wish;
+use colocate_machine::Nanos;
+use colocate_model::Profile;
+use colocate_observe::Pid;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Says what each thread of a program does
+///
+/// Runs the program unmodified and watches its threads and its children's: the share of branch,
+/// floating-point, integer, load and store instructions, CPU time, and more where there are
+/// counters. Exit status: the program's.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// File for the profile as JSON (docs/schemas/profile.json); without it, a table goes to
+    /// standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// How to watch: pmu (hardware counters), sample (instruction-pointer samples), emulate (exact
+    /// counts under QEMU), or auto: the first of pmu and sample that works here
+    #[arg(long, value_enum, value_name = "B", default_value = "auto")]
+    backend: Wish,
+
+    /// Samples a second of CPU time, for the backend sample [range: 1-10000]
+    #[arg(long, value_name = "HZ", default_value_t = colocate_observe::sample::DEFAULT_RATE_HZ,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+
+    /// Watch for so many seconds only; the program runs on [range: 0.01-31536000]
+    #[arg(long = "for", value_name = "S", value_parser = watch_time)]
+    watch_for: Option<Nanos>,
+
+    /// Print the table also when there is an output file
+    #[arg(long)]
+    table: bool,
+
+    /// No table and no notes on standard error
+    #[arg(short, long, conflicts_with = "table")]
+    quiet: bool,
+
+    /// Processes to watch that run already, instead of a program to start; ends when they end, after
+    /// `--for`, or at Ctrl-C
+    #[arg(short, long, value_name = "PID", value_delimiter = ',',
+        conflicts_with_all = ["command", "show"])]
+    pid: Vec<i32>,
+
+    /// Print a saved profile as a table and watch nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "output"])]
+    show: Option<PathBuf>,
+
+    /// The program with its arguments
+    #[arg(last = true, value_name = "CMD", required_unless_present_any = ["pid", "show"])]
+    command: Vec<OsString>,
+}
+
+fn watch_time(text: &str) -> Result<Nanos, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_owned())?;
+    if !(0.01..=31_536_000.0).contains(&seconds) {
+        return Err("expected 0.01 to 31536000 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds).into())
+}
 
 /// Runs `colocate profile`.
 ///
 /// # Errors
-/// Not built yet.
-pub fn main(_args: &Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// If the program cannot be found or executed (127, 126), the wanted backend does not work here (3),
+/// a process is gone or another user's, or the profile cannot be written (125).
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.show {
+        output::write(None, &table::of(&read(path)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(path) = &args.output {
+        keep::check(path)?;
+    }
+    let speaker = Speaker { quiet: args.quiet };
+    let (profile, status) = if !args.pid.is_empty() {
+        let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
+        (launch::attach(args, &pids)?, 0)
+    } else if args.backend == Wish::Emulate {
+        launch::emulate(args)?
+    } else {
+        launch::run(args)?
+    };
+    report(args, speaker, &profile)?;
+    // A status has eight bits; `env` and `timeout` cut it, too.
+    Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
+}
+
+/// Writes the profile and says what it found.
+fn report(args: &Args, speaker: Speaker, profile: &Profile) -> anyhow::Result<()> {
+    if args.table || args.output.is_none() {
+        speaker.say(table::of(profile).trim_end());
+    } else {
+        for note in &profile.notes {
+            speaker.say(&format!("colocate: {note}"));
+        }
+    }
+    match &args.output {
+        Some(path) => keep::write(path, &profile.to_json()),
+        None => Ok(()),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Profile> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Profile::from_json(&text).with_context(|| path.display().to_string())
+}
+
+/// Speaks on standard error, or not at all.
+#[derive(Clone, Copy)]
+struct Speaker {
+    quiet: bool,
+}
+
+impl Speaker {
+    #[allow(clippy::print_stderr)] // this is where `profile` speaks
+    fn say(self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+}
+
+/// A backend that was asked for by name does not work here.
+fn no_capability(message: String) -> anyhow::Error {
+    Failure { code: exit::NO_CAPABILITY, message }.into()
 }

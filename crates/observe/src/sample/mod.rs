@@ -207,6 +207,12 @@ impl Sampler {
         self.file_until(settled);
     }
 
+    /// Notes the CPU time of all threads as `/proc` tells it. To be called before the exit status of
+    /// a process is taken: after that, its first thread's is no longer known.
+    pub fn read_cpu_times(&mut self) {
+        self.threads.read_cpu_times(&self.proc);
+    }
+
     /// Ends the sampling: the programs run on, and what the rings hold is filed.
     pub fn stop(&mut self) {
         self.threads.read_cpu_times(&self.proc);
@@ -226,9 +232,8 @@ impl Sampler {
     /// Stops and says what each thread was seen doing.
     #[must_use]
     pub fn finish(mut self) -> Counted {
-        self.drain();
-        let complete = self.all_ended();
         self.stop();
+        let complete = self.all_ended();
         let threads = self.snapshot();
         let watched = now().saturating_sub(self.began);
         let notes = self.notes(&threads);

@@ -1,0 +1,174 @@
+//! Which backend watches, and its common shape.
+
+use super::no_capability;
+use colocate_machine::Nanos;
+use colocate_model::Backend;
+use colocate_observe::pmu::{Counted, Counters, Start, Watch};
+use colocate_observe::sample::{SampleOptions, Sampler};
+use colocate_observe::{Options, Pid, SysError};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// The backend that the user wishes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wish {
+    /// The first of pmu and sample that works
+    Auto,
+    /// Hardware counters
+    Pmu,
+    /// Instruction-pointer samples
+    Sample,
+    /// Exact counts under QEMU
+    Emulate,
+}
+
+/// A backend at work.
+pub enum Watching {
+    /// Hardware counters, one watch for each process named.
+    Pmu(Vec<Watch>),
+    /// Samples, and why counters were not used, if they were wished for.
+    Sample { sampler: Box<Sampler>, because: Option<String> },
+}
+
+impl Watching {
+    /// Begins to watch `pids` and all that they create.
+    pub fn start(wish: Wish, rate_hz: u32, pids: &[Pid], start: Start) -> anyhow::Result<Self> {
+        match wish {
+            Wish::Pmu => pmu(pids, start).map_err(|why| denied("pmu", pids, start, &why)),
+            Wish::Sample => sample(rate_hz, pids, start, None),
+            // `emulate` runs programs itself and never comes here.
+            Wish::Auto | Wish::Emulate => match pmu(pids, start) {
+                Ok(watching) => Ok(watching),
+                Err(why) => sample(rate_hz, pids, start, Some(why.to_string())),
+            },
+        }
+    }
+
+    /// Its name, and why it was chosen.
+    pub fn backend(&self) -> (Backend, Option<String>) {
+        match self {
+            Self::Pmu(_) => (Backend::Pmu, None),
+            Self::Sample { because, .. } => (
+                Backend::Sample,
+                because
+                    .as_ref()
+                    .map(|why| format!("backend sample, because pmu does not work: {why}")),
+            ),
+        }
+    }
+
+    /// Descriptors that become readable when there is something to do.
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Pmu(watches) => watches.iter().flat_map(Watch::fds).collect(),
+            Self::Sample { sampler, .. } => sampler.fds(),
+        }
+    }
+
+    /// How long to wait for them at most.
+    pub fn next_look(&self) -> Option<Duration> {
+        match self {
+            Self::Pmu(watches) => watches.iter().filter_map(Watch::next_look).min(),
+            Self::Sample { .. } => None,
+        }
+    }
+
+    /// Does what there is to do. Never waits.
+    pub fn pump(&mut self) {
+        match self {
+            Self::Pmu(watches) => watches.iter_mut().for_each(Watch::pump),
+            Self::Sample { sampler, .. } => sampler.drain(),
+        }
+    }
+
+    /// To be called when a process has ended and before anybody takes its exit status: only until
+    /// then does `/proc` know its CPU time.
+    pub fn before_reaping(&mut self) {
+        self.pump();
+        if let Self::Sample { sampler, .. } = self {
+            sampler.read_cpu_times();
+        }
+    }
+
+    /// Whether all watched threads have ended.
+    pub fn all_ended(&self) -> bool {
+        match self {
+            Self::Pmu(watches) => watches.iter().all(Watch::all_ended),
+            Self::Sample { sampler, .. } => sampler.all_ended(),
+        }
+    }
+
+    /// Ends watching and says what was seen.
+    pub fn finish(self) -> Counted {
+        match self {
+            Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish).collect()),
+            Self::Sample { sampler, .. } => sampler.finish(),
+        }
+    }
+}
+
+fn pmu(pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
+    let counters = Counters::find(Path::new("/proc"), Path::new("/sys"))?;
+    let options = Options::here()?;
+    let watch = |pid: &Pid| Watch::start(counters.clone(), *pid, start, &options);
+    Ok(Watching::Pmu(pids.iter().map(watch).collect::<Result<_, _>>()?))
+}
+
+fn sample(
+    rate_hz: u32,
+    pids: &[Pid],
+    start: Start,
+    because: Option<String>,
+) -> anyhow::Result<Watching> {
+    let options = SampleOptions { rate_hz, ..SampleOptions::here()? };
+    let begun = || -> Result<Sampler, SysError> {
+        let mut sampler = Sampler::start(pids[0], start, options)?;
+        pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
+        Ok(sampler)
+    };
+    match begun() {
+        Ok(sampler) => Ok(Watching::Sample { sampler: Box::new(sampler), because }),
+        Err(why) => Err(denied("sample", pids, start, &why.into())),
+    }
+}
+
+/// Why a backend could not begin, in one line with what to do.
+fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> anyhow::Error {
+    let errno = why.downcast_ref::<SysError>().and_then(SysError::errno);
+    let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
+    if errno == Some(libc::ESRCH) {
+        return anyhow::anyhow!("expected running processes, found none with the number {list}");
+    }
+    let of = if start == Start::Now { format!(" on process {list}") } else { String::new() };
+    let or = if start == Start::Now { "" } else { "; --backend emulate needs no privilege" };
+    no_capability(format!(
+        "the backend {backend} does not work{of}: {why}; `colocate doctor` says what lifts it{or}"
+    ))
+}
+
+/// What several watches have seen, as one.
+fn together(parts: Vec<Counted>) -> Counted {
+    let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
+    let mut processes = 0;
+    for part in parts {
+        let count = part.threads.iter().map(|thread| thread.process + 1).max().unwrap_or(0);
+        all.threads.extend(part.threads.into_iter().map(|mut thread| {
+            thread.process += processes;
+            thread
+        }));
+        processes += count;
+        all.watched = all.watched.max(part.watched);
+        all.complete &= part.complete;
+        for note in part.notes {
+            if !all.notes.contains(&note) {
+                all.notes.push(note);
+            }
+        }
+    }
+    all.threads.sort_by_key(|thread| thread.start_ns);
+    for (order, thread) in (0..).zip(&mut all.threads) {
+        thread.order = order;
+    }
+    all
+}

@@ -1,0 +1,227 @@
+//! Starting or finding the program, and watching until it is over.
+
+use super::{Args, no_capability};
+use crate::exit::Failure;
+use crate::profile::backend::{Watching, Wish};
+use anyhow::Context;
+use colocate_act::launch::{self, Command, Input, LaunchError};
+use colocate_act::signals::{Asked, Signals};
+use colocate_act::sys;
+use colocate_machine::Nanos;
+use colocate_model::profile::VERSION;
+use colocate_model::{Profile, Program};
+use colocate_observe::emulate;
+use colocate_observe::pmu::Start;
+use colocate_observe::proc::Proc;
+use colocate_observe::sys::{now, wait_readable};
+use colocate_observe::{Pid, identity};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Runs the command and watches it. Its profile and its exit status.
+pub fn run(args: &Args) -> anyhow::Result<(Profile, i32)> {
+    let command = find(args)?;
+    let program = program(&command);
+    let signals = Signals::take()?;
+    let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
+    let pid = held.pid();
+    // Nothing has run yet: if nothing can watch, dropping `held` ends the process.
+    let watching = Watching::start(args.backend, args.rate, &[pid], Start::AtExec)?;
+    let head = Head::new(program, &watching);
+    let confirmed = held.release().confirm();
+    let mut session =
+        Session { watching: Some(watching), counted: None, signals, until: until(args) };
+    let status = session.watch_child(pid)?;
+    confirmed.map_err(failure)?;
+    Ok((head.profile(session.finish()), status))
+}
+
+/// Watches processes that run already.
+pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
+    if args.backend == Wish::Emulate {
+        return Err(no_capability(
+            "the backend emulate cannot watch a process that runs already; expected --backend pmu \
+             or sample"
+                .into(),
+        ));
+    }
+    let proc = Proc::default();
+    if let Some(gone) = pids.iter().find(|pid| proc.state_and_parent(**pid).is_none()) {
+        anyhow::bail!("expected a running process, found none with the number {gone}");
+    }
+    let program = running(&proc, pids[0])?;
+    let signals = Signals::take()?;
+    let watching = Watching::start(args.backend, args.rate, pids, Start::Now)?;
+    let head = Head::new(program, &watching);
+    let mut session =
+        Session { watching: Some(watching), counted: None, signals, until: until(args) };
+    session.watch_others()?;
+    let mut profile = head.profile(session.finish());
+    if pids.len() > 1 {
+        let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
+        profile.notes.push(format!("several processes, {list}; the program is the first one's"));
+    }
+    Ok(profile)
+}
+
+/// Runs the command under QEMU.
+pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
+    let command = find(args)?;
+    let places = emulate::Places::usual(|name| std::env::var_os(name));
+    let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
+    let scratch = std::env::temp_dir();
+    let asked = emulate::Command { path: &command.path, argv: &command.argv, scratch: &scratch };
+    let ran = emulate::profile(&emulator, asked)?;
+    let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
+    let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
+    Ok((profile, status))
+}
+
+fn find(args: &Args) -> anyhow::Result<Command> {
+    let path_var = std::env::var_os("PATH");
+    Command::find(args.command.clone(), path_var.as_deref()).map_err(failure)
+}
+
+fn failure(error: LaunchError) -> anyhow::Error {
+    let code = u8::try_from(error.status()).unwrap_or(crate::exit::OURS);
+    Failure { code, message: error.to_string() }.into()
+}
+
+fn until(args: &Args) -> Option<Nanos> {
+    args.watch_for.map(|time| now() + time)
+}
+
+fn program(command: &Command) -> Program {
+    let path = std::fs::canonicalize(&command.path).unwrap_or_else(|_| command.path.clone());
+    let args = command.argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    // A program that may be executed but not read has no identity, and no two runs of it match.
+    let identity = identity::of_file(&path).unwrap_or_else(|_| "sha256:".into());
+    Program { path: path.display().to_string(), args: args.collect(), identity }
+}
+
+/// The program of a running process.
+fn running(proc: &Proc, pid: Pid) -> anyhow::Result<Program> {
+    let path = proc.executable(pid).with_context(|| {
+        format!("expected a process of yours, found that /proc/{pid}/exe may not be read")
+    })?;
+    let identity = identity::of_file(&proc.executable_link(pid))
+        .with_context(|| format!("cannot read the program of process {pid}"))?;
+    Ok(Program { path: path.display().to_string(), args: proc.arguments(pid), identity })
+}
+
+/// What a profile says before anything was seen.
+struct Head(Profile);
+
+impl Head {
+    fn new(program: Program, watching: &Watching) -> Self {
+        let (backend, because) = watching.backend();
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self(Profile {
+            version: VERSION,
+            backend,
+            program,
+            processor: processor(Path::new("/proc/cpuinfo")),
+            started_unix_s: since.map_or(0, |since| since.as_secs()),
+            watched_ns: Nanos::ZERO,
+            complete: false,
+            threads: Vec::new(),
+            notes: because.into_iter().collect(),
+        })
+    }
+
+    fn profile(self, counted: colocate_observe::pmu::Counted) -> Profile {
+        let mut profile = self.0;
+        profile.watched_ns = counted.watched;
+        profile.complete = counted.complete;
+        profile.threads = counted.threads;
+        profile.notes.extend(counted.notes);
+        profile
+    }
+}
+
+fn processor(cpuinfo: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(cpuinfo).ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Watching under way.
+struct Session {
+    /// `None` once the time of `--for` is over.
+    watching: Option<Watching>,
+    counted: Option<colocate_observe::pmu::Counted>,
+    signals: Signals,
+    until: Option<Nanos>,
+}
+
+impl Session {
+    /// Until child `pid` has ended; its exit status. Signals are passed on to it.
+    fn watch_child(&mut self, pid: Pid) -> anyhow::Result<i32> {
+        loop {
+            self.wait()?;
+            while let Some(arrived) = self.signals.next() {
+                let asked = Asked::from(arrived);
+                if asked.pass_on {
+                    // It may have ended meanwhile.
+                    let _ = sys::kill(pid, arrived.signal);
+                }
+                if asked.stop {
+                    let _ = sys::kill(Pid(std::process::id().cast_signed()), libc::SIGSTOP);
+                }
+                if asked.reap {
+                    if let Some(watching) = &mut self.watching {
+                        watching.before_reaping();
+                    }
+                    if let Some(waited) = sys::wait(Some(pid), false)? {
+                        return Ok(waited.status);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until all have ended, time is over, or the user has had enough.
+    fn watch_others(&mut self) -> anyhow::Result<()> {
+        while self.watching.as_ref().is_some_and(|watching| !watching.all_ended()) {
+            self.wait()?;
+            while let Some(arrived) = self.signals.next() {
+                if matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to happen and lets the backend see to it.
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let mut fds = vec![self.signals.fd()];
+        let mut longest = None;
+        if let Some(watching) = &self.watching {
+            fds.extend(watching.fds());
+            let left = self.until.map(|until| Duration::from(until.saturating_sub(now())));
+            // What was found settled must be filed some time even if nothing new wakes us.
+            longest =
+                [Some(AT_LEAST_EVERY), watching.next_look(), left].into_iter().flatten().min();
+        }
+        wait_readable(&fds, longest)?;
+        let over = self.until.is_some_and(|until| now() >= until);
+        match &mut self.watching {
+            Some(watching) if !over => watching.pump(),
+            _ => self.counted = self.counted.take().or(self.watching.take().map(Watching::finish)),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> colocate_observe::pmu::Counted {
+        match (self.counted, self.watching) {
+            (Some(counted), _) => counted,
+            (None, Some(watching)) => watching.finish(),
+            (None, None) => unreachable!("watching ends only by being counted"),
+        }
+    }
+}
+
+/// How often the backend is looked after while nothing wakes it. Chosen: its rings hold seconds.
+const AT_LEAST_EVERY: Duration = Duration::from_millis(250);

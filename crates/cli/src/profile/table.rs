@@ -1,0 +1,62 @@
+//! A profile as a table.
+
+use colocate_model::{Class, Profile, ThreadProfile};
+use std::fmt::Write;
+
+/// More threads than this are summed up in one line. Chosen to fit a screen.
+const MOST_ROWS: usize = 40;
+
+/// The profile as text, one line a thread; of many, those with the most CPU time.
+pub fn of(profile: &Profile) -> String {
+    let mut text = String::new();
+    let command = std::iter::once(&profile.program.path).chain(&profile.program.args);
+    let command = command.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let state = if profile.complete { "to its end" } else { "not to its end" };
+    let watched = profile.watched_ns;
+    let _ = writeln!(
+        text,
+        "{command}\nbackend {}, watched for {watched}, {state}\n",
+        profile.backend.name()
+    );
+    let _ = writeln!(text, "{HEAD}");
+    for thread in shown(profile) {
+        let _ = writeln!(text, "{}", row(thread));
+    }
+    if profile.threads.len() > MOST_ROWS {
+        let more = profile.threads.len() - MOST_ROWS;
+        let _ = writeln!(text, "… and {more} threads with less CPU time");
+    }
+    for note in &profile.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+const HEAD: &str = "thread process name             cpu time       ipc  samples  branch   float     int    load   store";
+
+/// The threads with the most CPU time, in the order of creation.
+fn shown(profile: &Profile) -> Vec<&ThreadProfile> {
+    let mut threads: Vec<&ThreadProfile> = profile.threads.iter().collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu_time_ns));
+    threads.truncate(MOST_ROWS);
+    threads.sort_by_key(|thread| thread.order);
+    threads
+}
+
+fn row(thread: &ThreadProfile) -> String {
+    let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    let time = known(thread.cpu_time_ns.map(|time| time.to_string()));
+    let ipc = known(thread.ipc().map(|ipc| format!("{ipc:.2}")));
+    let samples = known(thread.samples.map(|samples| samples.to_string()));
+    // A name is any bytes that the program likes; control characters would act on the terminal.
+    let name: String = thread.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let mut row = format!(
+        "{:>6} {:>7} {name:<16} {time:>9} {ipc:>9} {samples:>8}",
+        thread.order, thread.process
+    );
+    for class in Class::ALL {
+        let share = known(thread.mix.get(class).map(|share| share.to_string()));
+        let _ = write!(row, " {share:>7}");
+    }
+    row
+}
