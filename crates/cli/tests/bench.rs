@@ -4,7 +4,7 @@
 
 use assert_cmd::Command;
 use serde_json::Value;
-use std::io::Read;
+use std::path::Path;
 
 fn bench(args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
@@ -18,8 +18,15 @@ fn output(args: &str) -> String {
     String::from_utf8(done.get_output().stdout.clone()).unwrap()
 }
 
-fn json(args: &str) -> Value {
-    serde_json::from_str(&output(args)).unwrap()
+/// What a run prints, after checking it against `docs/schemas/{schema}.json`.
+fn json(args: &str, schema: &str) -> Value {
+    let found = serde_json::from_str(&output(args)).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    let text = std::fs::read_to_string(path.join(schema).with_extension("json")).unwrap();
+    let schema = jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap();
+    let wrong: Vec<String> = schema.iter_errors(&found).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    found
 }
 
 /// Exit code and standard error of a run that fails.
@@ -47,7 +54,7 @@ fn two_pus() -> Option<String> {
 #[test]
 fn json_has_every_kernel_and_every_pair() {
     let Some(cpus) = two_pus() else { return };
-    let found = json(&format!("{cpus} --json --seconds 0.001 --repeat 2 --seed 7"));
+    let found = json(&format!("{cpus} --json --seconds 0.001 --repeat 2 --seed 7"), "bench-smt");
     let kernels =
         ["branch", "fp-add", "fp-mul", "fp-div", "int-add", "int-mul", "int-div", "load-dep"];
     let of = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
@@ -97,8 +104,7 @@ fn the_result_goes_to_a_file() {
     let path = dir.path().join("bench.json");
     let args = format!("{cpus} --seconds 0.001 --repeat 1 --kernels int-mul --json -o");
     bench(&args).arg(&path).assert().success().stdout("");
-    let mut text = String::new();
-    std::fs::File::open(path).unwrap().read_to_string(&mut text).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
     let found: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(found["matrix"].as_array().unwrap().len(), 1);
     assert!(found["scenarios"]["different"].is_null());
@@ -106,7 +112,7 @@ fn the_result_goes_to_a_file() {
 
 #[test]
 fn siblings_are_looked_for_among_all_usable_pus() {
-    let found = json("--find-siblings --json --seconds 0.001");
+    let found = json("--find-siblings --json --seconds 0.001", "bench-siblings");
     let pus: Vec<u32> = serde_json::from_value(found["pus"].clone()).unwrap();
     assert_eq!(pus, usable());
     let answer = found["answer"].as_str().unwrap();

@@ -35,10 +35,8 @@ pub enum MeasureError {
 
 /// How long a chunk should take: short beside a time slice, so that an interruption costs little;
 /// long beside reading two clocks, about 0.3 µs (measured on a Sapphire Rapids guest).
-const CHUNK_NS: u64 = 100_000;
-
-/// [`CHUNK_NS`], for those who judge how many chunks are enough.
 pub const CHUNK: Duration = Duration::from_nanos(CHUNK_NS);
+const CHUNK_NS: u64 = 100_000;
 
 /// Runs `jobs` at the same time for `length`, and says what each did, in their order.
 ///
@@ -105,7 +103,11 @@ fn work(
     Some(run_chunks(&mut runner, chunk, length))
 }
 
-/// How many iterations take about [`CHUNK_NS`] of CPU time, at least one.
+/// How long finding the size of a chunk may take before we make do with what we have: a sandbox
+/// whose CPU clock stands still must not hold us for ever. Chosen.
+const SIZING_NS: u64 = 200_000_000;
+
+/// How many iterations take about [`CHUNK`] of CPU time, at least one.
 fn chunk_of(runner: &mut Runner) -> u64 {
     let control = Control::new();
     let mut timed = |iterations| {
@@ -113,13 +115,21 @@ fn chunk_of(runner: &mut Runner) -> u64 {
         runner.run(&control, iterations);
         (cpu_ns() - before).max(1)
     };
+    // The least of three, because caches are cold at first and interrupts only add: one that hit a
+    // single iteration would else leave chunks that are mostly clock reading.
+    let mut least = |iterations| timed(iterations).min(timed(iterations)).min(timed(iterations));
+    let begin = wall_ns();
     let mut iterations = 1;
-    while timed(iterations) < CHUNK_NS / 4 {
+    loop {
+        let took = least(iterations);
+        if took >= CHUNK_NS / 4 {
+            return (iterations * CHUNK_NS / took).max(1);
+        }
+        if wall_ns() - begin > SIZING_NS {
+            return iterations;
+        }
         iterations *= 2;
     }
-    // The least of three, because caches were cold and interrupts only add.
-    let least = (0..3).map(|_| timed(iterations)).min().unwrap_or(CHUNK_NS);
-    (iterations * CHUNK_NS / least).max(1)
 }
 
 fn run_chunks(runner: &mut Runner, chunk: u64, length: Duration) -> Trail {
