@@ -237,6 +237,34 @@ impl Book {
         slot
     }
 
+    /// First threads of jobs that were reported as ended although their job has not.
+    #[must_use]
+    pub fn doubtful(&self) -> Vec<TaskId> {
+        let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
+        let first = running.map(|(job, _)| TaskId {
+            job: JobIdx(u32::try_from(job).unwrap_or(u32::MAX)),
+            order: 0,
+        });
+        first.filter(|id| self.tasks.get(id).is_some_and(|task| task.ended.is_some())).collect()
+    }
+
+    /// Notes that a task lives although it was reported as ended.
+    pub fn revive(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.ended = None;
+        self.by_tid.insert(task.tid, id);
+        let (pid, aim) = (task.pid, task.aim.take());
+        let process = Process {
+            job: id.job,
+            runtime: Runtime::Plain,
+            settled_at: Nanos::ZERO,
+            further: 0,
+            living: 0,
+        };
+        self.processes.entry(pid).or_insert(process).living += 1;
+        self.aim(id, aim);
+    }
+
     /// Aims a living task at a PU, or at none.
     pub fn aim(&mut self, id: TaskId, pu: Option<PuNr>) {
         self.set_load(id, pu);

@@ -486,6 +486,7 @@ impl LinuxHost {
             return;
         }
         self.look_at_machine();
+        self.look_for_lost_jobs();
         self.look_at_tasks();
         let took = now().saturating_sub(begun);
         self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
@@ -511,6 +512,19 @@ impl LinuxHost {
         self.placer.original = grown;
         self.placer.usable = usable_now;
         self.news = Some(QuantumEnd::MachineChanged);
+    }
+
+    /// Finds first threads of jobs that live although their end was reported: when a program
+    /// changes its user, the kernel takes our events from it (perf_event_open(2)).
+    fn look_for_lost_jobs(&mut self) {
+        for id in self.book.doubtful() {
+            let Some(task) = self.book.task(id) else { continue };
+            let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
+            if stat.is_some_and(|stat| !stat.is_dead()) {
+                self.book.revive(id);
+                self.start(id, Waiting::No);
+            }
+        }
     }
 
     fn look_at_tasks(&mut self) {

@@ -46,6 +46,10 @@ impl LaunchError {
     pub fn status(&self) -> i32 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
+            // A script whose interpreter is missing.
+            Self::CannotExecute { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                NOT_FOUND
+            }
             Self::CannotExecute { .. } => CANNOT_EXECUTE,
             Self::Null(_) | Self::Sys(_) => OURS,
         }

@@ -47,12 +47,12 @@ fn a_missing_program_starts_none() {
     assert!(!file.exists());
 }
 
-/// A text without `#!` goes to the shell, as with execvp(3); one with a missing interpreter is 126.
+/// A text without `#!` goes to the shell, as with execvp(3); a missing interpreter is 127.
 #[test]
 fn scripts_run_as_env_runs_them() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
-    for (content, status) in [("exit 9\n", 9), ("#!/bin/sh\nexit 8\n", 8), ("#!/no/such\n", 126)] {
+    for (content, status) in [("exit 9\n", 9), ("#!/bin/sh\nexit 8\n", 8), ("#!/no/such\n", 127)] {
         let path = scratch.path("script");
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
@@ -211,11 +211,8 @@ fn threads_are_placed_and_read_back() {
     let mut ready = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let pid = child_called(&child, "threads");
-    // Each of the four is on a single PU as soon as we have heard of its birth.
-    await_that("four pinned threads", || {
-        let masks = masks(pid);
-        (masks.len() == 4 && masks.iter().all(|mask| mask.parse::<u32>().is_ok())).then_some(())
-    });
+    scratch.await_placed(4);
+    assert!(masks(pid).iter().all(|mask| mask.parse::<u32>().is_ok()), "{:?}", masks(pid));
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     let report = scratch.report();
@@ -392,6 +389,8 @@ fn kill_nine_leaves_every_mask_as_it_was() {
         let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
         command.arg(&threads).args(["300", "4"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Waiting for a child closes its standard input, and the program would end with that.
+        let input = child.stdin.take();
         let pid = child_called(&child, "threads");
         let guardian = child_called(&child, "colocate-guard");
         // A multiplicative walk spreads the instants over the first 40 ms.
@@ -405,9 +404,10 @@ fn kill_nine_leaves_every_mask_as_it_was() {
             gone.then_some(())
         });
         let masks = masks(pid);
+        assert!(!masks.is_empty(), "round {round}: the program lives on");
         assert!(masks.iter().all(|mask| *mask == original()), "round {round}: {masks:?}");
         assert_eq!(scratch.journals(), [] as [&Path; 0], "round {round}");
-        drop(child.stdin.take());
+        drop(input);
     }
 }
 
@@ -514,7 +514,7 @@ fn another_users_thread_is_reported() {
     scratch.homes(&mut command);
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
     command.args(["run", "--policy", "scatter", "--settle-ms", "100", "--json", "-o"]);
-    command.arg(scratch.path("report")).arg("--").arg(&program).args(["sleep", "1"]);
+    command.arg(scratch.path("report")).arg("--").arg(&program).args(["sleep", "4"]);
     let output =
         command.env("XDG_RUNTIME_DIR", "/nonexistent").stdin(Stdio::null()).output().unwrap();
     if output.status.code() == Some(99) {

@@ -76,6 +76,20 @@ impl Scratch {
         }
     }
 
+    /// Waits until the only journal says that this many tasks were put on a PU.
+    ///
+    /// Masks alone do not tell: a thread is born with the mask of its creator.
+    pub fn await_placed(&self, tasks: usize) {
+        await_that("tasks are placed", || {
+            let text = std::fs::read_to_string(self.journals().first()?).ok()?;
+            let on_a_pu =
+                |line: &&str| line.split(' ').nth(3).is_some_and(|pu| pu.parse::<u32>().is_ok());
+            (text.lines().skip(4).filter(on_a_pu).count() == tasks).then_some(())
+        });
+        // The line stands before the deed is done.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
     /// The journals that are there.
     pub fn journals(&self) -> Vec<PathBuf> {
         let dir = self.path("runtime/colocate");
