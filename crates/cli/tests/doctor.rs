@@ -1,6 +1,7 @@
 //! `colocate doctor`, whole runs: here, as another user, under seccomp filters, with few files.
 
 #![allow(unsafe_code)] // a child that installs a seccomp filter before it executes colocate
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests fail loudly and say what they skip
 
 use serde_json::Value;
 use std::os::unix::process::CommandExt;

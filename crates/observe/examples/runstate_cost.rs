@@ -7,7 +7,7 @@
 //! measured twice: right after itself, and after other work has taken the kernel's structures out of
 //! the nearest caches, as between two samples that are far apart.
 
-#![allow(clippy::print_stdout)] // it prints a measurement
+#![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it prints a measurement
 
 use colocate_observe::Pid;
 use colocate_observe::runstate::RunState;

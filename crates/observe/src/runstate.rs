@@ -9,7 +9,8 @@
 //! Two things lag behind. The kernel adds to the first sum at its ticks and when a thread leaves
 //! the CPU, so a running thread may be up to one tick (1–10 ms) short. It adds to the second when
 //! the wait is over, so a thread that waited through the whole interval shows nothing yet; the wait
-//! comes in one piece later. Means over 100 ms and more are sound.
+//! comes in one piece later. Five spinning threads on two CPUs came out as 5.4 over 0.1 s and as 5.00
+//! over 0.5 s and 2 s (each once, in a busy virtual machine), so ask for means over half a second.
 
 use crate::limits::Descriptors;
 use crate::proc::Proc;
@@ -369,15 +370,19 @@ mod tests {
     fn spinners_run_and_sleepers_do_not() {
         let (busy, idle) = (Crew::start(3, true), Crew::start(5, false));
         let tids: Vec<Tid> = busy.tids.iter().chain(&idle.tids).copied().collect();
-        // The sleepers are asleep once they have left the CPU; until then they may still run.
         let mut state = RunState::watch(this_process()).unwrap();
         let enough = |run: &[u64]| run[..3].iter().all(|ns| *ns > 5_000_000);
-        added_up(&mut state, &tids, enough);
-        let (run, length) = added_up(&mut state, &tids, enough);
-        assert!(run[3..].iter().all(|ns| *ns == 0), "{run:?}");
-        // No thread runs for longer than there was time, but for the tick that may be added late.
-        let most = length.0 + 10_000_000;
-        assert!(run.iter().all(|ns| *ns <= most), "{run:?} of {length}");
+        // A sleeper still runs until it has come to its sleep, which takes its time on a busy
+        // machine; once it sleeps, it shows nothing for as long as one likes.
+        let asleep = (0..100).any(|_| {
+            let (run, length) = added_up(&mut state, &tids, enough);
+            // No thread runs for longer than there was time, but for what is added late: a tick,
+            // or a second on a CPU without ticks.
+            let most = length.0 + 1_000_000_000;
+            assert!(run.iter().all(|ns| *ns <= most), "{run:?} of {length}");
+            run[3..].iter().all(|ns| *ns == 0)
+        });
+        assert!(asleep);
         busy.end();
         idle.end();
     }
