@@ -260,6 +260,17 @@ mod tests {
     }
 
     #[test]
+    fn the_list_has_a_row_for_each_kernel() {
+        let text = list();
+        assert_eq!(text.lines().count(), 1 + Kernel::ALL.len());
+        for kernel in Kernel::ALL {
+            let row = text.lines().find(|line| line.split(' ').next() == Some(kernel.name()));
+            let row = row.unwrap_or_else(|| panic!("{kernel} in\n{text}"));
+            assert_eq!(row.contains(" 84.2 %"), kernel.name().starts_with("fp-"), "{row}");
+        }
+    }
+
+    #[test]
     fn the_report_is_one_line() {
         let line = report(&run("load-dep:8 --iterations 100")).unwrap();
         assert!(line.starts_with("load-dep:8: 100 iterations in "), "{line}");

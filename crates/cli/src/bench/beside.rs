@@ -108,8 +108,8 @@ impl Quality {
     }
 }
 
-/// Below this share of its PU, a thread did not have it for itself. Chosen: timer ticks and clock
-/// reading take under 1 % here.
+/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
+/// kernel does on every PU.
 const SHARED_WITH_OTHERS: f64 = 0.95;
 
 #[cfg(test)]
