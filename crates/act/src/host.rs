@@ -544,8 +544,10 @@ impl LinuxHost {
             self.hear();
             return Some(QuantumEnd::AllJobsEnded);
         }
-        let over = (self.clock() >= until).then_some(QuantumEnd::Elapsed);
-        self.news.take().or(over)
+        let news = self.news.take();
+        // A quantum is over when it is known what was seen in it.
+        let over = |host: &mut Self| host.clock() >= until && host.watchers.up_to_date();
+        news.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
     }
 
     /// Sleeps until something happens or is due.
@@ -553,20 +555,23 @@ impl LinuxHost {
         let at = now();
         let quantum = self.launched.unwrap_or(at) + until;
         let settled = self.settling.peek().map(|Reverse((at, _))| *at);
-        let due = [Some(quantum), Some(self.next_look), settled].into_iter().flatten().min();
+        let quantum = self.watchers.awaited().is_none().then_some(quantum);
+        let due = [quantum, Some(self.next_look), settled].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if let Some(look) = self.births.next_look() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
         }
         let mut fds = self.births.fds();
         fds.push(self.signals.fd());
-        fds.extend(self.watchers.fds());
+        fds.extend(self.watchers.awaited());
         wait_readable(&fds, timeout)
     }
 
     fn snapshot(&mut self, end: QuantumEnd) -> Snapshot {
         self.look_at_tasks();
-        self.watchers.look();
+        if end == QuantumEnd::AllJobsEnded {
+            self.watchers.stop();
+        }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
         let tasks = self.book.seen(launch, |tid, born| self.watchers.of(tid, born));
         Snapshot { at: self.clock(), end, tasks, ended: self.ended.clone() }
@@ -610,7 +615,6 @@ impl Host for LinuxHost {
         let until = self.clock() + quantum;
         loop {
             self.hear();
-            self.watchers.drain();
             self.place_settled();
             self.answer_signals();
             self.look_if_due();

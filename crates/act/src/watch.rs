@@ -1,12 +1,19 @@
 //! Finds out what the tasks of unknown jobs do, by samples.
+//!
+//! A thread of its own takes the samples in and decodes files, which can take long; births are
+//! placed meanwhile.
 
+use crate::sys;
 use colocate_machine::Nanos;
 use colocate_model::Mix;
 use colocate_observe::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
+use colocate_observe::sys::wait_readable;
 use colocate_observe::{Pid, SysError, Tid};
 use colocate_policy::JobIdx;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// Pages of samples that may wait on each CPU, over all watched jobs: what an unprivileged user
 /// may lock besides the ring of births (`perf_event_mlock_kb` is 516 on stock kernels).
@@ -21,70 +28,105 @@ const SAME_BIRTH: Nanos = Nanos::from_secs(1);
 /// What was found out about one thread.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    tid: Tid,
     born: Nanos,
     mix: Mix,
     cpu_time: Option<Nanos>,
 }
 
+/// What the watching thread is asked to do.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    /// Say what was seen so far.
+    Look,
+    /// Say it, end the watching, and say what is worth keeping.
+    Stop,
+}
+
+/// What the watching thread says.
+#[derive(Debug)]
+struct Told {
+    seen: Vec<Seen>,
+    counted: Vec<(JobIdx, Counted)>,
+}
+
+/// The watching thread, as the others see it. It ends when this is dropped.
+#[derive(Debug)]
+struct Worker {
+    asks: Sender<Ask>,
+    /// Wakes it after an ask.
+    call: PipeWriter,
+    told: Receiver<Told>,
+    /// Readable after it has told.
+    bell: PipeReader,
+    asked: bool,
+}
+
 /// Watches jobs, each by itself, so that each gets a profile of its own.
 #[derive(Debug, Default)]
 pub struct Watchers {
-    live: Vec<(JobIdx, Sampler)>,
+    worker: Option<Worker>,
     done: Vec<(JobIdx, Counted)>,
     seen: HashMap<Tid, Vec<Seen>>,
 }
 
 impl Watchers {
-    /// Watches the jobs with these first processes, which wait before their exec.
+    /// Watches the jobs with these first processes, which wait before their exec. Creates a thread.
     ///
     /// # Errors
-    /// As [`Sampler::start`]; then none is watched.
+    /// As [`Sampler::start`], or if no pipe can be had; then none is watched.
     pub fn start(&mut self, jobs: &[(JobIdx, Pid)], cpus: &SampleOptions) -> Result<(), SysError> {
-        let share = (PAGES / jobs.len().max(1)).clamp(LEAST_PAGES, cpus.watch.ring_pages);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let share = (PAGES / jobs.len()).clamp(LEAST_PAGES, cpus.watch.ring_pages.max(LEAST_PAGES));
         let mut options = cpus.clone();
         options.watch.ring_pages = 1 << share.ilog2();
-        let live = jobs
+        let samplers = jobs
             .iter()
             .map(|&(job, pid)| Ok((job, Sampler::start(pid, Start::AtExec, options.clone())?)));
-        self.live = live.collect::<Result<_, SysError>>()?;
+        let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
+        let worker = Worker::start(samplers);
+        self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);
         Ok(())
     }
 
-    /// Ends all watching and keeps what was found out.
+    /// Ends all watching and keeps what was found out. Waits for it.
     pub fn stop(&mut self) {
-        self.look();
-        for (job, sampler) in self.live.drain(..) {
-            self.done.push((job, sampler.finish()));
+        let Some(mut worker) = self.worker.take() else { return };
+        if worker.asked {
+            self.learn(worker.wait());
         }
+        worker.ask(Ask::Stop);
+        self.learn(worker.wait());
     }
 
-    /// Whether anything is being watched.
+    /// Whether what was seen until now is known; asks for it if not. Never waits.
+    pub fn up_to_date(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else { return true };
+        if !worker.asked {
+            worker.ask(Ask::Look);
+        }
+        let told = worker.hear();
+        let known = told.is_some();
+        self.learn(told);
+        known
+    }
+
+    /// Readable when an answer has come, while one is awaited.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.live.is_empty()
+    pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
+        self.worker.as_ref().filter(|worker| worker.asked).map(|worker| worker.bell.as_fd())
     }
 
-    /// Readable when samples wait.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.live.iter().flat_map(|(_, sampler)| sampler.fds())
-    }
-
-    /// Takes in the samples that wait.
-    pub fn drain(&mut self) {
-        self.live.iter_mut().for_each(|(_, sampler)| sampler.drain());
-    }
-
-    /// Makes mixes of what was sampled so far.
-    pub fn look(&mut self) {
-        for (_, sampler) in &mut self.live {
-            sampler.drain();
-            for thread in sampler.snapshot() {
-                let ThreadSamples { tid, born, mix, cpu_time, .. } = thread;
-                let of_tid = self.seen.entry(tid).or_default();
-                of_tid.retain(|seen| seen.born != born);
-                of_tid.push(Seen { born, mix, cpu_time });
-            }
+    fn learn(&mut self, told: Option<Told>) {
+        let Some(told) = told else { return };
+        for seen in told.seen {
+            let of_tid = self.seen.entry(seen.tid).or_default();
+            of_tid.retain(|before| before.born != seen.born);
+            of_tid.push(seen);
         }
+        self.done.extend(told.counted);
     }
 
     /// Mix and CPU time of the thread `tid` that was born at `born`, if it was watched.
@@ -99,4 +141,94 @@ impl Watchers {
     pub fn take(&mut self) -> Vec<(JobIdx, Counted)> {
         std::mem::take(&mut self.done)
     }
+}
+
+impl Worker {
+    fn start(samplers: Vec<(JobIdx, Sampler)>) -> io::Result<Self> {
+        let (ear, call) = io::pipe()?;
+        let (bell, ring) = io::pipe()?;
+        let (asks, asked) = channel();
+        let (tell, told) = channel();
+        std::thread::Builder::new()
+            .name("colocate-watch".into())
+            .spawn(move || serve(samplers, ear, &asked, &tell, ring))?;
+        Ok(Self { asks, call, told, bell, asked: false })
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        // If the thread has died, the answer never comes, and `hear` says so.
+        self.asked = self.asks.send(ask).is_ok() && self.call.write_all(b".").is_ok();
+    }
+
+    /// Its answer, if it has come. A thread that has died has nothing more to say.
+    fn hear(&mut self) -> Option<Told> {
+        match self.told.try_recv() {
+            Err(TryRecvError::Empty) if self.asked => None,
+            answer => {
+                let rung = std::mem::take(&mut self.asked);
+                Some(answer.unwrap_or(Told { seen: Vec::new(), counted: Vec::new() }))
+                    .inspect(|_| self.silence(rung))
+            }
+        }
+    }
+
+    /// Its answer, waited for.
+    fn wait(&mut self) -> Option<Told> {
+        let told = self.told.recv().ok();
+        let rung = std::mem::take(&mut self.asked);
+        self.silence(rung && told.is_some());
+        told
+    }
+
+    fn silence(&mut self, rung: bool) {
+        if rung {
+            let _ = self.bell.read(&mut [0]);
+        }
+    }
+}
+
+/// The watching thread.
+fn serve(
+    mut samplers: Vec<(JobIdx, Sampler)>,
+    mut ear: PipeReader,
+    asks: &Receiver<Ask>,
+    tell: &Sender<Told>,
+    mut ring: PipeWriter,
+) {
+    // Only the thread that places newborns has to be prompt.
+    let _ = sys::be_prompt(Nanos::ZERO);
+    loop {
+        let mut fds: Vec<BorrowedFd<'_>> = samplers.iter().flat_map(|(_, s)| s.fds()).collect();
+        fds.push(ear.as_fd());
+        if wait_readable(&fds, None).is_err() {
+            return;
+        }
+        samplers.iter_mut().for_each(|(_, sampler)| sampler.drain());
+        let stop = match asks.try_recv() {
+            Ok(ask) => matches!(ask, Ask::Stop),
+            Err(TryRecvError::Empty) => continue,
+            Err(TryRecvError::Disconnected) => return,
+        };
+        let _ = ear.read(&mut [0]);
+        let seen = look(&mut samplers);
+        let ended = if stop { std::mem::take(&mut samplers) } else { Vec::new() };
+        let counted = ended.into_iter().map(|(job, sampler)| (job, sampler.finish())).collect();
+        let told = tell.send(Told { seen, counted }).is_ok() && ring.write_all(b".").is_ok();
+        if stop || !told {
+            return;
+        }
+    }
+}
+
+/// Makes mixes of what was sampled so far.
+fn look(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
+    let seen = |thread: ThreadSamples| {
+        let ThreadSamples { tid, born, mix, cpu_time, .. } = thread;
+        Seen { tid, born, mix, cpu_time }
+    };
+    let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
+        sampler.drain();
+        sampler.snapshot()
+    });
+    threads.map(seen).collect()
 }
