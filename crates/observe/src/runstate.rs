@@ -3,8 +3,8 @@
 //! `/proc/PID/task/TID/schedstat` holds three sums: nanoseconds on a CPU, nanoseconds runnable but
 //! waiting for one, and the number of times put on one. Over an interval, the growth of the first
 //! two, divided by its length and summed over the threads, is the mean number of runnable threads.
-//! The files stay open and are read again from their beginning, which costs a third to a
-//! quarter of opening them anew (docs/benchmarks.md; `cargo run --release -p colocate-observe --example runstate_cost`).
+//! The files stay open and are read again from their beginning, which costs a third to a fifth of
+//! opening them anew (`cargo run --release -p colocate-observe --example runstate_cost`).
 //!
 //! Two things lag behind. The kernel adds to the first sum at its ticks and when a thread leaves
 //! the CPU, so a running thread may be up to one tick (1–10 ms) short. It adds to the second when

@@ -66,10 +66,11 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
         "this virtual machine was given no counters ({errno}); nothing inside it can change that; \
          `sample` and `emulate` need none"
     ))
-    .with(Fix::instead("on a KVM host, start the guest with: qemu-system-ARCH -cpu host,pmu=on"))
-    .with(Fix::instead(
-        "with libvirt on the host: virsh edit GUEST, and add to its <features>: <pmu state='on'/>",
-    ))
+    .with(Fix::instead("qemu-system-ARCH -enable-kvm -cpu host,pmu=on").noting("on the host"))
+    .with(
+        Fix::instead("virsh edit GUEST")
+            .noting("on the host, with libvirt: add <pmu state='on'/> to its <features>"),
+    )
 }
 
 /// The NMI watchdog holds a counter.
@@ -105,11 +106,10 @@ fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
              '{\"spec\":{\"template\":{\"spec\":{\"securityContext\":{\"seccompProfile\":\
              {\"type\":\"Unconfined\"}}}}}}'",
         )),
-        _ => cause.with(Fix::always(format!(
-            "{}, if a unit set the filter: add the lines [Service] and SystemCallFilter={call}; \
-             else start colocate outside of what set it",
-            place.as_root("systemctl edit UNIT")
-        ))),
+        _ => cause.with(Fix::always(place.as_root("systemctl edit UNIT")).noting(
+            "if a unit set the filter: add [Service] and SystemCallFilter=CALL; else start colocate \
+             outside of what set it",
+        )),
     }
 }
 
@@ -138,7 +138,7 @@ pub fn descriptors(place: &Place) -> Cause {
     };
     let line = if place.user == Some(0) { "root - nofile 65536" } else { "* - nofile 65536" };
     let file = "/etc/security/limits.d/90-colocate.conf";
-    cause.with(Fix::always(written(place, line, file) + " (from the next login on)"))
+    cause.with(Fix::always(written(place, line, file)).noting("from the next login on"))
 }
 
 /// Rings of the usual size may not be locked.

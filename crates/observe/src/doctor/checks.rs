@@ -271,7 +271,7 @@ fn emulate(inputs: &Inputs<'_>) -> Capability {
                 "expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs \
                  are older or built without; neither run nor plan needs it",
             )
-            .with(super::Fix::always("make tracer (in the folder of colocate's source)")),
+            .with(super::Fix::always("make tracer").noting("in the folder of colocate's source")),
         ),
     }
 }
@@ -393,7 +393,8 @@ fn journal(inputs: &Inputs<'_>) -> Capability {
             WHAT,
             why,
             Cause::of("without a folder for its journal colocate cannot undo after a crash").with(
-                super::Fix::now("export XDG_RUNTIME_DIR=FOLDER (one that only you can write to)"),
+                super::Fix::now("export XDG_RUNTIME_DIR=FOLDER")
+                    .noting("one that only you can write to"),
             ),
         ),
     }

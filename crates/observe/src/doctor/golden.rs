@@ -237,9 +237,9 @@ fn a_seccomp_filter_that_answers_enosys() {
     unit.check(
         "sample",
         &expect![[r#"
-                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EPERM
-                    a seccomp filter answers perf_event_open with EPERM
-                      for good: sudo systemctl edit UNIT, if a unit set the filter: add the lines [Service] and SystemCallFilter=perf_event_open; else start colocate outside of what set it
+            no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EPERM
+                a seccomp filter answers perf_event_open with EPERM
+                  for good: sudo systemctl edit UNIT  # if a unit set the filter: add [Service] and SystemCallFilter=CALL; else start colocate outside of what set it
         "#]],
     );
 }
@@ -265,10 +265,10 @@ fn a_virtual_machine_without_counters_still_works() {
     case.check(
         "pmu",
         &expect![[r#"
-                no  pmu           watch programs by hardware counters: task-clock: counted; instructions: ENOENT
-                    this virtual machine was given no counters (ENOENT); nothing inside it can change that; `sample` and `emulate` need none
-                      or:       on a KVM host, start the guest with: qemu-system-ARCH -cpu host,pmu=on
-                      or:       with libvirt on the host: virsh edit GUEST, and add to its <features>: <pmu state='on'/>
+            no  pmu           watch programs by hardware counters: task-clock: counted; instructions: ENOENT
+                this virtual machine was given no counters (ENOENT); nothing inside it can change that; `sample` and `emulate` need none
+                  or:       qemu-system-ARCH -enable-kvm -cpu host,pmu=on  # on the host
+                  or:       virsh edit GUEST  # on the host, with libvirt: add <pmu state='on'/> to its <features>
         "#]],
     );
     let bare = user().refusing(&[Probe::CountInstructions], libc::EOPNOTSUPP);
@@ -329,7 +329,7 @@ fn too_few_files() {
             partly  files         keep counters and run states open: limit 256, may be raised to 1024
                 expected room for more open files, found limits of 256 (soft) and 1024 (hard)
                   now:      ulimit -S -n 1024
-                  for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
+                  for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
         "#]],
     );
     let none_left = user().refusing(&PERF, libc::EMFILE).at(|place| {
@@ -338,9 +338,9 @@ fn too_few_files() {
     none_left.check(
         "sample",
         &expect![[r#"
-                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EMFILE
-                    expected room for more open files, found limits of 64 (soft) and 64 (hard)
-                      for good: echo '* - nofile 65536' | sudo tee -a /etc/security/limits.d/90-colocate.conf (from the next login on)
+            no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EMFILE
+                expected room for more open files, found limits of 64 (soft) and 64 (hard)
+                  for good: echo '* - nofile 65536' | sudo tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
         "#]],
     );
 }
@@ -471,14 +471,14 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
         watching
             no  emulate       exact counts under QEMU: no qemu-x86_64 in /home/u/.cache/colocate/qemu
                 expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs are older or built without; neither run nor plan needs it
-                  for good: make tracer (in the folder of colocate's source)
+                  for good: make tracer  # in the folder of colocate's source
             no  run-state     see which threads want a CPU: /proc/self/schedstat is missing
                 expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat
 
         upkeep
         partly  journal       put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file
                 without a folder for its journal colocate cannot undo after a crash
-                  now:      export XDG_RUNTIME_DIR=FOLDER (one that only you can write to)
+                  now:      export XDG_RUNTIME_DIR=FOLDER  # one that only you can write to
     "#]]
     .assert_eq(&case.examine().text(true));
 }
@@ -538,6 +538,40 @@ fn whatever_comes_back_has_a_cause_and_nothing_panics() {
             let empty = examine(&Place::default(), &case_probes(&all, errno), &user().own);
             assert_eq!(empty.version, 1);
         }
+    }
+}
+
+#[test]
+fn every_command_is_one_that_a_shell_can_read() {
+    let mut commands = std::collections::BTreeSet::new();
+    let containers = [None, Some("Docker"), Some("Podman"), Some("Kubernetes"), Some("LXC")];
+    for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EMFILE, libc::ENOENT, libc::EBUSY]
+    {
+        for container in containers {
+            let mut case = user().refusing(&PERF, errno).at(|place| {
+                place.container = container;
+                place.seccomp = container.map(|_| 2);
+                place.virtual_machine = container.is_none();
+                place.nmi_watchdog = Some(true);
+                place.paranoid = Some(if container.is_none() { 4 } else { 2 });
+                place.ptrace_scope = Some(1);
+                place.numa_balancing = Some(1);
+                place.hides_processes = true;
+                place.descriptors = Some((64, 128));
+            });
+            case = case.refusing(&[Probe::LibPfm, Probe::MovePages], errno);
+            case.own.journal = Err("none".into());
+            case.own.emulator = Err("none".into());
+            let diagnosis = case.examine();
+            let all = diagnosis.sections.iter().flat_map(|section| &section.capabilities);
+            let causes = all.filter_map(|found| found.cause.as_ref()).chain(&diagnosis.next);
+            commands.extend(causes.flat_map(|cause| &cause.fixes).map(|fix| fix.command.clone()));
+        }
+    }
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in commands {
+        let read = std::process::Command::new("sh").args(["-n", "-c", &command]).status().unwrap();
+        assert!(read.success(), "{command}");
     }
 }
 

@@ -53,25 +53,34 @@ pub struct Fix {
     pub scope: Scope,
     /// To be typed as it is, or with the parts in capitals filled in.
     pub command: String,
+    /// Where or when, if that is not here and now.
+    pub note: Option<&'static str>,
 }
 
 impl Fix {
     /// Until the next boot, or for this shell.
     #[must_use]
     pub fn now(command: impl Into<String>) -> Self {
-        Self { scope: Scope::Now, command: command.into() }
+        Self { scope: Scope::Now, command: command.into(), note: None }
     }
 
     /// For good.
     #[must_use]
     pub fn always(command: impl Into<String>) -> Self {
-        Self { scope: Scope::Always, command: command.into() }
+        Self { scope: Scope::Always, command: command.into(), note: None }
     }
 
     /// Another way.
     #[must_use]
     pub fn instead(command: impl Into<String>) -> Self {
-        Self { scope: Scope::Instead, command: command.into() }
+        Self { scope: Scope::Instead, command: command.into(), note: None }
+    }
+
+    /// With a note on where or when.
+    #[must_use]
+    pub fn noting(mut self, note: &'static str) -> Self {
+        self.note = Some(note);
+        self
     }
 }
 

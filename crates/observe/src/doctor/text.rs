@@ -55,7 +55,9 @@ fn put_cause(text: &mut String, cause: &Cause) {
             Scope::Always => "for good:",
             Scope::Instead => "or:",
         };
-        put(text, &format!("          {label:<10}{}", fix.command));
+        // A comment, so that the whole line can be pasted.
+        let note = fix.note.map_or(String::new(), |note| format!("  # {note}"));
+        put(text, &format!("          {label:<10}{}{note}", fix.command));
     }
 }
 

@@ -515,7 +515,7 @@ mod tests {
         assert!(counters.descriptors() * threads > soft);
         let watch = Watch::start(counters, me, Start::Now, &options);
         end.wait();
-        all.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        assert!(all.into_iter().all(|thread| thread.join().is_ok()));
         watch.unwrap().finish()
     }
 
