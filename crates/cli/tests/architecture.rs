@@ -21,8 +21,9 @@ const OUTSIDE: [(&str, &str); 10] = [
     ("println!", "standard output"),
 ];
 
-/// Where `unsafe` may stand: in whole crates, and in single files of `cli`.
-const UNSAFE: [&str; 4] = ["crates/observe/", "crates/act/", "workloads/smt-bench/", "tracer/"];
+/// Where `unsafe` may stand. The tests of `cli` set up what a program may inherit.
+const UNSAFE: [&str; 5] =
+    ["crates/observe/", "crates/act/", "workloads/smt-bench/", "tracer/", "crates/cli/tests/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -248,6 +249,8 @@ fn no_path_of_a_private_machine() {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let name = path.strip_prefix(&root).unwrap().display().to_string();
         for (number, line) in text.lines().enumerate() {
+            // A user who does not exist, for examples.
+            let line = line.replace(concat!("/ho", "me/u/"), "");
             let starts = |(at, _): (usize, &str)| {
                 !line[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-}".contains(c))
             };
