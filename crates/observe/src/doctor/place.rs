@@ -262,7 +262,8 @@ fn cgroups(root: &Path, mounts: &str) -> Cgroups {
 
 /// `hidepid` 1 and 2, also by their names, hide other users' processes.
 fn hides_processes(mounts: &str) -> bool {
-    let proc = mounts.lines().filter_map(mount).find(|(point, ..)| *point == "/proc");
+    // One mount can lie over another; the last one is seen.
+    let proc = mounts.lines().filter_map(mount).filter(|(point, ..)| *point == "/proc").last();
     proc.is_some_and(|(_, _, options)| {
         let hide = options.split(',').find_map(|option| option.strip_prefix("hidepid="));
         hide.is_some_and(|mode| !matches!(mode, "0" | "off"))
@@ -305,6 +306,7 @@ mod tests {
             (
                 "proc/self/mountinfo",
                 "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n\
+                 23 22 0:21 / /proc rw shared:11 - proc proc rw\n\
                  24 23 0:22 / /proc rw shared:12 - proc proc rw,hidepid=invisible\n",
             ),
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n"),
