@@ -1,4 +1,5 @@
 //! `colocate profile`, run as users run it.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
 
 use colocate_model::{Backend, Class, Profile, ThreadProfile};
 use std::io::{BufRead, BufReader, Write};

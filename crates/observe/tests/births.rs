@@ -1,4 +1,6 @@
 //! Births, names and ends of real threads and processes.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
+#![allow(clippy::zombie_processes)] // a skipped test ends at once
 
 use colocate_observe::{Births, Options, Pid, TaskEvent, Tid, sys};
 use std::collections::BTreeSet;

@@ -306,3 +306,100 @@ fn loops(blocks: &[Block], dominators: &Dominators) -> Vec<Loop> {
     loops.sort_by_key(|found| found.body.len());
     loops
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use colocate_isa::{Class, ClassSet};
+
+    /// Code of four-byte instructions from address 0, one word each: `.` plain, `n` padding,
+    /// `r` return, `*` jump through a register, `c9` conditional to instruction 9, `j9` jump to it.
+    pub(in crate::sample) fn code(words: &str) -> Vec<Decoded> {
+        let instruction = |(at, word): (u64, &str)| {
+            let target = || 4 * word[1..].parse::<u64>().unwrap();
+            let flow = match &word[..1] {
+                "c" => Flow::Conditional { target: target() },
+                "j" => Flow::Jump { target: target() },
+                "r" => Flow::Return,
+                "*" => Flow::IndirectJump,
+                _ => Flow::Next,
+            };
+            let classes = match word {
+                "n" => ClassSet::NONE,
+                "." => Class::Int.into(),
+                _ => Class::Branch.into(),
+            };
+            Decoded { ip: 4 * at, len: 4, classes, flow }
+        };
+        (0..).zip(words.split(' ')).map(instruction).collect()
+    }
+
+    pub(in crate::sample) fn graph(words: &str) -> Graph {
+        Graph::of(&code(words), &BTreeSet::new())
+    }
+
+    /// The first instruction of each block, of the innermost loop that it is in.
+    fn headers(graph: &Graph) -> Vec<Option<u64>> {
+        let header = |found: LoopIdx| graph.blocks[graph.loops[found].header].start / 4;
+        graph.blocks.iter().map(|block| block.innermost.map(header)).collect()
+    }
+
+    #[test]
+    fn blocks_end_where_control_may_turn() {
+        //                 0 1 2  3 4
+        let graph = graph(". . c4 . r");
+        let ends: Vec<(u64, u64)> = graph.blocks.iter().map(|b| (b.start / 4, b.end / 4)).collect();
+        assert_eq!(ends, [(0, 3), (3, 4), (4, 5)]);
+        assert_eq!(graph.blocks[0].next, [2, 1]);
+        assert_eq!(graph.blocks[2].before, [0, 1]);
+        assert!(graph.blocks[2].leaves && !graph.blocks[1].leaves);
+        assert_eq!(graph.block_at(13), Some(1));
+        assert_eq!(graph.block_at(20), None);
+    }
+
+    #[test]
+    fn the_innermost_of_nested_loops() {
+        // Outer loop 1 ..= 5 around inner loop 2 ..= 3.
+        //                 0 1 2 3  4 5  6
+        let graph = graph(". . . c2 . c1 r");
+        assert_eq!(headers(&graph), [None, Some(1), Some(2), Some(1), None]);
+        assert_eq!(graph.loops.len(), 2);
+    }
+
+    #[test]
+    fn padding_before_a_loop_is_no_entry() {
+        // Instruction 2 is padding that nothing leads to, right before the loop's head.
+        //                 0 1  2 3 4  5
+        let graph = graph(". j3 n . c3 r");
+        assert_eq!(headers(&graph), [None, None, Some(3), None]);
+        assert_eq!(graph.entries, [0]);
+    }
+
+    #[test]
+    fn code_that_is_entered_from_elsewhere_counts_once_it_was_seen() {
+        let words = ". r . c2 r";
+        assert_eq!(graph(words).entries, [0]);
+        let seen = Graph::of(&code(words), &BTreeSet::from([8]));
+        assert_eq!(seen.entries, [0, 1]);
+        assert_eq!(headers(&seen), [None, Some(2), None]);
+    }
+
+    #[test]
+    fn a_switch_leads_to_its_cases() {
+        // Instruction 1 jumps to the cases 2 and 4 through a table; both go back to 0.
+        let graph = graph(". * . j0 . j0 n r");
+        assert_eq!(graph.blocks[0].next, [1, 2, 3]);
+        assert_eq!(headers(&graph)[..3], [Some(0), Some(0), Some(0)]);
+    }
+
+    #[test]
+    fn a_jump_away_leaves() {
+        let graph = graph("c99 . j77");
+        assert!(graph.blocks[0].leaves && graph.blocks[1].leaves);
+    }
+
+    #[test]
+    fn nothing_at_all() {
+        assert_eq!(Graph::of(&[], &BTreeSet::new()), Graph::default());
+    }
+}

@@ -92,3 +92,54 @@ pub fn code_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Vec<Decoded> 
     }
     straight
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of the instructions found around `ip` in `bytes` at 0x1000.
+    fn around(isa: Isa, bytes: &[u8], ip: u64) -> Vec<u64> {
+        code_around(isa, 0x1000, bytes, ip).iter().map(|i| i.ip - 0x1000).collect()
+    }
+
+    /// `nop; add rax, 1; add rbx, 1; dec rcx; jnz add; ret`, the loop from 1 to 14.
+    const X86: [u8; 15] =
+        [0x90, 0x48, 0x83, 0xc0, 0x01, 0x48, 0x83, 0xc3, 0x01, 0x48, 0xff, 0xc9, 0x75, 0xf3, 0xc3];
+
+    #[test]
+    fn the_loop_around_a_sample() {
+        for ip in [1, 5, 9, 12] {
+            assert_eq!(around(Isa::X86_64, &X86, 0x1000 + ip), [1, 5, 9, 12], "{ip}");
+        }
+    }
+
+    #[test]
+    fn straight_code_up_to_its_end() {
+        assert_eq!(around(Isa::X86_64, &X86, 0x100e), [14]);
+        assert_eq!(around(Isa::X86_64, &[0x90, 0x90, 0xc3, 0x90], 0x1000), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_loop_around_a_sample_on_aarch64() {
+        // add x0, x0, #1; subs x1, x1, #1; b.ne first; ret
+        let words: [u32; 4] = [0x9100_0400, 0xf100_0421, 0x54ff_ffc1, 0xd65f_03c0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(around(Isa::Aarch64, &bytes, 0x1004), [0, 4, 8]);
+    }
+
+    #[test]
+    fn outside_of_what_was_read() {
+        assert!(around(Isa::X86_64, &X86, 0x900).is_empty());
+        assert!(around(Isa::X86_64, &X86, 0x2000).is_empty());
+    }
+
+    #[test]
+    fn our_own_memory() {
+        let here = Pid(std::process::id().cast_signed());
+        let known = [7_u8; 64];
+        let mut copy = [0; 64];
+        assert_eq!(read(here, known.as_ptr().addr() as u64, &mut copy), 64);
+        assert_eq!(copy, known);
+        assert_eq!(read(here, 0, &mut copy), 0);
+    }
+}

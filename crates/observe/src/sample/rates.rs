@@ -22,6 +22,8 @@
 //! - **Conserving**: what flows in flows out. -> test `conserving`
 //! - **Equal on a line**: blocks that always run together have one rate, however the hits are spread
 //!   among them. -> test `equal_on_a_line`
+//! - **Not fooled by one slow block**: its neighbours' hits count as much.
+//!   -> test `slow_blocks_do_not_run_more_often`
 //! - **Complete**: predicted and observed hits are equal in sum. -> test `complete`
 
 use super::flow::{BlockIdx, Graph};
@@ -195,5 +197,103 @@ impl<'a> Search<'a> {
             blocks.push(before);
         }
         Some(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::tests::graph;
+    use super::*;
+
+    /// A loop with two ways through it and an early exit, inside of another loop.
+    const NESTED: &str = ". . c6 . c8 j7 . . c2 . c1 r";
+
+    fn hits(graph: &Graph, seed: u64) -> Vec<u64> {
+        let mut state = seed;
+        let mut next = || {
+            // Knuth's MMIX generator: any spread of hits will do.
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 56
+        };
+        graph.blocks.iter().map(|_| next()).collect()
+    }
+
+    #[test]
+    fn equal_on_a_line() {
+        // Four instructions, then a loop of three: the first of them waits for memory.
+        let graph = graph(". . . c4 . . c4 r");
+        // Blocks 0 ..= 3, then 4 ..= 6, then 7.
+        let rates = rates(&graph, &[0, 300, 0]);
+        assert!((rates[1] - 100.0).abs() < 1.0, "{rates:?}");
+        let two_halves = graph_of_halves();
+        let found = super::rates(&two_halves, &[90, 10, 0]);
+        assert!((found[0] - found[1]).abs() < 1e-6, "{found:?}");
+    }
+
+    /// Two blocks that always run one after the other, because a third one leads to the second.
+    fn graph_of_halves() -> Graph {
+        graph(". j2 . r . j2")
+    }
+
+    #[test]
+    fn conserving() {
+        let graph = graph(NESTED);
+        for seed in 0..20 {
+            let rates = rates(&graph, &hits(&graph, seed));
+            for (place, block) in graph.blocks.iter().enumerate() {
+                // What leads only here and is left only for here cannot differ.
+                if let [only] = block.next[..]
+                    && !block.leaves
+                    && graph.blocks[only].before == [place]
+                {
+                    assert!((rates[place] - rates[only]).abs() < 1e-6, "{seed}: {rates:?}");
+                }
+                // No block runs more often than all that lead to it together.
+                let inflow: f64 = block.before.iter().map(|before| rates[*before]).sum();
+                let entered = graph.entries.contains(&place);
+                assert!(entered || rates[place] <= inflow + 1e-6, "{seed} {place}: {rates:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::cast_precision_loss)] // small numbers
+    fn complete() {
+        let graph = graph(NESTED);
+        for seed in 0..20 {
+            let hits = hits(&graph, seed);
+            let rates = rates(&graph, &hits);
+            let lengths = graph.blocks.iter().map(|block| block.counts.instructions as f64);
+            let predicted: f64 =
+                rates.iter().zip(lengths).map(|(rate, length)| rate * length).sum();
+            let observed: u64 = hits.iter().sum();
+            assert!(
+                (predicted / observed as f64 - 1.0).abs() < 0.02,
+                "{seed}: {predicted} {observed}"
+            );
+        }
+    }
+
+    #[test]
+    fn slow_blocks_do_not_run_more_often() {
+        // gzip's search for a match: the head of the loop waits for memory and has 456 hits, its
+        // tail of three instructions 6; the eleven instructions around the loop have 6 each. Both
+        // parts of the loop run equally often, but for the one time that it is left.
+        //                 0 1 2 3 4 5 6 7 8   9 . 11 12  14
+        let graph = graph(". . . . . . . . c12 . . c8 . . r");
+        // Blocks: 0 ..= 7, 8, 9 ..= 11, 12 ..= 14.
+        let rates = rates(&graph, &[48, 456, 6, 18]);
+        assert!((rates[1] - rates[2] - rates[0]).abs() < 1e-6, "{rates:?}");
+        // Evenly spread, the 462 hits of the loop's four instructions would be 115.5 each.
+        assert!((100.0..=120.0).contains(&rates[2]), "{rates:?}");
+        assert!((5.0..=15.0).contains(&rates[0]), "{rates:?}");
+    }
+
+    #[test]
+    fn no_hits_no_rates() {
+        let graph = graph(NESTED);
+        assert!(rates(&graph, &vec![0; graph.blocks.len()]).iter().all(|rate| *rate == 0.0));
     }
 }
