@@ -263,7 +263,7 @@ fn cgroups(root: &Path, mounts: &str) -> Cgroups {
 /// `hidepid` 1 and 2, also by their names, hide other users' processes.
 fn hides_processes(mounts: &str) -> bool {
     // One mount can lie over another; the last one is seen.
-    let proc = mounts.lines().filter_map(mount).filter(|(point, ..)| *point == "/proc").last();
+    let proc = mounts.lines().filter_map(mount).rfind(|(point, ..)| *point == "/proc");
     proc.is_some_and(|(_, _, options)| {
         let hide = options.split(',').find_map(|option| option.strip_prefix("hidepid="));
         hide.is_some_and(|mode| !matches!(mode, "0" | "off"))
