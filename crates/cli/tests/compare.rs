@@ -1,5 +1,7 @@
 //! Whole runs of `colocate compare`. Every one says --not-alone, because tests run side by side.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};

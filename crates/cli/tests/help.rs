@@ -1,5 +1,7 @@
 //! Every character of the help. `UPDATE_EXPECT=1` accepts what changed; read the difference.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 use expect_test::expect_file;
 use std::process::Command;
 
