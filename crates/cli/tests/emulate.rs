@@ -2,6 +2,7 @@
 //!
 //! Skipped, with a printed reason, where QEMU is not built, unless `COLOCATE_REQUIRE_QEMU` is set.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use colocate_model::mix::Class;
 use colocate_model::profile::{Profile, ThreadProfile};
@@ -305,4 +306,61 @@ fn blocks_add_up_to_their_instructions() {
         assert_eq!(counts(&whole), counts(&single), "{command:?}");
         assert!(whole.threads.iter().all(|thread| thread.undecoded == 0));
     }
+}
+
+/// `colocate profile --backend emulate` with the places that the tests use.
+fn command_line(bench: &Bench) -> process::Command {
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_colocate"));
+    command.args(["profile", "--backend", "emulate", "-o"]);
+    command.arg(bench.folder.path().join("profile.json")).arg("--");
+    command
+}
+
+#[test]
+fn the_programs_own_streams_and_status_pass_through() {
+    use std::io::Write;
+    let bench = bench!();
+    let script = "read line; echo \"got $line\"; echo oh >&2; exit 9";
+    let mut child = command_line(&bench)
+        .args(["/bin/sh", "-c", script])
+        .stdin(process::Stdio::piped())
+        .stdout(process::Stdio::piped())
+        .stderr(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"this\n").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(9));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "got this\n");
+    assert!(String::from_utf8_lossy(&ended.stderr).starts_with("oh\n"), "{ended:?}");
+    let written = std::fs::read_to_string(bench.folder.path().join("profile.json")).unwrap();
+    assert_eq!(Profile::from_json(&written).unwrap().threads.len(), 1);
+}
+
+#[test]
+fn a_signal_to_colocate_reaches_the_program() {
+    use std::io::{BufRead, BufReader};
+    let bench = bench!();
+    let script = "trap 'echo caught; exit 4' TERM; echo ready; while :; do :; done";
+    let mut child = command_line(&bench)
+        .args(["/bin/sh", "-c", script])
+        .stdout(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let pid = child.id().to_string();
+    assert!(process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(lines.next().unwrap().unwrap(), "caught");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+}
+
+#[test]
+fn a_refused_count_is_one_line_and_no_file() {
+    let bench = bench!();
+    let ended = command_line(&bench).args(["/bin/sh", "-c", "/bin/true; :"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(said.contains("the program executed /bin/true, which runs outside QEMU"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!bench.folder.path().join("profile.json").exists());
 }

@@ -2,6 +2,7 @@
 //!
 //! To add an instruction, add a line with its bytes, its text and an empty last field, run with
 //! `UPDATE_EXPECT=1` and read what changed.
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use colocate_isa::{Class, Decoded, Flow, Isa, classify, needs_beyond_avx2};
 use expect_test::expect_file;

@@ -214,7 +214,7 @@ fn notes_of(traces: &[Trace]) -> Vec<String> {
     let handlers: u64 = traces.iter().map(|trace| trace.handlers).sum();
     if handlers > 0 {
         notes.push(format!(
-            "{handlers} signal handlers returned: where a fault had stopped a block of \
+            "signal handlers that returned: {handlers}; where a fault had stopped a block of \
              instructions, the whole block is counted"
         ));
     }
