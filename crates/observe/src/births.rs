@@ -28,6 +28,7 @@ use crate::proc::{Proc, Tree, online_cpus};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -185,10 +186,9 @@ impl Births {
         self.tree.look(&self.proc, now(), &mut self.first);
         if let Source::Perf(rings) = &mut self.source {
             let attr = Attr::task_notes().inherited();
-            let attached = self
-                .tree
-                .processes()
-                .try_for_each(|process| attach_all(rings, &attr, &self.proc, process));
+            let attached = self.tree.processes().try_for_each(|process| {
+                attach_all(rings, &attr, &self.proc, process, &mut self.bytes)
+            });
             if let Err(why) = attached {
                 self.source = Source::looking(Some(why));
             }
@@ -270,7 +270,6 @@ impl Births {
     /// kernel had to drop.
     fn read_rings(&mut self) -> u64 {
         let Source::Perf(rings) = &mut self.source else { return 0 };
-        self.bytes.clear();
         rings.take(&mut self.bytes);
         let mut lost = 0;
         for record in parse(&self.bytes) {
@@ -279,6 +278,7 @@ impl Births {
             }
             self.early.extend(event(&record));
         }
+        self.bytes.clear();
         self.early.sort_by_key(TaskEvent::at);
         lost
     }
@@ -331,7 +331,8 @@ impl Source {
     }
 }
 
-/// Opens `attr` on every thread of `pid`, also on those born meanwhile.
+/// Opens `attr` on every thread of `pid`, also on those born meanwhile; `bytes` collects records
+/// that come in.
 ///
 /// # Errors
 /// As [`Rings::attach`], except that threads which have ended are passed over.
@@ -340,12 +341,20 @@ pub(crate) fn attach_all(
     attr: &Attr,
     proc: &Proc,
     pid: Pid,
+    bytes: &mut Vec<u8>,
 ) -> Result<(), SysError> {
-    let mut attached = std::collections::BTreeSet::new();
+    let mut attached = BTreeSet::new();
     loop {
+        // Who was born of a thread that was attached already has inherited its events, and a second
+        // one would count everything twice.
+        rings.take(bytes);
+        attached.extend(parse(bytes).filter_map(|record| match record {
+            Record::Fork { born, .. } => Some(born.tid),
+            _ => None,
+        }));
         let tasks = proc.tasks(pid).unwrap_or_default();
-        let mut new = tasks.into_iter().filter(|tid| attached.insert(*tid)).peekable();
-        if new.peek().is_none() {
+        let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
+        if new.is_empty() {
             return Ok(());
         }
         for tid in new {

@@ -174,7 +174,7 @@ impl Sampler {
             self.waiting.insert(pid);
         }
         for process in tree.processes() {
-            attach_all(&mut self.rings, &self.attr, &self.proc, process)?;
+            attach_all(&mut self.rings, &self.attr, &self.proc, process, &mut self.bytes)?;
             for map in self.proc.code_maps(process) {
                 self.spaces.found(process, &map);
             }
@@ -261,8 +261,10 @@ impl Sampler {
                 used + unknown
             ));
         }
-        if !self.with_kernel {
-            notes.push("samples in the kernel are not permitted here, so CPU time of threads that have ended is a lower bound".into());
+        let guessed = self.threads.guessed_cpu_times();
+        if guessed > 0 {
+            let without = if self.with_kernel { "" } else { ", without its time in the kernel" };
+            notes.push(format!("CPU time of {guessed} threads is that of their samples{without}"));
         }
         if self.lost > 0 {
             notes.push(format!("{} samples or notes were lost", self.lost));

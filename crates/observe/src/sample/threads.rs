@@ -238,6 +238,14 @@ impl Threads {
         }
     }
 
+    /// How many threads have ended before anything but samples told their CPU time.
+    pub(super) fn guessed_cpu_times(&self) -> usize {
+        let guessed = |thread: &&Thread| {
+            matches!(thread.cpu_time, CpuTime::Unknown) && thread.all_samples() > 0
+        };
+        self.all.iter().filter(guessed).count()
+    }
+
     pub(super) fn snapshot(&self, weigher: &Weigher, period: Nanos) -> Vec<ThreadSamples> {
         let mut all: Vec<ThreadSamples> =
             self.all.iter().map(|thread| thread.samples(weigher, period)).collect();
