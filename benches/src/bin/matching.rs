@@ -1,6 +1,7 @@
 //! Matching beside rustworkx-core and LEMON on the same weights, and whole plans: ratios in one run.
 //!
-//! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/benchmarks.md.
+//! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/benchmarks.md;
+//! with the argument `plans` only the last one, which takes seconds instead of minutes.
 //! Times are the least of several runs, of processor time, so that other programs disturb little.
 //! LEMON is asked by `benches/lemon/match`, which `make -C benches/lemon` builds; without it its
 //! column says so.
@@ -9,16 +10,17 @@
 
 use colocate_benches::{cpu_ms, lemon, machine, rustworkx, tasks};
 use colocate_machine::PuIdx;
-use colocate_policy::matching::{Costs, blossom, near};
+use colocate_policy::matching::{Costs, GAP, blossom, near};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{PolicyKind, plan};
 
 /// Vertices of the graphs.
 const SIZES: [usize; 5] = [64, 128, 256, 512, 1_024];
-/// Above this many vertices the exact search and rustworkx-core take minutes together.
-const SLOW_ABOVE: usize = 1_024;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "plans") {
+        return plans();
+    }
     for (kind, seed) in [("mixes", 1), ("two programs", 2), ("random", 3)] {
         matching(kind, seed);
     }
@@ -31,10 +33,10 @@ fn matching(kind: &str, seed: u64) {
         "| vertices | ours, ms | gap, % | exact search, ms | rustworkx-core, ms | LEMON, ms | rustworkx / ours | LEMON / ours |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    for n in SIZES.into_iter().filter(|&n| n <= SLOW_ABOVE) {
+    for n in SIZES {
         let costs = weights(kind, n, &mut SplitMix64::new(seed));
         let runs = if n <= 256 { 5 } else { 2 };
-        let (ours, found) = cpu_ms(runs, || near::minimum(&costs, 0.001).expect("even"));
+        let (ours, found) = cpu_ms(runs, || near::minimum(&costs, GAP).expect("even"));
         let (exact, optimum) = cpu_ms(runs.min(2), || blossom::minimum(&costs).expect("even"));
         let (theirs, other) = cpu_ms(1, || rustworkx(&costs));
         assert_eq!(other, optimum.cost, "rustworkx-core and the exact search differ");

@@ -61,7 +61,9 @@ fn shows_who_goes_where_and_why() {
     let [solve, sort] = two_programs(&dir, 2);
     let machine = ["--machine", "synthetic:core:3 pu:2"];
     let programs = ["plan", "--profile", &solve, "--profile", &sort];
-    check(&[&programs[..], &machine].concat(), expect![[r#"
+    check(
+        &[&programs[..], &machine].concat(),
+        expect![[r#"
         machine  core:3 pu:2: 6 of 6 PUs on 3 cores
         policy   mix
         program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
@@ -76,7 +78,8 @@ fn shows_who_goes_where_and_why() {
         idle       2 of 6 usable PUs
         predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
         born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
-    "#]]);
+    "#]],
+    );
     check(
         &[&programs[..], &machine, &["--policy", "instruction", "--key", "int"]].concat(),
         expect![[r#"
@@ -96,7 +99,9 @@ fn shows_who_goes_where_and_why() {
             born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
-    check(&[&programs[..], &machine, &["--policy", "os"]].concat(), expect![[r#"
+    check(
+        &[&programs[..], &machine, &["--policy", "os"]].concat(),
+        expect![[r#"
         machine  core:3 pu:2: 6 of 6 PUs on 3 cores
         policy   os
         program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
@@ -110,7 +115,8 @@ fn shows_who_goes_where_and_why() {
 
         predicted  nothing: no task is placed
         born later left to the kernel
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -119,7 +125,9 @@ fn cpus_leave_out_the_rest() {
     let [solve, sort] = two_programs(&dir, 2);
     let args =
         ["plan", "--profile", &solve, "--profile", &sort, "--machine", "synthetic:core:3 pu:2"];
-    check(&[&args[..], &["--cpus", "0,2-3", "--policy", "scatter"]].concat(), expect![[r#"
+    check(
+        &[&args[..], &["--cpus", "0,2-3", "--policy", "scatter"]].concat(),
+        expect![[r#"
         machine  core:3 pu:2: 3 of 6 PUs on 2 cores
         policy   scatter
         program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
@@ -134,11 +142,15 @@ fn cpus_leave_out_the_rest() {
         idle       0 of 3 usable PUs
         predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
         born later the PU with the fewest tasks, earliest in 0, 2, 3
-    "#]]);
-    check(&[&args[..], &["--cpus", "0,9"]].concat(), expect![[r#"
+    "#]],
+    );
+    check(
+        &[&args[..], &["--cpus", "0,9"]].concat(),
+        expect![[r#"
         colocate: --cpus: expected PUs of core:3 pu:2 that may be used (0-5), found 9
         exit code 2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -240,7 +252,9 @@ fn a_file_appears_whole() {
 fn no_threads_is_a_plan_too() {
     let dir = tempfile::tempdir().unwrap();
     let idle = profile(&dir, "idle", 0, [0.1; 5]);
-    check(&["plan", "--profile", &idle, "--machine", "synthetic:core:2 pu:1"], expect![[r#"
+    check(
+        &["plan", "--profile", &idle, "--machine", "synthetic:core:2 pu:1"],
+        expect![[r#"
         machine  core:2 pu:1: 2 of 2 PUs on 2 cores
         policy   mix
         program  0 idle: 0 threads; 1 thread busy for less than 1 % left out
@@ -249,37 +263,56 @@ fn no_threads_is_a_plan_too() {
 
         predicted  nothing: no task is placed
         born later the PU with the fewest tasks, earliest in 0, 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn wrong_usage_is_told_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let [solve, _] = two_programs(&dir, 1);
-    check(&["plan", "--profile", &solve, "--policy", "best"], expect![[r#"
+    check(
+        &["plan", "--profile", &solve, "--policy", "best"],
+        expect![[r#"
         colocate: --policy: expected os, round-robin, scatter, compact, random, instruction or mix, found policy "best"
         exit code 2
-    "#]]);
-    check(&["plan", "--profile", &solve, "--seed", "3"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["plan", "--profile", &solve, "--seed", "3"],
+        expect![[r#"
         colocate: expected --seed with --policy random, found mix
         exit code 2
-    "#]]);
-    check(&["plan", "--profile", &solve, "--key", "int"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["plan", "--profile", &solve, "--key", "int"],
+        expect![[r#"
         colocate: expected --key with --policy instruction, found mix
         exit code 2
-    "#]]);
-    check(&["plan", "--profile", &solve, "--policy", "instruction", "--key", "fp"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["plan", "--profile", &solve, "--policy", "instruction", "--key", "fp"],
+        expect![[r#"
         colocate: --key: expected branch, float, int, load or store, found "fp"
         exit code 2
-    "#]]);
-    check(&["plan", "--profile", &solve, "--cpus", "3-1"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["plan", "--profile", &solve, "--cpus", "3-1"],
+        expect![[r#"
         colocate: --cpus: expected a range that ends after it begins, found "3-1"
         exit code 2
-    "#]]);
-    check(&["plan", "--profile", "/nowhere/p.json"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["plan", "--profile", "/nowhere/p.json"],
+        expect![[r#"
         colocate: cannot use profile /nowhere/p.json: No such file or directory (os error 2)
         exit code 125
-    "#]]);
+    "#]],
+    );
     let none = format!("{solve}:threads=0");
     let out = colocate(&["plan", "--profile", &none]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
@@ -310,8 +343,9 @@ fn names_cannot_drive_the_terminal() {
     let path = profile(&dir, "solve", 1, [0.1; 5]);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("\"w1\"", r#""\u001b[2J""#)).unwrap();
-    let out =
-        colocate(&["plan", "--profile", &path, "--machine", "synthetic:core:2 pu:1"]).output().unwrap();
+    let out = colocate(&["plan", "--profile", &path, "--machine", "synthetic:core:2 pu:1"])
+        .output()
+        .unwrap();
     assert!(out.status.success());
     assert!(!out.stdout.contains(&0x1b));
 }

@@ -1,4 +1,5 @@
 //! The profile's file: what is written reads back, and what is odd is refused with one line.
+#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::Nanos;
 use colocate_model::{Backend, Class, Mix, Profile, Program, Share, ThreadProfile};

@@ -108,10 +108,9 @@ impl FromStr for PolicyKind {
             Some((name, setting)) => (name, Some(setting)),
             None => (text, None),
         };
-        let kinds = Self::ALL.into_iter();
+        let mut kinds = Self::ALL.into_iter();
         let kind = kinds
-            .filter(|kind| kind.name() == name)
-            .next_back()
+            .find(|kind| kind.name() == name)
             .ok_or_else(|| KindError::Name(name.to_owned()))?;
         setting.map_or(Ok(kind), |setting| kind.with(setting))
     }

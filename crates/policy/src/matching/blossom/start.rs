@@ -2,8 +2,8 @@
 
 use super::{NEVER, NONE, Search};
 
-/// Bids a vertex on average. Chosen: on 1,024 overlaps 20 leave as few vertices unmatched as 400, and
-/// take a hundredth of the time of the search.
+/// Bids a vertex on average. Chosen: on 1,024 random mixes 20 leave as few vertices unmatched as 400,
+/// 14 of 288, and 5 leave more.
 pub(super) const BIDS: usize = 20;
 
 impl Search<'_> {

@@ -1,0 +1,110 @@
+//! The plan's file: what is written reads back, and what is odd is refused with one line.
+#![allow(clippy::unwrap_used)] // a failed set-up stops the test
+
+use colocate_machine::PuNr;
+use colocate_policy::{JobIdx, Plan, TaskId, Why};
+
+/// One decision of each kind of reason.
+const GOLDEN: &str = include_str!("golden/plan.json");
+
+fn golden() -> Plan {
+    Plan::from_json(GOLDEN).expect("the golden plan is one")
+}
+
+fn refusal(text: &str) -> String {
+    Plan::from_json(text).expect_err("it is odd").to_string()
+}
+
+fn task(job: u32, order: u32) -> TaskId {
+    TaskId { job: JobIdx(job), order }
+}
+
+#[test]
+fn golden_is_written_as_it_stands() {
+    assert_eq!(golden().to_json(), GOLDEN);
+}
+
+#[test]
+fn finds_the_place_of_a_task() {
+    let plan = golden();
+    assert_eq!(plan.place_of(task(0, 0)), Some(Some(PuNr(0))));
+    assert_eq!(plan.place_of(task(1, 7)), Some(None));
+    assert_eq!(plan.place_of(task(0, 99)), None);
+}
+
+#[test]
+fn tells_reasons_in_words() {
+    let told: Vec<String> = golden().decisions.iter().map(|d| d.why.to_string()).collect();
+    assert_eq!(
+        told,
+        [
+            "rank 3 by float, beside 0.1",
+            "least overlap, 0.1250 beside 0.0, 1.0",
+            "a core of its own",
+            "takes turns with 1 on its PU, drawn with seed 7",
+            "next in order, hwloc logical order",
+            "mix not known, taken as average",
+            "left to the kernel",
+        ]
+    );
+    assert_eq!(
+        Why::Matched { overlap: 0.0, partners: Vec::new() }.to_string(),
+        "least overlap, 0.0000 no task on a sibling PU"
+    );
+}
+
+#[test]
+fn refuses_another_version_whatever_else_it_holds() {
+    assert_eq!(
+        refusal(r#"{ "version": 2, "who": 1 }"#),
+        "expected a plan of version 1, found version 2; plan again"
+    );
+}
+
+#[test]
+fn refuses_decisions_twice_or_out_of_order() {
+    let with = |order: &str| refusal(&GOLDEN.replacen("\"order\": 2\n", order, 1));
+    let expected = "expected one decision a task in the order of job and thread, found task";
+    assert_eq!(with("\"order\": 1\n"), format!("{expected} 1.1 after 1.1"));
+    assert_eq!(with("\"order\": 5\n"), format!("{expected} 1.3 after 1.5"));
+}
+
+#[test]
+fn refuses_odd_shapes() {
+    let with = |from: &str, to: &str| refusal(&GOLDEN.replacen(from, to, 1));
+    assert!(with("head-and-tail", "because").contains("unknown variant `because`"));
+    assert!(with(r#""seed": 7"#, r#""seed": -7"#).contains("expected u64"));
+    assert!(with(r#""overlap": 0.125"#, r#""overlap": 1e999"#).contains("number out of range"));
+    // Reasons inside reasons, without end.
+    let deep = r#"{"why":"time-shared","tasks":2,"then":"#.repeat(10_000);
+    let (before, after) = GOLDEN.split_once(r#""why": "own-core""#).unwrap();
+    let ends = "}".repeat(10_000);
+    let text = format!(
+        r#"{before}"why":"time-shared","tasks":2,"then":{deep}{{"why":"own-core"}}{ends}{after}"#
+    );
+    assert!(refusal(&text).contains("recursion limit exceeded"), "{}", refusal(&text));
+}
+
+#[test]
+fn refuses_a_machine_without_its_pus() {
+    let mut machine = colocate_machine::Machine {
+        name: "none".to_owned(),
+        processor: None,
+        pus: Vec::new(),
+        cores: Vec::new(),
+        packages: Vec::new(),
+        nodes: Vec::new(),
+        caches: Vec::new(),
+        kinds: Vec::new(),
+        distances: None,
+        offline: Vec::new(),
+    };
+    let line = |machine| golden().check_against(machine).unwrap_err().to_string();
+    assert_eq!(
+        line(&machine),
+        "expected a plan for this machine, found task 0.0 on cpu0, which is not online here"
+    );
+    let core = colocate_machine::CoreIdx(0);
+    machine.pus = (0..4).map(|os| colocate_machine::Pu { os: PuNr(os), core }).collect();
+    assert!(golden().check_against(&machine).is_ok());
+}
