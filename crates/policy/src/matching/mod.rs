@@ -15,9 +15,9 @@ use colocate_model::Demand;
 /// it takes some 20 ms more than the fast way; see docs/benchmarks.md.
 pub const EXACT_UP_TO: usize = 256;
 
-/// Above that, the share of the optimum by which a matching may cost more: half of the 1 % that is
-/// promised. Proved for each matching, not hoped for; mostly it is far less.
-pub const GAP: f64 = 0.005;
+/// Above that, the share of the optimum by which a matching may cost more. Proved for each matching,
+/// not hoped for; mostly it is less.
+pub const GAP: f64 = 0.01;
 
 /// A perfect matching of all vertices of `costs`: the cheapest up to [`EXACT_UP_TO`] vertices, above
 /// that one with a gap of [`GAP`], or the best that [`near`] finds. `None` if their number is odd.
