@@ -63,6 +63,10 @@ const LOOK_SHARE: u64 = 500;
 /// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
 const PROMPT: Nanos = Nanos(100_000);
 
+/// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
+/// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds.
+const LEAST_NICE: i32 = -20;
+
 /// What was seen of births.
 #[derive(Clone, Debug, Default)]
 pub struct BirthCounts {
@@ -129,7 +133,7 @@ impl LinuxHost {
         }
         // A newborn runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
-        let _ = sys::be_prompt(PROMPT);
+        let _ = sys::be_prompt(PROMPT, Some(LEAST_NICE)).or_else(|_| sys::be_prompt(PROMPT, None));
         let births = watch_all(&held, &setup.births);
         if let Some(why) = births.without_perf() {
             notes.push(format!(

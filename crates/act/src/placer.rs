@@ -40,7 +40,7 @@ impl Placer {
     /// A task whose mask is neither the original one nor one that we gave to it or its creator was
     /// given it by its program, which is respected.
     pub fn put(&mut self, task: &mut Task, to: Mark, then: Stand) -> Put {
-        let Ok(current) = pin::allowed(task.tid) else { return Self::gone(task) };
+        let Ok(current) = pin::allowed(task.tid) else { return Self::gone(task, then) };
         if !self.is_ours(task, &current) {
             self.respect(task, current);
             return Put::Respected;
@@ -52,7 +52,7 @@ impl Placer {
             return Put::Done;
         }
         if !self.write(task, to) {
-            return Self::gone(task);
+            return Self::gone(task, then);
         }
         match pin::place(task.tid, &self.mask(to)) {
             Ok(found) => {
@@ -60,7 +60,7 @@ impl Placer {
                 (task.was, task.mark, task.stand) = (task.mark, to, then);
                 Put::Done
             }
-            Err(PinError::Gone) => Self::gone(task),
+            Err(PinError::Gone) => Self::gone(task, then),
             Err(why) => {
                 task.allowed = current;
                 task.stand = Stand::Trouble(why.to_string());
@@ -124,8 +124,11 @@ impl Placer {
         true
     }
 
-    fn gone(task: &mut Task) -> Put {
-        if task.stand != Stand::Placed {
+    /// It has ended; one that was to be left to the kernel was left to it.
+    fn gone(task: &mut Task, then: Stand) -> Put {
+        if then == Stand::LeftToKernel {
+            task.stand = then;
+        } else if task.stand != Stand::Placed {
             task.stand = Stand::Missed;
         }
         Put::Gone

@@ -196,7 +196,7 @@ fn serve(
     mut ring: PipeWriter,
 ) {
     // Only the thread that places newborns has to be prompt.
-    let _ = sys::be_prompt(Nanos::ZERO);
+    let _ = sys::be_prompt(Nanos::ZERO, Some(0));
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = samplers.iter().flat_map(|(_, s)| s.fds()).collect();
         fds.push(ear.as_fd());
