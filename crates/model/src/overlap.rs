@@ -23,8 +23,8 @@ use std::ops::{Add, AddAssign, Sub};
 /// AMD family 17h, the processor of Serpa et al.'s machine: four integer units, two of which also
 /// resolve branches; four floating-point pipes, two of which add and two multiply, so two for any
 /// given operation; two address units, which serve two loads, or one load and one store, a cycle.
-/// (AMD, Software Optimization Guide for Family 17h; A. Fog, The microarchitecture of Intel, AMD and
-/// VIA CPUs.) Chosen as typical, not fitted: Intel's cores of those years differ by one unit a class.
+/// (Port groups of `znver1` in LLVM and in OSACA, which agree on them.) Chosen as typical of a core,
+/// not fitted to one.
 pub const UNITS: [f64; 5] = [2.0, 2.0, 4.0, 2.0, 1.0];
 
 /// How scarce the units of `class` are: `1 / u(c)`, in 0 .. 1.
