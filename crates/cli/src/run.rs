@@ -7,7 +7,7 @@ mod cache;
 mod jobs;
 mod report;
 
-use crate::exit::{self, Failure};
+use crate::exit;
 use crate::output;
 use anyhow::Context;
 use cache::Cache;
@@ -198,10 +198,7 @@ fn run(
 ) -> anyhow::Result<ExitCode> {
     let setup = setup(args, &jobs)?;
     let processor = machine.processor.clone();
-    let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| Failure {
-        code: u8::try_from(why.status()).unwrap_or(exit::OURS),
-        message: why.to_string(),
-    })?;
+    let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let mut notes = host.notes();
     notes.iter().for_each(|note| speaker.say(note));
     let settings = Settings { watch: args.watch_s };

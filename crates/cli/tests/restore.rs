@@ -1,4 +1,5 @@
 //! Whole runs of `colocate restore`.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers fail as tests do, and say what they skip
 
 mod run_support;
 

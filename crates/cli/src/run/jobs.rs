@@ -1,7 +1,7 @@
 //! The commands of one call.
 
 use crate::exit::{self, Failure};
-use colocate_act::launch::Command;
+use colocate_act::launch::{Command, LaunchError};
 use colocate_model::{Profile, Program};
 use std::ffi::{OsStr, OsString};
 
@@ -51,12 +51,19 @@ pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
             let message = format!("expected a command on each side of `{SEPARATOR}`, found none");
             return Err(Failure { code: 2, message }.into());
         }
-        Command::find(argv.to_vec(), path.as_deref()).map_err(|why| {
-            let code = u8::try_from(why.status()).unwrap_or(exit::OURS);
-            Failure { code, message: why.to_string() }.into()
-        })
+        Command::find(argv.to_vec(), path.as_deref()).map_err(|why| failure(&why).into())
     });
     found.collect()
+}
+
+/// The failure to launch a program, with the exit code that `env` would have.
+pub fn failure(why: &LaunchError) -> Failure {
+    let code = match why {
+        LaunchError::NotFound(_) => exit::NOT_FOUND,
+        LaunchError::CannotExecute { .. } => exit::CANNOT_EXECUTE,
+        LaunchError::Null(_) | LaunchError::Sys(_) => exit::OURS,
+    };
+    Failure { code, message: why.to_string() }
 }
 
 #[cfg(test)]

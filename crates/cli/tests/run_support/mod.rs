@@ -1,6 +1,7 @@
 //! What the tests of `run` and `restore` share: programs compiled on the spot, a scratch folder,
 //! reports read back.
 #![allow(dead_code)] // not every test file uses everything
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers fail as tests do, and say what they skip
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
