@@ -139,9 +139,13 @@ impl State {
         }
     }
 
-    /// Notes that thread `tid` was created on the request of the thread on `cpu`.
+    /// Notes that task `tid` was created on the request of the thread on `cpu`.
     fn create(&mut self, cpu: c_uint, tid: i32) {
-        let Some(asked_ns) = self.creating.remove(&cpu) else { return };
+        let Some(asked_ns) = self.creating.remove(&cpu) else {
+            // A process keeps books of its own; but this one may end before it has begun them.
+            sys::create_empty(&self.folder.join(format!("forked.{tid}")));
+            return;
+        };
         // A short thread can have come and gone before its creator hears of it.
         let mut since = self.ended.iter().rev().take_while(|thread| thread.end_ns >= asked_ns);
         if !since.any(|thread| thread.tid == tid && thread.start_ns >= asked_ns) {

@@ -236,7 +236,7 @@ fn a_killed_program_is_refused() {
 #[test]
 fn a_program_that_leaves_a_process_behind_is_refused() {
     let bench = bench!();
-    let ran = bench.run(&bench.build_tasks(), &["left-behind", "3"]).unwrap();
+    let ran = bench.run(&bench.build_tasks(), &["left-behind", "30"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
     assert!(matches!(ran.profile, Err(Refusal::Lost { how: Loss::StillRunning, .. })));
 }
@@ -285,7 +285,8 @@ fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
         .stdout(process::Stdio::null())
         .status();
     assert!(ran.unwrap().success(), "{command:?}");
-    let files: Vec<_> = out.path().read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+    let files = out.path().read_dir().unwrap().map(|file| file.unwrap().path());
+    let files: Vec<_> = files.collect();
     let [file] = &files[..] else { panic!("expected the counts of one process, found {files:?}") };
     parse(&std::fs::read(file).unwrap()).unwrap()
 }
@@ -305,6 +306,33 @@ fn blocks_add_up_to_their_instructions() {
         let counts = |trace: &Trace| trace.threads.iter().map(|t| t.counts).collect::<Vec<_>>();
         assert_eq!(counts(&whole), counts(&single), "{command:?}");
         assert!(whole.threads.iter().all(|thread| thread.undecoded == 0));
+    }
+}
+
+/// Programs that are there, and nothing in them that cannot be decoded.
+#[test]
+fn real_programs_are_counted_whole() {
+    let bench = bench!();
+    let input = bench.folder.path().join("input");
+    std::fs::write(&input, "to be compressed, again and again\n".repeat(20_000)).unwrap();
+    let input = input.to_str().unwrap();
+    let archive = bench.folder.path().join("archive.7z");
+    let archive = archive.to_str().unwrap();
+    let seven = ["/usr/bin/7zz", "/usr/lib/7zip/7z", "/usr/lib/p7zip/7za"];
+    let commands = seven.map(|seven| vec![seven, "a", "-mmt2", archive, input]);
+    let speed = vec!["/usr/bin/openssl", "speed", "-seconds", "1", "-bytes", "64", "sha256"];
+    for command in commands.into_iter().chain([speed]) {
+        if !Path::new(command[0]).exists() {
+            println!("skipped: no {}", command[0]);
+            continue;
+        }
+        let _ = std::fs::remove_file(archive);
+        let trace = trace(&bench, &[], &command);
+        for thread in &trace.threads {
+            let most = thread.counts.of.iter().max().unwrap();
+            assert!(thread.undecoded == 0 && *most > 0, "{command:?}: {thread:?}");
+        }
+        assert!(trace.threads[0].counts.instructions > 100_000, "{command:?}");
     }
 }
 

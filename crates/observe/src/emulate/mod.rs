@@ -241,6 +241,13 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
         let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
         return Err(Refusal::Executes { program });
     }
+    // A parent names its children, and each child leaves a file: at first an empty one.
+    for child in with("forked.") {
+        let begun = format!("counts.{}.", number_in(child));
+        if !names.iter().any(|name| name.as_bytes().starts_with(begun.as_bytes())) {
+            return Err(lost(number_in(child)));
+        }
+    }
     let mut traces = with("counts.")
         .map(|name| read_trace(folder, name))
         .collect::<Result<Vec<Trace>, Refusal>>()?;
@@ -258,17 +265,22 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
 
 /// Reads one file, which is named `counts.PID.START`.
 fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
-    let pid =
-        name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0);
-    let lost = || Refusal::Lost {
-        pid,
-        how: if run::is_alive(pid) { Loss::StillRunning } else { Loss::Killed },
-    };
-    let content = std::fs::read(folder.join(name)).map_err(|_| lost())?;
+    let pid = number_in(name);
+    let content = std::fs::read(folder.join(name)).map_err(|_| lost(pid))?;
     parse(&content).map_err(|source| match source {
-        TraceError::Truncated => lost(),
+        TraceError::Truncated => lost(pid),
         source => Refusal::Unreadable { pid, source },
     })
+}
+
+/// The process's number in a file's name, where it stands after the first dot.
+fn number_in(name: &OsStr) -> u32 {
+    name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0)
+}
+
+fn lost(pid: u32) -> Refusal {
+    let how = if run::is_alive(pid) { Loss::StillRunning } else { Loss::Killed };
+    Refusal::Lost { pid, how }
 }
 
 /// `bytes` as a word of the command line.
