@@ -2,7 +2,7 @@
 //!
 //! Skipped, with a printed reason, where QEMU is not built, unless `COLOCATE_REQUIRE_QEMU` is set.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-#![allow(clippy::unwrap_used)] // helpers of tests
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests, which say what they skip
 
 use colocate_model::mix::Class;
 use colocate_model::profile::{Profile, ThreadProfile};
