@@ -112,7 +112,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 None
             });
             if job.profile.is_none() && args.profile_first && !args.dry_run {
-                job.profile = profile_first(job, &speaker)?;
+                let profile = profile_first(job, &speaker)?;
+                cache.put(&profile).unwrap_or_else(|why| speaker.say(&why));
+                job.profile = Some(profile);
             }
         }
     }
@@ -157,7 +159,7 @@ fn known(jobs: &[Job]) -> Vec<Known> {
 
 /// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
 /// program that fails then fails in its real run as well.
-fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<Option<colocate_model::Profile>> {
+fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<colocate_model::Profile> {
     speaker
         .say(&format!("running {} once to profile it; its output is dropped", job.command.name()));
     let file = std::env::temp_dir().join(format!("colocate-profile-{}.json", std::process::id()));
@@ -169,7 +171,7 @@ fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<Option<colocate
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("colocate profile left no profile ({status})"))?;
     let _ = std::fs::remove_file(&file);
-    Ok(Some(colocate_model::Profile::from_json(&text)?))
+    Ok(colocate_model::Profile::from_json(&text)?)
 }
 
 /// Prints the plan that would be made at the launch.

@@ -84,12 +84,16 @@ impl Cache {
             threads: counted.threads,
             notes: counted.notes,
         };
-        let written = self.write(&profile);
+        let written = self.put(&profile);
         job.profile = Some(profile);
         written
     }
 
-    fn write(&self, profile: &Profile) -> Result<(), String> {
+    /// Keeps a profile that was made by itself.
+    ///
+    /// # Errors
+    /// One line, if it cannot be kept.
+    pub fn put(&self, profile: &Profile) -> Result<(), String> {
         let lost = |why: String| format!("cannot keep the profile for the next time: {why}");
         let Some(dir) = &self.dir else {
             return Err(lost("neither XDG_CACHE_HOME nor HOME is a folder".into()));
