@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::output;
 use anyhow::Context;
-use colocate_engine::known::{Known, tasks_to_plan};
+use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Class, Profile};
@@ -182,10 +182,6 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// The least busy share that is planned for. Chosen: a thread below it can want a unit at the same
-/// time as another one for a hundredth of the time at most, and a place of its own would be wasted.
-const NEGLIGIBLE: f64 = 0.01;
-
 /// The tasks to plan for, and what was left out of each program.
 struct Workload {
     tasks: Vec<Task>,
@@ -213,7 +209,7 @@ impl Workload {
 
     fn add(&mut self, job: JobIdx, program: &Program, mut tasks: Vec<Task>) {
         let together = tasks.len();
-        tasks.retain(|task| task.busy.is_none_or(|busy| busy >= NEGLIGIBLE));
+        tasks.retain(is_worth_a_place);
         let all = program.profile.threads.len();
         let mut note = format!("{} {}: {}", job.0, program.name, threads(tasks.len()));
         if all > together {

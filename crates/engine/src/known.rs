@@ -100,6 +100,16 @@ fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
     mean
 }
 
+/// The least busy share that is planned for. Chosen: a task below it can want a unit at the same time
+/// as another one for a hundredth of the time at most, and a place of its own would be wasted.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// Whether `task` is busy enough for a place in a plan. One that is not known counts as busy.
+#[must_use]
+pub fn is_worth_a_place(task: &Task) -> bool {
+    task.busy.is_none_or(|busy| busy >= NEGLIGIBLE)
+}
+
 /// The tasks to plan for: of known jobs those worth it, whether born or not, and every living task
 /// that was seen. In the order of their IDs.
 ///
@@ -222,6 +232,18 @@ mod tests {
             thread(4, 50, Some(90), 40),
         ];
         assert_eq!(known(threads).busiest_together(), BTreeSet::from([0, 3, 4]));
+    }
+
+    /// 0.5 s and 2 s of CPU time in 100 s: below and above the hundredth.
+    #[test]
+    fn a_task_that_mostly_sleeps_gets_no_place() {
+        let mut threads = vec![thread(0, 0, None, 0), thread(1, 0, None, 2)];
+        threads[0].cpu_time_ns = Some(Nanos::from_millis(500));
+        let mut tasks = tasks_to_plan(&[known(threads)], &[], Nanos::ZERO);
+        tasks.retain(is_worth_a_place);
+        let orders: Vec<u32> = tasks.iter().map(|task| task.id.order).collect();
+        assert_eq!(orders, [1]);
+        assert!(is_worth_a_place(&Task { busy: None, ..tasks.remove(0) }));
     }
 
     #[test]

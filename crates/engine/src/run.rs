@@ -22,7 +22,7 @@
 //! - **Follows the machine**: every plan uses only PUs that are usable then.  -> test `a_lost_pu_is_left`
 
 use crate::host::{Host, HostError, QuantumEnd, Snapshot};
-use crate::known::{Known, tasks_to_plan};
+use crate::known::{Known, is_worth_a_place, tasks_to_plan};
 use crate::planner::Planner;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
@@ -130,8 +130,9 @@ pub fn run(
         if seen.end == QuantumEnd::AllJobsEnded {
             return Ok(Outcome { plans, last: seen });
         }
-        let Some(cause) = cause(&seen, plan, planner, watched) else { continue };
         let tasks = to_plan(jobs, &seen, watch.unplaced());
+        let has_news = watched && tasks.iter().any(|task| plan.place_of(task.id).is_none());
+        let Some(cause) = cause(seen.end, planner, has_news) else { continue };
         let mut plan = decide(host.machine(), host.usable(), planner, &tasks);
         if !watch.unplaced().is_empty() {
             plan.newborn = Newborn::LeaveToKernel;
@@ -153,6 +154,7 @@ fn unknown_jobs(planner: &dyn Planner, jobs: &[Known]) -> Vec<JobIdx> {
 /// that does not ask what tasks do can place that too.
 fn first_tasks(planner: &dyn Planner, jobs: &[Known]) -> Vec<Task> {
     let mut tasks = tasks_to_plan(jobs, &[], Nanos::ZERO);
+    tasks.retain(is_worth_a_place);
     if !planner.wants_mixes() {
         for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.profile.is_none()) {
             let job_idx = JobIdx(u32::try_from(index).unwrap_or(u32::MAX));
@@ -171,6 +173,7 @@ fn first_tasks(planner: &dyn Planner, jobs: &[Known]) -> Vec<Task> {
 /// The tasks to plan for now, without those of jobs that have not been watched long enough.
 fn to_plan(jobs: &[Known], seen: &Snapshot, unplaced: &[JobIdx]) -> Vec<Task> {
     let mut tasks = tasks_to_plan(jobs, &seen.tasks, seen.at);
+    tasks.retain(is_worth_a_place);
     let over = |job: JobIdx| seen.ended.iter().any(|end| end.job == job);
     let alive = |id: TaskId| seen.tasks.iter().any(|task| task.id == id && task.alive());
     tasks.retain(|task| !unplaced.contains(&task.id.job));
@@ -179,19 +182,15 @@ fn to_plan(jobs: &[Known], seen: &Snapshot, unplaced: &[JobIdx]) -> Vec<Task> {
     tasks
 }
 
-/// Why to plan again, if there is a reason.
-fn cause(seen: &Snapshot, plan: &Plan, planner: &dyn Planner, watched: bool) -> Option<Cause> {
-    match seen.end {
+/// Why to plan again, if there is a reason. `has_news`: a task is worth a place, and the plan has
+/// none for it.
+fn cause(end: QuantumEnd, planner: &dyn Planner, has_news: bool) -> Option<Cause> {
+    match end {
         QuantumEnd::MachineChanged => Some(Cause::MachineChanged),
         QuantumEnd::JobEnded if planner.wants_mixes() => Some(Cause::JobEnded),
-        _ if watched && has_news(seen, plan) => Some(Cause::Watched),
+        _ if has_news => Some(Cause::Watched),
         _ => None,
     }
-}
-
-/// Whether a task lives that nobody has planned for.
-fn has_news(seen: &Snapshot, plan: &Plan) -> bool {
-    seen.tasks.iter().any(|task| task.alive() && plan.place_of(task.id).is_none())
 }
 
 fn decide(machine: &Machine, usable: &[PuNr], planner: &dyn Planner, tasks: &[Task]) -> Plan {
