@@ -1,4 +1,5 @@
 # Where packages come from. To be sourced; defines mirror_of.
+# shellcheck shell=sh
 
 # Prints the address of a mirror of debian or ubuntu ($1): DEBIAN_MIRROR or UBUNTU_MIRROR where it is
 # set, else the one that this machine's apt is configured with. Fails if there is none.
