@@ -133,7 +133,8 @@ impl LinuxHost {
         }
         // A newborn runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
-        let _ = sys::be_prompt(PROMPT, Some(LEAST_NICE)).or_else(|_| sys::be_prompt(PROMPT, None));
+        let nice = sys::nice();
+        let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, nice));
         let births = watch_all(&held, &setup.births);
         if let Some(why) = births.without_perf() {
             notes.push(format!(
@@ -163,7 +164,7 @@ impl LinuxHost {
             ended: Vec::new(),
             counts: BirthCounts::default(),
             sampling: SampleOptions { rate_hz: setup.rate_hz, watch: setup.births.clone() },
-            watchers: Watchers::default(),
+            watchers: Watchers::new(nice),
             notes,
         };
         host.hear();

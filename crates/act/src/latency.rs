@@ -14,7 +14,7 @@ pub struct Latencies {
 const KEPT: usize = 1 << 20;
 
 impl Latencies {
-    /// Adds one; the first [`KEPT`] are kept.
+    /// Adds one; the first `KEPT` are kept.
     pub fn add(&mut self, time: Nanos) {
         if self.times.len() < KEPT {
             self.times.push(time);

@@ -295,16 +295,21 @@ struct SchedAttr {
     period_ns: u64,
 }
 
-/// Asks for this process to be run soon after it wakes: `slice` is the time that it wants to run
+/// The `nice` of this thread.
+#[must_use]
+pub fn nice() -> i32 {
+    // SAFETY: takes no pointer; -1 is also a valid answer, and cannot be an error for ourselves.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Asks for this thread to be run soon after it wakes: `slice` is the time that it wants to run
 /// without a break, and since Linux 6.12 short ones go first. Older kernels accept and ignore it.
 /// That needs no privilege. With `CAP_SYS_NICE` the share of CPU time can be raised as well, by a
-/// lower `nice`; `None` leaves it.
+/// lower `nice`.
 ///
 /// # Errors
 /// `EPERM` if `nice` is not permitted; `ENOSYS` and `EPERM` under some seccomp filters.
-pub fn be_prompt(slice: Nanos, nice: Option<i32>) -> Result<(), SysError> {
-    // SAFETY: takes no pointer; -1 is also a valid answer, and cannot be an error for ourselves.
-    let nice = nice.unwrap_or_else(|| unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
+pub fn be_prompt(slice: Nanos, nice: i32) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
         policy: 0,  // SCHED_OTHER

@@ -63,14 +63,21 @@ struct Worker {
 }
 
 /// Watches jobs, each by itself, so that each gets a profile of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watchers {
+    nice: i32,
     worker: Option<Worker>,
     done: Vec<(JobIdx, Counted)>,
     seen: HashMap<Tid, Vec<Seen>>,
 }
 
 impl Watchers {
+    /// Watches nothing yet; the thread that will do it has the given `nice`.
+    #[must_use]
+    pub fn new(nice: i32) -> Self {
+        Self { nice, worker: None, done: Vec::new(), seen: HashMap::new() }
+    }
+
     /// Watches the jobs with these first processes, which wait before their exec. Creates a thread.
     ///
     /// # Errors
@@ -86,7 +93,7 @@ impl Watchers {
             .iter()
             .map(|&(job, pid)| Ok((job, Sampler::start(pid, Start::AtExec, options.clone())?)));
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
-        let worker = Worker::start(samplers);
+        let worker = Worker::start(samplers, self.nice);
         self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);
         Ok(())
     }
@@ -144,14 +151,16 @@ impl Watchers {
 }
 
 impl Worker {
-    fn start(samplers: Vec<(JobIdx, Sampler)>) -> io::Result<Self> {
+    fn start(samplers: Vec<(JobIdx, Sampler)>, nice: i32) -> io::Result<Self> {
         let (ear, call) = io::pipe()?;
         let (bell, ring) = io::pipe()?;
         let (asks, asked) = channel();
         let (tell, told) = channel();
-        std::thread::Builder::new()
-            .name("colocate-watch".into())
-            .spawn(move || serve(samplers, ear, &asked, &tell, ring))?;
+        std::thread::Builder::new().name("colocate-watch".into()).spawn(move || {
+            // Only the thread that places newborns has to be prompt.
+            let _ = sys::be_prompt(Nanos::ZERO, nice);
+            serve(samplers, ear, &asked, &tell, ring);
+        })?;
         Ok(Self { asks, call, told, bell, asked: false })
     }
 
@@ -195,8 +204,6 @@ fn serve(
     tell: &Sender<Told>,
     mut ring: PipeWriter,
 ) {
-    // Only the thread that places newborns has to be prompt.
-    let _ = sys::be_prompt(Nanos::ZERO, Some(0));
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = samplers.iter().flat_map(|(_, s)| s.fds()).collect();
         fds.push(ear.as_fd());

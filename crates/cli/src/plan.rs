@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// Says where each task of the profiled programs should run, and why
 #[derive(clap::Args)]
 pub struct Args {
-    /// Profile of a program that runs [repeatable], a file that `colocate profile -o` wrote.
+    /// Profile of a program that runs, repeatable: a file that `colocate profile -o` wrote.
     /// FILE:threads=N models N threads by repeating those profiled, FILE:copies=N that many
     /// programs [range of N: 1-65536]
     #[arg(long = "profile", value_name = "FILE", required = true)]
