@@ -30,7 +30,7 @@
 //! the first thread gets, as the kernel would have given it.
 //!
 //! # Locks
-//! QEMU's plugin lock comes before [`STATE`]'s: fork takes both, in this order. So no function of
+//! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So no function of
 //! QEMU that takes its lock is called while `STATE` is held.
 #![allow(unsafe_code)] // a plugin is called by C and calls C
 

@@ -6,7 +6,7 @@
 //! # Approach
 //! The program runs under QEMU with a plugin of ours (`tracer/` in the repository), which counts as
 //! code is translated and leaves one file for every process; see [`trace`]. This module finds the
-//! two ([`find`]), starts them ([`run`]) and makes a [`Profile`] of the files.
+//! two (`find`), starts them (`run`) and makes a [`Profile`] of the files.
 //! # What is refused
 //! A count is whole or it is not given. A program that executes another one leaves QEMU there; one
 //! that runs an instruction that QEMU lacks stops being itself; a process that is killed, or that

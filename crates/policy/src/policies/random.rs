@@ -5,7 +5,7 @@
 //! # Approach
 //! Draw a random order of the usable PUs. Each of the `P!` orders is equally likely.
 //! # Terms
-//! `P`: usable PUs, a count. *Seed*: a number; see [`SplitMix64`](crate::rng::SplitMix64).
+//! `P`: usable PUs, a count. *Seed*: a number; see [`SplitMix64`].
 //! # Algorithm
 //! Shuffle the PUs; task `i` takes place `i`. When all PUs are taken, shuffle again for the next `P`.
 //! # Properties
