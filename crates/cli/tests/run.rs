@@ -9,6 +9,7 @@ use run_support::{
 };
 use serde_json::Value;
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -177,6 +178,9 @@ fn ctrl_c_reaches_the_program_once() {
 fn stop_and_continue() {
     let scratch = Scratch::new();
     let mut command = scratch.run(&["--policy", "scatter"]);
+    // The kernel drops TSTP for groups whose members' parents are all gone, as those of a test that
+    // was started in the background can be. A group of its own has us as its parent.
+    command.process_group(0);
     let mut child = command.args(["sleep", "60"]).spawn().unwrap();
     let sleep = child_called(&child, "sleep");
     let state = |pid: u32| {
