@@ -346,13 +346,13 @@ pub(crate) fn attach_all(
     let mut attached = BTreeSet::new();
     loop {
         // Who was born of a thread that was attached already has inherited its events, and a second
-        // one would count everything twice.
+        // one would count everything twice. Those listed are born, so their notes are read after.
+        let tasks = proc.tasks(pid).unwrap_or_default();
         rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
             Record::Fork { born, .. } => Some(born.tid),
             _ => None,
         }));
-        let tasks = proc.tasks(pid).unwrap_or_default();
         let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
         if new.is_empty() {
             return Ok(());
