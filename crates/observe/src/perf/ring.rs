@@ -56,6 +56,12 @@ impl Ring {
         &self.event
     }
 
+    /// How many bytes of records fit.
+    #[must_use]
+    pub fn size_b(&self) -> usize {
+        self.data_b
+    }
+
     /// Moves all records that wait in the ring to the end of `into`, one after the other, and
     /// makes their room free again. Says how many bytes were added.
     pub fn take(&mut self, into: &mut Vec<u8>) -> usize {

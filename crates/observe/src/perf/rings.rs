@@ -10,6 +10,10 @@ use crate::task::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+/// More than the kernel needs for the end of a task and the note of a loss before it: 56 and 24
+/// bytes, each with at most 56 of identification (perf_event_open(2)).
+const ROOM_FOR_AN_END_B: usize = 256;
+
 /// Rings on some CPUs and the events that write to them.
 #[derive(Debug)]
 pub struct Rings {
@@ -75,11 +79,15 @@ impl Rings {
         &self.events
     }
 
-    /// Moves all waiting records to the end of `into`, ring after ring.
-    pub fn take(&mut self, into: &mut Vec<u8>) {
+    /// Moves all waiting records to the end of `into`, ring after ring. Says whether one of them
+    /// was so full that the end of a task may have been dropped. The kernel notes a loss itself
+    /// only once it has something else to write there.
+    pub fn take(&mut self, into: &mut Vec<u8>) -> bool {
+        let mut full = false;
         for (_, ring) in &mut self.carriers {
-            ring.take(into);
+            full |= ring.take(into) + ROOM_FOR_AN_END_B > ring.size_b();
         }
+        full
     }
 
     /// Descriptors that become readable when records wait.

@@ -73,6 +73,9 @@ const WAKE_B: u32 = 1024;
 /// interrupts off. Chosen with room to spare.
 const SETTLED: Nanos = Nanos::from_millis(1);
 
+/// How often births and ends are looked up in `/proc` once some may have been lost. Chosen.
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+
 /// What to sample, and how.
 #[derive(Clone, Debug)]
 pub struct SampleOptions {
@@ -113,6 +116,8 @@ pub struct Sampler {
     weigher: Weigher,
     bytes: Vec<u8>,
     lost: u64,
+    /// When births and ends are to be looked up in `/proc`; `None` as long as none can be lost.
+    next_look: Option<Nanos>,
     with_kernel: bool,
 }
 
@@ -151,6 +156,7 @@ impl Sampler {
             weigher: Weigher::default(),
             bytes: Vec::new(),
             lost: 0,
+            next_look: None,
             with_kernel,
         };
         sampler.also(pid, start)?;
@@ -201,10 +207,15 @@ impl Sampler {
     /// Files what the rings hold. Never waits and never decodes files.
     ///
     /// A record is filed once those of all CPUs that came before it must have been written, so the
-    /// newest millisecond stays behind for the next call.
+    /// newest millisecond stays behind for the next call. If the rings have overflowed, births and
+    /// ends are looked up in `/proc` too, at most once a second from then on.
     pub fn drain(&mut self) {
-        let settled = now().saturating_sub(SETTLED);
-        self.file_until(settled);
+        let begun = now();
+        self.file_until(begun.saturating_sub(SETTLED));
+        if self.next_look.is_some_and(|next| next <= begun) {
+            self.look_again();
+            self.next_look = Some(now() + LOOK_EVERY);
+        }
     }
 
     /// Notes the CPU time of all threads as `/proc` tells it. To be called before the exit status of
@@ -218,10 +229,15 @@ impl Sampler {
         self.threads.read_cpu_times(&self.proc);
         self.rings.detach_all();
         self.file_until(Nanos(u64::MAX));
+        if self.next_look.take().is_some() {
+            self.look_again();
+        }
     }
 
-    /// What every thread was seen doing so far, in the order of creation. Decodes files, which
-    /// takes milliseconds the first time that a file is met.
+    /// What every thread was seen doing so far, in the order of creation.
+    ///
+    /// Decodes every function that was sampled, each time: from milliseconds to, for an interpreter
+    /// with some hundred of them, more than a second. The rings fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
         self.threads.read_cpu_times(&self.proc);
@@ -274,7 +290,9 @@ impl Sampler {
 
     fn file_until(&mut self, settled: Nanos) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        self.rings.take(&mut bytes);
+        if self.rings.take(&mut bytes) {
+            self.next_look.get_or_insert(Nanos::ZERO);
+        }
         let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
         records.sort_by_key(|(_, record)| record.at());
         for (whole, record) in &records {
@@ -307,8 +325,32 @@ impl Sampler {
                 self.file_sample(of, *ip, *user);
             }
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
-            Record::Lost { count } => self.lost += count,
+            Record::Lost { count } => {
+                self.lost += count;
+                self.next_look.get_or_insert(Nanos::ZERO);
+            }
             _ => {}
+        }
+    }
+
+    /// Makes up for births and ends whose records were lost.
+    fn look_again(&mut self) {
+        let (at, mut found) = (now(), Vec::new());
+        let mut tree = Tree::default();
+        self.threads.processes().for_each(|process| tree.add(process));
+        tree.look(&self.proc, at, &mut found);
+        for process in tree.processes().filter(|process| !self.threads.lives(*process)) {
+            for map in self.proc.code_maps(process) {
+                self.spaces.found(process, &map);
+            }
+        }
+        for event in found {
+            self.threads.heed(&event, &self.proc);
+        }
+        for (tid, _) in self.threads.living() {
+            if !tree.has(tid) {
+                self.threads.ended(at, tid);
+            }
         }
     }
 

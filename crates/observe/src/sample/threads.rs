@@ -152,7 +152,7 @@ impl Threads {
         });
     }
 
-    fn ended(&mut self, at: Nanos, tid: Tid) {
+    pub(super) fn ended(&mut self, at: Nanos, tid: Tid) {
         let Some(place) = self.alive.remove(&tid) else { return };
         let thread = &mut self.all[place];
         thread.ended = Some(at);
@@ -163,6 +163,11 @@ impl Threads {
                 self.processes.remove(&thread.pid);
             }
         }
+    }
+
+    /// The processes that live.
+    pub(super) fn processes(&self) -> impl Iterator<Item = Pid> {
+        self.processes.keys().copied()
     }
 
     pub(super) fn lives(&self, pid: Pid) -> bool {

@@ -1,0 +1,209 @@
+//! Samples of real programs, and when sampling ends.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
+
+use colocate_machine::Nanos;
+use colocate_model::Share;
+use colocate_observe::sample::{LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples};
+use colocate_observe::{Births, Options, Pid, SysError, TaskEvent, sys};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for anything. A loaded machine needs a second; more means that it never
+/// comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A program that runs at once and is killed in the end.
+struct Program(Child);
+
+impl Program {
+    fn running(command: &[&str]) -> Self {
+        let mut program = Command::new(command[0]);
+        program.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(program.spawn().expect("bash and coreutils are there"))
+    }
+
+    /// Computes until it is killed, in few and short functions, so that decoding is quick.
+    fn busy() -> Self {
+        Self::running(&["md5sum", "/dev/zero"])
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.0.id().cast_signed())
+    }
+
+    /// Kills it and takes its exit status.
+    fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A sampler at 1,000 Hz, so that tests are short; prints why there is none.
+fn sampler(of: &Program) -> Option<Sampler> {
+    started(of, SampleOptions { rate_hz: 1_000, ..SampleOptions::here().unwrap() })
+}
+
+fn started(of: &Program, options: SampleOptions) -> Option<Sampler> {
+    match Sampler::start(of.pid(), Start::Now, options) {
+        Ok(sampler) => Some(sampler),
+        Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM | libc::ENOSYS)) => {
+            println!("skipped: no kernel events here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Drains until `done` or panics.
+fn drain_until(sampler: &mut Sampler, what: &str, mut done: impl FnMut(&mut Sampler) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done(sampler) {
+        let alive = sampler.living();
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}; alive: {alive:?}");
+        sys::wait_readable(&sampler.fds(), Some(Duration::from_millis(20))).unwrap();
+        sampler.drain();
+    }
+}
+
+/// What the first thread of `of` was seen doing.
+fn first_thread(sampler: &mut Sampler, of: &Program) -> ThreadSamples {
+    let mine = |thread: &ThreadSamples| thread.tid == of.pid().first_thread();
+    sampler.snapshot().into_iter().find(mine).expect("the thread is known")
+}
+
+fn has_enough(sampler: &mut Sampler, of: &Program) -> bool {
+    first_thread(sampler, of).samples >= LEAST_SAMPLES
+}
+
+/// All samples, used or not.
+fn count(threads: &[ThreadSamples]) -> u64 {
+    threads.iter().map(|t| t.samples + t.unattributed + t.in_kernel).sum()
+}
+
+#[test]
+fn a_snapshot_of_a_busy_program_has_a_mix() {
+    let program = Program::busy();
+    let Some(mut sampler) = sampler(&program) else { return };
+    drain_until(&mut sampler, "enough samples", |sampler| has_enough(sampler, &program));
+    let thread = first_thread(&mut sampler, &program);
+    assert_eq!((thread.pid, thread.process, thread.ended), (program.pid(), 0, None));
+    assert_eq!(thread.name, "md5sum");
+    assert!(thread.cpu_time.is_some_and(|time| time.0 > 0), "{thread:?}");
+    // MD5 is sums and rotations of words that it loads.
+    let share = |share: Option<Share>| share.expect("enough samples").get();
+    let mix = thread.mix;
+    assert!(share(mix.int) > share(mix.load) && share(mix.load) > share(mix.float), "{thread:?}");
+}
+
+#[test]
+fn after_stop_births_go_on_without_samples() {
+    let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
+    let Some(mut sampler) = sampler(&program) else { return };
+    let mut births = Births::watch(program.pid(), &Options::here().unwrap());
+    drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
+    sampler.stop();
+    let before = sampler.snapshot();
+
+    let stopped = sys::now();
+    let mut events = Vec::new();
+    let later = |event: &&TaskEvent| matches!(event, TaskEvent::Born { at, .. } if *at > stopped);
+    let deadline = Instant::now() + PATIENCE;
+    while events.iter().filter(later).count() < 20 {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: births: {events:?}");
+        let wait = births.next_look().unwrap_or(Duration::MAX).min(Duration::from_millis(20));
+        sys::wait_readable(&births.fds(), Some(wait)).unwrap();
+        births.drain(&mut events);
+    }
+    sampler.drain();
+    let after = sampler.snapshot();
+    assert_eq!(count(&after), count(&before));
+    assert_eq!(after.len(), before.len(), "{after:#?}");
+}
+
+#[test]
+fn two_programs_in_one_sampler() {
+    let (first, second) = (Program::busy(), Program::busy());
+    let Some(mut sampler) = sampler(&first) else { return };
+    sampler.also(second.pid(), Start::Now).unwrap();
+    drain_until(&mut sampler, "enough samples of both", |sampler| {
+        has_enough(sampler, &first) && has_enough(sampler, &second)
+    });
+    let threads = sampler.snapshot();
+    let pids: Vec<Pid> = threads.iter().map(|thread| thread.pid).collect();
+    assert_eq!(pids, [first.pid(), second.pid()]);
+    assert_eq!(threads.iter().map(|thread| thread.process).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_process_that_is_gone() {
+    let mut gone = Program::running(&["true"]);
+    gone.0.wait().unwrap();
+    let is_gone = |error: SysError| error.errno() == Some(libc::ESRCH);
+    let live = Program::busy();
+    let Some(mut sampler) = sampler(&live) else { return };
+    assert!(sampler.also(gone.pid(), Start::Now).is_err_and(is_gone));
+    let options = SampleOptions::here().unwrap();
+    assert!(Sampler::start(gone.pid(), Start::Now, options).is_err_and(is_gone));
+    // The one that lives is sampled all the same, and alone.
+    drain_until(&mut sampler, "enough samples", |sampler| has_enough(sampler, &live));
+    assert_eq!(sampler.snapshot().len(), 1);
+}
+
+#[test]
+fn a_process_that_has_ended_but_nobody_has_waited_for() {
+    let mut zombie = Program::busy();
+    let live = Program::busy();
+    let Some(mut sampler) = sampler(&live) else { return };
+    zombie.0.kill().unwrap();
+    drain_until(&mut sampler, "an error", |sampler| {
+        let error = sampler.also(zombie.pid(), Start::Now).err();
+        error.is_some_and(|error| error.errno() == Some(libc::ESRCH))
+    });
+}
+
+#[test]
+fn ends_that_found_no_room_are_noticed() {
+    let mut program = Program::busy();
+    let mut options = SampleOptions { rate_hz: 10_000, ..SampleOptions::here().unwrap() };
+    options.watch.ring_pages = 1;
+    let proc = options.watch.proc.clone();
+    let Some(mut sampler) = started(&program, options) else { return };
+    // A page has room for a hundredth of what this leaves behind, unless it ran on many CPUs.
+    let deadline = Instant::now() + PATIENCE;
+    let used = || proc.cpu_time(program.pid(), program.pid().first_thread()).unwrap_or_default();
+    while used() < Nanos::from_secs(1) {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: 1 s of CPU time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.end();
+    drain_until(&mut sampler, "the end", |sampler| sampler.all_ended());
+    assert!(first_thread(&mut sampler, &program).ended.is_some());
+}
+
+#[test]
+fn all_have_ended_after_a_kill() {
+    let (mut first, mut second) = (Program::busy(), Program::busy());
+    let Some(mut sampler) = sampler(&first) else { return };
+    sampler.also(second.pid(), Start::Now).unwrap();
+    drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
+    assert!(!sampler.all_ended());
+
+    first.end();
+    drain_until(&mut sampler, "the end of the first", |sampler| {
+        first_thread(sampler, &first).ended.is_some()
+    });
+    assert!(!sampler.all_ended(), "the second one runs");
+    second.end();
+    drain_until(&mut sampler, "the end of all", |sampler| sampler.all_ended());
+    let counted = sampler.finish();
+    assert!(counted.complete);
+    assert_eq!(counted.threads.len(), 2);
+}
