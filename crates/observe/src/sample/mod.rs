@@ -236,8 +236,8 @@ impl Sampler {
 
     /// What every thread was seen doing so far, in the order of creation.
     ///
-    /// Decodes every function that was sampled, each time: from milliseconds to, for an interpreter
-    /// with some hundred of them, more than a second. The rings fill up meanwhile.
+    /// Decodes every function that was sampled, each time: 2 ms for gzip, 60 ms for bash. The rings
+    /// fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
         self.threads.read_cpu_times(&self.proc);
