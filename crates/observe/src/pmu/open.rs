@@ -142,8 +142,17 @@ mod tests {
 
     /// Touches `pages` new pages.
     fn touch(pages: usize) {
-        let memory = vec![1_u8; pages * 4096];
-        assert_eq!(std::hint::black_box(memory)[pages], 1);
+        let size_b = pages * 4096;
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // Not from the allocator, which may hand out pages that another test has touched already.
+        // SAFETY: a new mapping at no given place.
+        let memory = unsafe { libc::mmap(std::ptr::null_mut(), size_b, access, kind, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED);
+        // SAFETY: the mapping has that many writable bytes, and nobody else knows of it.
+        unsafe { memory.write_bytes(1, size_b) };
+        // SAFETY: the mapping is ours and used no more.
+        assert_eq!(unsafe { libc::munmap(memory, size_b) }, 0);
     }
 
     #[test]
