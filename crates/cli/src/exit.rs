@@ -42,7 +42,30 @@ impl std::error::Error for Failure {}
 #[allow(clippy::print_stderr)] // this is where the CLI speaks
 pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("colocate: {error:#}");
+        eprintln!("colocate: {}", one_line(&error));
         ExitCode::from(error.downcast_ref::<Failure>().map_or(OURS, |failure| failure.code))
     })
+}
+
+/// `error` and its causes. Some errors name their cause in their own text; it is said once.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        _ if said.ends_with(&cause) => said,
+        _ => format!("{said}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let repeated = anyhow!("no such file").context("read /sys: no such file");
+        assert_eq!(one_line(&repeated), "read /sys: no such file");
+        let added = anyhow!("no such file").context("cannot start");
+        assert_eq!(one_line(&added), "cannot start: no such file");
+    }
 }
