@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // process_vm_readv
 
-use super::weigh::Shares;
+use super::shares::Shares;
 use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 

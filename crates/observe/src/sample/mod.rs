@@ -34,6 +34,7 @@ pub mod image;
 pub mod live;
 pub mod maps;
 pub mod rates;
+pub mod shares;
 mod threads;
 pub mod weigh;
 
@@ -48,10 +49,11 @@ use crate::task::{Pid, Tid};
 use colocate_isa::Isa;
 use colocate_machine::Nanos;
 use maps::{Origin, Spaces};
+use shares::Shares;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use threads::Threads;
-use weigh::{Shares, Weigher};
+use weigh::Weigher;
 
 /// Samples a second of CPU time, unless something else is asked for. At 1,000 the watched program
 /// ran 3–5 % slower in a 2-CPU virtual machine, so 250 cost about 1 %.

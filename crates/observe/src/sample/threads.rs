@@ -1,7 +1,8 @@
 //! Samples filed by thread.
 
 use super::LEAST_SAMPLES;
-use super::weigh::{Shares, SiteIdx, Weigher};
+use super::shares::Shares;
+use super::weigh::{SiteIdx, Weigher};
 use crate::births::TaskEvent;
 use crate::proc::Proc;
 use crate::task::{Pid, Tid};

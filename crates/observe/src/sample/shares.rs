@@ -1,0 +1,64 @@
+//! Shares of classes that can be added up.
+
+use colocate_isa::{Class as IsaClass, ClassCounts};
+use colocate_model::{Class, Mix, Share};
+
+/// Sums of shares, to be divided by their weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    of: [f64; 5],
+    weight: f64,
+}
+
+impl Shares {
+    /// The shares of the classes in `counts`, with weight 1; `None` if nothing is counted.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
+    pub fn of(counts: &ClassCounts) -> Option<Self> {
+        let whole = counts.instructions as f64;
+        (counts.instructions > 0)
+            .then(|| Self { of: counts.of.map(|n| n as f64 / whole), weight: 1.0 })
+    }
+
+    /// Adds `other`, `times` over.
+    #[allow(clippy::cast_precision_loss)] // samples are far below 2^52
+    pub fn add(&mut self, other: &Self, times: u64) {
+        self.add_scaled(other, times as f64);
+    }
+
+    /// Adds `other`, weighted by `factor`.
+    pub fn add_scaled(&mut self, other: &Self, factor: f64) {
+        for (mine, theirs) in self.of.iter_mut().zip(other.of) {
+            *mine += theirs * factor;
+        }
+        self.weight += other.weight * factor;
+    }
+
+    /// The mix; all unknown if the weight is 0.
+    #[must_use]
+    pub fn mix(&self) -> Mix {
+        let mut mix = Mix::default();
+        for (class, sum) in CLASSES.into_iter().zip(self.of) {
+            // Rounding can carry a sum of shares past its weight.
+            mix.set(class, Share::new((sum / self.weight).min(1.0)));
+        }
+        mix
+    }
+}
+
+/// The model's classes in the order of the decoder's counts.
+const CLASSES: [Class; 5] = {
+    let mut classes = Class::ALL;
+    let mut place = 0;
+    while place < IsaClass::ALL.len() {
+        classes[place] = match IsaClass::ALL[place] {
+            IsaClass::Branch => Class::Branch,
+            IsaClass::Float => Class::Float,
+            IsaClass::Int => Class::Int,
+            IsaClass::Load => Class::Load,
+            IsaClass::Store => Class::Store,
+        };
+        place += 1;
+    }
+    classes
+};
