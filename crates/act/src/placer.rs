@@ -61,6 +61,11 @@ impl Placer {
                 Put::Done
             }
             Err(PinError::Gone) => Self::gone(task, then),
+            // Its program has moved it in the moment since we did.
+            Err(PinError::Elsewhere { found, .. }) if !self.is_ours(task, &found) => {
+                self.respect(task, found);
+                Put::Respected
+            }
             Err(why) => {
                 task.allowed = current;
                 task.stand = Stand::Trouble(why.to_string());

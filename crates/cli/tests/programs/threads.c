@@ -1,6 +1,6 @@
 /* threads SHORT LONG [own]: creates SHORT threads one after the other, then LONG threads that wait
- * until standard input closes. With `own`, every long thread first binds itself to the first CPU
- * that the program was allowed to use. */
+ * until standard input closes. With `own`, every long thread binds itself, 0.1 s after its birth, to the
+ * first CPU that the program was allowed to use. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -17,8 +17,10 @@ static void *nothing(void *arg) { return arg; }
 
 static void *wait_for_end(void *arg)
 {
-    if (own)
+    if (own) {
+        usleep(100000);
         sched_setaffinity(0, sizeof(first_only), &first_only);
+    }
     pthread_barrier_wait(&ready);
     for (;;)
         pause();
