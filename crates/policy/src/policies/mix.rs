@@ -66,7 +66,10 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     let demands = demands(tasks);
     let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
     let asked: Vec<Demand> = items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
-    let groups = groups(places, &asked);
+    let mut groups = groups(places, &asked);
+    if places.width() > 2 && items.len() == tasks.len() {
+        groups = better(&asked, groups, dealt(places, tasks, &items));
+    }
     let mut on_pu = seat(places, tasks, &items, groups);
     join_rest(places, tasks, rest, &mut on_pu);
     let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
@@ -131,6 +134,36 @@ fn groups(places: &Places<'_>, asked: &[Demand]) -> Vec<Vec<usize>> {
     };
     exchange::improve(asked, &mut groups);
     groups
+}
+
+/// The groups that the policy `instruction` makes of tasks that are an item each.
+fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let choices = instruction::place(places, tasks, None).choices;
+    let mut groups = vec![Vec::new(); places.machine().cores.len()];
+    for (item, members) in items.iter().enumerate() {
+        for pu in members.iter().filter_map(|&task| choices[task].pu) {
+            groups[places.machine().core_of(pu).idx()].push(item);
+        }
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// The groups that overlap less, after exchanges among the second ones.
+fn better(
+    asked: &[Demand],
+    first: Vec<Vec<usize>>,
+    mut second: Vec<Vec<usize>>,
+) -> Vec<Vec<usize>> {
+    exchange::improve(asked, &mut second);
+    let beside = |a: usize, group: &[usize]| -> f64 {
+        group.iter().map(|&b| asked[a].overlap(&asked[b])).sum()
+    };
+    let within = |group: &Vec<usize>| -> f64 {
+        group.iter().enumerate().map(|(at, &item)| beside(item, &group[..at])).sum()
+    };
+    let overlap = |groups: &[Vec<usize>]| -> f64 { groups.iter().map(within).sum() };
+    if overlap(&second) < overlap(&first) { second } else { first }
 }
 
 /// The groups that the policy `instruction` deals, of places in any list.
