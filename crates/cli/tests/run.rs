@@ -155,7 +155,8 @@ fn ctrl_c_reaches_the_program_once() {
                    while [ $n -lt 1 ]; do sleep 0.05; done; sleep 0.5; exit $((40+n))";
     std::fs::write(scratch.path("counter"), counter).unwrap();
     let ours = env!("CARGO_BIN_EXE_colocate");
-    let line = format!("{ours} run --quiet -- sh {}", scratch.path("counter").display());
+    // `exec`: a shell that waits for us would die of the Ctrl-C itself, and its status be seen.
+    let line = format!("exec {ours} run --quiet -- sh {}", scratch.path("counter").display());
     let mut command = Command::new("script");
     scratch.homes(&mut command);
     command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
