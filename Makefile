@@ -10,6 +10,8 @@ PREFIX = /usr/local
 DESTDIR =
 SECONDS = 60
 CARGO = scripts/with-rust cargo
+# Where cargo builds: what the environment names, else its default.
+BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
 .PHONY: all demo test tracer bench fuzz install
@@ -21,7 +23,7 @@ all:
 demo:
 	scripts/install demo
 	$(CARGO) build --release --locked -p colocate
-	scripts/demo target/release/colocate
+	scripts/demo "$(BUILT)"
 
 test:
 	scripts/install test
@@ -41,4 +43,4 @@ fuzz:
 	scripts/with-rust scripts/fuzz all $(SECONDS)
 
 install: all
-	scripts/with-rust scripts/install-files target/release/colocate "$(DESTDIR)$(PREFIX)"
+	scripts/with-rust scripts/install-files "$(BUILT)" "$(DESTDIR)$(PREFIX)"
