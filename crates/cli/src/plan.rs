@@ -7,7 +7,7 @@ use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Class, Profile};
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, Why, plan};
+use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, plan};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::Read;
@@ -121,16 +121,27 @@ struct Program {
     threads: Option<u32>,
 }
 
-/// Most threads or copies that an option may ask for: ten times the largest machine that Linux
-/// supports has PUs.
+/// Most threads or copies that an option may ask for: eight times the 8,192 PUs that the largest
+/// Linux kernel for x86-64 knows (`CONFIG_NR_CPUS`).
 const MOST: u32 = 65_536;
+
+/// Most threads of all programs together. Chosen: as many as one profile may have.
+const MOST_IN_ALL: usize = Profile::MAX_THREADS;
 
 /// Reads every profile once, and repeats it as often as asked for.
 fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
     let mut programs = Vec::new();
+    let mut in_all = 0;
     for option in options {
         let (path, threads, copies) = parse(option)?;
         let profile = read_profile(path, live)?;
+        let each = profile.threads.len().max(threads.unwrap_or(0) as usize).max(1);
+        in_all += each * copies as usize;
+        if in_all > MOST_IN_ALL {
+            return Err(usage(format!(
+                "--profile {option}: expected at most {MOST_IN_ALL} threads in all, found {in_all}"
+            )));
+        }
         let file = Path::new(&profile.program.path).file_name();
         let name = clean(&file.unwrap_or_default().to_string_lossy());
         for _ in 0..copies {
@@ -318,31 +329,10 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 7]>
             decision.name.clone(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
             task.mix.dominant().map_or("?".to_owned(), |(class, share)| format!("{class} {share}")),
-            reason(&decision.why),
+            decision.why.to_string(),
         ]);
     }
     rows
-}
-
-/// The reason, with long lists of partners cut short.
-fn reason(why: &Why) -> String {
-    const SHOWN: usize = 7;
-    let shortened = |partners: &[TaskId]| partners.iter().take(SHOWN).copied().collect::<Vec<_>>();
-    match why {
-        Why::HeadAndTail { key, rank, partners } if partners.len() > SHOWN => {
-            let partners_shown = shortened(partners);
-            let why = Why::HeadAndTail { key: key.clone(), rank: *rank, partners: partners_shown };
-            format!("{why} and {} more", partners.len() - SHOWN)
-        }
-        Why::Matched { overlap, partners } if partners.len() > SHOWN => {
-            let why = Why::Matched { overlap: *overlap, partners: shortened(partners) };
-            format!("{why} and {} more", partners.len() - SHOWN)
-        }
-        Why::TimeShared { tasks, then } => {
-            format!("takes turns with {} on its PU, {}", tasks - 1, reason(then))
-        }
-        short => short.to_string(),
-    }
 }
 
 /// Columns padded to their widest cell, two spaces apart.

@@ -321,6 +321,17 @@ fn wrong_usage_is_told_in_one_line() {
 }
 
 #[test]
+fn too_many_threads_are_refused_before_they_fill_the_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let [solve, _] = two_programs(&dir, 1).map(|path| format!("{path}:threads=65536:copies=65536"));
+    let out = colocate(&["plan", "--profile", &solve]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let line = String::from_utf8(out.stderr).unwrap();
+    let ends = ":copies=65536: expected at most 100000 threads in all, found 4294967296\n";
+    assert!(line.ends_with(ends), "{line}");
+}
+
+#[test]
 fn a_changed_binary_is_refused_on_this_machine_only() {
     let dir = tempfile::tempdir().unwrap();
     let path = profile(&dir, "solve", 1, [0.1; 5]);

@@ -27,7 +27,7 @@ use std::ops::{Add, AddAssign, Sub};
 /// not fitted to one.
 pub const UNITS: [f64; 5] = [2.0, 2.0, 4.0, 2.0, 1.0];
 
-/// How scarce the units of `class` are: `1 / u(c)`, in 0 .. 1.
+/// How scarce the units of `class` are: `1 / u(c)`, above 0, at most 1.
 #[must_use]
 pub fn scarcity(class: Class) -> f64 {
     1.0 / UNITS[class as usize]

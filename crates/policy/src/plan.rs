@@ -9,6 +9,11 @@ use thiserror::Error;
 /// Version of the plan format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
+/// The most partners that a reason holds. A core has at most seven others while each task has a PU of
+/// its own (SMT-8); an eighth says that there are more. With thousands of tasks on a few PUs, lists
+/// of all of them would grow with the square of their number.
+pub const MAX_PARTNERS: usize = 8;
+
 /// A place in the workload's list of jobs, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -83,14 +88,14 @@ pub enum Why {
         key: String,
         /// This task's place in the sorted list, from 0 for the least.
         rank: u32,
-        /// Tasks that share the core with it.
+        /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
     /// Matched so that the whole mixes of the tasks of a core overlap least.
     Matched {
         /// Overlap with the tasks that share the core; see the policy `mix` for the unit.
         overlap: f64,
-        /// Tasks that share the core with it.
+        /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
     /// There are at least as many cores as tasks, so it has a core of its own.
@@ -123,7 +128,8 @@ impl fmt::Display for Why {
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
             Self::TimeShared { tasks, then } => {
-                write!(f, "takes turns with {} on its PU, {then}", tasks - 1)
+                // A plan that was not made here may say 0.
+                write!(f, "takes turns with {} on its PU, {then}", tasks.saturating_sub(1))
             }
         }
     }
@@ -133,8 +139,10 @@ fn beside(partners: &[TaskId]) -> String {
     if partners.is_empty() {
         return "no task on a sibling PU".to_owned();
     }
-    let names: Vec<String> = partners.iter().map(ToString::to_string).collect();
-    format!("beside {}", names.join(", "))
+    let shown = partners.iter().take(MAX_PARTNERS - 1);
+    let names: Vec<String> = shown.map(ToString::to_string).collect();
+    let more = if partners.len() < MAX_PARTNERS { "" } else { ", …" };
+    format!("beside {}{more}", names.join(", "))
 }
 
 /// Where one task goes, and why.

@@ -51,6 +51,16 @@ fn tells_reasons_in_words() {
         Why::Matched { overlap: 0.0, partners: Vec::new() }.to_string(),
         "least overlap, 0.0000 no task on a sibling PU"
     );
+    let partners = (0..8).map(|order| task(0, order)).collect();
+    assert_eq!(
+        Why::Matched { overlap: 0.0, partners }.to_string(),
+        "least overlap, 0.0000 beside 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, …"
+    );
+    // Not from us, but a plan's file may say so.
+    assert_eq!(
+        Why::TimeShared { tasks: 0, then: Box::new(Why::OwnCore) }.to_string(),
+        "takes turns with 0 on its PU, a core of its own"
+    );
 }
 
 #[test]

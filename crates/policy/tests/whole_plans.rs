@@ -458,6 +458,18 @@ fn is_unknown(why: &Why) -> bool {
     }
 }
 
+/// With thousands of tasks on a core, a list of all partners of each would fill the memory.
+#[test]
+fn reasons_stay_short() {
+    let machine = machine("core:1 pu:2");
+    let all: Vec<PuIdx> = machine.all_pus().collect();
+    let tasks = random_tasks(&mut SplitMix64::new(1), 4_000);
+    for policy in PolicyKind::ALL.into_iter().filter(|policy| policy.needs_mixes()) {
+        let made = plan(&policy, &machine, &all, &tasks);
+        assert!(made.to_json().len() < 2_000 * tasks.len(), "{policy}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 

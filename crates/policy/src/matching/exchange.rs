@@ -3,24 +3,20 @@
 use colocate_model::Demand;
 
 /// Improves `groups`, lists of places in `demands`, by exchanging members of two groups as long as
-/// the overlap within groups falls. Sizes stay. Returns how many exchanges were made.
+/// the overlap within groups falls. Sizes stay.
 ///
 /// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`, so exchanging `a ∈ G` with `b ∈ H`
 /// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, from sums alone. A pass looks at
 /// all pairs of members, `O(n²)`.
-pub fn improve(demands: &[Demand], groups: &mut [Vec<usize>]) -> usize {
+pub fn improve(demands: &[Demand], groups: &mut [Vec<usize>]) {
     let sum_of = |group: &[usize]| group.iter().fold(Demand::NONE, |sum, &at| sum + demands[at]);
     let mut sums: Vec<Demand> = groups.iter().map(|group| sum_of(group)).collect();
-    let mut made = 0;
-    loop {
-        let before = made;
+    let mut again = true;
+    while std::mem::take(&mut again) {
         for g in 0..groups.len() {
             for h in g + 1..groups.len() {
-                made += improve_two(demands, groups, &mut sums, g, h);
+                again |= improve_two(demands, groups, &mut sums, g, h);
             }
-        }
-        if made == before {
-            return made;
         }
     }
 }
@@ -28,14 +24,15 @@ pub fn improve(demands: &[Demand], groups: &mut [Vec<usize>]) -> usize {
 /// Least fall of the overlap that counts; below it rounding could exchange back and forth for ever.
 const WORTH: f64 = 1e-12;
 
+/// Whether an exchange between groups `g` and `h` helped.
 fn improve_two(
     demands: &[Demand],
     groups: &mut [Vec<usize>],
     sums: &mut [Demand],
     g: usize,
     h: usize,
-) -> usize {
-    let mut made = 0;
+) -> bool {
+    let mut helped = false;
     for i in 0..groups[g].len() {
         for j in 0..groups[h].len() {
             let (a, b) = (demands[groups[g][i]], demands[groups[h][j]]);
@@ -45,9 +42,63 @@ fn improve_two(
                 (groups[g][i], groups[h][j]) = (groups[h][j], groups[g][i]);
                 sums[g] += change;
                 sums[h] = sums[h] - change;
-                made += 1;
+                helped = true;
             }
         }
     }
-    made
+    helped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::SplitMix64;
+    use colocate_model::{Class, Mix, Share};
+    use proptest::prelude::*;
+
+    fn random_demand(rng: &mut SplitMix64) -> Demand {
+        let mut mix = Mix::default();
+        for class in Class::ALL {
+            mix.set(class, Share::new(rng.unit()));
+        }
+        Demand::of(&mix, 1.0, &mix)
+    }
+
+    /// Pair by pair, without the sums that the exchange relies on.
+    fn overlap(demands: &[Demand], groups: &[Vec<usize>]) -> f64 {
+        let pairs = |group: &Vec<usize>| -> f64 {
+            let beside = |at: usize| group[..at].iter().map(move |&other| (other, group[at]));
+            let all = (0..group.len()).flat_map(beside);
+            all.map(|(a, b)| demands[a].overlap(&demands[b])).sum()
+        };
+        groups.iter().map(pairs).sum()
+    }
+
+    proptest! {
+        /// Nothing is lost, sizes stay, the overlap does not rise, and no exchange is left that helps.
+        #[test]
+        fn no_exchange_is_left(sizes in prop::collection::vec(0_usize..=5, 0..=4), seed: u64) {
+            let mut rng = SplitMix64::new(seed);
+            let count = sizes.iter().sum();
+            let demands: Vec<Demand> = (0..count).map(|_| random_demand(&mut rng)).collect();
+            let mut items = 0..count;
+            let mut groups: Vec<Vec<usize>> =
+                sizes.iter().map(|&size| items.by_ref().take(size).collect()).collect();
+            let before = overlap(&demands, &groups);
+            improve(&demands, &mut groups);
+            let after = overlap(&demands, &groups);
+            prop_assert!(after <= before + 1e-9);
+            prop_assert_eq!(&groups.iter().map(Vec::len).collect::<Vec<_>>(), &sizes);
+            let mut all = groups.concat();
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..count));
+            for (g, h) in (0..groups.len()).flat_map(|h| (0..h).map(move |g| (g, h))) {
+                for (i, j) in (0..sizes[g]).flat_map(|i| (0..sizes[h]).map(move |j| (i, j))) {
+                    let mut other = groups.clone();
+                    (other[g][i], other[h][j]) = (groups[h][j], groups[g][i]);
+                    prop_assert!(overlap(&demands, &other) >= after - 1e-9);
+                }
+            }
+        }
+    }
 }

@@ -40,7 +40,7 @@
 
 use super::{Choice, Placement, own_cores, spread_newborn};
 use crate::places::Places;
-use crate::plan::{Task, TaskId, Why};
+use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
@@ -84,7 +84,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// Places in `tasks`, least load first.
-fn rank(tasks: &[&Task], key: Option<Class>) -> Vec<usize> {
+pub(super) fn rank(tasks: &[&Task], key: Option<Class>) -> Vec<usize> {
     let load = |task: &Task| key.and_then(|class| task.load(class));
     let known: Vec<f64> = tasks.iter().filter_map(|task| load(task)).collect();
     let average = mean(&known);
@@ -137,28 +137,31 @@ fn explain(
     }
 }
 
-/// For each task, those on other PUs of its core, in the order of IDs.
+/// For each task, the first [`MAX_PARTNERS`] of those on other PUs of its core, in the order of IDs.
 pub(super) fn partners(
     places: &Places<'_>,
     tasks: &[&Task],
     choices: &[Choice],
 ) -> Vec<Vec<TaskId>> {
     let machine = places.machine();
-    let mut on_core: Vec<Vec<usize>> = vec![Vec::new(); machine.cores.len()];
-    for (task, choice) in choices.iter().enumerate() {
-        if let Some(pu) = choice.pu {
-            on_core[machine.core_of(pu).idx()].push(task);
+    let mut on_pu: Vec<Vec<TaskId>> = vec![Vec::new(); machine.pus.len()];
+    for (task, choice) in tasks.iter().zip(choices) {
+        if let Some(first) = choice.pu.map(|pu| &mut on_pu[pu.idx()])
+            && first.len() < MAX_PARTNERS
+        {
+            first.push(task.id);
         }
     }
-    let beside = |task: usize, choice: &Choice| {
+    let beside = |choice: &Choice| {
         let Some(pu) = choice.pu else { return Vec::new() };
-        let others = on_core[machine.core_of(pu).idx()].iter();
+        let siblings = machine.cores[machine.core_of(pu).idx()].pus.iter();
+        let others = siblings.filter(|&&other| other != pu);
+        let mut others: Vec<_> = others.flat_map(|other| on_pu[other.idx()].clone()).collect();
+        others.sort_unstable();
+        others.truncate(MAX_PARTNERS);
         others
-            .filter(|&&other| other != task && choices[other].pu != Some(pu))
-            .map(|&other| tasks[other].id)
-            .collect()
     };
-    choices.iter().enumerate().map(|(task, choice)| beside(task, choice)).collect()
+    choices.iter().map(beside).collect()
 }
 
 #[cfg(test)]
