@@ -137,8 +137,9 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
     (0..count).map(&mut task).collect()
 }
 
-/// The plan drawn: one line a cache, one bracket a core, one place a PU, `_` idle; tasks that take
-/// turns on a PU stand together. Below it what the policy predicts.
+/// The plan drawn: one line a cache, one bracket a core, one place a PU, `_` idle, `x` forbidden; tasks
+/// that take turns on a PU stand together. `3 ×` stands before a line that is there three times.
+/// Below it what the policy predicts.
 pub fn picture(plan: &Plan, machine: &Machine) -> String {
     let mut on_pu = vec![String::new(); machine.pus.len()];
     for decision in &plan.decisions {
@@ -153,18 +154,21 @@ pub fn picture(plan: &Plan, machine: &Machine) -> String {
         "" => "x".to_owned(),
         tasks => tasks.to_owned(),
     };
-    let mut text = String::new();
-    let mut last = None;
-    for core in &machine.cores {
-        let cache = machine.last_level_cache(core.pus[0]);
-        if last.is_some_and(|before| before != cache) {
-            text.push('\n');
-        }
-        last = Some(cache);
+    let bracket = |core: &Core| {
         let pus: Vec<_> = core.pus.iter().map(|&pu| place(pu)).collect();
-        write!(text, "[{}]", pus.join(" ")).unwrap();
+        format!("[{}]", pus.join(" "))
+    };
+    let cache = |core: &Core| machine.last_level_cache(core.pus[0]);
+    let lines = machine.cores.chunk_by(|a, b| cache(a) == cache(b));
+    let lines: Vec<String> = lines.map(|cores| cores.iter().map(bracket).collect()).collect();
+    let mut text = String::new();
+    for same in lines.chunk_by(|a, b| a == b) {
+        match same.len() {
+            1 => writeln!(text, "{}", same[0]),
+            times => writeln!(text, "{times} × {}", same[0]),
+        }
+        .unwrap();
     }
-    text.push('\n');
     if let Some(predicted) = &plan.predicted {
         writeln!(text, "{predicted}").unwrap();
     }

@@ -1,6 +1,10 @@
 //! The plan's file: what is written reads back, and what is odd is refused with one line.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
+#[path = "../src/testing.rs"]
+#[allow(dead_code)] // shared with the unit tests, which use more of it
+mod testing;
+
 use colocate_machine::PuNr;
 use colocate_policy::{JobIdx, Plan, TaskId, Why};
 
@@ -97,24 +101,10 @@ fn refuses_odd_shapes() {
 
 #[test]
 fn refuses_a_machine_without_its_pus() {
-    let mut machine = colocate_machine::Machine {
-        name: "none".to_owned(),
-        processor: None,
-        pus: Vec::new(),
-        cores: Vec::new(),
-        packages: Vec::new(),
-        nodes: Vec::new(),
-        caches: Vec::new(),
-        kinds: Vec::new(),
-        distances: None,
-        offline: Vec::new(),
-    };
     let line = |machine| golden().check_against(machine).unwrap_err().to_string();
     assert_eq!(
-        line(&machine),
+        line(&testing::machine("core:0")),
         "expected a plan for this machine, found task 0.0 on cpu0, which is not online here"
     );
-    let core = colocate_machine::CoreIdx(0);
-    machine.pus = (0..4).map(|os| colocate_machine::Pu { os: PuNr(os), core }).collect();
-    assert!(golden().check_against(&machine).is_ok());
+    assert!(golden().check_against(&testing::machine("core:4")).is_ok());
 }

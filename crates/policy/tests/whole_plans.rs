@@ -1,7 +1,5 @@
-//! Whole plans on described machines, drawn, and what every plan must keep to.
-//!
-//! One line a last-level cache, one bracket a core, one place a PU: `_` idle, `x` forbidden; tasks
-//! that take turns on a PU stand together.
+//! Whole plans on described machines, drawn as `testing::picture` says, and what every plan must keep
+//! to.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 #[path = "../src/testing.rs"]
@@ -35,24 +33,10 @@ fn the_papers_machine_with_two_programs() {
         &two_programs(32),
         BT_IS,
         expect![[r#"
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        mean overlap of a core 0.1340 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
-    "#]],
+            8 × [A A][A A]
+            8 × [B B][B B]
+            mean overlap of a core 0.1340 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
+        "#]],
     );
     check(
         "instruction",
@@ -60,24 +44,9 @@ fn the_papers_machine_with_two_programs() {
         &two_programs(32),
         BT_IS,
         expect![[r#"
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        mean overlap of a core 0.0806 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
-    "#]],
+            16 × [A B][A B]
+            mean overlap of a core 0.0806 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
+        "#]],
     );
     check(
         "mix",
@@ -85,24 +54,9 @@ fn the_papers_machine_with_two_programs() {
         &two_programs(32),
         BT_IS,
         expect![[r#"
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        mean overlap of a core 0.0806 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
-    "#]],
+            16 × [A B][A B]
+            mean overlap of a core 0.0806 unit clashes per pair of instructions; 0.1069 for the same places with partners drawn at random, 0.1340 for round-robin
+        "#]],
     );
 }
 
@@ -115,24 +69,9 @@ fn half_a_machine_of_threads() {
         &two_programs(16),
         BT_IS,
         expect![[r#"
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0670 for round-robin
-    "#]],
+            16 × [A _][B _]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0670 for round-robin
+        "#]],
     );
     check(
         "compact",
@@ -140,24 +79,11 @@ fn half_a_machine_of_threads() {
         &two_programs(16),
         BT_IS,
         expect![[r#"
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [A A][A A]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [B B][B B]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        [_ _][_ _]
-        mean overlap of a core 0.0670 unit clashes per pair of instructions; 0.0532 for the same places with partners drawn at random, 0.0670 for round-robin
-    "#]],
+            4 × [A A][A A]
+            4 × [B B][B B]
+            8 × [_ _][_ _]
+            mean overlap of a core 0.0670 unit clashes per pair of instructions; 0.0532 for the same places with partners drawn at random, 0.0670 for round-robin
+        "#]],
     );
     check(
         "mix",
@@ -165,24 +91,9 @@ fn half_a_machine_of_threads() {
         &two_programs(16),
         BT_IS,
         expect![[r#"
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        [A _][B _]
-        mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0670 for round-robin
-    "#]],
+            16 × [A _][B _]
+            mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0670 for round-robin
+        "#]],
     );
 }
 
@@ -194,24 +105,11 @@ fn three_quarters_of_a_machine() {
         &two_programs(24),
         BT_IS,
         expect![[r#"
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][A B]
-        [A _][A _]
-        [A _][A _]
-        [A _][A _]
-        [A _][A _]
-        [B _][B _]
-        [B _][B _]
-        [B _][B _]
-        [B _][B _]
-        mean overlap of a core 0.0403 unit clashes per pair of instructions; 0.0534 for the same places with partners drawn at random, 0.1005 for round-robin
-    "#]],
+            8 × [A B][A B]
+            4 × [A _][A _]
+            4 × [B _][B _]
+            mean overlap of a core 0.0403 unit clashes per pair of instructions; 0.0534 for the same places with partners drawn at random, 0.1005 for round-robin
+        "#]],
     );
     check(
         "random:seed=1",
@@ -219,24 +117,23 @@ fn three_quarters_of_a_machine() {
         &two_programs(24),
         BT_IS,
         expect![[r#"
-        [_ _][A _]
-        [A A][B _]
-        [_ B][A _]
-        [A B][B B]
-        [_ A][A B]
-        [A _][A _]
-        [_ A][A _]
-        [_ B][B B]
-        [_ _][B _]
-        [A A][A B]
-        [A B][A B]
-        [A B][A B]
-        [A B][_ A]
-        [B B][A B]
-        [A B][A B]
-        [B B][A B]
-        mean overlap of a core 0.0541 unit clashes per pair of instructions; 0.0600 for the same places with partners drawn at random, 0.1005 for round-robin
-    "#]],
+            [_ _][A _]
+            [A A][B _]
+            [_ B][A _]
+            [A B][B B]
+            [_ A][A B]
+            [A _][A _]
+            [_ A][A _]
+            [_ B][B B]
+            [_ _][B _]
+            [A A][A B]
+            2 × [A B][A B]
+            [A B][_ A]
+            [B B][A B]
+            [A B][A B]
+            [B B][A B]
+            mean overlap of a core 0.0541 unit clashes per pair of instructions; 0.0600 for the same places with partners drawn at random, 0.1005 for round-robin
+        "#]],
     );
 }
 
