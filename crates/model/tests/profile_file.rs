@@ -154,6 +154,29 @@ fn refuses_more_threads_than_any_program_has() {
     );
 }
 
+/// What the longest thread that can be written takes of the file.
+#[test]
+fn the_most_threads_fit_the_longest_text() {
+    let long = Nanos(u64::MAX);
+    let mut mix = Mix::default();
+    Class::ALL.into_iter().for_each(|class| mix.set(class, Share::new(1.234_567_890_123_456_7e-5)));
+    let thread = ThreadProfile {
+        order: u32::MAX,
+        process: u32::MAX,
+        name: "\u{1}".repeat(15),
+        start_ns: long,
+        end_ns: Some(long),
+        cpu_time_ns: Some(long),
+        instructions: Some(u64::MAX),
+        cycles: Some(u64::MAX),
+        samples: Some(u64::MAX),
+        mix,
+    };
+    let with = |threads| Profile { threads, ..golden() }.to_json().len();
+    let each = with(vec![thread.clone(), thread.clone()]) - with(vec![thread]);
+    assert!(each * Profile::MAX_THREADS + 100_000 < Profile::MAX_BYTES, "{each} bytes");
+}
+
 #[test]
 fn refuses_a_changed_binary() {
     let profile = golden();

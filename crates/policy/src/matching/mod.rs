@@ -87,3 +87,57 @@ fn steps(demands: &[Demand]) -> f64 {
     let most = demands.iter().map(|d| d.overlap(d)).fold(f64::MIN_POSITIVE.sqrt(), f64::max);
     MAX_COST as f64 / 2.0 / (most * demands.len() as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::demands;
+    use crate::rng::SplitMix64;
+    use crate::testing::random_tasks;
+    use proptest::prelude::*;
+
+    /// Random demands, some of which ask nothing and some of which are the same.
+    fn random_demands(count: usize, seed: u64) -> Vec<Demand> {
+        let mut rng = SplitMix64::new(seed);
+        let tasks = random_tasks(&mut rng, count);
+        let mut demands = demands(&tasks.iter().collect::<Vec<_>>());
+        for at in 0..count {
+            match rng.below(8) {
+                0 => demands[at] = Demand::NONE,
+                1 => demands[at] = demands[rng.below(count)],
+                _ => {}
+            }
+        }
+        demands
+    }
+
+    fn check_groups(groups: usize, width: usize, count: usize, seed: u64) {
+        let made = in_groups(&random_demands(count, seed), groups, width);
+        let sizes = made.iter().map(Vec::len);
+        let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
+        assert_eq!(made.len(), groups);
+        assert!(most <= width && most - least <= 1, "sizes {least} to {most}, width {width}");
+        let mut all = made.concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..count));
+    }
+
+    proptest! {
+        /// Every item once, in groups that differ by one at most.
+        #[test]
+        fn groups_are_even(groups in 1_usize..=7, width in 1_usize..=8, idle in 0_usize..=20, seed: u64) {
+            check_groups(groups, width, (groups * width).saturating_sub(idle), seed);
+        }
+    }
+
+    #[test]
+    fn above_the_exact_search_too() {
+        check_groups(150, 2, 299, 1);
+        check_groups(80, 4, 250, 2);
+        let demands = random_demands(EXACT_UP_TO + 4, 3);
+        let costs = Costs::of_overlaps(&demands, steps(&demands));
+        let optimum = blossom::minimum(&costs).unwrap().cost;
+        let found = costs.total(&minimum(&costs).unwrap());
+        assert!(optimum <= found && found <= optimum + optimum / 100, "{found}, optimum {optimum}");
+    }
+}
