@@ -125,6 +125,9 @@ const RING_PAGES: usize = 16;
 /// placing.
 const LEAST_LOOK: Duration = Duration::from_millis(1);
 
+/// Least time between two looks through `/proc` that make up for lost notes. Chosen.
+const LOOK_AFTER_LOSS: Duration = Duration::from_secs(1);
+
 /// Looking through `/proc` takes at most one part in this many of a core. Chosen.
 const LOOK_SHARE: u32 = 50;
 
@@ -144,12 +147,14 @@ pub struct Births {
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
+    /// When `/proc` is to be looked through; `None` as long as the kernel tells everything.
+    next_look: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Source {
     Perf(Rings),
-    Proc { why: Option<SysError>, next: Instant, wait: Duration },
+    Proc { why: Option<SysError> },
 }
 
 impl Births {
@@ -165,11 +170,13 @@ impl Births {
         let rings = || Rings::map(&Attr::task_notes(), &options.cpus, options.ring_pages);
         let source = match (!options.without_perf).then(rings) {
             Some(Ok(rings)) => Source::Perf(rings),
-            Some(Err(why)) => Source::looking(Some(why)),
-            None => Source::looking(None),
+            Some(Err(why)) => Source::Proc { why: Some(why) },
+            None => Source::Proc { why: None },
         };
+        let next_look = matches!(source, Source::Proc { .. }).then(Instant::now);
         let mut births = Self {
             source,
+            next_look,
             proc: options.proc.clone(),
             tree: Tree::default(),
             early: Vec::new(),
@@ -186,11 +193,16 @@ impl Births {
         self.tree.look(&self.proc, now(), &mut self.first);
         if let Source::Perf(rings) = &mut self.source {
             let attr = Attr::task_notes().inherited();
-            let attached = self.tree.processes().try_for_each(|process| {
-                attach_all(rings, &attr, &self.proc, process, &mut self.bytes)
-            });
-            if let Err(why) = attached {
-                self.source = Source::looking(Some(why));
+            for process in self.tree.processes() {
+                match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
+                    Ok(true) => {}
+                    Ok(false) => self.next_look = Some(Instant::now()),
+                    Err(why) => {
+                        self.source = Source::Proc { why: Some(why) };
+                        self.next_look = Some(Instant::now());
+                        break;
+                    }
+                }
             }
             // Some may have been born before their creator was watched.
             self.tree.look(&self.proc, now(), &mut self.first);
@@ -203,7 +215,7 @@ impl Births {
     pub fn without_perf(&self) -> Option<&SysError> {
         match &self.source {
             Source::Perf(_) => None,
-            Source::Proc { why, .. } => why.as_ref(),
+            Source::Proc { why } => why.as_ref(),
         }
     }
 
@@ -216,14 +228,14 @@ impl Births {
         }
     }
 
-    /// How long a reader may sleep without missing anything; `None` if [`Births::fds`] wake it.
+    /// How long a reader may sleep without missing anything, unless [`Births::fds`] wake it; `None`
+    /// if they always do.
     #[must_use]
     pub fn next_look(&self) -> Option<Duration> {
-        match &self.source {
-            _ if !self.first.is_empty() => Some(Duration::ZERO),
-            Source::Perf(_) => None,
-            Source::Proc { next, .. } => Some(next.saturating_duration_since(Instant::now())),
+        if !self.first.is_empty() {
+            return Some(Duration::ZERO);
         }
+        self.next_look.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
     /// Whether every watched task has ended and been reported.
@@ -235,18 +247,16 @@ impl Births {
     /// Adds what has happened since the last call to `events`. Never waits.
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
-        match &mut self.source {
-            Source::Perf(_) => self.drain_rings(events),
-            Source::Proc { next, wait, .. } => {
-                let begun = Instant::now();
-                if begun < *next {
-                    return;
-                }
-                self.tree.look(&self.proc, now(), events);
-                let end = Instant::now();
-                *wait = LEAST_LOOK.max((end - begun) * LOOK_SHARE);
-                *next = end + *wait;
-            }
+        let least = match &self.source {
+            Source::Perf(_) => LOOK_AFTER_LOSS,
+            Source::Proc { .. } => LEAST_LOOK,
+        };
+        self.drain_rings(events);
+        let begun = Instant::now();
+        if self.next_look.is_some_and(|next| next <= begun) {
+            self.tree.look(&self.proc, now(), events);
+            let end = Instant::now();
+            self.next_look = Some(end + least.max((end - begun) * LOOK_SHARE));
         }
     }
 
@@ -262,21 +272,26 @@ impl Births {
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
             self.early.clear();
-            self.tree.look(&self.proc, now(), events);
         }
     }
 
     /// Moves what waits in the rings to `early`, in the order of time, and says how many notes the
     /// kernel had to drop.
+    ///
+    /// If some may be missing, `/proc` is due at once and from time to time from then on: whoever
+    /// ends while it is looked through is still there, and nothing else tells of that end.
     fn read_rings(&mut self) -> u64 {
         let Source::Perf(rings) = &mut self.source else { return 0 };
-        rings.take(&mut self.bytes);
+        let full = rings.take(&mut self.bytes);
         let mut lost = 0;
         for record in parse(&self.bytes) {
             if let Record::Lost { count } = record {
                 lost += count;
             }
             self.early.extend(event(&record));
+        }
+        if full || lost > 0 {
+            self.next_look = Some(Instant::now());
         }
         self.bytes.clear();
         self.early.sort_by_key(TaskEvent::at);
@@ -325,14 +340,11 @@ impl Births {
     }
 }
 
-impl Source {
-    fn looking(why: Option<SysError>) -> Self {
-        Self::Proc { why, next: Instant::now(), wait: LEAST_LOOK }
-    }
-}
-
 /// Opens `attr` on every thread of `pid`, also on those born meanwhile; `bytes` collects records
 /// that come in.
+///
+/// Says whether the kernel will tell of the end of each. A thread that is about to end cannot be
+/// watched any more, but `/proc` lists it for as long as it takes to give its memory back.
 ///
 /// # Errors
 /// As [`Rings::attach`], except that threads which have ended are passed over.
@@ -342,25 +354,27 @@ pub(crate) fn attach_all(
     proc: &Proc,
     pid: Pid,
     bytes: &mut Vec<u8>,
-) -> Result<(), SysError> {
+) -> Result<bool, SysError> {
     let mut attached = BTreeSet::new();
+    let mut all = true;
     loop {
         // Who was born of a thread that was attached already has inherited its events, and a second
         // one would count everything twice. Those listed are born, so their notes are read after.
         let tasks = proc.tasks(pid).unwrap_or_default();
-        rings.take(bytes);
+        all &= !rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
             Record::Fork { born, .. } => Some(born.tid),
             _ => None,
         }));
         let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
         if new.is_empty() {
-            return Ok(());
+            return Ok(all);
         }
         for tid in new {
             match rings.attach(attr, tid) {
-                Err(error) if error.errno() != Some(libc::ESRCH) => return Err(error),
-                _ => {}
+                Ok(()) => {}
+                Err(error) if error.errno() == Some(libc::ESRCH) => all = false,
+                Err(error) => return Err(error),
             }
         }
     }

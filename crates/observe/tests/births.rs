@@ -120,6 +120,29 @@ fn ten_thousand_short_processes_in_turn() {
 }
 
 #[test]
+fn ends_that_found_no_room_are_noticed() {
+    // Everything happens before the one page of each CPU is read for the first time: no note that
+    // finds room comes after, so the kernel has no occasion to tell of its loss.
+    let mut child = waiting("for ((i = 0; i < 1000; i++)); do (:); done");
+    let mut births =
+        Births::watch(pid_of(&child), &Options { ring_pages: 1, ..Options::here().unwrap() });
+    if !perf_works(&births) {
+        return;
+    }
+    drop(child.stdin.take().unwrap().write_all(b"go\n"));
+    child.wait().unwrap();
+    let mut events = Vec::new();
+    births.drain(&mut events);
+    while !births.all_ended() {
+        let look = births.next_look();
+        assert!(look.is_some(), "nothing will wake us");
+        sys::wait_readable(&births.fds(), look).unwrap();
+        births.drain(&mut events);
+    }
+    check_order(&events);
+}
+
+#[test]
 fn without_kernel_events_proc_is_used() {
     let mut child = waiting("sleep 1000 & exec sleep 1000");
     let pid = pid_of(&child);

@@ -182,7 +182,10 @@ impl Sampler {
             self.waiting.insert(pid);
         }
         for process in tree.processes() {
-            attach_all(&mut self.rings, &self.attr, &self.proc, process, &mut self.bytes)?;
+            let (rings, attr) = (&mut self.rings, &self.attr);
+            if !attach_all(rings, attr, &self.proc, process, &mut self.bytes)? {
+                self.next_look.get_or_insert(Nanos::ZERO);
+            }
             for map in self.proc.code_maps(process) {
                 self.spaces.found(process, &map);
             }
