@@ -58,7 +58,8 @@ impl Demand {
         }))
     }
 
-    /// `w(self, other)`, in unit clashes per pair of instructions. Symmetric, never negative.
+    /// `w(self, other)`, in unit clashes per pair of instructions. Symmetric, and never
+    /// negative for what threads ask; a difference of demands can have a negative one.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> f64 {
         self.0.iter().zip(&other.0).map(|(a, b)| a * b).sum()

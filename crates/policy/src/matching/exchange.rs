@@ -6,18 +6,24 @@ use colocate_model::Demand;
 /// the overlap within groups falls. Sizes stay.
 ///
 /// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`, so exchanging `a ∈ G` with `b ∈ H`
-/// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, from sums alone. A pass looks at
-/// all pairs of members, `O(n²)`.
+/// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is `c · (ΣG − ΣH + c)`
+/// with `c = b − a`, from sums alone. A pass looks at all pairs of members, `O(n²)` at worst.
 pub fn improve(demands: &[Demand], groups: &mut [Vec<usize>]) {
     let sum_of = |group: &[usize]| group.iter().fold(Demand::NONE, |sum, &at| sum + demands[at]);
     let mut sums: Vec<Demand> = groups.iter().map(|group| sum_of(group)).collect();
-    let mut again = true;
-    while std::mem::take(&mut again) {
+    // Two groups that are as they were in the pass before have nothing to exchange.
+    let mut before = vec![true; groups.len()];
+    while before.contains(&true) {
+        let mut now = vec![false; groups.len()];
         for g in 0..groups.len() {
             for h in g + 1..groups.len() {
-                again |= improve_two(demands, groups, &mut sums, g, h);
+                let changed = before[g] || before[h] || now[g] || now[h];
+                if changed && improve_two(demands, groups, &mut sums, g, h) {
+                    (now[g], now[h]) = (true, true);
+                }
             }
         }
+        before = now;
     }
 }
 
@@ -33,15 +39,16 @@ fn improve_two(
     h: usize,
 ) -> bool {
     let mut helped = false;
+    let mut apart = sums[g] - sums[h];
     for i in 0..groups[g].len() {
         for j in 0..groups[h].len() {
             let (a, b) = (demands[groups[g][i]], demands[groups[h][j]]);
             let change = b - a;
-            let gained = change.overlap(&(sums[g] - a)) - change.overlap(&(sums[h] - b));
-            if gained < -WORTH {
+            if change.overlap(&(apart + change)) < -WORTH {
                 (groups[g][i], groups[h][j]) = (groups[h][j], groups[g][i]);
                 sums[g] += change;
                 sums[h] = sums[h] - change;
+                apart = sums[g] - sums[h];
                 helped = true;
             }
         }
