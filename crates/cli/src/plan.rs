@@ -102,6 +102,9 @@ fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
     let allowed = allowed.unwrap_or_else(|| machine.all_pus().collect());
     let Some(list) = cpus else { return Ok(allowed) };
     let wanted = PuSet::parse_list(list).map_err(|error| usage(format!("--cpus: {error}")))?;
+    if wanted.is_empty() {
+        return Err(usage("--cpus: expected at least one PU, found none".to_owned()));
+    }
     let there: PuSet = allowed.iter().map(|pu| machine.pus[pu.idx()].os).collect();
     let missing = wanted.difference(&there);
     if !missing.is_empty() {

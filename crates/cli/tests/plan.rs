@@ -206,6 +206,8 @@ fn json_is_of_the_schema_and_the_same_every_time() {
     let [solve, sort] = two_programs(&dir, 4);
     let schema = include_str!("../../../docs/schemas/plan.json");
     let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let golden = include_str!("../../policy/tests/golden/plan.json");
+    assert!(schema.is_valid(&serde_json::from_str(golden).unwrap()));
     for policy in ["os", "round-robin", "scatter", "compact", "random:seed=3", "instruction", "mix"]
     {
         for machine in ["synthetic:core:2 pu:2", "synthetic:core:8 pu:2", "live"] {
@@ -303,6 +305,13 @@ fn wrong_usage_is_told_in_one_line() {
         &["plan", "--profile", &solve, "--cpus", "3-1"],
         expect![[r#"
         colocate: --cpus: expected a range that ends after it begins, found "3-1"
+        exit code 2
+    "#]],
+    );
+    check(
+        &["plan", "--profile", &solve, "--cpus", ""],
+        expect![[r#"
+        colocate: --cpus: expected at least one PU, found none
         exit code 2
     "#]],
     );
