@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Version of the state format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// The most repetitions a study may have. Chosen: at one second a run it is most of an hour for
+/// The most repetitions a study may have. Chosen: at one second a run it is almost three hours for
 /// every policy, and the interval no longer gets visibly narrower.
 pub const MOST_REPETITIONS: u32 = 10_000;
 
