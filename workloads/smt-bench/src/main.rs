@@ -3,10 +3,13 @@
 // This is the part that speaks to the user.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use smt_bench::measure::MeasureError;
 use smt_bench::thread::{PinError, pin};
 use smt_bench::{Architecture, Control, Kernel, Runner, Workload, by_construction};
+use std::io;
 use std::process::ExitCode;
-use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -120,7 +123,7 @@ fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
     each.map_err(|_| format!("expected PUs as in 0,2, found {text}"))
 }
 
-fn report(run: &Run) -> Result<String, PinError> {
+fn report(run: &Run) -> Result<String, MeasureError> {
     let (done, took) = execute(run)?;
     #[allow(clippy::cast_precision_loss)] // a rate needs few digits
     let rate = done as f64 / took.as_secs_f64();
@@ -134,46 +137,63 @@ fn report(run: &Run) -> Result<String, PinError> {
 }
 
 /// Iterations of all threads together, and the time from the start of all to the end of the last.
-fn execute(run: &Run) -> Result<(u64, Duration), PinError> {
-    let start = Barrier::new(run.threads + 1);
+fn execute(run: &Run) -> Result<(u64, Duration), MeasureError> {
     let controls: Vec<Control> = (0..run.threads).map(|_| Control::new()).collect();
-    let start = &start;
+    let (ready, prepared) = channel();
     std::thread::scope(|scope| {
-        let spawn =
-            |(number, control)| scope.spawn(move || one_thread(run, number, control, start));
-        let threads: Vec<_> = controls.iter().enumerate().map(spawn).collect();
-        start.wait();
+        // A thread whose start is dropped ends at once, so every way out of here ends them all.
+        let start = |(number, control)| {
+            let (ready, (go, wait)) = (ready.clone(), channel());
+            let work = move || one_thread(run, number, control, &ready, &wait);
+            Ok((go, Builder::new().spawn_scoped(scope, work)?))
+        };
+        let started: Vec<_> = controls
+            .iter()
+            .enumerate()
+            .map(start)
+            .collect::<io::Result<_>>()
+            .map_err(|source| MeasureError::Spawn { source })?;
+        prepared.iter().take(run.threads).collect::<Result<Vec<()>, _>>()?;
+        let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         let begin = Instant::now();
+        for go in &go {
+            // All have said that they wait.
+            let _ = go.send(());
+        }
         if let Length::Time(length) = run.length {
             std::thread::sleep(length);
             controls.iter().for_each(Control::stop);
         }
-        let done = threads.into_iter().map(|t| t.join().expect("a worker does not panic"));
-        let done: u64 = done.sum::<Result<_, _>>()?;
+        let done = threads.into_iter().map(|t| t.join().expect("a worker does not panic")).sum();
         Ok((done, begin.elapsed()))
     })
 }
 
+/// One thread: prepares, says so, waits for the start, works. 0 if it was never started.
 fn one_thread(
     run: &Run,
     number: usize,
     control: &Control,
-    start: &Barrier,
-) -> Result<u64, PinError> {
+    ready: &Sender<Result<(), PinError>>,
+    go: &Receiver<()>,
+) -> u64 {
     let pinned = match run.cpus.as_slice() {
         [] => Ok(()),
         cpus => pin(cpus[number % cpus.len()]),
     };
     let mut runner = Runner::new(run.workload);
-    start.wait();
-    pinned?;
-    Ok(runner.run(
+    // Nobody left to tell means that another thread failed before.
+    let _ = ready.send(pinned);
+    if go.recv().is_err() {
+        return 0;
+    }
+    runner.run(
         control,
         match run.length {
             Length::Time(_) => u64::MAX,
             Length::Iterations(n) => n,
         },
-    ))
+    )
 }
 
 fn list() -> String {
@@ -253,9 +273,11 @@ mod tests {
         assert!(done >= 2 && took >= Duration::from_millis(10));
     }
 
+    /// At once, not after the day that was asked for.
     #[test]
     fn an_absent_pu_is_an_error() {
-        let told = report(&run("int-add --cpu 8000 --threads 2")).unwrap_err().to_string();
+        let told =
+            report(&run("int-add --cpu 8000 --threads 2 --seconds 86400")).unwrap_err().to_string();
         assert!(told.starts_with("cannot run on PU 8000: "), "{told}");
     }
 
