@@ -11,6 +11,7 @@ mod session;
 use crate::exit::{self, Failure};
 use crate::output;
 use anyhow::Context;
+use colocate_act::sys;
 use colocate_study::figures::{Comparison, Place};
 use colocate_study::state::{MOST_REPETITIONS, Quiet, Run, State};
 use colocate_study::{order, plot, table};
@@ -110,9 +111,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Set by the first signal that asks us to end. The programs are told, the run is not counted.
+/// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     Ok(stop)

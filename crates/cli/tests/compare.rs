@@ -225,6 +225,38 @@ fn kill_nine_loses_no_finished_run() {
     assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 3);
 }
 
+/// As after `nohup`: the terminal goes, the comparison stays. A hangup that is not ignored would end
+/// it in the first run.
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let dir = TempDir::new().unwrap();
+    let line = format!(
+        "trap '' HUP; exec {} compare --not-alone --quiet -o out --policies bare --baseline bare \
+         -n 2 -- sh -c 'kill -HUP $PPID'",
+        env!("CARGO_BIN_EXE_colocate")
+    );
+    let ended = Command::new("sh").args(["-c", &line]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(said(&ended), (Some(0), String::new()));
+}
+
+/// The report of an earlier attempt must not stand for a run whose `colocate run` left none.
+#[test]
+fn an_old_report_is_not_taken_for_a_new_one() {
+    let dir = TempDir::new().unwrap();
+    done(
+        dir.path(),
+        &["--policies", "os", "-n", "1", "--", "sh", "-c", "test ! -e bad || kill -9 $PPID"],
+    );
+    let mut cut = state(dir.path());
+    cut["runs"].as_array_mut().unwrap().clear();
+    fs::write(dir.path().join("out/state.json"), cut.to_string()).unwrap();
+    fs::write(dir.path().join("bad"), "").unwrap();
+    let (code, line) = refused(dir.path(), &["--resume"]);
+    assert_eq!(code, Some(125), "{line}");
+    assert!(line.contains("colocate run ended with status 137"), "{line}");
+    assert_eq!(count(&state(dir.path()), "runs"), 0);
+}
+
 #[test]
 fn two_comparisons_do_not_overlap() {
     let dir = TempDir::new().unwrap();

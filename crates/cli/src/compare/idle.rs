@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// The name that a comparison holds while it runs. It is in no file system, is the same for all
-/// users, and goes with its process however that ends.
+/// users of a network namespace, and goes with its process however that ends.
 const NAME: &[u8] = b"colocate-compare";
 
 /// How often and how far apart we ask what is running. Chosen: long enough for the tail of our own

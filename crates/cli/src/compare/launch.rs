@@ -8,6 +8,7 @@ use colocate_observe::Pid;
 use colocate_study::state::{BARE, JobTime};
 use serde::Deserialize;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -94,6 +95,7 @@ impl Launcher {
 
     fn placed(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
         let output = log_file(&files.log)?;
+        forget(&files.report)?;
         let mut command = Command::new(&self.ourselves);
         // A policy that draws shall draw anew in every block, and the same after an interruption.
         let policy = match policy {
@@ -158,6 +160,17 @@ fn waiters(children: Vec<Child>) -> Receiver<std::io::Result<End>> {
 fn ask_to_end(pid: u32) {
     if let Ok(pid) = i32::try_from(pid) {
         let _ = sys::kill(Pid(pid), libc::SIGTERM);
+    }
+}
+
+/// Removes the report of an earlier attempt at the same run, which would be taken for this one's
+/// if `colocate run` left none.
+fn forget(report: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(report) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", report.display()))
+        }
+        _ => Ok(()),
     }
 }
 
