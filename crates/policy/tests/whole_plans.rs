@@ -6,9 +6,10 @@
 #[allow(dead_code)] // shared with the unit tests, which use more of it
 mod testing;
 
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::{Machine, PuIdx, PuNr};
+use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Newborn, Plan, PolicyKind, Task, Why, plan};
+use colocate_policy::{Newborn, Plan, PolicyKind, Task, TaskId, Why, plan};
 use expect_test::expect;
 use proptest::prelude::*;
 use testing::{check, check_on, machine, random_tasks};
@@ -348,6 +349,15 @@ fn on_pus(made: &Plan, case: &Case) -> Vec<usize> {
     case.usable.iter().map(|pu| on_pu[pu.idx()]).collect()
 }
 
+/// The partners that a reason names, if it is of a kind that does.
+fn named(why: &Why) -> Option<&[TaskId]> {
+    match why {
+        Why::TimeShared { then, .. } => named(then),
+        Why::HeadAndTail { partners, .. } | Why::Matched { partners, .. } => Some(partners),
+        _ => None,
+    }
+}
+
 fn is_unknown(why: &Why) -> bool {
     match why {
         Why::TimeShared { then, .. } => is_unknown(then),
@@ -371,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     /// Every task once, in order, on a usable PU; no PU with two tasks more than another; several
-    /// tasks on a PU know it; reasons name only tasks on sibling PUs.
+    /// tasks on a PU know it; reasons name the tasks on sibling PUs.
     #[test]
     fn balanced(case in any_case()) {
         let made = plan(&case.policy, &case.machine, &case.usable, &case.tasks);
@@ -390,6 +400,14 @@ proptest! {
                 Why::TimeShared { tasks, .. } => prop_assert_eq!(*tasks as usize, here),
                 _ => prop_assert_eq!(here, 1),
             }
+            let core = |pu: Option<PuNr>| {
+                case.machine.core_of(case.machine.pu_by_os(pu.unwrap()).unwrap())
+            };
+            let beside = made.decisions.iter().filter(|other| {
+                other.pu != decision.pu && core(other.pu) == core(decision.pu)
+            });
+            let beside: Vec<TaskId> = beside.map(|other| other.task).take(MAX_PARTNERS).collect();
+            prop_assert!(named(&decision.why).is_none_or(|partners| partners == beside));
         }
     }
 
