@@ -18,7 +18,7 @@
 //!   repetitions. Blocks that begin with one look at the resume flag to tell.
 //! - A fault in the middle of a block leaves the block counted whole. The number of signal handlers
 //!   that returned is reported, so that a reader knows whether this can have happened.
-//! - An instruction that QEMU lacks raises SIGILL. Each such instruction is reported if it ran.
+//! - An instruction that QEMU lacks raises SIGILL. Those beyond AVX2 are reported if they ran.
 //!
 //! # Manners
 //! The plugin lives inside somebody else's process. It writes to one file, which it opens when the

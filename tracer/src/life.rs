@@ -22,7 +22,6 @@ pub struct State {
     folder: PathBuf,
     file: PathBuf,
     name: Vec<u8>,
-    numbers: Numbers,
     pid: i32,
     parent: i32,
     start_ns: u64,
@@ -35,6 +34,7 @@ pub struct State {
     /// When the CPUs that are about to create a thread asked for it.
     creating: HashMap<c_uint, u64>,
     handlers: u64,
+    /// Nothing is to be written any more.
     reported: bool,
 }
 
@@ -78,6 +78,11 @@ impl Numbers {
         }
     }
 
+    /// Those of the emulated architecture.
+    fn here() -> Self {
+        Self::of(ISAS[ISA.load(Ordering::Relaxed)])
+    }
+
     // QEMU answers clone3 with ENOSYS, so it never makes anything.
     fn makes_task(self, number: i64) -> bool {
         number == self.clone || Some(number) == self.fork || Some(number) == self.vfork
@@ -89,14 +94,13 @@ impl Numbers {
 }
 
 impl State {
-    fn new(folder: PathBuf, name: Vec<u8>, isa: Isa) -> Self {
+    fn new(folder: PathBuf, name: Vec<u8>) -> Self {
         let mut state = Self {
             slots: Slots::default(),
             unsupported: Vec::new(),
             folder,
             file: PathBuf::new(),
             name,
-            numbers: Numbers::of(isa),
             pid: 0,
             parent: 0,
             start_ns: 0,
@@ -143,7 +147,9 @@ impl State {
     fn create(&mut self, cpu: c_uint, tid: i32) {
         let Some(asked_ns) = self.creating.remove(&cpu) else {
             // A process keeps books of its own; but this one may end before it has begun them.
-            sys::create_empty(&self.folder.join(format!("forked.{tid}")));
+            let noted = sys::create_empty(&self.folder.join(format!("forked.{tid}")));
+            // Counts that a child is missing from without a word are not handed over at all.
+            self.reported |= !noted;
             return;
         };
         // A short thread can have come and gone before its creator hears of it.
@@ -222,7 +228,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
     let folder = PathBuf::from(OsString::from_vec(folder));
-    *STATE.lock() = Some(State::new(folder, value(b"name=").unwrap_or_default(), ISAS[isa]));
+    *STATE.lock() = Some(State::new(folder, value(b"name=").unwrap_or_default()));
     // SAFETY: allocates; QEMU keeps the board until the process ends.
     BOARD.store(
         unsafe { api::qemu_plugin_scoreboard_new(SLOTS * size_of::<u64>()) },
@@ -327,7 +333,7 @@ extern "C" fn on_syscall(
     _: u64,
     _: u64,
 ) {
-    let Some(numbers) = STATE.lock().as_ref().map(|state| state.numbers) else { return };
+    let numbers = Numbers::here();
     if number == numbers.rt_sigreturn {
         if let Some(state) = STATE.lock().as_mut() {
             state.handlers += 1;
@@ -365,30 +371,28 @@ fn read_string(address: u64) -> Vec<u8> {
 }
 
 extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64) {
-    let Some((numbers, pid)) = STATE.lock().as_ref().map(|state| (state.numbers, state.pid)) else {
-        return;
-    };
+    let numbers = Numbers::here();
     if numbers.executes(number) {
         // It came back, so nothing was executed.
         if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
             sys::remove_note(&note);
         }
-    } else if numbers.makes_task(number) && result >= 0 {
-        if sys::pids().0 == pid {
-            let mut guard = STATE.lock();
-            if let (Some(state), Ok(tid)) = (guard.as_mut(), i32::try_from(result)) {
-                state.create(cpu, tid);
-            }
-        } else {
-            on_forked(cpu);
+    } else if numbers.makes_task(number) {
+        let mut guard = STATE.lock();
+        let Some(state) = guard.as_mut() else { return };
+        if sys::pids().0 != state.pid {
+            on_forked(state, cpu);
+        } else if result < 0 {
+            // Else the next fork would be taken for the thread that was asked for here.
+            state.creating.remove(&cpu);
+        } else if let Ok(tid) = i32::try_from(result) {
+            state.create(cpu, tid);
         }
     }
 }
 
 /// This is the new process, and its only thread: what was counted so far is the parent's.
-fn on_forked(cpu: c_uint) {
-    let mut guard = STATE.lock();
-    let Some(state) = guard.as_mut() else { return };
+fn on_forked(state: &mut State, cpu: c_uint) {
     let used = state.slots.used();
     for parents in state.on_cpu.keys() {
         // SAFETY: no other thread is there to move the counters or to use them.

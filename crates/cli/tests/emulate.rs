@@ -260,6 +260,15 @@ fn descriptors_belong_to_the_program() {
 }
 
 #[test]
+fn a_program_may_leave_its_working_folder() {
+    let bench = bench!();
+    let mut command = command_line(&bench);
+    command.current_dir(bench.folder.path()).env("TMPDIR", ".");
+    assert!(command.args(["/bin/sh", "-c", "cd /"]).status().unwrap().success());
+    assert!(bench.folder.path().join("profile.json").exists());
+}
+
+#[test]
 fn a_script_runs_under_its_interpreter() {
     let bench = bench!();
     let script = bench.folder.path().join("a script");
@@ -271,8 +280,9 @@ fn a_script_runs_under_its_interpreter() {
     assert_eq!(profile.program.path, script.to_str().unwrap());
 }
 
-/// Runs `command` under QEMU with the plugin and the options `more`; what its one process did.
-fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
+/// Runs `command` under QEMU with the plugin and the options `more`; the files that it leaves, which
+/// go with their folder.
+fn left_by(bench: &Bench, more: &[&str], command: &[&str]) -> (TempDir, Vec<PathBuf>) {
     let out = TempDir::new_in(bench.folder.path()).unwrap();
     let hex: String =
         out.path().to_str().unwrap().bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -285,10 +295,28 @@ fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
         .stdout(process::Stdio::null())
         .status();
     assert!(ran.unwrap().success(), "{command:?}");
-    let files = out.path().read_dir().unwrap().map(|file| file.unwrap().path());
-    let files: Vec<_> = files.collect();
+    let files = out.path().read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+    (out, files)
+}
+
+/// What the one process of `command` did; see [`left_by`].
+fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
+    let (_out, files) = left_by(bench, more, command);
     let [file] = &files[..] else { panic!("expected the counts of one process, found {files:?}") };
     parse(&std::fs::read(file).unwrap()).unwrap()
+}
+
+/// The parent's word is what tells of a child that was killed before it left anything itself.
+#[test]
+fn a_child_is_noted_after_a_thread_that_could_not_be_made() {
+    let bench = bench!();
+    let program = bench.build_tasks();
+    let command = [program.to_str().unwrap(), "fork-after-failure"];
+    let (_out, files) = left_by(&bench, &[], &command);
+    let is_note =
+        |file: &&PathBuf| file.file_name().unwrap().as_encoded_bytes().starts_with(b"forked.");
+    assert_eq!(files.iter().filter(is_note).count(), 1, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
 }
 
 /// The same program with every instruction a block of its own, which needs none of the reasoning

@@ -2,10 +2,12 @@
  * nothing else in these programs does, so that the float class counts it exactly. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +82,14 @@ static int run(const char *kind, int number) {
         int status;
         waitpid(child, &status, 0);
         return WEXITSTATUS(status);
+    } else if (!strcmp(kind, "fork-after-failure")) {
+        /* A thread of another process is none. */
+        if (syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0) != -1)
+            return 1;
+        pid_t child = fork();
+        if (!child)
+            _exit(0);
+        waitpid(child, 0, 0);
     } else if (!strcmp(kind, "left-behind")) {
         if (!fork()) {
             /* Nobody shall wait for these to be closed. */
