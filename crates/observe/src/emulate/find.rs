@@ -1,5 +1,6 @@
 //! Where QEMU and its plugin are.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,8 +44,9 @@ impl Places {
         cached.chain(self.installed(&name)).collect()
     }
 
-    /// Where the plugin is looked for, in this order: beside the program, where cargo puts both, in
-    /// `release` beside a `debug` build and the other way round, then as for QEMU.
+    /// Where the plugin is looked for, in this order: where cargo puts it, beside the program or in
+    /// `release` or `debug` next to that folder, the newest first; then where an installed program
+    /// has it, then in the cache folder.
     fn plugins(&self) -> Vec<PathBuf> {
         const NAME: &str = "libcolocate_tracer.so";
         if let Some(one) = &self.plugin {
@@ -53,8 +55,11 @@ impl Places {
         let built = self.beside.iter().flat_map(|beside| {
             ["", "../release", "../debug"].map(|folder| beside.join(folder).join(NAME))
         });
+        let mut built: Vec<PathBuf> = built.collect();
+        // A build of one kind leaves that of the other kind as old as it is.
+        built.sort_by_key(|path| Reverse(path.metadata().and_then(|found| found.modified()).ok()));
         let cached = self.cache.iter().map(|cache| cache.join("qemu").join(NAME));
-        built.chain(self.installed(NAME)).chain(cached).collect()
+        built.into_iter().chain(self.installed(NAME)).chain(cached).collect()
     }
 
     fn installed(&self, name: &str) -> Option<PathBuf> {
@@ -161,6 +166,7 @@ fn version_of(qemu: &Path) -> Result<String, Why> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, SystemTime};
 
     fn places(folder: &Path) -> Places {
         Places { beside: Some(folder.join("bin")), cache: Some(folder.into()), ..Places::default() }
@@ -198,6 +204,26 @@ mod tests {
         fake(&plugin, "");
         let found = available(&places).unwrap();
         assert_eq!(found, Emulator { qemu, plugin, version: "9.9.9".into() });
+    }
+
+    #[test]
+    fn of_two_builds_the_newer_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let [debug, release] = ["debug", "release"].map(|kind| folder.path().join(kind));
+        let places = Places { beside: Some(debug.clone()), ..Places::default() };
+        let build = |kind: &Path, age_s: u64| {
+            let plugin = kind.join("libcolocate_tracer.so");
+            fake(&plugin, "");
+            let then = SystemTime::now() - Duration::from_secs(age_s);
+            std::fs::File::open(&plugin).unwrap().set_modified(then).unwrap();
+        };
+        let first = || places.plugins()[0].canonicalize().unwrap().parent().unwrap().to_owned();
+        build(&debug, 200);
+        assert_eq!(first(), debug.canonicalize().unwrap());
+        build(&release, 100);
+        assert_eq!(first(), release.canonicalize().unwrap());
+        build(&debug, 50);
+        assert_eq!(first(), debug.canonicalize().unwrap());
     }
 
     #[test]

@@ -97,11 +97,11 @@ pub enum Refusal {
         source: TraceError,
     },
     /// No process left anything.
-    #[error("QEMU left no counts; what it said is on standard error, and {advice}")]
-    Nothing {
-        /// What to try.
-        advice: &'static str,
-    },
+    #[error(
+        "QEMU left no counts; what it said is on standard error, and `colocate doctor` checks QEMU \
+         and its plugin"
+    )]
+    Nothing,
 }
 
 /// How a process failed to leave its counts.
@@ -207,8 +207,8 @@ fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
 
 fn notes_of(traces: &[Trace]) -> Vec<String> {
     let mut notes = vec![
-        "counted under QEMU: the emulated processor has neither AVX-512 nor AMX, so programs that \
-         choose code by processor may run other code than without it"
+        "counted under QEMU, whose processor is not this one (on x86-64 it has neither AVX-512 nor \
+         AMX): programs that choose code by processor may run other code than without it"
             .to_owned(),
     ];
     let handlers: u64 = traces.iter().map(|trace| trace.handlers).sum();
@@ -228,9 +228,8 @@ fn notes_of(traces: &[Trace]) -> Vec<String> {
 
 /// What the processes have left in `folder`, in the order of their creation.
 fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
-    let nothing = Refusal::Nothing { advice: "`colocate doctor` checks QEMU and its plugin" };
     let mut names: Vec<OsString> = std::fs::read_dir(folder)
-        .map_err(|_| nothing.clone())?
+        .map_err(|_| Refusal::Nothing)?
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .collect();
     names.sort();
@@ -252,7 +251,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
         .map(|name| read_trace(folder, name))
         .collect::<Result<Vec<Trace>, Refusal>>()?;
     if traces.is_empty() {
-        return Err(nothing);
+        return Err(Refusal::Nothing);
     }
     if let Some(found) = traces.iter().flat_map(|trace| &trace.unsupported).next() {
         let mnemonic = colocate_isa::mnemonic(&found.bytes).unwrap_or_else(|| "?".into());

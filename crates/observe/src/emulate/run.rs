@@ -47,11 +47,13 @@ impl Scratch {
     /// Makes a folder in `parent` that only this user can look into.
     pub fn new(parent: &Path) -> Result<Self, RunError> {
         let name = format!("colocate-{}-{}", std::process::id(), crate::sys::now().0);
-        let path = parent.join(name);
-        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Self(path)),
-            Err(source) => Err(RunError::Scratch { path: parent.to_owned(), source }),
-        }
+        let create = || {
+            // The program may go to another working folder before its counts are written.
+            let path = std::path::absolute(parent)?.join(name);
+            std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+            Ok(Self(path))
+        };
+        create().map_err(|source| RunError::Scratch { path: parent.to_owned(), source })
     }
 
     /// The folder.
