@@ -117,8 +117,11 @@ fn check_two_kinds(profile: &Profile) {
     let [_, floats, ints] = &profile.threads[..] else { panic!("{profile:?}") };
     assert_eq!((floats.order, ints.order), (1, 2));
     for thread in [floats, ints] {
-        // Half a second is 125 samples at 250 Hz; even a tenth of that gives the mix of one loop.
-        assert!(thread.cpu_time_ns.unwrap().0 >= 450_000_000, "{thread:?}");
+        // Half a second is 125 samples at 250 Hz; even a tenth of that gives the mix of one loop. A
+        // thread that has ended has the CPU time of its samples, some of which never come where a
+        // busy hypervisor takes the CPU away.
+        let cpu_ms = thread.cpu_time_ns.unwrap().0 / 1_000_000;
+        assert!((100..=1_000).contains(&cpu_ms), "{thread:?}");
         assert!(thread.end_ns.unwrap() > thread.start_ns);
         assert!((9.0..=11.0).contains(&share(thread, Class::Branch)), "{thread:?}");
         assert!(share(thread, Class::Load) < 3.0, "{thread:?}");
@@ -267,6 +270,7 @@ fn refusals_take_one_line() {
         3,
         "cannot watch a process that runs already",
     );
+    check_refusal(&["--backend", "emulate", "--for", "1", "--", "true"], 3, "to its end");
 }
 
 #[test]
@@ -300,20 +304,20 @@ fn a_full_disk_loses_nothing() {
 fn a_saved_profile_is_shown_and_another_version_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.json");
-    let text = r#"{"version":1,"backend":"sample","program":{"path":"/bin/x","args":["-a"],
+    let text = r#"{"version":1,"backend":"sample","program":{"path":"/bin/x","args":["-a","\u001b[1m"],
         "identity":"sha256:0"},"processor":null,"started_unix_s":0,"watched_ns":1500000000,
         "complete":true,"threads":[{"order":0,"process":0,"name":"x\u001b[2J","start_ns":0,"end_ns":null,
         "cpu_time_ns":1200000000,"instructions":null,"cycles":null,"samples":300,"mix":{"branch":0.1,
-        "float":null,"int":0.5,"load":0.25,"store":0.0}}],"notes":["a note"]}"#;
+        "float":null,"int":0.5,"load":0.25,"store":0.0}}],"notes":["a note\u0007"]}"#;
     std::fs::write(&file, text).unwrap();
     let shown = output(&["--show", file.to_str().unwrap()]);
     expect_test::expect![[r"
-        /bin/x -a
+        /bin/x -a ?[1m
         backend sample, watched for 1.50 s, to its end
 
         thread process name             cpu time       ipc  samples  branch   float     int    load   store
              0       0 x?[2J               1.20 s         -      300  10.0 %       -  50.0 %  25.0 %   0.0 %
-        note: a note
+        note: a note?
     "]]
     .assert_eq(&String::from_utf8_lossy(&shown.stdout));
     std::fs::write(&file, text.replace("\"version\":1", "\"version\":2")).unwrap();

@@ -67,6 +67,13 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
 
 /// Runs the command under QEMU.
 pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
+    if args.watch_for.is_some() {
+        return Err(no_capability(
+            "the backend emulate counts a program to its end; expected --backend pmu or sample with \
+             --for"
+                .into(),
+        ));
+    }
     let command = find(args)?;
     let places = emulate::Places::usual(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;

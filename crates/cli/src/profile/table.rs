@@ -10,7 +10,7 @@ const MOST_ROWS: usize = 40;
 pub fn of(profile: &Profile) -> String {
     let mut text = String::new();
     let command = std::iter::once(&profile.program.path).chain(&profile.program.args);
-    let command = command.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let command = command.map(|word| shown(word)).collect::<Vec<_>>().join(" ");
     let state = if profile.complete { "to its end" } else { "not to its end" };
     let watched = profile.watched_ns;
     let _ = writeln!(
@@ -19,7 +19,7 @@ pub fn of(profile: &Profile) -> String {
         profile.backend.name()
     );
     let _ = writeln!(text, "{HEAD}");
-    for thread in shown(profile) {
+    for thread in busiest(profile) {
         let _ = writeln!(text, "{}", row(thread));
     }
     if profile.threads.len() > MOST_ROWS {
@@ -27,7 +27,7 @@ pub fn of(profile: &Profile) -> String {
         let _ = writeln!(text, "… and {more} threads with less CPU time");
     }
     for note in &profile.notes {
-        let _ = writeln!(text, "note: {note}");
+        let _ = writeln!(text, "note: {}", shown(note));
     }
     text
 }
@@ -35,7 +35,7 @@ pub fn of(profile: &Profile) -> String {
 const HEAD: &str = "thread process name             cpu time       ipc  samples  branch   float     int    load   store";
 
 /// The threads with the most CPU time, in the order of creation.
-fn shown(profile: &Profile) -> Vec<&ThreadProfile> {
+fn busiest(profile: &Profile) -> Vec<&ThreadProfile> {
     let mut threads: Vec<&ThreadProfile> = profile.threads.iter().collect();
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu_time_ns));
     threads.truncate(MOST_ROWS);
@@ -48,15 +48,21 @@ fn row(thread: &ThreadProfile) -> String {
     let time = known(thread.cpu_time_ns.map(|time| time.to_string()));
     let ipc = known(thread.ipc().map(|ipc| format!("{ipc:.2}")));
     let samples = known(thread.samples.map(|samples| samples.to_string()));
-    // A name is any bytes that the program likes; control characters would act on the terminal.
-    let name: String = thread.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     let mut row = format!(
-        "{:>6} {:>7} {name:<16} {time:>9} {ipc:>9} {samples:>8}",
-        thread.order, thread.process
+        "{:>6} {:>7} {:<16} {time:>9} {ipc:>9} {samples:>8}",
+        thread.order,
+        thread.process,
+        shown(&thread.name)
     );
     for class in Class::ALL {
         let share = known(thread.mix.get(class).map(|share| share.to_string()));
         let _ = write!(row, " {share:>7}");
     }
     row
+}
+
+/// A program names its threads as it likes, and a file may say anything: control characters would
+/// act on the terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
