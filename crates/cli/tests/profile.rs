@@ -117,9 +117,9 @@ fn check_two_kinds(profile: &Profile) {
     let [_, floats, ints] = &profile.threads[..] else { panic!("{profile:?}") };
     assert_eq!((floats.order, ints.order), (1, 2));
     for thread in [floats, ints] {
-        // Half a second is 125 samples at 250 Hz; even a tenth of that gives the mix of one loop. A
-        // thread that has ended has the CPU time of its samples, some of which never come where a
-        // busy hypervisor takes the CPU away.
+        // Half a second is 125 samples at 250 Hz; even a tenth of that gives the mix of one loop. On
+        // an overloaded virtual machine a thread was once seen with 91 samples and 366 ms; we do not
+        // know why the event missed the rest.
         let cpu_ms = thread.cpu_time_ns.unwrap().0 / 1_000_000;
         assert!((100..=1_000).contains(&cpu_ms), "{thread:?}");
         assert!(thread.end_ns.unwrap() > thread.start_ns);
