@@ -29,7 +29,7 @@ impl Stat {
     /// `None` if it has ended.
     #[must_use]
     pub fn read(proc: &Path, pid: Pid, tid: Tid) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(proc.join(format!("{pid}/task/{tid}/stat"))).ok()?)
+        Self::parse(&text(&proc.join(format!("{pid}/task/{tid}/stat")))?)
     }
 
     /// Reads the text of such a file (proc(5)).
@@ -54,14 +54,18 @@ impl Stat {
     }
 }
 
+/// A file's text. A thread's name is any bytes, for one often the first half of a character.
+fn text(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+}
+
 /// The parent of every process below `proc`.
 #[must_use]
 pub fn parents(proc: &Path) -> HashMap<Pid, Pid> {
     let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid);
     let with_parent = pids.filter_map(|pid| {
-        let text = std::fs::read_to_string(proc.join(format!("{pid}/stat"))).ok()?;
-        Some((pid, Stat::parse(&text)?.parent))
+        Some((pid, Stat::parse(&text(&proc.join(format!("{pid}/stat")))?)?.parent))
     });
     with_parent.collect()
 }
@@ -91,6 +95,17 @@ mod tests {
         assert_eq!(Stat::parse(line), Some(stat));
         assert_eq!(Stat::parse("77 (a) S 12"), None);
         assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_name_that_is_not_text_hides_no_thread() {
+        let named = std::thread::spawn(|| {
+            crate::sys::set_name(c"\xc3");
+            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            let tid = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            Stat::read(Path::new("/proc"), Pid(std::process::id().cast_signed()), Tid(tid))
+        });
+        assert!(named.join().unwrap().is_some());
     }
 
     #[test]
