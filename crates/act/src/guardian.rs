@@ -22,19 +22,9 @@ pub struct Guardian {
     line: io::PipeWriter,
 }
 
-/// Signals that would end the guardian before its time.
-const IGNORED: [i32; 7] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGPIPE,
-];
-
 impl Guardian {
-    /// Starts the guardian of a journal. To be called before threads are created.
+    /// Starts the guardian of a journal. To be called before threads are created, and after
+    /// [`crate::signals::Signals::take`]: signals that it blocks do not end the guardian either.
     ///
     /// # Errors
     /// If no process, pipe or file in memory can be had.
@@ -77,7 +67,6 @@ impl Guardian {
 fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
     sys::leave_session();
     sys::set_name(c"colocate-guard");
-    IGNORED.into_iter().for_each(|signal| sys::ignore(signal, true));
     let mut keep = [ear.as_raw_fd(), memory.as_raw_fd()];
     keep.sort_unstable();
     sys::close_all_but(&keep);
@@ -88,8 +77,9 @@ fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
         return;
     }
     if let Some(journal) = read(memory) {
-        let _ = restore::undo(&journal, Path::new("/proc"), false);
-        if let Some(path) = path {
+        let undone = restore::undo(&journal, Path::new("/proc"), false);
+        // What could not be undone is left for `colocate restore` to speak of.
+        if let Some(path) = path.filter(|_| undone.iter().all(|undone| undone.trouble.is_none())) {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -4,8 +4,10 @@ use crate::book::Task;
 use crate::journal::{Entry, Mark, Writer};
 use crate::pin::{self, PinError};
 use crate::stat::Stat;
+use crate::sys;
 use colocate_engine::Stand;
 use colocate_machine::PuSet;
+use colocate_observe::Tid;
 use std::path::PathBuf;
 
 /// Puts tasks on PUs.
@@ -88,12 +90,12 @@ impl Placer {
         }
     }
 
-    /// Gives `task` its original mask back, if it still has one that we gave it.
-    pub fn release(&mut self, task: &mut Task) {
-        if matches!(task.mark, Mark::On(_)) {
-            let stand = task.stand.clone();
-            self.put(task, Mark::Original, stand);
-        }
+    /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
+    /// True if it had.
+    pub fn release(&mut self, task: &mut Task) -> bool {
+        let given = [task.mark, task.was].iter().any(|mark| mark.pu().is_some());
+        let stand = task.stand.clone();
+        given && self.put(task, Mark::Original, stand) == Put::Done
     }
 
     fn mask(&self, mark: Mark) -> PuSet {
@@ -103,7 +105,11 @@ impl Placer {
     fn is_ours(&self, task: &Task, current: &PuSet) -> bool {
         let ours = [Mark::Original, task.mark, task.was];
         let given = ours.into_iter().filter(|mark| *mark != Mark::Programs);
-        given.into_iter().any(|mark| pin::is_untouched(current, &self.mask(mark), &self.usable))
+        let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
+        let with =
+            |usable: &PuSet| masks.iter().any(|ours| pin::is_untouched(current, ours, usable));
+        // PUs may have gone since our last look at the machine.
+        with(&self.usable) || sys::getaffinity(Tid(0)).is_ok_and(|usable_now| with(&usable_now))
     }
 
     fn respect(&mut self, task: &mut Task, current: PuSet) {
@@ -137,5 +143,38 @@ impl Placer {
             task.stand = Stand::Missed;
         }
         Put::Gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::{Birth, Book};
+    use crate::journal::Owner;
+    use crate::runtime::Runtime;
+    use colocate_machine::{Nanos, PuNr};
+    use colocate_observe::Pid;
+
+    /// A PU goes offline and the kernel frees the task on it, before we have looked at the machine.
+    #[test]
+    fn a_task_whose_pu_has_just_gone_is_still_ours() {
+        let usable_now = pin::allowed(Tid(0)).unwrap();
+        let gone = PuNr(8191);
+        let before: PuSet = usable_now.iter().chain([gone]).collect();
+        let owner = Owner { pid: Pid(1), start_ticks: 0 };
+        let journal = Writer::begin(Err(String::new()), owner, &before);
+        let (original, usable) = (before.clone(), before);
+        let placer = Placer { journal, proc: PathBuf::from("/proc"), original, usable };
+
+        let mut book = Book::default();
+        let pid = Pid(10);
+        book.add_job("job".into(), pid, Runtime::Plain);
+        let tid = pid.first_thread();
+        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: Pid(1), parent_tid: Tid(1) };
+        let id = book.born(birth).unwrap();
+        let task = book.task(id).unwrap();
+        (task.mark, task.was) = (Mark::On(gone), Mark::On(gone));
+        assert!(placer.is_ours(task, &usable_now));
+        assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
     }
 }
