@@ -162,7 +162,10 @@ fn known(jobs: &[Job]) -> Vec<Known> {
 fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<colocate_model::Profile> {
     speaker
         .say(&format!("running {} once to profile it; its output is dropped", job.command.name()));
-    let file = std::env::temp_dir().join(format!("colocate-profile-{}.json", std::process::id()));
+    // Not in a folder that others can write to: they could have put another profile there.
+    let dir = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
+    let file = dir.join(format!("profile-{}.json", std::process::id()));
+    let _ = std::fs::remove_file(&file);
     let ourselves = std::env::current_exe().context("cannot find our own executable")?;
     let mut command = std::process::Command::new(ourselves);
     command.arg("profile").arg("-o").arg(&file).arg("--").args(&job.command.argv);
@@ -234,15 +237,20 @@ fn run(
 }
 
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
-    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     Ok(Setup {
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
         births: births::Options::here()?,
         rate_hz: sample::DEFAULT_RATE_HZ,
-        run_dirs: rundir::candidates(xdg.as_deref(), sys::effective_user()),
+        run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
     })
+}
+
+/// Folders for what nobody else may write.
+fn run_dirs() -> Vec<PathBuf> {
+    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
+    rundir::candidates(xdg.as_deref(), sys::effective_user())
 }
 
 fn finish(host: LinuxHost, speaker: &Speaker) {
