@@ -288,8 +288,10 @@ fn a_thread_that_its_program_has_bound_is_left() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    // Our next look, at most some seconds away, must leave it alone.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // Our next look, at most some seconds away, sees it and leaves it alone.
+    await_that("it is respected", || {
+        scratch.marks().iter().any(|(_, _, mark)| mark == "=").then_some(())
+    });
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     let report = scratch.report();
@@ -366,6 +368,15 @@ fn programs_started_by_a_script_count_all_pus() {
     let bare = Command::new("nproc").env_remove("OMP_NUM_THREADS").output().unwrap();
     let output = run(&scratch, &["--policy", "scatter"], &["sh", "-c", "nproc; nproc"]);
     assert_eq!(text(&output.stdout), text(&bare.stdout).repeat(2));
+}
+
+/// A script that has started a program is not placed, and is when it becomes another program.
+#[test]
+fn a_script_that_becomes_a_program_is_placed() {
+    let scratch = Scratch::new();
+    let script = ["sh", "-c", "sleep 0; exec sleep 0.3"];
+    run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &script);
+    assert_eq!(scratch.report()["tasks"][0]["stands"], "placed", "{}", scratch.report());
 }
 
 /// A daemon outlives colocate, with its original mask and without our journal.
@@ -563,14 +574,11 @@ fn a_cpuset_that_shrinks() {
     let mut ready = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let pid = child_called(&child, "threads");
-    let journal = &scratch.journals()[0];
     let first = original().split([',', '-']).next().unwrap().to_owned();
     std::fs::write(group.join("cpuset.cpus"), &first).unwrap();
     // The journal says when we have put all of them on the PU that is left.
     await_that("placed again", || {
-        let text = std::fs::read_to_string(journal).ok()?;
-        let on = |line: &&str| line.split(' ').nth(3) == Some(&*first);
-        (text.lines().skip(4).filter(on).count() == 4).then_some(())
+        (scratch.marks().iter().filter(|(_, _, mark)| *mark == first).count() == 4).then_some(())
     });
     await_that("all on the PU that is left", || {
         masks(pid).iter().all(|mask| *mask == first).then_some(())
@@ -585,6 +593,15 @@ fn a_cpuset_that_shrinks() {
     assert_eq!(report["machine"]["usable"], first);
 }
 
+/// Puts a PU online again when dropped, whatever became of the test.
+struct Online<'a>(&'a Path);
+
+impl Drop for Online<'_> {
+    fn drop(&mut self) {
+        std::fs::write(self.0, "1").unwrap();
+    }
+}
+
 /// A PU goes offline and comes back. It disturbs the whole machine, so it is asked for by name; the
 /// lab's machines ask.
 #[test]
@@ -594,21 +611,34 @@ fn a_pu_that_goes_offline() {
         return;
     };
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let pu = Path::new(&online).parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let pu = pu.strip_prefix("cpu").unwrap();
+    let used = || scratch.marks().iter().any(|(_, _, mark)| mark == pu);
+    // One program a PU, busy until the file is gone, as idle ones are not planned for.
+    let go_on = scratch.path("go-on");
+    std::fs::write(&go_on, "").unwrap();
+    let program =
+        ["sh".into(), "-c".into(), format!("while [ -e {} ]; do :; done", go_on.display())];
+    let pus = std::thread::available_parallelism().unwrap().get();
+    let words = vec![program.to_vec(); pus].join(&":::".to_owned());
+    let back = Online(Path::new(&online));
     let mut command = scratch.run(&["--policy", "round-robin", "--settle-ms", "0"]);
-    command.arg(threads).args(["0", "3"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut ready = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let mut child = command.args(words).spawn().unwrap();
+    scratch.await_placed(pus);
+    assert!(used());
     std::fs::write(&online, "0").unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    drop(child.stdin.take());
-    let status = child.wait().unwrap();
-    std::fs::write(&online, "1").unwrap();
-    assert!(status.success());
+    await_that("the lost PU is left", || (!used()).then_some(()));
+    scratch.await_placed(pus);
+    drop(back);
+    await_that("the PU that is back is used", || used().then_some(()));
+    scratch.await_placed(pus);
+    std::fs::remove_file(&go_on).unwrap();
+    assert!(child.wait().unwrap().success());
     let report = scratch.report();
-    assert_eq!(report["plans"][1]["cause"], "machine-changed", "{report}");
-    assert_eq!(stands(&report), ["placed"; 4]);
+    let causes: Vec<&Value> =
+        report["plans"].as_array().unwrap().iter().map(|plan| &plan["cause"]).collect();
+    assert_eq!(causes, ["launch", "machine-changed", "machine-changed"]);
+    assert!(stands(&report).iter().all(|stand| stand == "placed"), "{report}");
 }
 
 // --- plans, profiles, reports ---
@@ -677,6 +707,30 @@ fn a_program_seen_before_is_planned_at_once() {
     let dry = scratch.colocate().args(["run", "--dry-run", "--"]).args(words).output().unwrap();
     assert!(text(&dry.stderr).starts_with("colocate: ignored cached profile "));
     assert!(text(&dry.stdout).contains("not seen before"), "{}", text(&dry.stdout));
+}
+
+/// Asked to, colocate runs a program once more, first; the output of that run goes nowhere.
+#[test]
+fn a_profile_is_made_first() {
+    let scratch = Scratch::new();
+    let file = scratch.path("runs");
+    let script = format!(
+        "echo ran >> {}; echo out; i=0; \
+                          while [ $((i=i+1)) -lt 300000 ]; do :; done",
+        file.display()
+    );
+    let output = run(&scratch, &["--profile-first"], &["sh", "-c", &script]);
+    if output.status.code() == Some(125) {
+        eprintln!("skipped: nothing can be profiled here: {}", text(&output.stderr));
+        return;
+    }
+    assert_eq!(text(&output.stdout), "out\n");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "ran\nran\n");
+    assert_eq!(scratch.journals(), [] as [&Path; 0], "nothing is left");
+    let report = scratch.report();
+    assert!(!report["jobs"][0]["profile"].is_null(), "{report}");
+    assert_eq!(report["plans"][0]["cause"], "launch");
+    assert_eq!(report["plans"].as_array().unwrap().len(), 1, "nothing was left to watch");
 }
 
 #[test]

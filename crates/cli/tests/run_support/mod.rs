@@ -77,18 +77,28 @@ impl Scratch {
         }
     }
 
-    /// Waits until the only journal says that this many tasks were put on a PU.
-    ///
-    /// Masks alone do not tell: a thread is born with the mask of its creator.
+    /// Waits until this many tasks were put on a PU: the only journal says so, as a thread is born
+    /// with the mask of its creator; and their masks do, as the line stands before the deed is
+    /// done.
     pub fn await_placed(&self, tasks: usize) {
         await_that("tasks are placed", || {
-            let text = std::fs::read_to_string(self.journals().first()?).ok()?;
-            let on_a_pu =
-                |line: &&str| line.split(' ').nth(3).is_some_and(|pu| pu.parse::<u32>().is_ok());
-            (text.lines().skip(4).filter(on_a_pu).count() == tasks).then_some(())
+            let there = |(pid, tid, mark): &(i32, i32, String)| {
+                mark.parse::<u32>().is_ok() && allowed(*pid, *tid).as_ref() == Some(mark)
+            };
+            (self.marks().iter().filter(|line| there(line)).count() == tasks).then_some(())
         });
-        // The line stands before the deed is done.
-        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Process, thread and mark of every line in the only journal.
+    pub fn marks(&self) -> Vec<(i32, i32, String)> {
+        let journal = self.journals().into_iter().next();
+        let text = journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let line = |line: &str| {
+            let mut fields = line.split(' ');
+            let (pid, tid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            Some((pid, tid, fields.nth(1)?.to_owned()))
+        };
+        text.lines().skip(4).filter_map(line).collect()
     }
 
     /// The journals that are there.
