@@ -132,7 +132,7 @@ fn open(spec: Spec, tid: Tid, leader: i32, start: Start) -> Result<OwnedFd, SysE
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const PAGE_FAULTS: Spec =
@@ -140,12 +140,11 @@ mod tests {
     const TASK_CLOCK: Spec =
         Spec { kind: c::PERF_TYPE_SOFTWARE, config: c::PERF_COUNT_SW_TASK_CLOCK as u64 };
 
-    /// Touches `pages` new pages.
-    fn touch(pages: usize) {
-        let size_b = pages * 4096;
+    /// Touches `size_b` bytes of new pages.
+    pub fn touch(size_b: usize) {
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // Not from the allocator, which may hand out pages that another test has touched already.
+        // Not from the allocator, which may hand out pages that another thread has touched already.
         // SAFETY: a new mapping at no given place.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), size_b, access, kind, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
@@ -159,7 +158,7 @@ mod tests {
     fn a_group_counts_what_its_thread_does() {
         let group = OpenGroup::open(&[TASK_CLOCK, PAGE_FAULTS], Tid(0), Start::Now).unwrap();
         let before = group.read().unwrap();
-        touch(3_000);
+        touch(3_000 * 4096);
         let after = group.read().unwrap();
         // 3,000 pages of 4 KiB, unless the machine's pages are larger.
         let page_b = crate::perf::ring::page_size();
@@ -178,7 +177,7 @@ mod tests {
     fn another_thread_is_not_counted() {
         let group = OpenGroup::open(&[TASK_CLOCK, PAGE_FAULTS], Tid(0), Start::Now).unwrap();
         let before = group.read().unwrap().counts[1];
-        std::thread::spawn(|| touch(5_000)).join().unwrap();
+        std::thread::spawn(|| touch(5_000 * 4096)).join().unwrap();
         let after = group.read().unwrap().counts[1];
         assert!(after - before < 1_000, "{}", after - before);
     }

@@ -308,6 +308,8 @@ impl Thread {
 #[allow(unsafe_code)] // the child asks for small pages
 mod tests {
     use super::*;
+    use crate::perf::ring::page_size;
+    use crate::pmu::open::tests::touch;
     use crate::pmu::plan::Role;
     use crate::sys::wait_readable;
     use perf_event_open_sys::bindings as c;
@@ -320,16 +322,6 @@ mod tests {
     }
 
     const WORKERS: usize = 6;
-
-    /// Touches `pages` pages one by one, and keeps them until the end.
-    fn touch(pages: usize) {
-        let page_b = crate::perf::ring::page_size();
-        let mut memory: Vec<u8> = Vec::with_capacity(pages * page_b);
-        for page in 0..pages {
-            memory.resize((page + 1) * page_b, 1);
-        }
-        assert_eq!(std::hint::black_box(&memory).len(), pages * page_b);
-    }
 
     /// The program that the tests watch: workers that wait for a line on standard input, then
     /// touch their pages.
@@ -344,7 +336,7 @@ mod tests {
                 let name = format!("worker-{i}");
                 let body = move || {
                     let _ = wait.recv();
-                    touch(pages(i));
+                    touch(pages(i) * page_size());
                 };
                 (door, std::thread::Builder::new().name(name).spawn(body).unwrap())
             })
@@ -484,18 +476,22 @@ mod tests {
         if !may_count() {
             return;
         }
-        let me = Pid(std::process::id().cast_signed());
+        // Not this process, whose other tests' threads come and go.
+        let mut child = held();
+        let pid = Pid(child.id().cast_signed());
         let options = Options { without_perf: true, ..Options::here().unwrap() };
-        let mut watch = Watch::start(faults_and_time(), me, Start::Now, &options).unwrap();
+        let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
         let (at, tid) = (now(), Tid(i32::MAX));
-        let born = TaskEvent::Born { at, pid: me, tid, parent_pid: me, parent_tid: tid };
+        let born = TaskEvent::Born { at, pid, tid, parent_pid: pid, parent_tid: tid };
         watch.take(born, Start::Now);
-        watch.take(TaskEvent::Ended { at, pid: me, tid }, Start::Now);
+        watch.take(TaskEvent::Ended { at, pid, tid }, Start::Now);
         let counted = watch.finish();
+        child.kill().unwrap();
+        child.wait().unwrap();
         let gone = counted.threads.iter().find(|thread| thread.end_ns.is_some()).unwrap();
         assert_eq!((gone.instructions, gone.cycles, gone.cpu_time_ns), (None, None, None));
         let note = "threads that ended before they could be counted, whose figures are unknown: 1";
-        assert!(counted.notes.iter().any(|found| found == note), "{:?}", counted.notes);
+        assert_eq!(counted.notes, [note]);
     }
 
     /// Counts more threads of this process than descriptors allow at first.
