@@ -63,7 +63,7 @@ pub enum Probe {
     MemoryPolicy,
     /// `userfaultfd`, closed at once.
     UserFault,
-    /// The ioctl `PAGEMAP_SCAN` on our own `/proc/self/pagemap`.
+    /// The ioctl `PAGEMAP_SCAN` on a child's `/proc/PID/pagemap`.
     PagemapScan,
     /// Loading libpfm4.
     LibPfm,

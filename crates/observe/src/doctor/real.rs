@@ -54,23 +54,56 @@ fn errno(error: &SysError) -> Errno {
     Errno(error.errno().unwrap_or(libc::EIO))
 }
 
-/// A child that does nothing. It is ended when this is dropped.
+/// A child that does nothing, and may be looked at as a program that it executed. It is ended when
+/// this is dropped.
 struct Child(libc::pid_t);
 
 impl Child {
     fn new() -> Result<Self, Errno> {
+        let parent = i32::try_from(std::process::id()).unwrap_or(-1);
         // SAFETY: the child makes only system calls that may be made after a fork of a process
         // with threads, and never returns.
         match unsafe { libc::fork() } {
-            0 => loop {
-                // SAFETY: takes a signal number; a child whose parent dies must not stay.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-                // SAFETY: takes nothing.
-                unsafe { libc::pause() };
-            },
+            0 => idle(parent),
             -1 => Err(last()),
-            pid => Ok(Self(pid)),
+            pid => Self(pid).stopped(),
         }
+    }
+
+    /// Waits until the child has stopped itself, or has ended.
+    fn stopped(self) -> Result<Self, Errno> {
+        let pid = self.0.unsigned_abs();
+        // An end is only looked at, so that the number stays the child's until it is dropped.
+        let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        loop {
+            // SAFETY: all zeros is a valid value of this plain structure.
+            let mut what: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            // SAFETY: `what` is a valid place to write to.
+            let done = unsafe { libc::waitid(libc::P_PID, pid, &raw mut what, options) };
+            match ok(done.into()) {
+                Err(Errno(libc::EINTR)) => {}
+                done => return done.map(|()| self),
+            }
+        }
+    }
+}
+
+/// What the child does: it stops itself at once, and lives no longer than `parent`.
+fn idle(parent: libc::pid_t) -> ! {
+    // SAFETY: takes a signal number.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+    // With file capabilities (setcap) this process is closed to others of its user, and so is its
+    // copy. A program that it executes is not.
+    // SAFETY: takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+    loop {
+        // SAFETY: takes nothing.
+        if unsafe { libc::getppid() } != parent {
+            // SAFETY: takes a number; runs nothing of ours.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: takes a signal number.
+        unsafe { libc::raise(libc::SIGSTOP) };
     }
 }
 
@@ -203,7 +236,8 @@ struct ScanArg {
 fn pagemap_scan() -> Result<(), Errno> {
     /// `_IOWR('f', 16, struct pm_scan_arg)`.
     const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<ScanArg>() as u64) << 16 | 0x66 << 8 | 16;
-    let file = std::fs::File::open("/proc/self/pagemap")
+    let child = Child::new()?;
+    let file = std::fs::File::open(format!("/proc/{}/pagemap", child.0))
         .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
     // An empty range from 0 to 0.
     let mut arg = ScanArg { size: size_of::<ScanArg>() as u64, ..ScanArg::default() };
