@@ -207,6 +207,13 @@ fn files_that_are_not_machines() {
 }
 
 #[test]
+fn a_file_without_end_is_refused() {
+    let expected =
+        "colocate: /dev/zero: expected a machine in at most 33554432 bytes, found 33554433";
+    assert_eq!(refused(&["--xml", "/dev/zero"]), (125, expected.into()));
+}
+
+#[test]
 fn machines_of_another_version() {
     let (_dir, path) = file("new.toml", b"version = 9\nname = \"x\"\n");
     let expected =

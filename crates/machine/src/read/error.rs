@@ -28,7 +28,7 @@ pub enum ReadError {
         path: PathBuf,
         /// The most that is read.
         limit: u64,
-        /// Its size.
+        /// Its size, or how much of it was read where it has none.
         found: u64,
     },
     /// A file is not text.

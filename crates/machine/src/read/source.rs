@@ -8,6 +8,7 @@ use crate::read::limits;
 use crate::read::sysfs::Sysfs;
 use crate::read::xml::{self, Saved};
 use crate::usable::Usable;
+use std::io::Read;
 use std::path::Path;
 
 /// A machine and what may be used of it.
@@ -124,7 +125,13 @@ fn text(path: &Path) -> Result<String, ReadError> {
     if found > xml::MAX_BYTES {
         return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
     }
-    let bytes = std::fs::read(path).map_err(cannot)?;
+    // A device or a pipe has no size, and perhaps no end.
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let found = file.take(xml::MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)? as u64;
+    if found > xml::MAX_BYTES {
+        return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
+    }
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let byte = error.as_bytes().get(offset).copied().unwrap_or(0);
