@@ -8,6 +8,14 @@ use super::{Cause, Fix, Own, Place, Tier};
 /// in others, levels above 2 mean the same as 2.
 const OPEN_TO_OWNERS: i32 = 2;
 
+/// Why an event with a ring was refused on a child; `own_event` says whether an event without a
+/// ring can be opened on ourselves.
+#[must_use]
+pub fn ring_refused(errno: Errno, own_event: bool, place: &Place, own: &Own) -> Cause {
+    // The room for rings is used up: mmap says so with the number of a missing permission.
+    if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
+}
+
 /// Why `perf_event_open` of an event that needs no counter was refused.
 #[must_use]
 pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
@@ -76,18 +84,15 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
 /// The NMI watchdog holds a counter.
 #[must_use]
 pub fn watchdog_off(cause: Cause, place: &Place) -> Cause {
-    cause
-        .with(Fix::now(place.as_root("sysctl -w kernel.nmi_watchdog=0")))
-        .with(Fix::always(persistent(place, "kernel.nmi_watchdog", "0")))
+    with_setting(cause, place, "kernel.nmi_watchdog", "0")
 }
 
 fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {
-    Cause::of(format!(
+    let cause = Cause::of(format!(
         "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}"
-    ))
-    .with(Fix::now(place.as_root("sysctl -w kernel.perf_event_paranoid=2")))
-    .with(Fix::always(persistent(place, "kernel.perf_event_paranoid", "2")))
-    .with(Fix::instead(set_capabilities(place, "cap_perfmon", own)))
+    ));
+    with_setting(cause, place, "kernel.perf_event_paranoid", "2")
+        .with(Fix::instead(set_capabilities(place, "cap_perfmon", own)))
 }
 
 /// A seccomp filter answered in the kernel's stead.
@@ -145,12 +150,11 @@ pub fn descriptors(place: &Place) -> Cause {
 #[must_use]
 pub fn mlock(place: &Place) -> Cause {
     let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
-    Cause::of(format!(
+    let cause = Cause::of(format!(
         "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
          used it up; small rings lose notes when threads are born in bursts"
-    ))
-    .with(Fix::now(place.as_root("sysctl -w kernel.perf_event_mlock_kb=2048")))
-    .with(Fix::always(persistent(place, "kernel.perf_event_mlock_kb", "2048")))
+    ));
+    with_setting(cause, place, "kernel.perf_event_mlock_kb", "2048")
 }
 
 /// The package that holds libpfm4, by the distribution's family; `None` where it is not known.
@@ -165,17 +169,18 @@ pub fn install_libpfm(place: &Place) -> Option<Fix> {
     Some(Fix::always(place.as_root(command)))
 }
 
-/// The command that sets a kernel setting now.
+/// With the commands that set a kernel setting, now and for good.
 #[must_use]
-pub fn setting(place: &Place, name: &str, value: &str) -> [Fix; 2] {
-    [
+pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cause {
+    let line = format!("{name} = {value}");
+    let fixes = [
         Fix::now(place.as_root(&format!("sysctl -w {name}={value}"))),
-        Fix::always(persistent(place, name, value)),
-    ]
-}
-
-fn persistent(place: &Place, name: &str, value: &str) -> String {
-    written(place, &format!("{name} = {value}"), "/etc/sysctl.d/90-colocate.conf")
+        Fix::always(written(place, &line, "/etc/sysctl.d/90-colocate.conf")),
+    ];
+    // Containers show these settings read-only, except privileged ones.
+    let outside = place.container.is_some() && place.tier() < Tier::Root;
+    let noted = |fix: Fix| if outside { fix.noting("outside of the container") } else { fix };
+    fixes.into_iter().map(noted).fold(cause, Cause::with)
 }
 
 /// A command that adds `line` to `file`.
@@ -184,7 +189,9 @@ fn written(place: &Place, line: &str, file: &str) -> String {
     format!("echo '{line}' | {tee}")
 }
 
-fn set_capabilities(place: &Place, names: &str, own: &Own) -> String {
+/// The command that gives colocate's file the capabilities `names`.
+#[must_use]
+pub fn set_capabilities(place: &Place, names: &str, own: &Own) -> String {
     place.as_root(&format!("setcap {names}+ep {}", own.program))
 }
 

@@ -61,9 +61,9 @@ fn other_tasks(inputs: &Inputs<'_>) -> Capability {
 }
 
 fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
-    let command = format!("setcap cap_perfmon,cap_sys_nice+ep {}", inputs.own.program);
+    let command = advice::set_capabilities(inputs.place, "cap_perfmon,cap_sys_nice", inputs.own);
     Cause::of("expected CAP_SYS_NICE, found it missing; this user's own programs do not need it")
-        .with(super::Fix::always(inputs.place.as_root(&command)))
+        .with(super::Fix::always(command))
 }
 
 fn births(inputs: &Inputs<'_>) -> Capability {
@@ -79,13 +79,18 @@ fn births(inputs: &Inputs<'_>) -> Capability {
                 advice::mlock(inputs.place),
             ),
             Err(errno) => {
-                let mut cause = advice::perf_refused(errno, inputs.place, inputs.own);
+                let mut cause = ring_refused(inputs, errno);
                 cause.why += instead;
                 let found = format!("perf_event_open with notes of tasks: {errno}");
                 Capability::partly("births", WHAT, found, cause)
             }
         },
     }
+}
+
+fn ring_refused(inputs: &Inputs<'_>, errno: Errno) -> Cause {
+    let own_event = inputs.probes.run(Probe::CountTime).is_ok();
+    advice::ring_refused(errno, own_event, inputs.place, inputs.own)
 }
 
 fn processes(inputs: &Inputs<'_>) -> Capability {
@@ -169,7 +174,7 @@ fn sample(inputs: &Inputs<'_>) -> Capability {
             "sample",
             WHAT,
             format!("software clock with samples on a child: {errno}"),
-            advice::perf_refused(errno, inputs.place, inputs.own),
+            ring_refused(inputs, errno),
         ),
     }
 }
@@ -185,7 +190,7 @@ fn live_code(inputs: &Inputs<'_>) -> Capability {
             let mut cause = Cause::of(format!(
                 "expected kernel.yama.ptrace_scope 0 to read others, found {scope}; {attach}"
             ));
-            cause.fixes.extend(advice::setting(inputs.place, "kernel.yama.ptrace_scope", "0"));
+            cause = advice::with_setting(cause, inputs.place, "kernel.yama.ptrace_scope", "0");
             Capability::partly("live-code", WHAT, "process_vm_readv of a child: works", cause)
         }
         (Err(errno), Some(3)) => Capability::no(
@@ -199,7 +204,7 @@ fn live_code(inputs: &Inputs<'_>) -> Capability {
                 "expected kernel.yama.ptrace_scope of at most 1, found {}",
                 scope.unwrap_or(2)
             ));
-            cause.fixes.extend(advice::setting(inputs.place, "kernel.yama.ptrace_scope", "1"));
+            cause = advice::with_setting(cause, inputs.place, "kernel.yama.ptrace_scope", "1");
             Capability::no(
                 "live-code",
                 WHAT,
@@ -314,7 +319,7 @@ fn numa_balancing(inputs: &Inputs<'_>) -> Capability {
         }
         Some(mode) => {
             let mut cause = Cause::of("the kernel moves pages by itself and may undo ours");
-            cause.fixes.extend(advice::setting(inputs.place, "kernel.numa_balancing", "0"));
+            cause = advice::with_setting(cause, inputs.place, "kernel.numa_balancing", "0");
             let found = format!("kernel.numa_balancing is {mode}, with {nodes} nodes");
             Capability::partly("pages-stay", WHAT, found, cause)
         }
@@ -329,7 +334,7 @@ fn user_faults(inputs: &Inputs<'_>) -> Capability {
             let mut cause = Cause::of(
                 "expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither",
             );
-            cause.fixes.extend(advice::setting(inputs.place, "vm.unprivileged_userfaultfd", "1"));
+            cause = advice::with_setting(cause, inputs.place, "vm.unprivileged_userfaultfd", "1");
             Capability::no("user-faults", WHAT, "userfaultfd: EPERM", cause)
         }
         (Err(errno), _) => Capability::no(

@@ -359,6 +359,19 @@ fn small_rings() {
 }
 
 #[test]
+fn no_room_for_any_ring_is_not_a_security_module() {
+    let rings = [Probe::TaskNotes, Probe::TaskNotesSmall, Probe::Samples];
+    let case = user().refusing(&rings, libc::EPERM);
+    let diagnosis = case.examine();
+    let causes = [&diagnosis.sections[0].capabilities[2], &diagnosis.sections[1].capabilities[0]];
+    for found in causes {
+        let cause = found.cause.as_ref().unwrap();
+        assert!(cause.why.starts_with("expected kernel.perf_event_mlock_kb"), "{}", cause.why);
+        assert_eq!(cause.fixes[0].command, "sudo sysctl -w kernel.perf_event_mlock_kb=2048");
+    }
+}
+
+#[test]
 fn yama() {
     user().at(|place| place.ptrace_scope = Some(1)).check(
         "live-code",
@@ -418,8 +431,8 @@ fn memory_in_a_container() {
         &expect![[r#"
             partly  pages-stay    pages stay where they are put: kernel.numa_balancing is 1, with 2 nodes
                 the kernel moves pages by itself and may undo ours
-                  now:      sudo sysctl -w kernel.numa_balancing=0
-                  for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+                  now:      sudo sysctl -w kernel.numa_balancing=0  # outside of the container
+                  for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf  # outside of the container
         "#]],
     );
     case.check(
