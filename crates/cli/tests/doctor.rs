@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // tests fail loudly and say what they skip
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_colocate");
 
@@ -124,6 +125,37 @@ fn another_user_gets_a_lower_tier_and_the_commands_for_more() {
     let fix = &capability(&diagnosis, "other-tasks")["cause"]["fixes"][0]["command"];
     assert_eq!(fix, &format!("sudo setcap cap_perfmon,cap_sys_nice+ep {PROGRAM}"));
     assert!(diagnosis["next"].as_array().unwrap().len() == 3);
+}
+
+/// A program with file capabilities is closed to others of its user; those that it starts are not.
+#[test]
+fn the_capabilities_that_it_advises_take_nothing_away() {
+    if !is_root() {
+        println!("skipped: only root can give a file capabilities");
+        return;
+    }
+    let folder = empty();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("colocate");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    let given = Command::new("setcap").arg("cap_perfmon,cap_sys_nice+ep").arg(&program).status();
+    if !given.as_ref().is_ok_and(ExitStatus::success) {
+        println!("skipped: setcap: {given:?}");
+        return;
+    }
+    let examined = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(["doctor", "--json"]).env("COLOCATE_CACHE", folder.path());
+        json(&command.uid(65_534).gid(65_534).output().unwrap())
+    };
+    let plain = folder.path().join("plain");
+    std::fs::copy(PROGRAM, &plain).unwrap();
+    let (without, with) = (examined(&plain), examined(&program));
+    for name in ["affinity", "births", "sample", "live-code", "page-scan"] {
+        let status = |diagnosis| capability(diagnosis, name)["status"].clone();
+        let refused = status(&without) != "yes";
+        assert!(refused || status(&with) == "yes", "{name}: {}", why(&with, name));
+    }
 }
 
 fn is_root() -> bool {
