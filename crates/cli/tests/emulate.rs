@@ -55,7 +55,8 @@ impl Bench {
     fn run(&self, path: &Path, args: &[&str]) -> Result<Ran, EmulateError> {
         let words = std::iter::once(path.as_os_str()).chain(args.iter().map(AsRef::as_ref));
         let argv: Vec<OsString> = words.map(OsString::from).collect();
-        profile(&self.emulator, Command { path, argv: &argv, scratch: self.folder.path() })
+        let scratch = self.folder.path();
+        profile(&self.emulator, Command { path, argv: &argv, scratch, ignores_pipe: false })
     }
 
     /// The profile of a program that ends with `status`.
@@ -257,6 +258,22 @@ fn descriptors_belong_to_the_program() {
     let startup = floats_of_startup(&bench);
     let profile = bench.tasks(&["close-all"], 0);
     assert_eq!(floats(&profile.threads[0]) - startup, 17);
+}
+
+#[test]
+fn an_ignored_pipe_signal_stays_ignored() {
+    let _bench = bench!();
+    for (before, ignored) in [("", false), ("trap '' PIPE; ", true)] {
+        let program = "grep SigIgn /proc/self/status";
+        let script =
+            format!("{before}exec $0 profile --backend emulate -q -o /dev/null -- {program}");
+        let mut command = process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_colocate")]);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let set = said.strip_prefix("SigIgn:").map(str::trim).expect("one line");
+        let set = u64::from_str_radix(set, 16).unwrap();
+        assert_eq!(set >> (libc::SIGPIPE - 1) & 1 == 1, ignored, "{said}");
+    }
 }
 
 #[test]

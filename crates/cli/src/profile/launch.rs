@@ -78,7 +78,12 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
     let places = emulate::Places::usual(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
     let scratch = std::env::temp_dir();
-    let asked = emulate::Command { path: &command.path, argv: &command.argv, scratch: &scratch };
+    let asked = emulate::Command {
+        path: &command.path,
+        argv: &command.argv,
+        scratch: &scratch,
+        ignores_pipe: sys::pipe_was_ignored(),
+    };
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;

@@ -46,6 +46,9 @@ pub struct Command<'a> {
     pub argv: &'a [OsString],
     /// A folder for temporary files, such as `/tmp`.
     pub scratch: &'a Path,
+    /// Whether it is to start with SIGPIPE ignored, as this process was. Rust's start-up code and its
+    /// way to start programs both forget that.
+    pub ignores_pipe: bool,
 }
 
 /// A program that has run.

@@ -90,12 +90,16 @@ pub fn run(
 ) -> Result<ExitStatus, RunError> {
     let blocked = Blocked::new()?;
     let before = blocked.before;
+    let ignores_pipe = command.ignores_pipe;
     let mut qemu = std::process::Command::new(&emulator.qemu);
     qemu.args(arguments(emulator, loadable, command, folder));
-    // SAFETY: sigprocmask and setrlimit are async-signal-safe and touch nothing of the parent's.
+    // SAFETY: all that is called is async-signal-safe and touches nothing of the parent's.
     unsafe {
         qemu.pre_exec(move || {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            if ignores_pipe {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
             no_core_file();
             Ok(())
         });
