@@ -7,9 +7,14 @@
 //! stands for the blocks of that loop, without those of loops inside it, each as often as it has
 //! run; a sample outside of loops for all blocks outside of loops. Threads share the rates, because
 //! they run the same code; each thread's own samples say how much of its time each loop takes.
+//!
+//! An instruction that has far more hits than the others of its unit waits, mostly for memory. Its
+//! hits say how long that takes and not how often the unit runs, so what they exceed the others'
+//! by is left out.
 //! # Limits
-//! Between loops and functions, time stands for instructions: a function with twice the cycles per
-//! instruction weighs twice what it should. Nothing that samples alone can tell corrects this.
+//! Apart from that, time stands for instructions between loops and functions: one that is twice as
+//! slow in all its instructions weighs twice what it should. Nothing that samples alone can tell
+//! corrects this.
 //! # Terms
 //! *Site*: an instruction of a file. *Unit*: the blocks with the same innermost loop.
 
@@ -105,9 +110,13 @@ impl Weigher {
                 hits[block] += u64::from(self.sites[*place].hits);
             }
         }
-        let shares = per_block(&graph, &hits);
+        let rates = rates(&graph, &hits);
+        let units = units(&graph, &hits, &rates);
         for (place, address) in &function.sites {
-            self.sites[*place].shares = graph.block_at(*address).and_then(|block| shares[block]);
+            let site = &mut self.sites[*place];
+            site.shares = graph.block_at(*address).and_then(|block| {
+                units[&graph.blocks[block].innermost].of_sample(site.hits, rates[block])
+            });
         }
     }
 }
@@ -130,24 +139,90 @@ fn alone(image: &Image, address: u64) -> Option<Shares> {
     live::shares_around(image.isa(), start, &bytes, address)
 }
 
-/// What a sample in each block stands for, if block `i` was hit `hits[i]` times: the instructions
-/// of the innermost loop that it is in, or of what is in none, as often as they have run.
+/// How many times the hits of the others an instruction may have without waiting: as many as a core
+/// retires in one cycle, since an interrupt finds the first of them. Golden Cove and Zen 4 retire 8
+/// (Intel's optimization reference manual; AMD's software optimization guide for Zen 4).
+const RETIRED_AT_ONCE: f64 = 8.0;
+
+/// So many hits of one instruction may be chance. Chosen: where one is expected, ten or more come
+/// about once in ten million times.
+const MAY_BE_CHANCE: f64 = 10.0;
+
+/// The blocks with the same innermost loop.
+#[derive(Debug, Default)]
+struct Unit {
+    /// What its instructions do, each as often as it has run.
+    shares: Shares,
+    /// How many instructions have run, in samples.
+    run: f64,
+    hits: f64,
+}
+
+/// The units of `graph`, of which block `i` was hit `hits[i]` times and has run `rates[i]` times.
 #[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
-fn per_block(graph: &Graph, hits: &[u64]) -> Vec<Option<Shares>> {
-    let rates = rates(graph, hits);
-    let mut units: HashMap<Option<LoopIdx>, (Shares, f64)> = HashMap::new();
+fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>, Unit> {
+    let mut units: HashMap<Option<LoopIdx>, Unit> = HashMap::new();
     for (place, block) in graph.blocks.iter().enumerate() {
-        let (shares, hit) = units.entry(block.innermost).or_default();
-        *hit += hits[place] as f64;
+        let unit = units.entry(block.innermost).or_default();
+        let run = rates[place] * block.counts.instructions as f64;
+        unit.hits += hits[place] as f64;
+        unit.run += run;
         if let Some(of_block) = Shares::of(&block.counts) {
-            shares.add_scaled(&of_block, rates[place] * block.counts.instructions as f64);
+            unit.shares.add_scaled(&of_block, run);
         }
     }
-    let of_unit = |unit: &Option<LoopIdx>| {
-        let (sum, hit) = units.get(unit)?;
+    units
+}
+
+impl Unit {
+    /// What each of the `hits` samples of an instruction stands for that has run `rate` times; `None`
+    /// without any.
+    fn of_sample(&self, hits: u32, rate: f64) -> Option<Shares> {
+        let hits = f64::from(hits);
+        let (others_hits, others_run) = (self.hits - hits, self.run - rate);
+        let most = (RETIRED_AT_ONCE * rate * others_hits / others_run).max(MAY_BE_CHANCE);
+        // An instruction that is alone in its unit cannot be compared.
+        let counts = if others_run > 0.0 { (most / hits).min(1.0) } else { 1.0 };
         let mut shares = Shares::default();
-        shares.add_scaled(sum, 1.0 / hit);
-        (*hit > 0.0).then_some(shares)
-    };
-    graph.blocks.iter().map(|block| of_unit(&block.innermost)).collect()
+        shares.add_scaled(&self.shares, counts / self.hits);
+        (hits > 0.0).then_some(shares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::tests::graph;
+    use super::*;
+
+    /// The share of int in eight ints with 10 hits each, before a loop of four instructions that are
+    /// none and have `in_loop` hits.
+    fn int_share(in_loop: [u32; 4]) -> f64 {
+        let graph = graph(". . . . . . . . n n n c8 r");
+        let hits = [80, in_loop.into_iter().map(u64::from).sum(), 10];
+        let rates = rates(&graph, &hits);
+        let units = units(&graph, &hits, &rates);
+        let mut all = Shares::default();
+        let sites = [(0, 10); 8].into_iter().chain(in_loop.map(|hits| (1, hits))).chain([(2, 10)]);
+        for (block, hits) in sites.filter(|(_, hits)| *hits > 0) {
+            let unit = &units[&graph.blocks[block].innermost];
+            all.add(&unit.of_sample(hits, rates[block]).unwrap(), hits.into());
+        }
+        all.mix().int.unwrap().get()
+    }
+
+    #[test]
+    fn an_instruction_that_waits_counts_no_more_than_what_a_core_retires_at_once() {
+        // Evenly spread, the loop's 1,000 hits are instructions that ran: 80 of 1,090 are ints.
+        assert!((int_share([250; 4]) - 80.0 / 1_090.0).abs() < 0.01);
+        // The first of some that retire together has the hits of all: nothing waits.
+        assert!((int_share([700, 100, 100, 100]) - 80.0 / 1_090.0).abs() < 0.01);
+        // Eight times the 10 hits of each other one are left of 970: 80 of 90 + 80 + 30.
+        assert!((int_share([970, 10, 10, 10]) - 80.0 / 200.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn few_hits_may_be_chance() {
+        // The loop is run through once: 8 of 13 instructions are ints.
+        assert!((int_share([10, 0, 0, 0]) - 8.0 / 13.0).abs() < 0.01);
+    }
 }
