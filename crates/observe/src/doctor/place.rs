@@ -273,17 +273,7 @@ fn hides_processes(mounts: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A root with `files`, each a path and its content.
-    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, content) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
-        dir
-    }
+    use crate::pmu::sysfs::tests::tree as root;
 
     #[test]
     fn an_empty_root_is_all_unknown() {

@@ -96,13 +96,13 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::pmu::plan::{grouping, wanted};
     use tempfile::TempDir;
 
     /// A tree with `files`, each a path and its content.
-    fn tree(files: &[(&str, &str)]) -> TempDir {
+    pub fn tree(files: &[(&str, &str)]) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (path, content) in files {
             let path = dir.path().join(path);
