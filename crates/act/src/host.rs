@@ -4,15 +4,16 @@
 //! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
+mod placing;
+
 use crate::book::{Birth, Book};
 use crate::guardian::Guardian;
-use crate::journal::{Mark, Owner, Writer};
+use crate::journal::{Owner, Writer};
 use crate::latency::Latencies;
 use crate::launch::{self, Command, Held, Input, LaunchError};
-use crate::pin;
-use crate::placer::{Placer, Put};
+use crate::placer::Placer;
 use crate::rundir;
-use crate::runtime::{Runtime, Runtimes};
+use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
 use crate::stat::Stat;
 use crate::sys;
@@ -22,7 +23,8 @@ use colocate_machine::{Machine, Nanos, PuNr, PuSet, read};
 use colocate_observe::sample::{Counted, SampleOptions};
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
-use colocate_policy::{JobIdx, Newborn, Plan, TaskId};
+use colocate_policy::{JobIdx, Plan, TaskId};
+use placing::Waiting;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
@@ -45,13 +47,6 @@ pub struct Setup {
     /// `/proc`.
     pub proc: PathBuf,
 }
-
-/// Why a newborn of a Go program is not placed.
-const GO_MONITOR: &str = "the Go runtime counts PUs on it";
-/// Why a newborn of a Java program is not placed.
-const JAVA_MAIN: &str = "Java code counts PUs on it";
-/// Why a thread that creates processes is not placed.
-const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
 
 /// Time between two looks at the machine and at where tasks are. Chosen: what changes masks from
 /// outside does so by the hand of an administrator.
@@ -286,174 +281,6 @@ impl LinuxHost {
         }
     }
 
-    fn born(&mut self, birth: Birth) {
-        let Some(id) = self.book.born(birth) else { return };
-        self.counts.born += 1;
-        if birth.pid != birth.parent_pid {
-            self.creator_starts_programs(birth.parent_tid);
-        }
-        let is_first = birth.tid == birth.pid.first_thread();
-        if is_first {
-            self.begin_program(birth.pid, birth.at);
-        }
-        let Some(plan) = &self.plan else { return };
-        let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
-        self.book.aim(id, aim);
-        let waiting = self.waiting(birth.pid, birth.at, is_first);
-        let put = self.start(id, waiting);
-        if put == Some(Put::Done) && waiting == Waiting::No && aim.is_some() {
-            self.counts.waited.add(now().saturating_sub(birth.at));
-        }
-    }
-
-    /// A process begins a program: it has not counted PUs yet.
-    fn begin_program(&mut self, pid: Pid, at: Nanos) {
-        let settled_at = at + self.settle;
-        if let Some(process) = self.book.process(pid) {
-            (process.settled_at, process.further) = (settled_at, 0);
-        }
-    }
-
-    /// How long a newborn has to wait before it may be put on a PU.
-    fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
-        let Some(process) = self.book.process(pid) else { return Waiting::No };
-        let settled = process.settled_at <= at;
-        match process.runtime {
-            _ if settled && is_first => Waiting::No,
-            Runtime::Go if !is_first && process.further == 1 => Waiting::ForEver(GO_MONITOR),
-            Runtime::Jvm if !is_first && process.further == 1 => Waiting::ForEver(JAVA_MAIN),
-            _ if is_first => Waiting::Until(process.settled_at),
-            _ => Waiting::No,
-        }
-    }
-
-    /// Puts a task where it is aimed at, or has it wait.
-    fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
-        let task = self.book.task(id)?;
-        if let Waiting::ForEver(why) = waiting {
-            task.exempt = Some(why);
-        }
-        let waiting = task.exempt.map_or(waiting, Waiting::ForEver);
-        let (to, then) = match (waiting, task.aim) {
-            (_, None) => (Mark::Original, Stand::LeftToKernel),
-            (Waiting::ForEver(why), _) => (Mark::Original, Stand::Exempt(why)),
-            (Waiting::Until(at), Some(_)) => {
-                self.settling.push(Reverse((at, id)));
-                (Mark::Original, Stand::Settling)
-            }
-            (Waiting::No, Some(pu)) => (Mark::On(pu), Stand::Placed),
-        };
-        let put = self.placer.put(task, to, then);
-        // What is not on a PU by our doing must not keep others from it.
-        if put == Put::Respected || matches!(waiting, Waiting::ForEver(_)) {
-            self.book.aim(id, None);
-        }
-        Some(put)
-    }
-
-    /// A thread that creates processes hands its mask down, and what it starts would count PUs by
-    /// it; so it is not kept on one PU.
-    fn creator_starts_programs(&mut self, tid: Tid) {
-        let Some(id) = self.book.living(tid) else { return };
-        let Some(task) = self.book.task(id) else { return };
-        if task.exempt.is_none() && task.stand != Stand::PinnedByProgram {
-            self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
-        }
-    }
-
-    fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
-        let Some(id) = self.book.living(tid) else { return };
-        if let Some(task) = self.book.task(id) {
-            task.name = name;
-        }
-        if exec {
-            self.executes(at, pid, id);
-        }
-    }
-
-    /// A process executes another program: its thread is free again until that has settled.
-    fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
-        let executable = self.placer.proc.join(format!("{pid}/exe"));
-        let runtime = self.runtimes.of(&executable);
-        self.begin_program(pid, at);
-        let Some(process) = self.book.process(pid) else { return };
-        process.runtime = runtime;
-        let settled_at = process.settled_at;
-        let Some(plan) = &self.plan else { return };
-        let Some(task) = self.book.task(id) else { return };
-        if task.exempt.take().is_some() {
-            let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
-            self.book.aim(id, aim);
-        }
-        self.start(id, if settled_at > at { Waiting::Until(settled_at) } else { Waiting::No });
-    }
-
-    /// Places the tasks whose programs have settled.
-    fn place_settled(&mut self) {
-        while let Some(&Reverse((at, id))) = self.settling.peek() {
-            if at > now() {
-                return;
-            }
-            self.settling.pop();
-            let Some(task) = self.book.task(id) else { continue };
-            let due = task.stand == Stand::Settling && task.ended.is_none();
-            let pid = task.pid;
-            // An exec since then has set a later time, which is in the heap as well.
-            if due && self.book.process(pid).is_some_and(|process| process.settled_at <= at) {
-                self.start(id, Waiting::No);
-            }
-        }
-    }
-
-    /// Takes over a plan: named tasks go where it says, others where the newborn rule says.
-    fn adopt(&mut self, plan: &Plan) {
-        if self.plan.as_ref() == Some(plan) {
-            return;
-        }
-        self.plan = Some(plan.clone());
-        let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-        living.sort_unstable();
-        let movable = |stand: &Stand| {
-            !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
-        };
-        living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
-        // Named ones first, so that the others find the room that is left.
-        let (named, others): (Vec<_>, Vec<_>) =
-            living.into_iter().partition(|&id| plan.place_of(id).is_some());
-        for &id in &named {
-            self.book.aim(id, plan.place_of(id).flatten());
-        }
-        for &id in &others {
-            let before = self.book.task(id).and_then(|task| task.aim);
-            self.book.aim(id, None);
-            let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
-            self.book.aim(id, aim);
-        }
-        named.into_iter().chain(others).for_each(|id| self.follow(id));
-    }
-
-    /// Puts a living task where it is aimed at now.
-    fn follow(&mut self, id: TaskId) {
-        let at = now();
-        let Some(task) = self.book.task(id) else { return };
-        let (pid, is_first, stand) = (task.pid, task.is_first(), task.stand.clone());
-        let wanted = task.aim.map_or(Mark::Original, Mark::On);
-        let there = task.mark == wanted && stand == Stand::Placed;
-        if there && task.allowed == pin::only(task.aim.unwrap_or(PuNr(u32::MAX))) {
-            return;
-        }
-        let settled_at = self.book.process(pid).map(|process| process.settled_at);
-        let waiting = match settled_at {
-            Some(until) if until > at && is_first => Waiting::Until(until),
-            // Before the launch nothing has begun, and what has not begun has not settled.
-            _ if self.launched.is_none() && self.settle > Nanos::ZERO => {
-                Waiting::Until(at + self.settle)
-            }
-            _ => Waiting::No,
-        };
-        self.start(id, waiting);
-    }
-
     /// Does what the signals that wait ask for.
     fn answer_signals(&mut self) {
         while let Some(arrived) = self.signals.next() {
@@ -511,7 +338,10 @@ impl LinuxHost {
         if usable_now == self.placer.usable {
             return;
         }
-        match read::live() {
+        // hwloc binds its thread to one PU after the other, and then to those that it could use
+        // before; a PU that is offline now would never be in that mask again, so it is not ours.
+        let live = std::thread::spawn(read::live).join();
+        match live.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
             Ok(machine) => self.machine = machine,
             Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
         }
@@ -591,14 +421,6 @@ impl LinuxHost {
     }
 }
 
-/// Whether, and how long, a task has to wait before it may be put on a PU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
-    No,
-    Until(Nanos),
-    ForEver(&'static str),
-}
-
 impl Host for LinuxHost {
     fn machine(&self) -> &Machine {
         &self.machine
@@ -669,12 +491,4 @@ fn watch_all(held: &[Held], options: &births::Options) -> Births {
 /// The machine's PUs that are in `mask`, in logical order.
 fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
-}
-
-/// The PU that a task has already, if the newborn rule could have given it.
-fn kept(pu: Option<PuNr>, rule: &Newborn) -> Option<PuNr> {
-    match rule {
-        Newborn::LeaveToKernel => None,
-        Newborn::FillInOrder { pus } => pu.filter(|pu| pus.contains(pu)),
-    }
 }

@@ -29,10 +29,7 @@ use std::path::Path;
 /// - [`ReadError::Elsewhere`] if hwloc's environment variables point to another machine.
 /// - [`ReadError::Flaw`] if what the firmware says makes no sense.
 pub fn live() -> Result<Machine, ReadError> {
-    // hwloc binds its thread to one PU after the other, and then to those that it could use before;
-    // a PU that is offline now would never be in that mask again, so the thread is not ours.
-    let parts = std::thread::spawn(hwloc::live).join();
-    let mut parts = parts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let mut parts = hwloc::live()?;
     Sysfs::at(Path::new("/")).complete(&mut parts);
     if parts.name.is_empty() {
         parts.name = "this machine".into();
