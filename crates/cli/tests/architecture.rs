@@ -53,7 +53,7 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
 /// The crates' source files, with the path from the root.
 fn sources() -> Vec<(String, String)> {
     let root = root();
-    let all = ["crates", "workloads", "tracer", "benches", "fuzz"].map(|dir| root.join(dir));
+    let all = ["crates", "workloads", "tracer", "benches", "lab", "fuzz"].map(|dir| root.join(dir));
     let rust = all.iter().flat_map(|dir| files(dir, ".rs"));
     rust.map(|path| {
         let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();

@@ -1,0 +1,220 @@
+//! A guest's file system: a cpio archive that the kernel unpacks into memory.
+
+use anyhow::{Context as _, bail};
+use cpio::newc;
+use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _};
+use object::{Endianness, elf};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// Where the loader looks for libraries, beside the folders named after the architecture.
+const LIBRARY_FOLDERS: [&str; 5] = ["usr/local/lib", "lib64", "usr/lib64", "lib", "usr/lib"];
+
+const FOLDER: u32 = 0o040_755;
+const FILE: u32 = 0o100_000;
+const LINK: u32 = 0o120_777;
+const CHARACTER_DEVICE: u32 = 0o020_600;
+
+/// Files to be, by their path in the guest, without the leading slash.
+///
+/// Folders above a file come by themselves.
+#[derive(Default)]
+pub struct Initramfs {
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+struct Entry {
+    mode: u32,
+    content: Vec<u8>,
+    device: (u32, u32),
+}
+
+impl Initramfs {
+    /// What every guest needs: busybox from the package folder `root`, and `/init`.
+    ///
+    /// # Errors
+    /// If busybox cannot be read.
+    pub fn new(root: &Path, init: &str) -> anyhow::Result<Self> {
+        let mut this = Self::default();
+        this.file(
+            "bin/busybox",
+            0o755,
+            read(&existing(root, &["bin/busybox", "usr/bin/busybox"])?)?,
+        );
+        this.link("bin/sh", "busybox");
+        this.file("init", 0o755, init.into());
+        // The kernel opens it before /init can mount anything.
+        let console = Entry { mode: CHARACTER_DEVICE, content: Vec::new(), device: (5, 1) };
+        this.insert("dev/console".into(), console);
+        for folder in
+            ["proc", "sys", "run", "tmp", "var/tmp", "root", "sbin", "usr/sbin", "usr/bin"]
+        {
+            this.folder(folder);
+        }
+        this.file("etc/passwd", 0o644, "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n".into());
+        this.file("etc/group", 0o644, "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n".into());
+        Ok(this)
+    }
+
+    /// Adds a file with these contents.
+    pub fn file(&mut self, path: impl Into<PathBuf>, permissions: u32, content: Vec<u8>) {
+        self.insert(path.into(), Entry { mode: FILE | permissions, content, device: (0, 0) });
+    }
+
+    /// Adds a symbolic link.
+    pub fn link(&mut self, path: impl Into<PathBuf>, target: &str) {
+        self.insert(path.into(), Entry { mode: LINK, content: target.into(), device: (0, 0) });
+    }
+
+    fn folder(&mut self, path: impl Into<PathBuf>) {
+        self.insert(path.into(), Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) });
+    }
+
+    fn insert(&mut self, path: PathBuf, entry: Entry) {
+        let above: Vec<_> = path.ancestors().skip(1).map(Path::to_path_buf).collect();
+        for folder in above.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
+            let entry = Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) };
+            self.entries.entry(folder).or_insert(entry);
+        }
+        self.entries.insert(path, entry);
+    }
+
+    /// Adds the program at `from` as `/usr/bin/NAME`, with its loader and every library that it
+    /// names, found below `root` (`/` for this machine's).
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a library is not there.
+    pub fn program(&mut self, name: &str, from: &Path, root: &Path) -> anyhow::Result<()> {
+        let content = read(from)?;
+        let permissions = std::fs::metadata(from)?.permissions().mode() & 0o777;
+        self.libraries(&content, root).with_context(|| from.display().to_string())?;
+        self.file(Path::new("usr/bin").join(name), permissions, content);
+        Ok(())
+    }
+
+    fn libraries(&mut self, content: &[u8], root: &Path) -> anyhow::Result<()> {
+        // A script has none.
+        if !content.starts_with(&elf::ELFMAG) {
+            return Ok(());
+        }
+        let Linked { loader, libraries, folder } = linked(content)?;
+        if let Some(loader) = loader {
+            let from = existing(root, &[loader.trim_start_matches('/'), &usr(&loader)])?;
+            self.file(loader.trim_start_matches('/'), 0o755, read(&from)?);
+        }
+        for library in libraries {
+            // The loader looks in /lib last, so one folder serves all architectures.
+            let path = Path::new("lib").join(&library);
+            if self.entries.contains_key(&path) {
+                continue;
+            }
+            let folders = [format!("lib/{folder}"), format!("usr/lib/{folder}")];
+            let folders = folders.iter().map(String::as_str).chain(LIBRARY_FOLDERS);
+            let places: Vec<_> = folders.map(|folder| format!("{folder}/{library}")).collect();
+            let from = existing(root, &places.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let content = read(&from)?;
+            self.file(path, 0o755, content.clone());
+            self.libraries(&content, root)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the archive.
+    ///
+    /// # Errors
+    /// If `to` cannot be written.
+    pub fn write(&self, mut to: impl Write) -> anyhow::Result<()> {
+        for (number, (path, entry)) in self.entries.iter().enumerate() {
+            let builder = newc::Builder::new(path.to_str().context("a path that is not UTF-8")?)
+                .ino(u32::try_from(number)? + 1)
+                .mode(entry.mode)
+                .rdev_major(entry.device.0)
+                .rdev_minor(entry.device.1);
+            let mut file = builder.write(&mut to, u32::try_from(entry.content.len())?);
+            file.write_all(&entry.content)?;
+            file.finish()?;
+        }
+        newc::trailer(to)?.flush()?;
+        Ok(())
+    }
+}
+
+/// What an executable or a library asks the loader for.
+struct Linked {
+    loader: Option<String>,
+    libraries: Vec<String>,
+    /// The folder's name that Debian keeps its architecture's libraries in.
+    folder: &'static str,
+}
+
+fn linked(content: &[u8]) -> anyhow::Result<Linked> {
+    let file = ElfFile64::<Endianness>::parse(content).context("cannot read its ELF header")?;
+    let endian = file.endian();
+    let folder = match file.elf_header().e_machine(endian) {
+        elf::EM_X86_64 => "x86_64-linux-gnu",
+        elf::EM_AARCH64 => "aarch64-linux-gnu",
+        other => bail!("expected a program for x86-64 or aarch64, found ELF machine {other}"),
+    };
+    let mut linked = Linked { loader: None, libraries: Vec::new(), folder };
+    for header in file.elf_program_headers() {
+        if let Some(loader) = header.interpreter(endian, content)? {
+            linked.loader = Some(String::from_utf8(loader.into())?);
+        }
+    }
+    let sections = file.elf_section_table();
+    if let Some((entries, strings)) = sections.dynamic(endian, content)? {
+        let strings = sections.strings(endian, content, strings)?;
+        for entry in entries.iter().filter(|entry| entry.d_tag(endian) == elf::DT_NEEDED) {
+            linked.libraries.push(String::from_utf8(entry.string(endian, strings)?.into())?);
+        }
+    }
+    // The loader is named as a library by some libraries too; it has a place of its own.
+    linked.libraries.retain(|library| !library.starts_with("ld-linux"));
+    Ok(linked)
+}
+
+/// `/lib64/x` is `/usr/lib64/x` where the two folders are one.
+fn usr(path: &str) -> String {
+    format!("usr{path}")
+}
+
+/// The first of the paths that is a file below `root`, links followed below `root`.
+fn existing(root: &Path, paths: &[&str]) -> anyhow::Result<PathBuf> {
+    let found = paths.iter().find_map(|path| followed(root, Path::new(path)));
+    found.with_context(|| format!("{}: expected one of {}", root.display(), paths.join(", ")))
+}
+
+/// The file that `path` below `root` leads to, as if `root` were `/`; links in its last part only.
+fn followed(root: &Path, path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_path_buf();
+    // As many links as the kernel follows.
+    for _ in 0..40 {
+        let whole = root.join(&path);
+        let Ok(target) = std::fs::read_link(&whole) else {
+            return whole.is_file().then_some(whole);
+        };
+        let joined = path.parent().unwrap_or(Path::new("")).join(target);
+        path = normal(&joined);
+    }
+    None
+}
+
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => normal.push(name),
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    normal
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| path.display().to_string())
+}
