@@ -192,7 +192,7 @@ impl RunState {
 
     fn add_new(&mut self, pid: Pid, tid: Tid) {
         let path = self.path(pid, tid);
-        let Ok(file) = open(&path) else { return };
+        let Ok(file) = open_schedstat(&path) else { return };
         let Ok(last) = read(&file) else { return };
         let keep = self.open < self.most_open;
         self.open += usize::from(keep);
@@ -212,7 +212,9 @@ impl RunState {
         threads.retain_mut(|thread| {
             let sums = match &thread.file {
                 Some(file) => read(file),
-                None => File::open(path(root, thread.pid, thread.tid)).and_then(|f| read(&f)),
+                None => {
+                    open_schedstat(&path(root, thread.pid, thread.tid)).and_then(|file| read(&file))
+                }
             };
             match sums {
                 Ok(sums) => {
@@ -252,7 +254,7 @@ fn path(root: &Path, pid: Pid, tid: Tid) -> PathBuf {
 }
 
 /// Opens `path`; where descriptors have run out, raises the limit once and tries again.
-fn open(path: &Path) -> io::Result<File> {
+fn open_schedstat(path: &Path) -> io::Result<File> {
     match File::open(path) {
         Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             Descriptors::raise().map_err(|error| error.source)?;
