@@ -7,7 +7,9 @@ use colocate_observe::{Pid, SysError, Tid};
 use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// 64-bit words in the largest mask that we can hand to the kernel: 8,192 PUs, as many as Linux on
@@ -274,6 +276,20 @@ pub fn close_all_but(keep: &[RawFd]) {
 pub fn leave_session() {
     // SAFETY: takes no pointer; it fails only for a group leader, which a fresh fork is not.
     unsafe { libc::setsid() };
+}
+
+/// Lets the process that `command` starts get SIGTERM when the thread that starts it ends, by
+/// whatever means. A program with set-user-ID or capabilities of its file gets none (prctl(2)).
+pub fn ends_with_us(command: &mut Command) {
+    let us = std::process::id();
+    let ask = move || {
+        // SAFETY: takes a signal number.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) };
+        // We may have ended before it asked.
+        if parent_id() == us { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: `ask` makes two system calls and takes no memory and no lock.
+    unsafe { command.pre_exec(ask) };
 }
 
 /// Gives this thread a name, for people who look at `ps`.

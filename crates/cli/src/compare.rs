@@ -40,7 +40,8 @@ const DIRECTORY: &str = "colocate-compare";
 /// Each policy runs the workload N times. A block holds one run under every policy, in random
 /// order. Reported are the slowest program's time, its mean, median and 95 % interval, and the
 /// ratio to the baseline with its interval, paired by block. Every finished run is kept in DIR, so
-/// an interrupted comparison goes on with --resume.
+/// an interrupted comparison goes on with --resume. Ctrl-C asks the programs to end; once more, and
+/// they are killed.
 #[derive(clap::Args)]
 pub struct Args {
     /// Policies to compare, separated by commas; `bare` is without colocate
@@ -110,7 +111,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     report(&study.session, args.json)
 }
 
-/// Set by the first signal that asks us to end. The programs are told, the run is not counted.
+/// Set by a signal that asks us to end, until somebody has seen it. The programs are told, and killed
+/// at the second one; the run is not counted.
 /// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -212,17 +212,57 @@ fn a_signal_ends_the_programs_and_the_comparison_goes_on_later() {
     assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 3);
 }
 
+/// Waits until a process has ended; somebody else may be slow to ask how it did.
+fn wait_for_end(pid: &str) {
+    let stat = Path::new("/proc").join(pid).join("stat");
+    for _ in 0..1_200 {
+        match fs::read_to_string(&stat) {
+            Ok(line) if !line.contains(") Z ") => std::thread::sleep(Duration::from_millis(50)),
+            _ => return,
+        }
+    }
+    panic!("{pid} still runs");
+}
+
 #[test]
-fn kill_nine_loses_no_finished_run() {
-    let dir = TempDir::new().unwrap();
-    let args = bare(&["-n", "3", "--", "sh", "-c", SECOND_HANGS]);
-    let mut child = compare(dir.path(), &args).spawn().unwrap();
-    let program = wait_for(&dir.path().join("pid"));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    kill("-KILL", &program);
-    assert_eq!(count(&state(dir.path()), "runs"), 1);
-    assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 3);
+fn kill_nine_ends_the_programs_and_loses_no_finished_run() {
+    for policy in ["bare", "os"] {
+        let dir = TempDir::new().unwrap();
+        let args = ["--policies", policy, "--baseline", policy, "-n", "3", "--"];
+        let args = [&args[..], &["sh", "-c", SECOND_HANGS]].concat();
+        let mut child = compare(dir.path(), &args).spawn().unwrap();
+        let program = wait_for(&dir.path().join("pid"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_for_end(&program);
+        assert_eq!(count(&state(dir.path()), "runs"), 1, "{policy}");
+        assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 3, "{policy}");
+    }
+}
+
+/// A program may ignore the first signal, and what it started may too.
+#[test]
+fn a_second_signal_kills() {
+    for policy in ["bare", "os"] {
+        let dir = TempDir::new().unwrap();
+        let args = ["--policies", policy, "--baseline", policy, "-n", "1", "--"];
+        let program =
+            ["sh", "-c", "trap '' TERM; echo $$ > parent; sh -c 'echo $$ > pid; sleep 3600'"];
+        let mut child = compare(dir.path(), &[&args[..], &program].concat()).spawn().unwrap();
+        let pids = ["parent", "pid"].map(|file| wait_for(&dir.path().join(file)));
+        let mut patience = 600;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            patience -= 1;
+            assert!(patience > 0, "{policy}: it does not end");
+            kill("-TERM", &child.id().to_string());
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        assert_eq!(status.code(), Some(130), "{policy}");
+        pids.iter().for_each(|pid| wait_for_end(pid));
+    }
 }
 
 /// As after `nohup`: the terminal goes, the comparison stays. A hangup that is not ignored would end

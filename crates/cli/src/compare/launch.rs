@@ -9,7 +9,7 @@ use colocate_study::state::{BARE, JobTime};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -113,12 +113,13 @@ impl Launcher {
         Ok(Ended::Done(jobs))
     }
 
-    /// Waits until all `children` have ended, in their order; `None` if we were asked to stop.
+    /// Waits until all `children` have ended, in their order; `None` if we were asked to stop. Who
+    /// asks once more means it: what does not end then is killed.
     fn wait_for(&self, children: Vec<Child>) -> anyhow::Result<Option<Vec<End>>> {
         let pids: Vec<u32> = children.iter().map(Child::id).collect();
         let arrivals = waiters(children);
         let mut ends: Vec<Option<End>> = pids.iter().map(|_| None).collect();
-        let mut told = false;
+        let mut asked = 0;
         while ends.iter().any(Option::is_none) {
             match arrivals.recv_timeout(GLANCE) {
                 Ok(end) => {
@@ -131,13 +132,13 @@ impl Launcher {
                     anyhow::bail!("cannot wait for a program: a waiter has ended")
                 }
             }
-            if self.stop.load(Ordering::Relaxed) && !told {
+            if self.stop.swap(false, Ordering::Relaxed) {
+                asked += 1;
                 let living = pids.iter().zip(&ends).filter(|(_, end)| end.is_none());
-                living.for_each(|(&pid, _)| ask_to_end(pid));
-                told = true;
+                living.for_each(|(&pid, _)| if asked == 1 { ask_to_end(pid) } else { kill(pid) });
             }
         }
-        let stopped = self.stop.load(Ordering::Relaxed);
+        let stopped = asked > 0 || self.stop.load(Ordering::Relaxed);
         Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
     }
 }
@@ -156,11 +157,16 @@ fn waiters(children: Vec<Child>) -> Receiver<std::io::Result<End>> {
     arrivals
 }
 
-/// A child that is told on a terminal has heard already; one that ends twice ends once.
+/// Tells a child, and it alone: `colocate run` passes it on to its programs.
 fn ask_to_end(pid: u32) {
-    if let Ok(pid) = i32::try_from(pid) {
-        let _ = sys::kill(Pid(pid), libc::SIGTERM);
-    }
+    // It may have ended meanwhile.
+    let _ = sys::kill(Pid(pid.cast_signed()), libc::SIGTERM);
+}
+
+/// Kills a child and what it started in its process group. The guardian of `colocate run`, which
+/// has a session of its own, does the rest.
+fn kill(pid: u32) {
+    let _ = sys::kill(Pid(-pid.cast_signed()), libc::SIGKILL);
 }
 
 /// Removes the report of an earlier attempt at the same run, which would be taken for this one's
@@ -178,7 +184,11 @@ fn log_file(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Starts a child that does not outlive us. Its process group is its own: keys like Ctrl-C ask us,
+/// and we ask it.
 fn start(command: &mut Command, output: &File) -> std::io::Result<Child> {
+    sys::ends_with_us(command);
+    command.process_group(0);
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).spawn()
 }
 
