@@ -1,0 +1,56 @@
+//! What the kernel itself says, read without any of colocate's code.
+
+use anyhow::Context as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A file's text without the white space around it.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn text(path: impl AsRef<Path>) -> anyhow::Result<String> {
+    let path = path.as_ref();
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(text.trim().into())
+}
+
+/// The numbers of a kernel's list, e.g. `0-2,5`.
+///
+/// # Errors
+/// If it is none.
+pub fn list(text: &str) -> anyhow::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let wrong = || format!("expected a list such as 0-2,5, found {text}");
+        let range =
+            first.parse::<u32>().with_context(wrong)?..=last.parse::<u32>().with_context(wrong)?;
+        numbers.extend(range);
+    }
+    Ok(numbers)
+}
+
+/// Runs `colocate` with these words to its end.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn colocate(words: &[&str]) -> anyhow::Result<Output> {
+    Command::new("colocate").args(words).output().context("cannot start colocate")
+}
+
+/// What `colocate` prints on standard output with these words.
+///
+/// # Errors
+/// If it fails.
+pub fn printed(words: &[&str]) -> anyhow::Result<String> {
+    let output = colocate(words)?;
+    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "colocate {}: {}: {err}",
+        words.join(" "),
+        output.status
+    );
+    Ok(out)
+}

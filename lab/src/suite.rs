@@ -1,0 +1,151 @@
+//! What is proved in guests: boots, and the cases that each of them runs.
+//!
+//! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
+//! runs many cases, because booting is what takes the time.
+
+use crate::guest::Guest;
+use crate::task::Task;
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How much to run; each size includes the smaller ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Size {
+    /// Minutes, for every change
+    Quick,
+    /// Half an hour, for every night
+    Full,
+    /// Hours, for whoever looks for what happens once in a thousand times
+    Soak,
+}
+
+/// One boot of the tests.
+struct Boot {
+    name: &'static str,
+    machine: &'static str,
+    guest: Guest,
+    size: Size,
+    /// Programs beside `colocate` and `lab-guest`.
+    programs: &'static [&'static str],
+    cases: &'static [&'static str],
+    /// When the guest is killed, on a machine that is busy besides.
+    limit: Duration,
+}
+
+const BOOTS: &[Boot] = &[Boot {
+    name: "topo-epyc",
+    machine: "epyc-7301",
+    guest: Guest::X86Linux6_12,
+    size: Size::Quick,
+    programs: &[],
+    cases: &["topo-is-described", "topo-is-the-kernels"],
+    limit: Duration::from_secs(240),
+}];
+
+/// Prints every boot with its cases.
+pub fn list() {
+    for boot in BOOTS {
+        let size = format!("{:?}", boot.size).to_lowercase();
+        println!(
+            "{} ({size}; {} on {:?}): {}",
+            boot.name,
+            boot.machine,
+            boot.guest,
+            boot.cases.join(" ")
+        );
+    }
+}
+
+/// Runs every boot of `size` and smaller.
+///
+/// # Errors
+/// If anything fails; each failure is printed as it happens.
+pub fn test(size: Size) -> anyhow::Result<()> {
+    let boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
+    build(&boots)?;
+    let failed: Vec<_> = boots.iter().filter(|boot| !passes(boot, boot.cases)).collect();
+    let cases: usize = boots.iter().map(|boot| boot.cases.len()).sum();
+    if failed.is_empty() {
+        println!("lab: {cases} cases in {} boots passed", boots.len());
+        return Ok(());
+    }
+    let names: Vec<_> = failed.iter().map(|boot| boot.name).collect();
+    bail!("failed: {}", names.join(", "))
+}
+
+/// Runs the named cases of one boot, or all of them.
+///
+/// # Errors
+/// If there is no such boot or case, or one fails.
+pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
+    let found = BOOTS.iter().find(|known| known.name == boot);
+    let boot = found
+        .with_context(|| format!("expected a boot that `cargo lab list` names, found {boot}"))?;
+    let chosen: Vec<&str> = boot
+        .cases
+        .iter()
+        .copied()
+        .filter(|known| cases.is_empty() || cases.iter().any(|case| case == known))
+        .collect();
+    if chosen.is_empty() || chosen.len() < cases.len() {
+        bail!(
+            "expected cases of {}: {}; found {}",
+            boot.name,
+            boot.cases.join(" "),
+            cases.join(" ")
+        );
+    }
+    build(&[boot])?;
+    if passes(boot, &chosen) { Ok(()) } else { bail!("failed: {}", boot.name) }
+}
+
+/// Builds what the guests run, in the profile that we were built in.
+fn build(boots: &[&Boot]) -> anyhow::Result<()> {
+    let packages = ["--package", "colocate", "--package", "colocate-lab-guest", "--locked"];
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross").into();
+    let arm64 = boots.iter().any(|boot| boot.guest.is_arm64());
+    let x86 = boots.iter().any(|boot| !boot.guest.is_arm64());
+    for program in x86.then_some(cargo).into_iter().chain(arm64.then_some(cross)) {
+        let mut command = Command::new(program);
+        command.args(["build", "--quiet", "--profile", profile]).args(packages);
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        if !command.status().context("cannot start cargo")?.success() {
+            bail!("the guests' programs cannot be built");
+        }
+    }
+    Ok(())
+}
+
+/// Boots, shows what the cases print, and says how it went.
+fn passes(boot: &Boot, cases: &[&str]) -> bool {
+    let begin = Instant::now();
+    println!("lab: {} ({} on {:?})", boot.name, boot.machine, boot.guest);
+    let words = std::iter::once("lab-guest").chain(cases.iter().copied());
+    let task = Task {
+        machine: boot.machine.into(),
+        guest: boot.guest,
+        programs: std::iter::once("colocate")
+            .chain(boot.programs.iter().copied())
+            .map(String::from)
+            .collect(),
+        command: words.map(String::from).collect(),
+        limit: boot.limit,
+        name: boot.name.into(),
+    };
+    let done = task.run(|line| println!("  {}", String::from_utf8_lossy(line)));
+    let told = match done {
+        Ok(0) => {
+            println!("lab: {} passed in {} s", boot.name, begin.elapsed().as_secs());
+            return true;
+        }
+        Ok(_) => String::from("a case failed"),
+        Err(error) => format!("{error:#}"),
+    };
+    println!("lab: {} FAILED: {told}", boot.name);
+    println!("lab: again: cargo lab case {} {}", boot.name, cases.join(" "));
+    false
+}
