@@ -1,13 +1,15 @@
 //! Where results go: a file or standard output.
 
 use anyhow::Context;
+use std::fs::{File, Metadata};
 use std::io::Write;
 use std::path::Path;
 
 /// Writes `text` to `path`, or to standard output if there is none or it is `-`.
 ///
 /// A file appears whole or not at all: the text goes to a temporary file beside it, which is then
-/// renamed. A reader of standard output that has gone away is not an error.
+/// renamed; `kill -9` in between leaves that one. A reader of standard output that has gone away is
+/// not an error.
 ///
 /// # Errors
 /// If the file cannot be written, with its path; nothing is left behind.
@@ -24,18 +26,50 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 }
 
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // Devices and pipes cannot be renamed over.
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
+    let old = path.metadata();
+    // Devices and pipes cannot be renamed over, and a link that leads nowhere yet leads to nothing
+    // that could be lost.
+    if !old.as_ref().map_or_else(|_| !path.is_symlink(), Metadata::is_file) {
         return std::fs::write(path, text);
     }
-    let mut beside = path.as_os_str().to_owned();
+    // What is replaced is the file that a link leads to, not the link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.tmp", std::process::id()));
     let beside = Path::new(&beside);
-    let written = std::fs::File::create(beside)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+    let written = File::create(beside)
+        .and_then(|mut file| {
+            // Who could not read the old one shall not read this one.
+            old.map_or(Ok(()), |old| file.set_permissions(old.permissions()))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
         .and_then(|()| std::fs::rename(beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(beside);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_stays_a_link_and_a_secret_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("old"), "old").unwrap();
+        std::fs::set_permissions(at("old"), PermissionsExt::from_mode(0o600)).unwrap();
+        symlink("old", at("link")).unwrap();
+        symlink("new", at("early")).unwrap();
+        for (name, file) in [("link", "old"), ("early", "new")] {
+            write(Some(&at(name)), "text").unwrap();
+            assert_eq!(at(name).read_link().unwrap().to_str(), Some(file));
+            assert_eq!(std::fs::read_to_string(at(file)).unwrap(), "text");
+        }
+        assert_eq!(at("old").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
 }
