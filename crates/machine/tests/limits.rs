@@ -58,6 +58,12 @@ fn a_path_above_the_mount_falls_back_to_the_mount() {
     assert_eq!(line(&usable("namespace")), "mask 0-7 cpuset none quota 2.00 pus 0,1,2,3,4,5,6,7");
 }
 
+/// mountinfo writes blanks as `\040`, and other mounts may have names in other encodings.
+#[test]
+fn odd_names_of_mounts_are_read() {
+    assert_eq!(line(&usable("blanks")), "mask 0-7 cpuset 3-4 quota 0.75 pus 3,4");
+}
+
 #[test]
 fn unknown_is_none() {
     let all = "mask none cpuset none quota none pus 0,1,2,3,4,5,6,7";

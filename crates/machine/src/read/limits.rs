@@ -126,7 +126,7 @@ fn membership(line: &str) -> Option<(Vec<String>, String)> {
 fn mount(line: &str) -> Option<Mount> {
     let (place, system) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
-    let (root, at) = (place.next()?.to_owned(), place.next()?.to_owned());
+    let (root, at) = (unescaped(place.next()?), unescaped(place.next()?));
     let mut system = system.split(' ');
     let controllers = match system.next()? {
         "cgroup2" => None,
@@ -134,4 +134,18 @@ fn mount(line: &str) -> Option<Mount> {
         _ => return None,
     };
     Some(Mount { at, root, controllers })
+}
+
+/// A field of mountinfo: blanks and backslashes in it are written as three octal digits.
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
+        match code {
+            Some(code) => text.extend([char::from(code).to_string().as_str(), &part[3..]]),
+            None => text.extend(["\\", part]),
+        }
+    }
+    text
 }

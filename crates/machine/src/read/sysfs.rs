@@ -23,10 +23,11 @@ impl Sysfs {
     }
 
     /// The text of a file given by its absolute path, or `None` if it cannot be read: no single
-    /// file is there on every kernel.
+    /// file is there on every kernel. One mount whose name is not UTF-8 does not hide the others.
     #[must_use]
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.root.join(path.trim_start_matches('/'))).ok()
+        let bytes = std::fs::read(self.root.join(path.trim_start_matches('/'))).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The value in a file, or `None` if the file or the value is not there.
