@@ -50,6 +50,9 @@ struct Run {
     /// Kernel
     #[arg(long, default_value = "x86-6.12")]
     guest: Guest,
+    /// Count the guest's time by its instructions; aarch64 then has counters of instructions
+    #[arg(long)]
+    icount: bool,
     /// Programs of this machine to take along, by name or path; the command's own comes by itself
     #[arg(long, value_name = "PROGRAM")]
     with: Vec<String>,
@@ -84,6 +87,7 @@ fn run(args: Run) -> anyhow::Result<i32> {
     let task = Task {
         machine: args.machine,
         guest: args.guest,
+        icount: args.icount,
         programs: args.with,
         command: args.command,
         limit: Duration::from_secs(args.limit),

@@ -26,6 +26,8 @@ struct Boot {
     name: &'static str,
     machine: &'static str,
     guest: Guest,
+    /// Whether the guest's time is the number of its instructions; see [`Task`].
+    icount: bool,
     size: Size,
     /// Programs beside `colocate` and `lab-guest`.
     programs: &'static [&'static str],
@@ -38,6 +40,7 @@ const BOOTS: &[Boot] = &[Boot {
     name: "topo-epyc",
     machine: "epyc-7301",
     guest: Guest::X86Linux6_12,
+    icount: false,
     size: Size::Quick,
     programs: &[],
     cases: &["topo-is-described", "topo-is-the-kernels"],
@@ -128,6 +131,7 @@ fn passes(boot: &Boot, cases: &[&str]) -> bool {
     let task = Task {
         machine: boot.machine.into(),
         guest: boot.guest,
+        icount: boot.icount,
         programs: std::iter::once("colocate")
             .chain(boot.programs.iter().copied())
             .map(String::from)

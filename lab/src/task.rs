@@ -19,6 +19,9 @@ pub struct Task {
     pub machine: String,
     /// The kernel.
     pub guest: Guest,
+    /// Whether a nanosecond of the guest's time is one instruction. Only then do aarch64's counters
+    /// count instructions, and only with one PU are they exact.
+    pub icount: bool,
     /// Programs to take along, by name or path.
     pub programs: Vec<String>,
     /// The command's words; run as root.
@@ -39,8 +42,11 @@ impl Task {
     /// If something is missing here, the machine cannot be booted, or the guest does not end well.
     pub fn run(&self, line: impl FnMut(&[u8])) -> anyhow::Result<i32> {
         let machine = colocate_machine::read::open(&self.machine)?;
-        let options = shape::options(&machine, self.guest)
+        let mut options = shape::options(&machine, self.guest)
             .with_context(|| format!("{}: QEMU cannot be this machine", self.machine))?;
+        if self.icount {
+            options.extend(["-icount", "shift=0"].map(String::from));
+        }
         let cache = Cache::find()?;
         cache.require(&BTreeSet::from(["qemu", self.guest.set()]))?;
         let root = cache.root(self.guest.set());
