@@ -23,9 +23,16 @@ const OUTSIDE: [(&str, &str); 10] = [
     ("println!", "standard output"),
 ];
 
-/// Where `unsafe` may stand. The tests of `cli` set up what a program may inherit.
-const UNSAFE: [&str; 5] =
-    ["crates/observe/", "crates/act/", "workloads/smt-bench/", "tracer/", "crates/cli/tests/"];
+/// Where `unsafe` may stand. The tests of `cli` set up what a program may inherit, and so do the lab's
+/// programs.
+const UNSAFE: [&str; 6] = [
+    "crates/observe/",
+    "crates/act/",
+    "workloads/smt-bench/",
+    "tracer/",
+    "crates/cli/tests/",
+    "lab/guest/src/programs/",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
