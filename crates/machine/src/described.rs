@@ -165,6 +165,7 @@ struct Shape {
 struct Numbering {
     /// "in-order" (the default), "siblings-last", or a list in logical order.
     pus: Option<Figure<String>>,
+    /// PUs that are switched off, beside those of the shape.
     offline: Option<Figure<Text<PuSet>>>,
 }
 
@@ -203,7 +204,7 @@ pub fn from_toml(text: &str) -> Result<Exact, DescribedError> {
     let syntax = |error: toml::de::Error| DescribedError::Syntax {
         line: error
             .span()
-            .map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1)),
+            .map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
         detail: error.message().lines().collect::<Vec<_>>().join(", "),
     };
     let table: toml::Table = toml::from_str(text).map_err(syntax)?;
@@ -268,6 +269,7 @@ impl Description {
     fn parts(self) -> Result<Parts, DescribedError> {
         let size = self.shape.size()?;
         let cores = self.numbering.cores(size)?;
+        let offline = self.numbering.offline(&cores)?;
         let nodes = self.shape.nodes.as_ref().map_or(0, |nodes| nodes.value as usize);
         let nodes = split("shape.nodes", &cores, nodes)?;
         let memory = self.memory.per_node.as_ref().map(|memory| memory.value.0);
@@ -281,7 +283,7 @@ impl Description {
             name: self.name,
             processor: self.processor.map(|processor| processor.value),
             pus: cores.concat(),
-            offline: self.numbering.offline.map(|set| set.value.0).unwrap_or_default(),
+            offline,
             packages: split("shape.packages", &cores, size.packages)?,
             nodes: nodes.into_iter().enumerate().map(node).collect(),
             caches: caches(&self.cache, &cores)?,
@@ -325,6 +327,16 @@ impl Numbering {
             return Err(misfit("numbering.pus", format!("{count} PUs"), order.len()));
         }
         Ok(order.chunks(size.smt).map(<[PuNr]>::to_vec).collect())
+    }
+
+    /// PUs that are switched off: the shape has the others.
+    fn offline(&self, cores: &[Vec<PuNr>]) -> Result<PuSet, DescribedError> {
+        let offline = self.offline.as_ref().map(|set| set.value.0.clone()).unwrap_or_default();
+        let both = offline.intersection(&cores.iter().flatten().copied().collect());
+        if !both.is_empty() {
+            return Err(misfit("numbering.offline", "PUs beside those of the shape", both));
+        }
+        Ok(offline)
     }
 }
 
@@ -511,6 +523,10 @@ mod tests {
             "line 8: unknown field `momery`, expected one of `version`, `name`, `processor`, `shape`, `numbering`, `memory`, `cache`, `kind`"
         );
         assert_eq!(
+            with("[memory]\nper-mode = 1"),
+            "line 9: unknown field `per-mode`, expected `per-node` or `distances`"
+        );
+        assert_eq!(
             with("[memory]\nper-node = \"16 GB\""),
             "line 9: expected a size like \"32 KiB\" or \"16 GiB\", found \"16 GB\""
         );
@@ -523,6 +539,10 @@ mod tests {
             "memory.distances: expected 2 rows of 2, found one of 1"
         );
         assert_eq!(with("[numbering]\npus = \"0-6\""), "numbering.pus: expected 8 PUs, found 7");
+        assert_eq!(
+            with("[numbering]\noffline = \"7-8\""),
+            "numbering.offline: expected PUs beside those of the shape, found 7"
+        );
         assert_eq!(
             with("[numbering]\npus = \"0-6,6\""),
             "expected every CPU once, found cpu6 twice"
