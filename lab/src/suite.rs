@@ -36,16 +36,28 @@ struct Boot {
     limit: Duration,
 }
 
-const BOOTS: &[Boot] = &[Boot {
-    name: "topo-epyc",
-    machine: "epyc-7301",
-    guest: Guest::X86Linux6_12,
-    icount: false,
-    size: Size::Quick,
-    programs: &[],
-    cases: &["topo-is-described", "topo-is-the-kernels"],
-    limit: Duration::from_secs(240),
-}];
+const BOOTS: &[Boot] = &[
+    Boot {
+        name: "counters",
+        machine: "synthetic:pu:1",
+        guest: Guest::Arm64,
+        icount: true,
+        size: Size::Quick,
+        programs: &["perf"],
+        cases: &["counters-are-exact"],
+        limit: Duration::from_secs(240),
+    },
+    Boot {
+        name: "topo-epyc",
+        machine: "epyc-7301",
+        guest: Guest::X86Linux6_12,
+        icount: false,
+        size: Size::Quick,
+        programs: &[],
+        cases: &["topo-is-described", "topo-is-the-kernels"],
+        limit: Duration::from_secs(240),
+    },
+];
 
 /// Prints every boot with its cases.
 pub fn list() {

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// A file's text without the white space around it.
 ///
@@ -29,6 +30,25 @@ pub fn list(text: &str) -> anyhow::Result<Vec<u32>> {
         numbers.extend(range);
     }
     Ok(numbers)
+}
+
+/// Longer than anything takes in a guest that works, also on a busy host.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+///
+/// # Errors
+/// If it is not within a minute of the guest's time, or looking fails.
+pub fn eventually(
+    what: &str,
+    mut is_so: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while !is_so()? {
+        anyhow::ensure!(begin.elapsed() < LIMIT, "waited {} s for {what}", LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Runs `colocate` with these words to its end.
