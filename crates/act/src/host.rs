@@ -338,10 +338,13 @@ impl LinuxHost {
         if usable_now == self.placer.usable {
             return;
         }
-        // hwloc binds its thread to one PU after the other, and then to those that it could use
-        // before; a PU that is offline now would never be in that mask again, so it is not ours.
-        let live = std::thread::spawn(read::live).join();
-        match live.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+        // On a thread of its own, as hwloc would narrow our mask; see [`crate::live`].
+        let reader = std::thread::Builder::new().spawn(read::live);
+        let read = reader.map_err(|why| why.to_string()).and_then(|reader| {
+            let read = reader.join().map_err(|_| "reading it failed".to_owned())?;
+            read.map_err(|why| why.to_string())
+        });
+        match read {
             Ok(machine) => self.machine = machine,
             Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
         }

@@ -6,6 +6,7 @@
 pub mod guardian;
 pub mod journal;
 pub mod launch;
+pub mod live;
 pub mod pin;
 pub mod restore;
 pub mod rundir;

@@ -11,6 +11,7 @@ use crate::exit;
 use crate::output;
 use anyhow::Context;
 use cache::Cache;
+use colocate_act::live::live;
 use colocate_act::{LinuxHost, Setup, rundir, sys};
 use colocate_engine::{FixedPlan, Known, Outcome, Planner, Settings, first_plan};
 use colocate_machine::read::{self, Sysfs};
@@ -54,7 +55,7 @@ pub struct Args {
     settle_ms: u64,
 
     /// Run programs that were not seen before once more, first, to learn what they do; that run's
-    /// output is dropped
+    /// standard output is dropped
     #[arg(long)]
     profile_first: bool,
 
@@ -99,7 +100,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let speaker = Speaker { quiet: args.quiet };
     let commands = jobs::commands(&args.command)?;
-    let machine = read::live()?;
+    let machine = live().map_err(anyhow::Error::msg)?;
     let planner = planner(args, &machine)?;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
@@ -160,8 +161,8 @@ fn known(jobs: &[Job]) -> Vec<Known> {
 /// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
 /// program that fails then fails in its real run as well.
 fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<colocate_model::Profile> {
-    speaker
-        .say(&format!("running {} once to profile it; its output is dropped", job.command.name()));
+    let name = job.command.name();
+    speaker.say(&format!("running {name} once to profile it; its standard output is dropped"));
     // Not in a folder that others can write to: they could have put another profile there.
     let dir = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
     let file = dir.join(format!("profile-{}.json", std::process::id()));
