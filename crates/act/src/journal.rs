@@ -34,6 +34,8 @@ use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
 const HEAD: &str = "colocate-journal 1";
+/// What the first line of every version begins with.
+const KIND: &str = "colocate-journal ";
 
 /// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 8
 /// characters (Linux's largest thread number is 4194304) and 5 spaces.
@@ -104,6 +106,21 @@ pub struct Owner {
     pub start_ticks: u64,
 }
 
+impl Owner {
+    /// The name of its journal's file.
+    #[must_use]
+    pub fn file_name(self) -> String {
+        format!("run-{}-{}.journal", self.pid, self.start_ticks)
+    }
+
+    /// Whose journal the file is, by its name.
+    #[must_use]
+    pub fn of_file(path: &Path) -> Option<Self> {
+        let (pid, start) = path.file_stem()?.to_str()?.strip_prefix("run-")?.split_once('-')?;
+        Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
+    }
+}
+
 /// What a journal says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
@@ -121,6 +138,15 @@ pub struct Journal {
 pub struct JournalError {
     expected: &'static str,
     found: String,
+}
+
+impl JournalError {
+    /// Whether it is a journal of another version, which another colocate may understand.
+    #[must_use]
+    pub fn is_other_version(&self) -> bool {
+        let version = self.found.strip_prefix(KIND).filter(|_| self.expected == HEAD);
+        version.is_some_and(|version| version.parse::<u32>().is_ok())
+    }
 }
 
 impl Journal {
@@ -202,7 +228,7 @@ impl Writer {
         let head = format!("{HEAD}\nowner {pid} {start_ticks}\noriginal {original}\n\n");
         let mut trouble = None;
         let begun = dir.and_then(|dir| {
-            let path = dir.join(format!("run-{pid}-{start_ticks}.journal"));
+            let path = dir.join(owner.file_name());
             let file = new_file(&path, &head);
             file.map(|file| (path, file)).map_err(|why| why.to_string())
         });
@@ -311,6 +337,7 @@ mod tests {
         }
         let journal = Journal { owner: OWNER, original: original(), entries: entries.to_vec() };
         assert_eq!(read(&writer), journal);
+        assert_eq!(Owner::of_file(writer.path().unwrap()), Some(OWNER));
         assert_eq!(writer.trouble(), None);
         writer.remove();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -348,6 +375,10 @@ mod tests {
             refusal("colocate-journal 2\n"),
             "expected colocate-journal 1, found \"colocate-journal 2\""
         );
+        let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
+        assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
+        let text = format!("{HEAD}\nowner colocate-journal 2");
+        assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");
     }

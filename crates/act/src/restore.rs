@@ -4,13 +4,15 @@
 //! journal does not know, because they were born from a placed one just before the crash, are found
 //! below the processes that it does know.
 
-use crate::journal::{Entry, Journal, Mark, Owner};
+use crate::journal::{Entry, Journal, JournalError, Mark, Owner};
 use crate::pin;
 use crate::stat::{Stat, parents, threads};
 use colocate_machine::PuNr;
 use colocate_observe::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Looks through the processes at most. A thread that is born during one look from one that was not
 /// yet undone is found in the next; the third finds nothing unless threads are born faster than
@@ -43,6 +45,10 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Vec<Undone> {
             for tid in threads(proc, pid) {
                 let entry = known.get(&tid).copied();
                 let Some(from) = placed(journal, tid, entry) else { continue };
+                // What only waits to be reaped runs nowhere any more.
+                if Stat::read(proc, pid, tid).is_none_or(|stat| stat.is_dead()) {
+                    continue;
+                }
                 // One that cannot be moved is not tried for ever.
                 if seen.insert((pid, tid, from)) {
                     undone.push(undo_one(journal, pid, tid, from, dry));
@@ -112,8 +118,24 @@ pub fn is_alive(owner: Owner, proc: &Path) -> bool {
 pub struct Found {
     /// Where.
     pub path: PathBuf,
+    /// The colocate that wrote it, or is about to; `None` if neither content nor name tells.
+    pub owner: Option<Owner>,
     /// What it says, or why it says nothing.
-    pub journal: Result<Journal, String>,
+    pub journal: Result<Journal, FoundError>,
+}
+
+/// Why a journal says nothing.
+#[derive(Debug, Error)]
+pub enum FoundError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unread(#[from] io::Error),
+    /// It is of another version, which another colocate may understand.
+    #[error("{0}")]
+    OtherVersion(JournalError),
+    /// Nobody can make anything of it.
+    #[error("{0}")]
+    Spoilt(JournalError),
 }
 
 /// The journals in the folder `dir`, in the order of their names; none if it cannot be read.
@@ -123,11 +145,21 @@ pub fn journals(dir: &Path) -> Vec<Found> {
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect();
     paths.sort();
-    let read = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|why| why.to_string())?;
-        Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| why.to_string())
+    let found = |path: PathBuf| {
+        let journal = read(&path);
+        let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
+        Found { path, owner, journal }
     };
-    paths.into_iter().map(|path| Found { journal: read(&path), path }).collect()
+    paths.into_iter().map(found).collect()
+}
+
+fn read(path: &Path) -> Result<Journal, FoundError> {
+    let bytes = std::fs::read(path)?;
+    Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| {
+        let kind =
+            if why.is_other_version() { FoundError::OtherVersion } else { FoundError::Spoilt };
+        kind(why)
+    })
 }
 
 #[cfg(test)]

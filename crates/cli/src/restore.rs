@@ -3,8 +3,8 @@
 //! Its guardian does that at once; this is for when the guardian was killed as well.
 
 use crate::output;
-use colocate_act::restore::{self, Found, Undone};
-use colocate_act::{journal::Journal, rundir, sys};
+use colocate_act::restore::{self, Found, FoundError, Undone};
+use colocate_act::{rundir, sys};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Undoes what a killed colocate left behind
 ///
 /// Gives every thread that a dead colocate had put on one PU the mask back that it would have had.
-/// Exit status: 0 if nothing is left to undo, 125 if a thread could not be given its mask.
+/// Exit status: 0 if nothing is left to undo, 125 if a thread could not be given its mask or a
+/// journal could not be read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say what would be undone and undo nothing
@@ -31,6 +32,9 @@ struct Done {
     journal: PathBuf,
     /// What is wrong with the journal itself.
     trouble: Option<String>,
+    /// Whether that leaves no hope that anybody can read it.
+    #[serde(skip)]
+    spoilt: bool,
     /// Whether the colocate that wrote it still lives; then nothing is undone.
     alive: bool,
     original: Option<String>,
@@ -57,39 +61,52 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let trusted = dirs.iter().filter(|dir| rundir::check(dir, user).is_ok());
     let found = trusted.flat_map(|dir| restore::journals(dir));
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
-    let failed = done.iter().flat_map(|done| &done.threads).any(|thread| thread.trouble.is_some());
+    let failed = done.iter().any(|done| !done.alive && done.is_left());
     let text = if args.json { json(&done) } else { text(&done, args.dry_run) };
     output::write(None, &text)?;
     Ok(if failed { ExitCode::from(crate::exit::OURS) } else { ExitCode::SUCCESS })
 }
 
-fn undo(found: Found, dry: bool) -> Done {
-    let Found { path, journal } = found;
-    let mut done =
-        Done { journal: path, trouble: None, alive: false, original: None, threads: Vec::new() };
-    match journal {
-        Err(why) => done.trouble = Some(why),
-        Ok(journal) => undo_journal(&mut done, &journal, dry),
+impl Done {
+    /// Whether something remains that somebody may yet undo.
+    fn is_left(&self) -> bool {
+        let unread = self.trouble.is_some() && !self.spoilt;
+        unread || self.threads.iter().any(|thread| thread.trouble.is_some())
     }
-    let left = done.threads.iter().any(|thread| thread.trouble.is_some());
-    if !dry && !done.alive && !left {
+}
+
+fn undo(found: Found, dry: bool) -> Done {
+    let Found { path, owner, journal } = found;
+    let proc = Path::new("/proc");
+    let mut done = Done {
+        journal: path,
+        trouble: None,
+        spoilt: matches!(journal, Err(FoundError::Spoilt(_))),
+        // One that is being created is still empty, but has its owner's name.
+        alive: owner.is_some_and(|owner| restore::is_alive(owner, proc)),
+        original: None,
+        threads: Vec::new(),
+    };
+    match journal {
+        Err(why) => done.trouble = Some(why.to_string()),
+        Ok(journal) => {
+            done.original = Some(journal.original.to_string());
+            if !done.alive {
+                let undone = restore::undo(&journal, proc, dry);
+                done.threads = undone.into_iter().map(Thread::from).collect();
+            }
+        }
+    }
+    if !dry && !done.alive && !done.is_left() {
         let _ = std::fs::remove_file(&done.journal);
     }
     done
 }
 
-fn undo_journal(done: &mut Done, journal: &Journal, dry: bool) {
-    let proc = Path::new("/proc");
-    done.original = Some(journal.original.to_string());
-    done.alive = restore::is_alive(journal.owner, proc);
-    if !done.alive {
-        let thread = |undone: Undone| Thread {
-            pid: undone.pid.0,
-            tid: undone.tid.0,
-            from: undone.from.to_string(),
-            trouble: undone.trouble,
-        };
-        done.threads = restore::undo(journal, proc, dry).into_iter().map(thread).collect();
+impl From<Undone> for Thread {
+    fn from(undone: Undone) -> Self {
+        let Undone { pid, tid, from, trouble } = undone;
+        Self { pid: pid.0, tid: tid.0, from: from.to_string(), trouble }
     }
 }
 
@@ -106,15 +123,13 @@ fn text(done: &[Done], dry: bool) -> String {
     let mut text = String::new();
     for done in done {
         let path = done.journal.display();
-        let _ = match (&done.trouble, done.alive, done.threads.is_empty()) {
-            (Some(why), ..) => writeln!(
-                text,
-                "{path}: {}: {why}",
-                if dry { "not a journal" } else { "not a journal, removed" }
-            ),
-            (None, true, _) => writeln!(text, "{path}: its colocate is at work, left alone"),
-            (None, false, true) => writeln!(text, "{path}: nothing is left to undo"),
-            (None, false, false) => writeln!(text, "{path}:"),
+        let _ = match (&done.trouble, done.threads.is_empty()) {
+            _ if done.alive => writeln!(text, "{path}: its colocate is at work, left alone"),
+            (Some(why), _) if !done.spoilt => writeln!(text, "{path}: left alone: {why}"),
+            (Some(why), _) if dry => writeln!(text, "{path}: not a journal: {why}"),
+            (Some(why), _) => writeln!(text, "{path}: not a journal, removed: {why}"),
+            (None, true) => writeln!(text, "{path}: nothing is left to undo"),
+            (None, false) => writeln!(text, "{path}:"),
         };
         let original = done.original.as_deref().unwrap_or_default();
         for Thread { pid, tid, from, trouble } in &done.threads {

@@ -89,3 +89,28 @@ fn a_spoilt_journal_is_removed() {
     assert!(text(&output.stdout).contains("not a journal, removed"), "{}", text(&output.stdout));
     assert_eq!(scratch.journals().len(), 0);
 }
+
+/// What another colocate understands, or is about to write, is left alone.
+#[test]
+fn journals_of_others_are_left() {
+    use std::os::unix::fs::DirBuilderExt;
+    let scratch = Scratch::new();
+    let dir = scratch.path("runtime/colocate");
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+    std::fs::write(dir.join("run-1-2.journal"), "colocate-journal 2\nunheard of\n").unwrap();
+    let output = restore(&scratch, &[]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stdout).contains("left alone: expected"), "{}", text(&output.stdout));
+    assert_eq!(scratch.journals().len(), 1);
+    std::fs::remove_file(dir.join("run-1-2.journal")).unwrap();
+
+    // We live, and ours is still empty; the time of our start is the 20th field after our name.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+    let ours = dir.join(format!("run-{}-{start}.journal", std::process::id()));
+    std::fs::write(&ours, "").unwrap();
+    let output = restore(&scratch, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("its colocate is at work"), "{}", text(&output.stdout));
+    assert!(ours.exists());
+}
