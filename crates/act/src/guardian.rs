@@ -1,8 +1,8 @@
 //! A small process that undoes everything when colocate dies, by whatever means.
 //!
 //! It is forked at the start, keeps nothing open but the journal and one end of a pipe whose other
-//! end only colocate holds, and waits. When the pipe closes without a word, colocate is dead, and
-//! the guardian undoes the journal. It has a session of its own, so keys like Ctrl-C do not reach
+//! end only colocate holds, and waits. When the pipe closes, colocate is dead, and the guardian undoes
+//! the journal. It has a session of its own, so keys like Ctrl-C do not reach
 //! it, and it holds neither the terminal nor the programs' output open.
 
 use crate::journal::{Journal, Writer};
@@ -10,7 +10,7 @@ use crate::restore;
 use crate::sys::{self, Fork};
 use colocate_observe::{Pid, SysError};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Guardian {
     pid: Pid,
-    line: io::PipeWriter,
+    _line: io::PipeWriter,
 }
 
 impl Guardian {
@@ -38,7 +38,7 @@ impl Guardian {
         let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
         let path = journal.path().map(Path::to_owned);
         match sys::fork()? {
-            Fork::Parent(pid) => Ok(Self { pid, line }),
+            Fork::Parent(pid) => Ok(Self { pid, _line: line }),
             Fork::Child => {
                 drop(line);
                 // Nothing may unwind into the code of the process that this is a copy of.
@@ -49,12 +49,11 @@ impl Guardian {
         }
     }
 
-    /// Tells the guardian that all is well, and waits until it has ended, which is at once.
-    pub fn dismiss(mut self) {
-        let _ = self.line.write_all(b".");
-        let Self { pid, line } = self;
-        drop(line);
-        let _ = sys::wait(Some(pid), true);
+    /// Ends the guardian, as all is well, and waits for that. It is killed and not told, because
+    /// nobody can tell one that is stopped.
+    pub fn dismiss(self) {
+        let _ = sys::kill(self.pid, libc::SIGKILL);
+        let _ = sys::wait(Some(self.pid), true);
     }
 
     /// Its process.
@@ -72,10 +71,8 @@ fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
     sys::close_all_but(&keep);
     // A folder that somebody works in must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
-    let mut word = [0];
-    if matches!(ear.read(&mut word), Ok(1)) {
-        return;
-    }
+    // Nobody ever writes; it returns when the pipe closes.
+    let _ = ear.read_to_end(&mut Vec::new());
     if let Some(journal) = read(memory) {
         let undone = restore::undo(&journal, Path::new("/proc"), false);
         // What could not be undone is left for `colocate restore` to speak of.
