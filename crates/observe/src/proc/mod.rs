@@ -76,7 +76,8 @@ impl Proc {
     /// The process's state letter, as `ps` shows it, and its parent; `None` if it is gone.
     #[must_use]
     pub fn state_and_parent(&self, pid: Pid) -> Option<(char, Pid)> {
-        let text = std::fs::read_to_string(self.of(pid).join("stat")).ok()?;
+        let bytes = std::fs::read(self.of(pid).join("stat")).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
         // The name stands in parentheses and may itself hold some, so the last one counts.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
@@ -217,7 +218,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let task = root.path().join("7/task/7");
         std::fs::create_dir_all(&task).unwrap();
-        std::fs::write(root.path().join("7/stat"), "7 (a) b) S 3 7 7").unwrap();
+        std::fs::write(root.path().join("7/stat"), b"7 (a) b\xc3) S 3 7 7").unwrap();
         std::fs::write(task.join("comm"), "a) b\n").unwrap();
         std::fs::write(task.join("schedstat"), "12345 6 7\n").unwrap();
         std::fs::write(task.join("children"), "8 9 ").unwrap();
