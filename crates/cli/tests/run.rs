@@ -10,8 +10,9 @@ use run_support::{
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn run(scratch: &Scratch, options: &[&str], words: &[&str]) -> Output {
     scratch.run(options).args(words).output().unwrap()
@@ -19,6 +20,46 @@ fn run(scratch: &Scratch, options: &[&str], words: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn send(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// A program that says when it is ready, answers every SIGUSR1, and ends well with SIGTERM.
+const ANSWERS: [&str; 3] = [
+    "sh",
+    "-c",
+    "trap 'echo again' USR1; trap 'exit 0' TERM; echo first; while :; do sleep 0.01; done",
+];
+
+/// Starts colocate with [`ANSWERS`] as one of its programs, and waits until that is ready.
+fn answering(command: &mut Command) -> Child {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    await_answer(&mut child);
+    child
+}
+
+fn await_answer(child: &mut Child) {
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+}
+
+/// Returns when colocate has done what it has to because of anything that happened before: it hears
+/// of births first and passes signals on after that. Twice, as the first signal can find it
+/// between the two.
+fn catch_up(child: &mut Child) {
+    for _ in 0..2 {
+        send("-USR1", child.id());
+        await_answer(child);
+    }
+}
+
+/// Waits until a process has ended, be it that nobody has reaped it yet.
+fn await_end_of(pid: i32) {
+    await_that("a process ends", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+    });
 }
 
 // --- exit status, standard streams, signals ---
@@ -132,8 +173,7 @@ fn a_signal_sent_to_us_reaches_every_program() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 12];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    send("-TERM", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(7));
     let statuses: Vec<_> = scratch.report()["jobs"]
         .as_array()
@@ -151,8 +191,9 @@ fn ctrl_c_reaches_the_program_once() {
         return;
     }
     let scratch = Scratch::new();
-    let counter = "n=0; trap 'n=$((n+1)); echo hit' INT; echo ready; \
-                   while [ $n -lt 1 ]; do sleep 0.05; done; sleep 0.5; exit $((40+n))";
+    // What is sent to us after the key is passed on after what we would have made of the key.
+    let counter = "n=0; trap 'n=$((n+1)); kill -USR1 $PPID' INT; trap 'over=1' USR1; echo ready; \
+                   while [ -z \"$over\" ]; do sleep 0.01; done; exit $((40+n))";
     std::fs::write(scratch.path("counter"), counter).unwrap();
     let ours = env!("CARGO_BIN_EXE_colocate");
     // `exec`: a shell that waits for us would die of the Ctrl-C itself, and its status be seen.
@@ -193,14 +234,11 @@ fn stop_and_continue() {
         let its = state(sleep.cast_unsigned()).is_some_and(|s| states.contains(&s));
         (ours && its).then_some(())
     };
-    let send = |signal: &str| {
-        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-    };
-    send("-TSTP");
+    send("-TSTP", child.id());
     await_that("both stop", || both(&['T']));
-    send("-CONT");
+    send("-CONT", child.id());
     await_that("both go on", || both(&['S', 'R']));
-    send("-TERM");
+    send("-TERM", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
 
@@ -306,9 +344,11 @@ fn taskset_is_respected() {
     }
     let scratch = Scratch::new();
     let last = original().rsplit([',', '-']).next().unwrap().to_owned();
-    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "1500"]);
-    let output = command.args(["taskset", "-c", &last, "sleep", "3"]).output().unwrap();
-    assert!(output.status.success());
+    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "60000"]);
+    let mut child = answering(command.args(["taskset", "-c", &last]).args(ANSWERS));
+    catch_up(&mut child);
+    send("-TERM", child.id());
+    assert!(child.wait().unwrap().success());
     let task = &scratch.report()["tasks"][0];
     assert_eq!(task["stands"], "pinned by the program", "{task}");
     assert_eq!(task["allowed"], last);
@@ -394,6 +434,24 @@ fn a_daemon_gets_its_mask_back() {
     let _ = Command::new("kill").arg(pid.to_string()).status();
 }
 
+/// Threads that are born of placed ones while colocate gives all masks back get theirs too.
+#[test]
+fn threads_born_at_the_end_get_their_mask_back() {
+    let scratch = Scratch::new();
+    let Some(relay) = scratch.program("relay", &[]) else { return };
+    let file = scratch.path("pid");
+    let words = [relay.to_str().unwrap(), file.to_str().unwrap()];
+    let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    std::fs::write(scratch.path("pid.stop"), "").unwrap();
+    let masks = await_that("20 threads and the first one stand still", || {
+        Some(masks(pid)).filter(|masks| masks.len() == 21)
+    });
+    let _ = Command::new("kill").arg(pid.to_string()).status();
+    assert!(masks.iter().all(|mask| *mask == original()), "{masks:?}");
+}
+
 // --- what can go wrong ---
 
 /// Killed at random instants, 20 times and more, while threads come and go: every mask is the
@@ -414,12 +472,7 @@ fn kill_nine_leaves_every_mask_as_it_was() {
         std::thread::sleep(std::time::Duration::from_micros(round * 7_919 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        await_that("the guardian ends", || {
-            let gone = name(guardian) != "colocate-guard"
-                || std::fs::read_to_string(format!("/proc/{guardian}/stat"))
-                    .is_ok_and(|stat| stat.contains(") Z "));
-            gone.then_some(())
-        });
+        await_end_of(guardian);
         let masks = masks(pid);
         assert!(!masks.is_empty(), "round {round}: the program lives on");
         assert!(masks.iter().all(|mask| *mask == original()), "round {round}: {masks:?}");
@@ -442,6 +495,19 @@ fn a_guardian_ends_with_us_and_never_before() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert_eq!(name(guardian.parse().unwrap()), "");
+}
+
+/// A guardian that somebody has stopped does not keep us from ending.
+#[test]
+fn a_stopped_guardian_is_not_waited_for() {
+    let scratch = Scratch::new();
+    let mut command = scratch.run(&["--policy", "scatter"]);
+    let mut child = command.arg("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let guardian = child_called(&child, "colocate-guard");
+    send("-STOP", guardian.cast_unsigned());
+    drop(child.stdin.take());
+    assert!(await_that("colocate ends", || child.try_wait().unwrap()).success());
+    assert_eq!(name(guardian), "");
 }
 
 #[test]
@@ -513,39 +579,85 @@ fn without_perf_there_are_lines_and_a_run() {
 /// A set-user-ID child that becomes root altogether cannot be placed by an ordinary user.
 #[test]
 fn another_users_thread_is_reported() {
-    use std::os::unix::fs::PermissionsExt;
-    if !is_root() || !have("setpriv") || !two_pus() {
-        return;
-    }
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("becomes_root", &[]) else { return };
-    let mode = |path: &Path, mode| {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    };
-    mode(&program, 0o4755);
-    mode(scratch.dir.path(), 0o777);
-    let binary = scratch.path("colocate");
-    std::fs::copy(env!("CARGO_BIN_EXE_colocate"), &binary).unwrap();
-    mode(&binary, 0o755);
-    let mut command = Command::new("setpriv");
-    scratch.homes(&mut command);
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+    let Some((mut command, program)) = as_nobody(&scratch) else { return };
     command.args(["run", "--policy", "scatter", "--settle-ms", "100", "--json", "-o"]);
-    command.arg(scratch.path("report")).arg("--").arg(&program).args(["sleep", "4"]);
-    let output =
-        command.env("XDG_RUNTIME_DIR", "/nonexistent").stdin(Stdio::null()).output().unwrap();
-    if output.status.code() == Some(99) {
-        eprintln!(
-            "skipped: set-user-ID programs are not honoured in {}",
-            scratch.dir.path().display()
-        );
-        return;
-    }
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    command.arg(scratch.path("report")).arg("--").arg(program).args(["cat", ":::"]);
+    let mut child = answering(command.args(ANSWERS).stdin(Stdio::piped()));
+    let input = child.stdin.take();
+    let cat = child_called(&child, "cat");
+    await_that("it shall be placed", || {
+        let shall =
+            |(pid, _, mark): &(i32, i32, String)| *pid == cat && mark.parse::<u32>().is_ok();
+        scratch.marks().iter().any(shall).then_some(())
+    });
+    catch_up(&mut child);
+    drop(input);
+    send("-TERM", child.id());
+    assert!(child.wait().unwrap().success());
     let task = &scratch.report()["tasks"][0];
     assert_eq!(task["stands"], "trouble", "{task}");
     assert!(task["detail"].as_str().unwrap().contains("another user"), "{task}");
     assert_eq!(task["allowed"], original(), "the report says where it really may run");
+}
+
+/// The guardian cannot move a thread that has become another user's, and leaves the journal to
+/// `restore`; and that leaves it too until the thread has ended.
+#[test]
+fn a_thread_that_cannot_be_moved_back_keeps_the_journal() {
+    let scratch = Scratch::new();
+    let Some((mut command, program)) = as_nobody(&scratch) else { return };
+    command.args(["run", "--quiet", "--policy", "scatter", "--settle-ms", "0", "--"]);
+    let mut child = command.arg(program).arg("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let input = child.stdin.take();
+    let cat = child_called(&child, "cat");
+    let guardian = child_called(&child, "colocate-guard");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    await_end_of(guardian);
+    assert!(masks(cat).iter().all(|mask| mask.parse::<u32>().is_ok()), "{:?}", masks(cat));
+    assert_eq!(scratch.journals().len(), 1);
+    let restore = || as_nobody(&scratch).unwrap().0.arg("restore").output().unwrap();
+    let output = restore();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stdout).contains("another user"), "{}", text(&output.stdout));
+    assert_eq!(scratch.journals().len(), 1);
+    drop(input);
+    await_end_of(cat);
+    assert_eq!(restore().status.code(), Some(0));
+    assert_eq!(scratch.journals(), [] as [&Path; 0]);
+}
+
+/// colocate as the user 65534 with these homes, and a program that becomes root; `None`, with a
+/// line, if there is no such thing here.
+fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !is_root() || !have("setpriv") || !two_pus() {
+        return None;
+    }
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let (program, binary) = (scratch.path("becomes_root"), scratch.path("colocate"));
+    if !binary.exists() {
+        scratch.program("becomes_root", &[])?;
+        mode(&program, 0o4755);
+        mode(scratch.dir.path(), 0o777);
+        chown(scratch.path("runtime"), Some(65534), Some(65534)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_colocate"), &binary).unwrap();
+        mode(&binary, 0o755);
+    }
+    let nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        scratch.homes(&mut command);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let honoured = nobody(&program).arg("true").status().unwrap().success();
+    if !honoured {
+        eprintln!("skipped: no set-user-ID programs in {}", scratch.dir.path().display());
+    }
+    honoured.then(|| (nobody(&binary), program))
 }
 
 /// The cpuset shrinks to one PU while the program runs: planned again, and nothing outside is used.
@@ -593,25 +705,57 @@ fn a_cpuset_that_shrinks() {
     assert_eq!(report["machine"]["usable"], first);
 }
 
-/// Puts a PU online again when dropped, whatever became of the test.
-struct Online<'a>(&'a Path);
+/// Takes a PU offline. That disturbs the whole machine, so it is asked for by name, and one test
+/// does it at a time. When this is dropped the PU is online, whatever became of the test.
+struct Switch {
+    file: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
 
-impl Drop for Online<'_> {
-    fn drop(&mut self) {
-        std::fs::write(self.0, "1").unwrap();
+impl Switch {
+    fn asked_for() -> Option<Self> {
+        static TURN: Mutex<()> = Mutex::new(());
+        let Some(file) = std::env::var_os("COLOCATE_TEST_OFFLINE") else {
+            eprintln!(
+                "skipped: set COLOCATE_TEST_OFFLINE to a file like .../cpu1/online to run it"
+            );
+            return None;
+        };
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Self { file: file.into(), _turn: turn })
+    }
+
+    fn set(&self, online: bool) {
+        std::fs::write(&self.file, if online { "1" } else { "0" }).unwrap();
     }
 }
 
-/// A PU goes offline and comes back. It disturbs the whole machine, so it is asked for by name; the
-/// lab's machines ask.
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.set(true);
+    }
+}
+
+/// A PU is offline when colocate starts. Programs inherit the mask that knows of it, so that they
+/// use it when it comes back.
+#[test]
+fn a_pu_that_is_offline_at_the_start() {
+    let Some(switch) = Switch::asked_for() else { return };
+    let scratch = Scratch::new();
+    let grep = ["grep", "Cpus_allowed:", "/proc/self/status"];
+    switch.set(false);
+    let bare = Command::new(grep[0]).args(&grep[1..]).output().unwrap();
+    let ours = run(&scratch, &["--policy", "os"], &grep);
+    drop(switch);
+    assert_eq!(text(&ours.stdout), text(&bare.stdout));
+}
+
+/// A PU goes offline and comes back.
 #[test]
 fn a_pu_that_goes_offline() {
-    let Some(online) = std::env::var_os("COLOCATE_TEST_OFFLINE") else {
-        eprintln!("skipped: set COLOCATE_TEST_OFFLINE to a file like .../cpu1/online to run it");
-        return;
-    };
+    let Some(switch) = Switch::asked_for() else { return };
     let scratch = Scratch::new();
-    let pu = Path::new(&online).parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let pu = switch.file.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let pu = pu.strip_prefix("cpu").unwrap();
     let used = || scratch.marks().iter().any(|(_, _, mark)| mark == pu);
     // One program a PU, busy until the file is gone, as idle ones are not planned for.
@@ -621,15 +765,14 @@ fn a_pu_that_goes_offline() {
         ["sh".into(), "-c".into(), format!("while [ -e {} ]; do :; done", go_on.display())];
     let pus = std::thread::available_parallelism().unwrap().get();
     let words = vec![program.to_vec(); pus].join(&":::".to_owned());
-    let back = Online(Path::new(&online));
     let mut command = scratch.run(&["--policy", "round-robin", "--settle-ms", "0"]);
     let mut child = command.args(words).spawn().unwrap();
     scratch.await_placed(pus);
     assert!(used());
-    std::fs::write(&online, "0").unwrap();
+    switch.set(false);
     await_that("the lost PU is left", || (!used()).then_some(()));
     scratch.await_placed(pus);
-    drop(back);
+    switch.set(true);
     await_that("the PU that is back is used", || used().then_some(()));
     scratch.await_placed(pus);
     std::fs::remove_file(&go_on).unwrap();
