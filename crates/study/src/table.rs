@@ -14,7 +14,7 @@ pub fn text(found: &Comparison) -> String {
         out,
         "workload {}: {jobs} program{} together, up to {} runs a policy, blocks in random order, \
          seed {}",
-        settings.name,
+        shown(&settings.name),
         plural(jobs),
         settings.repetitions,
         settings.seed,
@@ -132,10 +132,16 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
+/// What people named or wrote, on one line: a line's end or another control character is a blank.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A command of at most 40 characters; the end of a longer one is left out.
-pub(crate) fn shortened(command: &str) -> String {
+fn shortened(command: &str) -> String {
+    let command = shown(command);
     if command.chars().count() <= 40 {
-        return command.to_owned();
+        return command;
     }
     command.chars().take(39).chain(['…']).collect()
 }
@@ -231,6 +237,7 @@ mod tests {
     #[test]
     fn long_commands_are_cut_between_characters() {
         assert_eq!(shortened("äß"), "äß");
+        assert_eq!(shortened("sh -c a\nb"), "sh -c a b");
         assert_eq!(shortened(&"ä".repeat(41)), format!("{}…", "ä".repeat(39)));
     }
 }
