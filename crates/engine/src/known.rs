@@ -118,13 +118,20 @@ pub fn is_worth_a_place(task: &Task) -> bool {
 #[must_use]
 pub fn tasks_to_plan(jobs: &[Known], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
+    let index_of = |index| JobIdx(index_u32(index));
+    let typical: Vec<Mix> = jobs
+        .iter()
+        .enumerate()
+        .map(|(index, job)| typical_of(job, seen, index_of(index)))
+        .collect();
     for (index, job) in jobs.iter().enumerate() {
-        let id = |order| TaskId { job: JobIdx(index_u32(index)), order };
+        let id = |order| TaskId { job: index_of(index), order };
         tasks.extend(job.busiest_together().into_iter().map(|n| (id(n), expected(job, id(n)))));
     }
     for task in seen {
         if task.alive() {
-            tasks.insert(task.id, merged(jobs, seen, task, at));
+            let typical = typical.get(task.id.job.0 as usize).copied().unwrap_or_default();
+            tasks.insert(task.id, merged(jobs, typical, task, at));
         } else {
             tasks.remove(&task.id);
         }
@@ -149,15 +156,15 @@ fn expected(job: &Known, id: TaskId) -> Task {
     }
 }
 
-/// What is known of a living task.
-fn merged(jobs: &[Known], seen: &[SeenTask], task: &SeenTask, at: Nanos) -> Task {
+/// What is known of a living task, of a job of which the mix `typical` is typical.
+fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
     let job = jobs.get(task.id.job.0 as usize);
     let before = job.map(|job| expected(job, task.id));
     let mix = if task.mix != Mix::default() {
         task.mix
     } else {
         let profiled = before.as_ref().map(|task| task.mix).unwrap_or_default();
-        if profiled == Mix::default() { typical_of(job, seen, task.id.job) } else { profiled }
+        if profiled == Mix::default() { typical } else { profiled }
     };
     Task {
         id: task.id,
@@ -170,8 +177,8 @@ fn merged(jobs: &[Known], seen: &[SeenTask], task: &SeenTask, at: Nanos) -> Task
 }
 
 /// What is typical of a job: by its profile, or by its tasks that were watched now.
-fn typical_of(job: Option<&Known>, seen: &[SeenTask], id: JobIdx) -> Mix {
-    let profiled = job.map(Known::typical).unwrap_or_default();
+fn typical_of(job: &Known, seen: &[SeenTask], id: JobIdx) -> Mix {
+    let profiled = job.typical();
     if profiled != Mix::default() {
         return profiled;
     }
