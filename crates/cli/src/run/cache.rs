@@ -35,25 +35,22 @@ impl Cache {
     /// The profile of a job's program, if it was seen before.
     ///
     /// # Errors
-    /// One line about a file that is there and is not what it should be; it is ignored, and written
-    /// anew when the program has been watched.
+    /// One line about a file that is there and is not what it should be, if no other backend's file
+    /// is sound.
     pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
         let (Some(dir), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
+        let mut ignored = Ok(None);
         for backend in BACKENDS {
             let path = dir.join(file_name(program, backend));
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            let ignored = |why: String| format!("ignored cached profile {}: {why}", path.display());
-            let text = String::from_utf8(bytes).map_err(|_| ignored("it is not text".into()))?;
-            let profile = Profile::from_json(&text).map_err(|why| ignored(why.to_string()))?;
-            let same = profile.program.identity == program.identity
-                && profile.program.args == program.args
-                && profile.backend == backend;
-            if !same {
-                return Err(ignored("it is of another program".into()));
+            match read(&path, program, backend) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(why) => {
+                    ignored = Err(format!("ignored cached profile {}: {why}", path.display()));
+                }
             }
-            return Ok(Some(profile));
         }
-        Ok(None)
+        ignored
     }
 
     /// Keeps what was seen of a job, for the next time; the job then has that profile. Nothing is
@@ -103,6 +100,17 @@ impl Cache {
         let path: &Path = &dir.join(file_name(&profile.program, profile.backend));
         output::write(Some(path), &profile.to_json()).map_err(|why| lost(format!("{why:#}")))
     }
+}
+
+/// The profile in a file, if that can be opened.
+fn read(path: &Path, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
+    let Ok(bytes) = std::fs::read(path) else { return Ok(None) };
+    let text = String::from_utf8(bytes).map_err(|_| "it is not text")?;
+    let profile = Profile::from_json(&text).map_err(|why| why.to_string())?;
+    let same = profile.program.identity == program.identity
+        && profile.program.args == program.args
+        && profile.backend == backend;
+    if same { Ok(Some(profile)) } else { Err("it is of another program".into()) }
 }
 
 fn unix_now() -> u64 {
@@ -188,6 +196,17 @@ mod tests {
         }
         cache.keep(&mut job(&[]), counted(), None).unwrap();
         assert!(cache.find(&job(&[])).unwrap().is_some(), "it was written anew");
+    }
+
+    #[test]
+    fn a_spoilt_file_hides_no_sound_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path());
+        let mut seen = job(&[]);
+        cache.keep(&mut seen, counted(), None).unwrap();
+        let name = file_name(seen.program.as_ref().unwrap(), Backend::Emulate);
+        std::fs::write(dir.path().join("colocate/profiles").join(name), "").unwrap();
+        assert_eq!(cache.find(&job(&[])), Ok(seen.profile));
     }
 
     #[test]
