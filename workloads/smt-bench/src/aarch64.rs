@@ -185,10 +185,11 @@ pub fn int_mul(control: &Control, limit: u64) -> f64 {
     fold(r)
 }
 
-/// What is divided, and what it is divided by first: the quotients have 31 bits and more, so no
-/// divider leaves early, and none is ever 0.
+/// What is divided, and what it is divided by first: about its square root, so that every quotient
+/// has 32 bits and no divider leaves early.
 const DIVIDEND: u64 = 0x9000_0000_0000_0001;
-const DIVISOR: u64 = 0x1234_5679;
+const DIVISOR: u64 = 0xc000_0001;
+const _: () = assert!(DIVIDEND / DIVISOR >> 31 == 1 && DIVIDEND / (DIVIDEND / DIVISOR) >> 31 == 1);
 
 /// Eight times the line or lines given.
 macro_rules! eight_times {
@@ -199,8 +200,7 @@ macro_rules! eight_times {
 
 /// Divides by the quotient of the division before, so each one waits.
 ///
-/// Dividing the same number by its own quotient leads back to the divisor, or a little above it
-/// the first time; from then on two numbers alternate.
+/// Dividing the same number by its own quotient leads back to the divisor: two numbers alternate.
 #[inline(never)]
 pub fn int_div(control: &Control, limit: u64) -> f64 {
     let mut quotient = DIVISOR;
