@@ -1,13 +1,23 @@
 //! Boots a guest, hands out what its program prints, and always ends it.
 
+use crate::console::Console;
 use crate::guest::Guest;
+use crate::output::Output;
 use anyhow::{Context as _, bail};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
+
+/// How much is read at once, and how many of these may wait: a guest that floods must wait for us
+/// instead of filling our memory.
+const PIECE_BYTES: usize = 16 << 10;
+const WAITING_PIECES: usize = 16;
+/// How often a process without a pipe is looked at.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A guest that is ready to be booted.
 pub struct Boot<'a> {
@@ -19,110 +29,185 @@ pub struct Boot<'a> {
     pub root: &'a Path,
     /// QEMU's options for the topology.
     pub options: Vec<String>,
-    /// The guest's file system.
-    pub initramfs: &'a Path,
-    /// The word that begins the lines by which `/init` reports.
+    /// The guest's file system, in a file that need not have a name.
+    pub initramfs: &'a File,
+    /// The device tree that takes the place of QEMU's own, likewise.
+    pub tree: Option<&'a File>,
+    /// The word that begins the line by which `/init` reports.
     pub mark: &'a str,
     /// When the guest is killed if it has not ended by itself.
     pub limit: Duration,
-    /// Where everything goes that the guest writes on its serial line.
-    pub console: &'a Path,
 }
 
 impl Boot<'_> {
-    /// Boots, passes each line that the command prints to `line`, and returns the command's status.
+    /// Boots, passes what the command prints to `to` as it comes, and returns the command's status.
+    ///
+    /// Everything that the guest and QEMU write goes to `console` too.
     ///
     /// # Errors
     /// If QEMU cannot be started, or the guest ends without a status or is killed at its limit.
-    pub fn run(&self, mut line: impl FnMut(&[u8])) -> anyhow::Result<i32> {
-        let mut console = self.console_file()?;
-        let mut command = self.command()?;
-        // QEMU's own words belong beside the guest's last ones.
-        command.stderr(console.try_clone()?);
-        let mut qemu = Killed(command.spawn().context("cannot start QEMU")?);
-        let output = qemu.0.stdout.take().context("QEMU without output")?;
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for read in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                if send.send(read).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut reading = Reading { mark: self.mark, begun: false, status: None, held: None };
-        let mut last = Vec::new();
+    pub fn run(&self, console: &mut Console, mut to: impl FnMut(&[u8])) -> anyhow::Result<i32> {
         let deadline = Instant::now() + self.limit;
-        while let Some(read) = self.next(&lines, deadline, &last)? {
-            console.write_all(&read)?;
-            console.write_all(b"\n")?;
-            reading.take(&read, &mut line);
-            if !read.is_empty() {
-                last = read;
+        let mut command = self.command()?;
+        // The first serial line is the console, and QEMU's own words belong beside it; the second
+        // one belongs to the command alone. `-serial` opens its file anew, so this is no loop.
+        command.args(["-serial", "file:/proc/self/fd/2", "-serial", "stdio"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut qemu = Killed::start(&mut command)?;
+        let pieces = qemu.pieces()?;
+        let mut output = Output::new(self.mark);
+        while let Some((from, piece)) = self.next(&pieces, deadline, console)? {
+            console.push(&piece);
+            if from == Source::Command {
+                output.push(&piece, &mut to);
+            }
+            // The command has ended and so all has been read: what poweroff does is of no interest.
+            if let Some(status) = output.status() {
+                return Ok(status);
             }
         }
-        let status = qemu.0.wait().context("QEMU cannot be waited for")?;
-        reading.status.with_context(|| {
-            format!("the guest ended without a status (QEMU: {status}); its console is in {}; it ends with: {}",
-                self.console.display(), String::from_utf8_lossy(&last).trim())
-        })
+        let status = qemu.wait(deadline)?;
+        let status = status.map_or("closed its output".into(), |status| status.to_string());
+        bail!(
+            "the guest ended without a status (QEMU: {status}); its console ends with: {}",
+            console.last_line()
+        )
     }
 
-    /// The guest's next line, or `None` at its end.
+    /// Boots with this process's terminal as the guest's console, until the guest ends.
+    ///
+    /// # Errors
+    /// If QEMU cannot be started or says that it failed.
+    pub fn converse(&self) -> anyhow::Result<()> {
+        let mut command = self.command()?;
+        command.args(["-serial", "mon:stdio"]);
+        let status = Killed::start(&mut command)?.0.wait().context("QEMU cannot be waited for")?;
+        if status.success() { Ok(()) } else { bail!("QEMU: {status}") }
+    }
+
+    /// What came next, or `None` when nothing more can come.
     fn next(
         &self,
-        lines: &Receiver<Vec<u8>>,
+        pieces: &Receiver<Piece>,
         deadline: Instant,
-        last: &[u8],
-    ) -> anyhow::Result<Option<Vec<u8>>> {
-        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => Ok(Some(line)),
+        console: &Console,
+    ) -> anyhow::Result<Option<Piece>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A flood always has a next piece, also after the deadline.
+        let next =
+            if left.is_zero() { Err(RecvTimeoutError::Timeout) } else { pieces.recv_timeout(left) };
+        match next {
+            Ok(piece) => Ok(Some(piece)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
             Err(RecvTimeoutError::Timeout) => bail!(
-                "the guest was killed: it had not ended after {} s; its console is in {}; it ends with: {}",
+                "the guest was killed: it had not ended after {} s; its console ends with: {}",
                 self.limit.as_secs(),
-                self.console.display(),
-                String::from_utf8_lossy(last).trim()
+                console.last_line()
             ),
         }
     }
 
-    fn console_file(&self) -> anyhow::Result<File> {
-        let mut options = File::options();
-        options.create(true).append(true);
-        options.open(self.console).with_context(|| self.console.display().to_string())
-    }
-
     fn command(&self) -> anyhow::Result<Command> {
         let arch = if self.guest.is_arm64() { "aarch64" } else { "x86_64" };
-        let host = std::env::consts::ARCH;
-        let loader = match host {
-            "aarch64" => "lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
-            _ => "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-        };
-        let libraries = ["lib", "usr/lib"]
-            .map(|folder| self.qemu.join(folder).join(format!("{host}-linux-gnu")));
-        // setpriv: whatever becomes of us, QEMU does not stay behind.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(self.qemu.join(loader));
-        command.arg("--library-path").arg(std::env::join_paths(libraries)?);
-        command.arg(self.qemu.join(format!("usr/bin/qemu-system-{arch}")));
+        let mut command = tool(self.qemu, &format!("qemu-system-{arch}"))?;
         for data in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(self.qemu.join(data));
         }
         command.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"]);
-        command.args(["-serial", "stdio"]).args(&self.options);
-        command.arg("-kernel").arg(self.root.join("vmlinuz")).arg("-initrd").arg(self.initramfs);
-        // loglevel=4: errors and worse, so that a program's lines are not torn by the kernel's.
+        command.args(&self.options).arg("-kernel").arg(self.root.join("vmlinuz"));
+        command.arg("-initrd").arg(path_of(self.initramfs));
+        if let Some(tree) = self.tree {
+            command.arg("-dtb").arg(path_of(tree));
+        }
+        // panic=-1: the guest ends at once. loglevel=4: errors and worse.
         let append =
             format!("console={} loglevel=4 panic=-1 cgroup_no_v1=all", self.guest.console());
         command.arg("-append").arg(append);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(command)
     }
 }
 
+/// A path by which a child can open one of our open files for as long as we are there.
+///
+/// A file without a name needs nobody to remove it. And a child that was started at the very
+/// moment at which we were killed finds nothing, and ends.
+#[must_use]
+pub fn path_of(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+}
+
+/// A program of the set `qemu`, run with the libraries of that set, killed by the kernel if we end.
+///
+/// # Errors
+/// If the set's path has a colon in it.
+pub fn tool(qemu: &Path, name: &str) -> anyhow::Result<Command> {
+    let host = std::env::consts::ARCH;
+    let loader = match host {
+        "aarch64" => "lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
+        _ => "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+    };
+    let libraries =
+        ["lib", "usr/lib"].map(|folder| qemu.join(folder).join(format!("{host}-linux-gnu")));
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(qemu.join(loader));
+    command.arg("--library-path").arg(std::env::join_paths(libraries)?);
+    command.arg(qemu.join("usr/bin").join(name));
+    Ok(command)
+}
+
 /// A process that does not outlive its owner.
-struct Killed(Child);
+pub struct Killed(Child);
+
+/// Who wrote something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Console,
+    Command,
+}
+
+type Piece = (Source, Vec<u8>);
+
+impl Killed {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If the program is not there or cannot be run.
+    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        match command.spawn() {
+            Ok(child) => Ok(Self(child)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("missing: {program}; run scripts/install test")
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot start {program}")),
+        }
+    }
+
+    /// Waits for its end, not beyond `deadline`: then it is `None`.
+    ///
+    /// # Errors
+    /// If the kernel will not say.
+    pub fn wait(&mut self, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
+        loop {
+            let ended = self.0.try_wait().context("cannot wait for a process")?;
+            if ended.is_some() || Instant::now() >= deadline {
+                return Ok(ended);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Everything that it writes, in the order in which it comes.
+    fn pieces(&mut self) -> anyhow::Result<Receiver<Piece>> {
+        let (send, pieces) = sync_channel(WAITING_PIECES);
+        let output = self.0.stdout.take().context("QEMU without output")?;
+        let errors = self.0.stderr.take().context("QEMU without error output")?;
+        let console = send.clone();
+        std::thread::spawn(move || pass_on(output, Source::Command, &send));
+        std::thread::spawn(move || pass_on(errors, Source::Console, &console));
+        Ok(pieces)
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -132,33 +217,14 @@ impl Drop for Killed {
     }
 }
 
-/// What has been understood of the guest's lines.
-struct Reading<'a> {
-    mark: &'a str,
-    begun: bool,
-    status: Option<i32>,
-    /// The line before the mark at the end is `/init`'s own; so each line waits for the next one.
-    held: Option<Vec<u8>>,
-}
-
-impl Reading<'_> {
-    fn take(&mut self, read: &[u8], line: &mut impl FnMut(&[u8])) {
-        let told = read.strip_prefix(self.mark.as_bytes());
-        match told.map(|told| String::from_utf8_lossy(told).trim().to_owned()) {
-            Some(told) if told == "begin" => self.begun = true,
-            Some(told) => {
-                self.status = told.strip_prefix("end ").and_then(|status| status.parse().ok());
-                // What a program printed without a line's end has got one from /init.
-                if let Some(held) = self.held.take().filter(|held| !held.is_empty()) {
-                    line(&held);
-                }
-            }
-            None if self.begun && self.status.is_none() => {
-                if let Some(held) = self.held.replace(read.to_vec()) {
-                    line(&held);
-                }
-            }
-            None => {}
+fn pass_on(mut from: impl Read, who: Source, to: &SyncSender<Piece>) {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(length) if to.send((who, piece[..length].to_vec())).is_ok() => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => return,
         }
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The cache folder: `$COLOCATE_CACHE/lab`, else `colocate/lab` in the user's cache folder.
 pub struct Cache {
@@ -28,11 +28,11 @@ impl Cache {
         Ok(Self { dir: colocate.join("lab") })
     }
 
-    /// Makes sure that the sets are there and are what was fetched, every file of them.
+    /// Makes sure that the sets are there, and begins to check that they are what was fetched.
     ///
     /// # Errors
-    /// If a set can neither be found nor fetched, or a file of it has changed since.
-    pub fn require(&self, sets: &BTreeSet<&str>) -> anyhow::Result<()> {
+    /// If a set can neither be found nor fetched.
+    pub fn require(&self, sets: &BTreeSet<&str>) -> anyhow::Result<Checked> {
         let fetch = concat!(env!("CARGO_MANIFEST_DIR"), "/fetch");
         let mut command = Command::new(fetch);
         // What it says must not be taken for the output of a guest's program.
@@ -41,7 +41,7 @@ impl Cache {
         if !status.success() {
             bail!("the lab lacks one of: {}", Vec::from_iter(sets.iter().copied()).join(", "));
         }
-        sets.iter().try_for_each(|set| self.check(set))
+        sets.iter().map(|set| self.check(set)).collect::<Result<_, _>>().map(Checked)
     }
 
     /// Where the packages of a set are unpacked.
@@ -50,16 +50,51 @@ impl Cache {
         self.dir.join(set)
     }
 
-    fn check(&self, set: &str) -> anyhow::Result<()> {
+    /// The folder itself.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.dir
+    }
+
+    fn check(&self, set: &str) -> anyhow::Result<Check> {
         let list = self.dir.join(format!("{set}.sha256"));
         let mut command = Command::new("sha256sum");
         command.args(["--check", "--quiet", "--strict"]).arg(&list).current_dir(self.root(set));
-        let output = command.output().context("cannot start sha256sum")?;
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().context("missing: sha256sum; install package coreutils")?;
+        Ok(Check { set: set.to_owned(), list, child })
+    }
+}
+
+/// Checks under way: one process a set, beside each other and beside what the caller does.
+#[must_use]
+pub struct Checked(Vec<Check>);
+
+struct Check {
+    set: String,
+    list: PathBuf,
+    child: Child,
+}
+
+impl Checked {
+    /// Waits for the checks.
+    ///
+    /// # Errors
+    /// If a file of a set is not what was fetched.
+    pub fn wait(self) -> anyhow::Result<()> {
+        self.0.into_iter().try_for_each(Check::wait)
+    }
+}
+
+impl Check {
+    fn wait(self) -> anyhow::Result<()> {
+        let output = self.child.wait_with_output().context("sha256sum cannot be waited for")?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stdout);
         let first = said.lines().next().unwrap_or("a list of hashes without lines").to_owned();
+        let Self { set, list, .. } = self;
         bail!(
             "{}: changed since it was fetched: {first}; run lab/fetch --again {set}",
             list.display()

@@ -42,4 +42,10 @@ impl Guest {
     pub const fn console(self) -> &'static str {
         if self.is_arm64() { "ttyAMA0" } else { "ttyS0" }
     }
+
+    /// The kernel's name of the serial line that the command's output goes to.
+    #[must_use]
+    pub const fn output(self) -> &'static str {
+        if self.is_arm64() { "ttyAMA1" } else { "ttyS1" }
+    }
 }

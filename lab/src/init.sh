@@ -1,6 +1,7 @@
 #!/bin/sh
 # The guest's first process: sets up what programs expect, runs /lab/command, reports, powers off.
-# @MARK@ is replaced by a word that the host has chosen for this boot.
+# @MARK@ is replaced by a word that the host has chosen for this boot, @OUTPUT@ by the serial line
+# that the command's output goes to, @CONSOLE@ by the one that the kernel writes to.
 /bin/busybox --install -s
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -16,20 +17,19 @@ mount -t debugfs debugfs /sys/kernel/debug
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
 ip link set lo up
 hostname guest
-export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root USER=root LC_ALL=C.UTF-8 TERM=dumb
+export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root USER=root LC_ALL=C.UTF-8
 cd /root
-# Raw lines: what the programs print reaches the host byte by byte.
-stty -onlcr -echo </dev/console
-echo "@MARK@ begin"
 if [ -f /lab/interactive ]; then
-    setsid -c sh -c 'exec sh -l </dev/console >/dev/console 2>&1'
-    status=$?
-else
-    # Through a pipe, so that no program believes that it has a terminal.
-    { sh /lab/command </dev/null 2>&1; echo $? >/run/lab-status; } | cat
-    status=$(cat /run/lab-status)
+    echo "A guest of the lab, as root: exit or Ctrl-A X ends it."
+    TERM=vt100 setsid cttyhack sh -l
+    poweroff -f
 fi
-echo
-echo "@MARK@ end $status"
-sync
+export TERM=dumb
+# Raw: what the programs print reaches the host byte by byte.
+exec 3<>/dev/@OUTPUT@
+stty raw -echo <&3
+# A session of its own and a pipe, so that no program believes that it has a terminal.
+{ setsid sh /lab/command </dev/null 2>&1 3>&-; echo $? >/run/lab-status; } | cat >&3
+printf '\n@MARK@ end %s\n' "$(cat /run/lab-status)" >&3
+# The host has what it wants and ends the guest; this is for the case that it does not.
 poweroff -f

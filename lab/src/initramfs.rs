@@ -90,7 +90,7 @@ impl Initramfs {
         let content = read(from)?;
         let permissions = std::fs::metadata(from)?.permissions().mode() & 0o777;
         self.libraries(&content, root).with_context(|| from.display().to_string())?;
-        self.file(Path::new("usr/bin").join(name), permissions, content);
+        self.file(Path::new("usr/bin").join(name), permissions, loaded(content));
         Ok(())
     }
 
@@ -139,6 +139,28 @@ impl Initramfs {
         newc::trailer(to)?.flush()?;
         Ok(())
     }
+}
+
+/// The program without what follows its loaded parts: symbols and what debuggers read, which are
+/// most of a debug build and would lie in the guest's memory twice.
+fn loaded(mut content: Vec<u8>) -> Vec<u8> {
+    if let Some(end) = loaded_end(&content) {
+        content.truncate(end);
+        // No table of sections any more: e_shoff, and e_shnum with e_shstrndx (elf(5)).
+        content[40..48].fill(0);
+        content[60..64].fill(0);
+    }
+    content
+}
+
+/// Where the last part ends that is loaded or described by a program header.
+fn loaded_end(content: &[u8]) -> Option<usize> {
+    let file = ElfFile64::<Endianness>::parse(content).ok()?;
+    let endian = file.endian();
+    let headers = file.elf_program_headers();
+    let ends = headers.iter().map(|header| header.p_offset(endian) + header.p_filesz(endian));
+    let end = usize::try_from(ends.max()?).ok()?;
+    (64..content.len()).contains(&end).then_some(end)
 }
 
 /// What an executable or a library asks the loader for.

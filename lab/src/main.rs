@@ -5,11 +5,15 @@
 
 mod boot;
 mod cache;
+mod console;
 mod guest;
+mod indented;
 mod initramfs;
+mod output;
 mod shape;
 mod suite;
 mod task;
+mod tree;
 
 use clap::Parser;
 use guest::Guest;
@@ -25,6 +29,10 @@ use task::Task;
 enum Args {
     /// Boots a machine and runs one command there
     Run(Run),
+    /// Boots a machine and connects this terminal with a shell there
+    ///
+    /// `exit` ends the guest, and so does Ctrl-A X, whatever state it is in.
+    Shell(Guested),
     /// Runs what is proved in guests
     Test {
         /// How much of it: quick takes minutes, full half an hour, soak hours
@@ -42,9 +50,9 @@ enum Args {
     List,
 }
 
-/// Boots a machine and runs one command there
+/// Which guest to boot, with what.
 #[derive(clap::Args)]
-struct Run {
+struct Guested {
     /// Machine whose topology to boot: what `colocate topo --machine` takes
     machine: String,
     /// Kernel
@@ -53,13 +61,20 @@ struct Run {
     /// Count the guest's time by its instructions; aarch64 then has counters of instructions
     #[arg(long)]
     icount: bool,
-    /// Programs of this machine to take along, by name or path; the command's own comes by itself
+    /// Programs of this machine to take along, by name or path
     #[arg(long, value_name = "PROGRAM")]
     with: Vec<String>,
+}
+
+/// Boots a machine and runs one command there
+#[derive(clap::Args)]
+struct Run {
+    #[command(flatten)]
+    guested: Guested,
     /// Seconds after which the guest is killed
     #[arg(long, default_value_t = 300)]
     limit: u64,
-    /// Command to run, as root
+    /// Command to run, as root; its program comes along by itself
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -67,6 +82,7 @@ struct Run {
 fn main() -> ExitCode {
     let done = match Args::parse() {
         Args::Run(args) => run(args),
+        Args::Shell(guested) => task(guested, Vec::new(), 0).shell().map(|()| 0),
         Args::Test { size } => suite::test(size).map(|()| 0),
         Args::Case { boot, cases } => suite::case(&boot, &cases).map(|()| 0),
         Args::List => {
@@ -83,19 +99,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Run) -> anyhow::Result<i32> {
-    let task = Task {
-        machine: args.machine,
-        guest: args.guest,
-        icount: args.icount,
-        programs: args.with,
-        command: args.command,
-        limit: Duration::from_secs(args.limit),
+fn task(guested: Guested, command: Vec<String>, limit: u64) -> Task {
+    Task {
+        machine: guested.machine,
+        guest: guested.guest,
+        icount: guested.icount,
+        programs: guested.with,
+        command,
+        limit: Duration::from_secs(limit),
         name: "run".into(),
-    };
+    }
+}
+
+fn run(args: Run) -> anyhow::Result<i32> {
+    let task = task(args.guested, args.command, args.limit);
     let mut out = std::io::stdout();
-    task.run(|line| {
-        // A reader that has gone away is no reason to leave the guest half way.
-        let _ = out.write_all(line).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    })
+    // That the command fails is its own business; that the guest fails is ours.
+    task.run(
+        |_| false,
+        |bytes| {
+            // A reader that has gone away is no reason to leave the guest half way.
+            let _ = out.write_all(bytes).and_then(|()| out.flush());
+        },
+    )
 }

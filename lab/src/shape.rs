@@ -44,6 +44,10 @@ impl Levels {
 /// If QEMU cannot make such a machine: packages or cores that are not alike, or caches shared at
 /// more levels than it has.
 pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
+    let capacities: BTreeSet<_> = machine.kinds.iter().filter_map(|kind| kind.capacity).collect();
+    if capacities.len() > 1 && !guest.is_arm64() {
+        bail!("expected cores of one capacity, found {capacities:?}; --guest arm64 has others");
+    }
     let levels = levels(machine)?;
     let Levels { packages, dies, modules, cores, threads } = levels;
     let pus = machine.pus.len();
@@ -138,6 +142,9 @@ fn caches(machine: &Machine, levels: Levels) -> String {
 
 /// Nodes with their memory, PUs and distances.
 fn nodes(machine: &Machine) -> anyhow::Result<Vec<String>> {
+    if machine.nodes.is_empty() {
+        return Ok(vec!["-m".into(), format!("{LEAST_MEMORY_MIB}M")]);
+    }
     let with_memory = machine.nodes.iter().filter(|node| has_memory(node)).count();
     if with_memory == 0 {
         bail!("expected a node with memory, found none");

@@ -4,6 +4,7 @@
 //! runs many cases, because booting is what takes the time.
 
 use crate::guest::Guest;
+use crate::indented::Indented;
 use crate::task::Task;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
@@ -36,6 +37,23 @@ struct Boot {
     limit: Duration,
 }
 
+/// 2 packages with a node each, 4 cores, 2 PUs.
+const TWO_SOCKETS: &str = "synthetic:pack:2 node:1 l3:1 core:4 pu:2";
+
+const RUN: &[&str] = &[
+    "run-follows-os",
+    "run-follows-round-robin",
+    "run-follows-scatter",
+    "run-follows-compact",
+    "run-follows-random",
+    "run-follows-instruction",
+    "run-follows-mix",
+    "run-watches-then-places",
+    "run-places-newborns",
+    "run-places-forks-and-execs",
+    "run-places-static-programs",
+];
+
 const BOOTS: &[Boot] = &[
     Boot {
         name: "counters",
@@ -44,8 +62,26 @@ const BOOTS: &[Boot] = &[
         icount: true,
         size: Size::Quick,
         programs: &["perf"],
-        cases: &["counters-are-exact"],
+        cases: &[
+            "counters-are-exact",
+            "counters-from-exec",
+            "counters-take-turns",
+            "counters-are-all-taken",
+            "counters-are-taken-midway",
+            "counters-are-forbidden-midway",
+            "counters-of-newborns",
+        ],
         limit: Duration::from_secs(240),
+    },
+    Boot {
+        name: "run",
+        machine: TWO_SOCKETS,
+        guest: Guest::X86Linux6_12,
+        icount: false,
+        size: Size::Quick,
+        programs: &["setpriv", "threads-static"],
+        cases: RUN,
+        limit: Duration::from_secs(300),
     },
     Boot {
         name: "topo-epyc",
@@ -124,12 +160,33 @@ fn build(boots: &[&Boot]) -> anyhow::Result<()> {
     let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross").into();
     let arm64 = boots.iter().any(|boot| boot.guest.is_arm64());
     let x86 = boots.iter().any(|boot| !boot.guest.is_arm64());
+    if x86 {
+        build_static(boots)?;
+    }
     for program in x86.then_some(cargo).into_iter().chain(arm64.then_some(cross)) {
         let mut command = Command::new(program);
         command.args(["build", "--quiet", "--profile", profile]).args(packages);
         command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         if !command.status().context("cannot start cargo")?.success() {
             bail!("the guests' programs cannot be built");
+        }
+    }
+    Ok(())
+}
+
+/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, to lie beside us.
+fn build_static(boots: &[&Boot]) -> anyhow::Result<()> {
+    let beside = std::env::current_exe()?;
+    let programs =
+        boots.iter().filter(|boot| !boot.guest.is_arm64()).flat_map(|boot| boot.programs);
+    for program in programs {
+        let Some(name) = program.strip_suffix("-static") else { continue };
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
+        cc.arg("-o").arg(beside.with_file_name(program));
+        if !cc.status().context("cannot start cc")?.success() {
+            bail!("{name}.c cannot be compiled");
         }
     }
     Ok(())
@@ -152,7 +209,9 @@ fn passes(boot: &Boot, cases: &[&str]) -> bool {
         limit: boot.limit,
         name: boot.name.into(),
     };
-    let done = task.run(|line| println!("  {}", String::from_utf8_lossy(line)));
+    let mut shown = Indented::default();
+    let done = task.run(|status| status != 0, |bytes| shown.show(bytes));
+    shown.end();
     let told = match done {
         Ok(0) => {
             println!("lab: {} passed in {} s", boot.name, begin.elapsed().as_secs());

@@ -2,10 +2,12 @@
 
 use crate::boot::Boot;
 use crate::cache::Cache;
+use crate::console::Console;
 use crate::guest::Guest;
 use crate::initramfs::Initramfs;
-use crate::shape;
+use crate::{shape, tree};
 use anyhow::Context as _;
+use colocate_machine::Machine;
 use colocate_machine::exact::Exact;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -33,48 +35,76 @@ pub struct Task {
 }
 
 impl Task {
-    /// Boots the guest, passes each line that the command prints to `line`, and returns the command's
+    /// Boots the guest, passes what the command prints to `to` as it comes, and returns the command's
     /// status.
     ///
-    /// The console's file stays only if the guest failed.
+    /// If `keep` holds for how it ended, or it did not end well, the guest's console stays in a file.
     ///
     /// # Errors
     /// If something is missing here, the machine cannot be booted, or the guest does not end well.
-    pub fn run(&self, line: impl FnMut(&[u8])) -> anyhow::Result<i32> {
+    pub fn run(&self, keep: impl Fn(i32) -> bool, to: impl FnMut(&[u8])) -> anyhow::Result<i32> {
+        let mut console = Console::default();
+        let ended = self.prepare(false)?.boot(self).run(&mut console, to);
+        if !ended.as_ref().map_or(true, |&status| keep(status)) {
+            return ended;
+        }
+        let name = format!("colocate-{}-{}.console", self.name, std::process::id());
+        let path = std::env::temp_dir().join(name);
+        console.keep(&path).with_context(|| path.display().to_string())?;
+        eprintln!("lab: the guest's console is in {}", path.display());
+        ended
+    }
+
+    /// Boots the guest with this process's terminal as its console and a shell there.
+    ///
+    /// # Errors
+    /// If something is missing here, the machine cannot be booted, or QEMU fails.
+    pub fn shell(&self) -> anyhow::Result<()> {
+        self.prepare(true)?.boot(self).converse()
+    }
+
+    fn prepare(&self, interactive: bool) -> anyhow::Result<Prepared> {
         let machine = colocate_machine::read::open(&self.machine)?;
-        let mut options = shape::options(&machine, self.guest)
-            .with_context(|| format!("{}: QEMU cannot be this machine", self.machine))?;
+        let cannot = || format!("{}: QEMU cannot be this machine", self.machine);
+        let mut options = shape::options(&machine, self.guest).with_context(cannot)?;
+        let cache = Cache::find()?;
+        let checked = cache.require(&BTreeSet::from(["qemu", self.guest.set()]))?;
+        let (qemu, root) = (cache.root("qemu"), cache.root(self.guest.set()));
+        let properties =
+            if self.guest.is_arm64() { tree::properties(&machine) } else { Vec::new() };
+        let tree = match properties.as_slice() {
+            [] => None,
+            some => Some(tree::tree(&qemu, cache.folder(), &options, some).with_context(cannot)?),
+        };
         if self.icount {
             options.extend(["-icount", "shift=0"].map(String::from));
         }
-        let cache = Cache::find()?;
-        cache.require(&BTreeSet::from(["qemu", self.guest.set()]))?;
-        let root = cache.root(self.guest.set());
         let mark = format!("lab-{:x}", std::process::id());
-        let init = include_str!("init.sh").replace("@MARK@", &mark);
-        let mut initramfs = Initramfs::new(&root, &init)?;
+        let archive = self.archive(&root, &mark, machine, interactive)?;
+        checked.wait()?;
+        Ok(Prepared { qemu, root, options, archive, tree, mark })
+    }
+
+    /// The guest's file system, in a file without a name.
+    fn archive(
+        &self,
+        root: &Path,
+        mark: &str,
+        machine: Machine,
+        interactive: bool,
+    ) -> anyhow::Result<File> {
+        let init = include_str!("init.sh").replace("@MARK@", mark);
+        let init = init.replace("@OUTPUT@", self.guest.output());
+        let mut initramfs = Initramfs::new(root, &init)?;
         initramfs.file("lab/command", 0o755, shell_line(&self.command).into());
         initramfs.file("lab/machine.json", 0o644, Exact::new(machine, None).to_json().into());
-        self.take_programs(&mut initramfs, &root)?;
-        let folder = tempfile::tempdir()?;
-        let archive = folder.path().join("initramfs");
-        initramfs.write(BufWriter::new(File::create(&archive)?))?;
-        let console = std::env::temp_dir().join(format!("colocate-{}-{mark}.console", self.name));
-        let status = Boot {
-            qemu: &cache.root("qemu"),
-            guest: self.guest,
-            root: &root,
-            options,
-            initramfs: &archive,
-            mark: &mark,
-            limit: self.limit,
-            console: &console,
+        if interactive {
+            initramfs.file("lab/interactive", 0o644, Vec::new());
         }
-        .run(line)?;
-        if status == 0 {
-            std::fs::remove_file(&console).with_context(|| console.display().to_string())?;
-        }
-        Ok(status)
+        self.take_programs(&mut initramfs, root)?;
+        let archive = tempfile::tempfile().context("no temporary file")?;
+        initramfs.write(BufWriter::new(&archive))?;
+        Ok(archive)
     }
 
     fn take_programs(&self, initramfs: &mut Initramfs, root: &Path) -> anyhow::Result<()> {
@@ -88,6 +118,31 @@ impl Task {
             initramfs.program(&name.to_string_lossy(), &path, libraries)?;
         }
         Ok(())
+    }
+}
+
+/// What a boot needs beside the task.
+struct Prepared {
+    qemu: PathBuf,
+    root: PathBuf,
+    options: Vec<String>,
+    archive: File,
+    tree: Option<File>,
+    mark: String,
+}
+
+impl Prepared {
+    fn boot(&self, task: &Task) -> Boot<'_> {
+        Boot {
+            qemu: &self.qemu,
+            guest: task.guest,
+            root: &self.root,
+            options: self.options.clone(),
+            initramfs: &self.archive,
+            tree: self.tree.as_ref(),
+            mark: &self.mark,
+            limit: task.limit,
+        }
     }
 }
 

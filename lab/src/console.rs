@@ -1,0 +1,88 @@
+//! What a guest wrote on its console, as far as somebody who looks for a failure wants it.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::path::Path;
+
+/// How much is kept of the beginning, and as much again of the end. A whole boot with `loglevel=7`
+/// writes 60 KiB, so this is everything except where a guest floods.
+const KEPT_BYTES: usize = 1 << 20;
+/// How much of the last line is told in a message.
+const TOLD_BYTES: usize = 300;
+
+/// The first and the last of what came, in memory: whatever ends us, no file stays.
+#[derive(Default)]
+pub struct Console {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    left_out: usize,
+}
+
+impl Console {
+    /// Takes what came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
+        self.head.extend_from_slice(first);
+        self.tail.extend(rest);
+        let over = self.tail.len().saturating_sub(KEPT_BYTES);
+        self.tail.drain(..over);
+        self.left_out += over;
+    }
+
+    /// The last line that is not blank, shortened, without control characters.
+    #[must_use]
+    pub fn last_line(&self) -> String {
+        let end = if self.tail.is_empty() {
+            self.head[self.head.len().saturating_sub(4 * TOLD_BYTES)..].to_vec()
+        } else {
+            self.tail.range(self.tail.len().saturating_sub(4 * TOLD_BYTES)..).copied().collect()
+        };
+        let text = String::from_utf8_lossy(&end);
+        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let plain = last.unwrap_or("nothing").chars().filter(|c| !c.is_control());
+        plain.take(TOLD_BYTES).collect()
+    }
+
+    /// Writes it into a file.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn keep(&self, path: &Path) -> std::io::Result<()> {
+        let mut file = std::fs::File::create(path)?;
+        file.write_all(&self.head)?;
+        if self.left_out > 0 {
+            write!(file, "\n[lab: {} bytes left out]\n", self.left_out)?;
+        }
+        let (one, two) = self.tail.as_slices();
+        file.write_all(one)?;
+        file.write_all(two)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_keeps_its_two_ends() {
+        let mut console = Console::default();
+        console.push(b"begin\n");
+        for _ in 0..100 {
+            console.push(&[b'x'; KEPT_BYTES / 10]);
+        }
+        console.push(b"\n\x1b[1mthe end\r\n\n");
+        assert_eq!(console.last_line(), "[1mthe end");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("console");
+        console.keep(&path).expect("written");
+        let kept = std::fs::read(&path).expect("readable");
+        assert!(kept.starts_with(b"begin\nxx") && kept.ends_with(b"the end\r\n\n"));
+        // 100 pieces of a tenth are 10 times what is kept; two are kept.
+        assert!(kept.len() > 2 * KEPT_BYTES && kept.len() < 2 * KEPT_BYTES + 100, "{}", kept.len());
+    }
+
+    #[test]
+    fn a_silent_guest_says_nothing() {
+        assert_eq!(Console::default().last_line(), "nothing");
+    }
+}

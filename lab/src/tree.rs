@@ -1,0 +1,209 @@
+//! The device tree of an aarch64 guest: QEMU's own, with the capacities and caches of the machine.
+//!
+//! QEMU writes a tree without either. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and who
+//! shares which cache from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt
+//! and the Devicetree Specification, section 3.8).
+
+use crate::boot::{Killed, path_of, tool};
+use anyhow::{Context as _, bail};
+use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// The first of our caches' handles. QEMU's own begin at 0x8000.
+const FIRST_HANDLE: usize = 0x100;
+/// More than any of these tools needs on a busy machine; they take milliseconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One property of one node; the node is made if it is not there.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Property {
+    node: String,
+    name: &'static str,
+    /// `None`: the property is a flag.
+    value: Option<u64>,
+}
+
+/// What makes QEMU's tree that of `machine`; nothing where the machine says nothing that QEMU would
+/// not do by itself.
+///
+/// The guest's processor has a second level of cache whatever is described, so one stands between a
+/// core and a described third level.
+#[must_use]
+pub fn properties(machine: &Machine) -> Vec<Property> {
+    let mut properties = Vec::new();
+    for pu in machine.all_pus() {
+        let node = format!("/cpus/cpu@{}", pu.idx());
+        let set = |name, value| Property { node: node.clone(), name, value };
+        let kind = &machine.kinds[machine.cores[machine.core_of(pu).idx()].kind.idx()];
+        if let (Some(capacity), true) = (kind.capacity, machine.kinds.len() > 1) {
+            properties.push(set("capacity-dmips-mhz", Some(capacity.into())));
+        }
+        for (kind, name) in
+            [(CacheKind::Data, "d-cache-size"), (CacheKind::Instruction, "i-cache-size")]
+        {
+            let size = over(machine, pu, 1, kind).and_then(|(_, cache)| cache.size);
+            properties.extend(size.map(|size| set(name, Some(size.0))));
+        }
+        properties.extend(chain(machine, pu, &node));
+    }
+    properties
+}
+
+/// The caches above the first level over `pu`, each named by the one below it.
+fn chain(machine: &Machine, pu: PuIdx, node: &str) -> Vec<Property> {
+    let core = machine.core_of(pu).idx();
+    let second = over(machine, pu, 2, CacheKind::Unified);
+    let third = over(machine, pu, 3, CacheKind::Unified);
+    if second.is_none() && third.is_none() {
+        return Vec::new();
+    }
+    // Handles of caches that the machine does not have follow those of its own.
+    let invented = machine.caches.len() + core;
+    let mut levels = vec![(2, second.map_or(invented, |(place, _)| place), second)];
+    levels.extend(third.map(|(place, cache)| (3, place, Some((place, cache)))));
+    let mut properties = Vec::new();
+    let mut below = node.to_owned();
+    for (level, place, cache) in levels {
+        let handle = FIRST_HANDLE + place;
+        let name = format!("/cpus/l{level}-cache{place}");
+        let set = |name, value| (name, value);
+        properties.push(Property {
+            node: below,
+            name: "next-level-cache",
+            value: Some(handle as u64),
+        });
+        let mut own = vec![
+            set("phandle", Some(handle as u64)),
+            set("cache-level", Some(level)),
+            set("cache-unified", None),
+        ];
+        own.extend(
+            cache.and_then(|(_, cache)| cache.size).map(|size| set("cache-size", Some(size.0))),
+        );
+        properties.extend(own.into_iter().map(|(key, value)| Property {
+            node: name.clone(),
+            name: key,
+            value,
+        }));
+        below = name;
+    }
+    properties
+}
+
+fn over(machine: &Machine, pu: PuIdx, level: u8, kind: CacheKind) -> Option<(usize, &Cache)> {
+    let all = machine.caches.iter().enumerate();
+    all.into_iter()
+        .find(|(_, cache)| cache.level == level && cache.kind == kind && cache.pus.contains(&pu))
+}
+
+/// QEMU's tree for `options` with these properties, in a file without a name.
+///
+/// # Errors
+/// If QEMU cannot be the machine, or a tool of the set `qemu` fails.
+pub fn tree(
+    qemu: &Path,
+    folder: &Path,
+    options: &[String],
+    properties: &[Property],
+) -> anyhow::Result<File> {
+    let own = dumped(qemu, folder, options)?;
+    let mut tree = tempfile::tempfile().context("no temporary file")?;
+    tree.write_all(&std::fs::read(&own).with_context(|| own.display().to_string())?)?;
+    let mut done = std::collections::BTreeSet::new();
+    for property in properties {
+        // PUs that share a cache all name its properties.
+        if done.insert((&property.node, property.name)) {
+            put(qemu, &tree, property)?;
+        }
+    }
+    Ok(tree)
+}
+
+/// The file with the tree that QEMU makes by itself.
+///
+/// It stays in the cache: QEMU writes it into a new file that it then gives the name, so it cannot
+/// be handed a file that has none.
+fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<PathBuf> {
+    let mut hash = Sha256::new();
+    hash.update(std::fs::read(folder.join("qemu.packages")).unwrap_or_default());
+    hash.update(options.join("\n"));
+    let name = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
+    let folder = folder.join("trees");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(name + ".dtb");
+    if !path.exists() {
+        let mut command = tool(qemu, "qemu-system-aarch64")?;
+        // As many serial lines as the guest will have.
+        command.args(["-nodefaults", "-display", "none", "-serial", "null", "-serial", "null"]);
+        command.args(options).arg("-machine").arg(format!("dumpdtb={}", path.display()));
+        run(command).context("QEMU writes no device tree")?;
+    }
+    Ok(path)
+}
+
+fn put(qemu: &Path, tree: &File, property: &Property) -> anyhow::Result<()> {
+    let mut command = tool(qemu, "fdtput")?;
+    command.args(["-p", "-t", "i"]).arg(path_of(tree)).args([&property.node, property.name]);
+    command.args(property.value.map(|value| value.to_string()));
+    run(command).with_context(|| format!("cannot set {} of {}", property.name, property.node))
+}
+
+fn run(mut command: std::process::Command) -> anyhow::Result<()> {
+    let mut said = tempfile::tempfile().context("no temporary file")?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
+    let ended = Killed::start(&mut command)?.wait(Instant::now() + LIMIT)?;
+    if ended.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let mut text = String::new();
+    std::io::Seek::rewind(&mut said)?;
+    std::io::Read::read_to_string(&mut said, &mut text)?;
+    bail!("{}", text.lines().last().unwrap_or("it did not end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn capacities_and_shared_caches_of_the_asymmetric_machine() {
+        let machine = colocate_machine::read::open("amp-4x12").expect("described");
+        let of_first_domain = |property: &Property| {
+            let ours = ["/cpus/cpu@0", "/cpus/cpu@1", "/cpus/l3-cache0"];
+            ours.contains(&property.node.as_str()) || property.node.ends_with("cache4")
+        };
+        let mut text: Vec<_> = properties(&machine)
+            .into_iter()
+            .filter(of_first_domain)
+            .map(|Property { node, name, value }| match value {
+                Some(value) => format!("{node} {name} {value}\n"),
+                None => format!("{node} {name}\n"),
+            })
+            .collect();
+        // The four cores that share a cache all name its properties.
+        text.dedup();
+        text.truncate(14);
+        expect![[r#"
+            /cpus/cpu@0 capacity-dmips-mhz 1024
+            /cpus/cpu@0 next-level-cache 260
+            /cpus/l2-cache4 phandle 260
+            /cpus/l2-cache4 cache-level 2
+            /cpus/l2-cache4 cache-unified
+            /cpus/l2-cache4 next-level-cache 256
+            /cpus/l3-cache0 phandle 256
+            /cpus/l3-cache0 cache-level 3
+            /cpus/l3-cache0 cache-unified
+            /cpus/cpu@1 capacity-dmips-mhz 512
+            /cpus/cpu@1 next-level-cache 261
+            /cpus/l3-cache0 phandle 256
+            /cpus/l3-cache0 cache-level 3
+            /cpus/l3-cache0 cache-unified
+        "#]].assert_eq(&text.concat());
+    }
+}
