@@ -47,13 +47,16 @@ pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// `error` and its causes. Some errors name their cause in their own text; it is said once.
+/// `error` and its causes. Some errors name their cause in their own text; it is said once. A
+/// command or a path may hold the end of a line.
 fn one_line(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+    let causes = error.chain().map(ToString::to_string);
+    let line = causes.fold(String::new(), |said, cause| match said.as_str() {
         "" => cause,
         _ if said.ends_with(&cause) => said,
         _ => format!("{said}: {cause}"),
-    })
+    });
+    line.replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -62,10 +65,11 @@ mod tests {
     use anyhow::anyhow;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_said_once_and_all_in_one_line() {
         let repeated = anyhow!("no such file").context("read /sys: no such file");
         assert_eq!(one_line(&repeated), "read /sys: no such file");
         let added = anyhow!("no such file").context("cannot start");
         assert_eq!(one_line(&added), "cannot start: no such file");
+        assert_eq!(one_line(&anyhow!("`sh -c a\nb` failed")), "`sh -c a b` failed");
     }
 }
