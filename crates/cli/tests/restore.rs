@@ -75,7 +75,8 @@ fn a_spoilt_journal_is_removed() {
     let scratch = Scratch::new();
     let dir = scratch.path("runtime/colocate");
     std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-    std::fs::write(dir.join("run-1-2.journal"), b"\xff\x00 half a li").unwrap();
+    // Linux's largest process number is 4194304: nobody's.
+    std::fs::write(dir.join("run-4194305-2.journal"), b"\xff\x00 half a li").unwrap();
 
     let output = scratch.run(&["--policy", "scatter"]).arg("true").output().unwrap();
     assert!(output.status.success());
@@ -97,12 +98,12 @@ fn journals_of_others_are_left() {
     let scratch = Scratch::new();
     let dir = scratch.path("runtime/colocate");
     std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-    std::fs::write(dir.join("run-1-2.journal"), "colocate-journal 2\nunheard of\n").unwrap();
+    std::fs::write(dir.join("run-4194305-2.journal"), "colocate-journal 2\nunheard of\n").unwrap();
     let output = restore(&scratch, &[]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stdout).contains("left alone: expected"), "{}", text(&output.stdout));
     assert_eq!(scratch.journals().len(), 1);
-    std::fs::remove_file(dir.join("run-1-2.journal")).unwrap();
+    std::fs::remove_file(dir.join("run-4194305-2.journal")).unwrap();
 
     // We live, and ours is still empty; the time of our start is the 20th field after our name.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
