@@ -175,7 +175,8 @@ fn to_plan(jobs: &[Known], seen: &Snapshot, unplaced: &[JobIdx]) -> Vec<Task> {
     let mut tasks = tasks_to_plan(jobs, &seen.tasks, seen.at);
     tasks.retain(is_worth_a_place);
     let over = |job: JobIdx| seen.ended.iter().any(|end| end.job == job);
-    let alive = |id: TaskId| seen.tasks.iter().any(|task| task.id == id && task.alive());
+    let place = |id: TaskId| seen.tasks.binary_search_by_key(&id, |task| task.id).ok();
+    let alive = |id: TaskId| place(id).is_some_and(|place| seen.tasks[place].alive());
     tasks.retain(|task| !unplaced.contains(&task.id.job));
     // What a job that is over would have created is not coming any more.
     tasks.retain(|task| !over(task.id.job) || alive(task.id));

@@ -3,11 +3,13 @@
 use super::jobs::Job;
 use colocate_act::LinuxHost;
 use colocate_engine::{Host, Outcome, Planner, SeenTask, Stand};
-use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
 use colocate_policy::{Plan, TaskId, Why};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Version of the report's form.
 const VERSION: u32 = 1;
@@ -20,6 +22,7 @@ pub struct Occasion {
     machine: String,
     processor: Option<String>,
     usable: Vec<PuNr>,
+    quota: Option<CpuQuota>,
     watch: Option<Nanos>,
     births: Births,
     most_living: usize,
@@ -35,6 +38,7 @@ impl Occasion {
             machine: host.machine().name.clone(),
             processor: host.machine().processor.clone(),
             usable: host.usable().to_vec(),
+            quota: read::usable(host.machine(), &Sysfs::at(Path::new("/"))).quota,
             watch: planner.wants_mixes().then_some(watch),
             births: Births {
                 heard_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
@@ -74,6 +78,7 @@ struct Machine {
     name: String,
     processor: Option<String>,
     usable: PuSet,
+    quota: Option<CpuQuota>,
 }
 
 #[derive(Serialize)]
@@ -137,6 +142,7 @@ impl Report {
                 name: occasion.machine.clone(),
                 processor: occasion.processor.clone(),
                 usable: occasion.usable.iter().copied().collect(),
+                quota: occasion.quota,
             },
             policy: last.policy.clone(),
             predicted: last.predicted.clone(),
@@ -182,6 +188,9 @@ impl Report {
             "colocate: policy {}, at most {living} threads alive at once on {usable} usable PUs ({})",
             self.policy, self.machine.usable
         );
+        if let Some(quota) = self.machine.quota {
+            let _ = writeln!(text, "CPU quota: all threads together may use {quota}");
+        }
         if let Some(predicted) = &self.predicted {
             let _ = writeln!(text, "predicted: {predicted}");
         }
@@ -258,7 +267,8 @@ impl ReportedTask {
     fn new(task: &SeenTask, outcome: &Outcome) -> Self {
         // The last plan that speaks of the task is the one that it was placed by.
         let decision = outcome.plans.iter().rev().find_map(|planned| {
-            planned.plan.decisions.iter().find(|decision| decision.task == task.id)
+            let decisions = &planned.plan.decisions;
+            decisions.binary_search_by_key(&task.id, |d| d.task).ok().map(|place| &decisions[place])
         });
         let (stands, detail) = stands(&task.stand);
         Self {
