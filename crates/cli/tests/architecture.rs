@@ -71,11 +71,16 @@ fn sources() -> Vec<(String, String)> {
 
 /// The lines of code before the tests, with their numbers: comments are left out.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    lines.take_while(|(_, line)| *line != "#[cfg(test)]").filter_map(|(number, line)| {
-        let line = line.split("//").next().unwrap_or_default();
-        (!line.is_empty()).then_some((number, line))
-    })
+    let tests = ["mod tests {", "pub(crate) mod tests {"];
+    // Single items for tests, which may stand anywhere, end nothing.
+    let next = text.lines().map(str::trim).skip(1).chain([""]);
+    let lines = text.lines().map(str::trim).zip(next).enumerate();
+    lines
+        .take_while(move |(_, (line, next))| *line != "#[cfg(test)]" || !tests.contains(next))
+        .filter_map(|(index, (line, _))| {
+            let line = line.split("//").next().unwrap_or_default();
+            (!line.is_empty()).then_some((index + 1, line))
+        })
 }
 
 /// Whether `word` stands in `line` as a whole word.
