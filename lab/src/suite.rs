@@ -70,7 +70,18 @@ const BOOTS: &[Boot] = &[
             "counters-are-taken-midway",
             "counters-are-forbidden-midway",
             "counters-of-newborns",
+            "counters-cannot-be-unbound",
         ],
+        limit: Duration::from_secs(240),
+    },
+    Boot {
+        name: "counters-2",
+        machine: "synthetic:pu:2",
+        guest: Guest::Arm64,
+        icount: true,
+        size: Size::Quick,
+        programs: &[],
+        cases: &["counters-outlive-their-pu"],
         limit: Duration::from_secs(240),
     },
     Boot {

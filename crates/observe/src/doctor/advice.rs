@@ -52,13 +52,9 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
 pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match errno.0 {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),
-        libc::EBUSY => {
-            let cause = Cause::of("every counter is taken by another program (EBUSY)");
-            match place.nmi_watchdog {
-                Some(true) => watchdog_off(cause, place),
-                _ => cause,
-            }
-        }
+        libc::EBUSY => Cause::of(
+            "other programs hold every counter (EBUSY), as `perf stat -a` with many events does",
+        ),
         _ => perf_refused(errno, place, own),
     }
 }
@@ -81,10 +77,18 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
     )
 }
 
-/// The NMI watchdog holds a counter.
+/// Not all events fit at once.
 #[must_use]
-pub fn watchdog_off(cause: Cause, place: &Place) -> Cause {
-    with_setting(cause, place, "kernel.nmi_watchdog", "0")
+pub fn take_turns(place: &Place) -> Cause {
+    let few = "too few counters are free for all events, so they take turns and figures are scaled";
+    match place.nmi_watchdog {
+        // Since Linux 6.5 there is a kind of watchdog that needs no counter, and no file tells which.
+        Some(true) => {
+            let cause = Cause::of(format!("{few}; the NMI watchdog may hold one"));
+            with_setting(cause, place, "kernel.nmi_watchdog", "0")
+        }
+        _ => Cause::of(few),
+    }
 }
 
 fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {

@@ -225,24 +225,23 @@ fn pmu(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "watch programs by hardware counters";
     let software = inputs.probes.run(Probe::CountTime);
     let hardware = inputs.probes.run(Probe::CountInstructions);
-    match (software, hardware, inputs.place.nmi_watchdog) {
-        (_, Ok(()), Some(true)) => Capability::partly(
-            "pmu",
-            WHAT,
-            "instructions of this thread: counted",
-            advice::watchdog_off(
-                Cause::of("the NMI watchdog holds one counter, so events may have to take turns"),
-                inputs.place,
+    match (software, hardware) {
+        (_, Ok(())) => match inputs.probes.run(Probe::CountTogether) {
+            Ok(()) => Capability::yes("pmu", WHAT, "all events of this thread at once: counted"),
+            Err(errno) => Capability::partly(
+                "pmu",
+                WHAT,
+                format!("instructions of this thread: counted; all events at once: {errno}"),
+                advice::take_turns(inputs.place),
             ),
-        ),
-        (_, Ok(()), _) => Capability::yes("pmu", WHAT, "instructions of this thread: counted"),
-        (Ok(()), Err(errno), _) => Capability::no(
+        },
+        (Ok(()), Err(errno)) => Capability::no(
             "pmu",
             WHAT,
             format!("task-clock: counted; instructions: {errno}"),
             advice::counters_refused(errno, inputs.place, inputs.own),
         ),
-        (Err(errno), Err(_), _) => Capability::no(
+        (Err(errno), Err(_)) => Capability::no(
             "pmu",
             WHAT,
             format!("task-clock: {errno}; instructions: {errno}"),

@@ -87,9 +87,10 @@ impl Case {
 }
 
 /// Everything that calls `perf_event_open`.
-const PERF: [Probe; 5] = [
+const PERF: [Probe; 6] = [
     Probe::CountTime,
     Probe::CountInstructions,
+    Probe::CountTogether,
     Probe::TaskNotes,
     Probe::TaskNotesSmall,
     Probe::Samples,
@@ -125,7 +126,7 @@ fn a_plain_user_on_a_friendly_server() {
         watching
            yes  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: works
            yes  live-code     read code that JIT compilers make: process_vm_readv of a child: works
-           yes  pmu           watch programs by hardware counters: instructions of this thread: counted
+           yes  pmu           watch programs by hardware counters: all events of this thread at once: counted
            yes  event-names   codes of hardware events from libpfm4: libpfm.so.4 is loaded
            yes  emulate       exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
            yes  run-state     see which threads want a CPU: /proc/self/schedstat is there
@@ -283,11 +284,27 @@ fn a_virtual_machine_without_counters_still_works() {
 
 #[test]
 fn the_watchdog_and_missing_names() {
-    user().at(|place| place.nmi_watchdog = Some(true)).check(
+    let turns = |watchdog| {
+        let case = user().refusing(&[Probe::CountTogether], libc::EBUSY);
+        case.at(|place| place.nmi_watchdog = Some(watchdog))
+    };
+    turns(false).check("pmu", &expect![[r#"
+        partly  pmu           watch programs by hardware counters: instructions of this thread: counted; all events at once: EBUSY
+            too few counters are free for all events, so they take turns and figures are scaled
+    "#]]);
+    let taken = user().refusing(&[Probe::CountInstructions, Probe::CountTogether], libc::EBUSY);
+    taken.check("pmu", &expect![[r#"
+        no  pmu           watch programs by hardware counters: task-clock: counted; instructions: EBUSY
+            other programs hold every counter (EBUSY), as `perf stat -a` with many events does
+    "#]]);
+    // Where all events fit, the watchdog does no harm.
+    let fits = user().at(|place| place.nmi_watchdog = Some(true)).examine();
+    assert_eq!(fits.sections[1].capabilities[2].status, Status::Yes);
+    turns(true).check(
         "pmu",
         &expect![[r#"
-            partly  pmu           watch programs by hardware counters: instructions of this thread: counted
-                the NMI watchdog holds one counter, so events may have to take turns
+            partly  pmu           watch programs by hardware counters: instructions of this thread: counted; all events at once: EBUSY
+                too few counters are free for all events, so they take turns and figures are scaled; the NMI watchdog may hold one
                   now:      sudo sysctl -w kernel.nmi_watchdog=0
                   for good: echo 'kernel.nmi_watchdog = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
@@ -517,7 +534,7 @@ fn root_needs_no_sudo_and_no_tier() {
         place.nmi_watchdog = Some(true);
     });
     let mut root = root;
-    root.probes.0.clear();
+    root.probes.0 = BTreeMap::from([(Probe::CountTogether, libc::EBUSY)]);
     let diagnosis = root.examine();
     assert_eq!(diagnosis.tier, Tier::Root);
     assert!(diagnosis.next.is_empty());
@@ -573,6 +590,11 @@ fn every_command_is_one_that_a_shell_can_read() {
                 place.descriptors = Some((64, 128));
             });
             case = case.refusing(&[Probe::LibPfm, Probe::MovePages], errno);
+            if errno == libc::EBUSY {
+                // Only then is turn-taking all that is wrong.
+                case.probes.0.remove(&Probe::CountTime);
+                case.probes.0.remove(&Probe::CountInstructions);
+            }
             case.own.journal = Err("none".into());
             case.own.emulator = Err("none".into());
             let diagnosis = case.examine();

@@ -47,8 +47,11 @@ pub enum Probe {
     AffinityOfOthers,
     /// A software event that counts the calling thread, read once.
     CountTime,
-    /// The hardware event `instructions` on the calling thread, read once.
+    /// The hardware event `instructions` on the calling thread, until it has counted; `EBUSY` if
+    /// others hold every counter.
     CountInstructions,
+    /// All events of the backend `pmu` at once; `EBUSY` if they have to take turns.
+    CountTogether,
     /// A dummy event with notes about tasks on a child, inherited, with a ring of the usual size.
     TaskNotes,
     /// The same with a ring of one page, where the usual size was refused.

@@ -5,8 +5,9 @@
 use super::probe::{Errno, Probe, Probes};
 use crate::births::Options;
 use crate::perf::{Attr, Event, Ring};
-use crate::pmu::open::{OpenGroup, Spec, Start};
+use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
+use crate::pmu::{self, counters};
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::PuNr;
@@ -28,6 +29,7 @@ impl Probes for Here {
             Probe::CountInstructions => {
                 count(c::PERF_TYPE_HARDWARE, u64::from(c::PERF_COUNT_HW_INSTRUCTIONS))
             }
+            Probe::CountTogether => count_together(),
             Probe::TaskNotes => ring(&Attr::task_notes(), 16),
             Probe::TaskNotesSmall => ring(&Attr::task_notes(), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
@@ -147,8 +149,13 @@ fn affinity_of_others() -> Result<(), Errno> {
 }
 
 fn count(kind: u32, config: u64) -> Result<(), Errno> {
-    let group = OpenGroup::open(&[Spec { kind, config }], Tid(0), Start::Now);
-    group.and_then(|group| group.read()).map(drop).map_err(|error| errno(&error))
+    counters::counts(&[Spec { kind, config }]).map_err(|error| errno(&error))
+}
+
+fn count_together() -> Result<(), Errno> {
+    let found = pmu::available().map_err(|error| errno(error.cause()))?;
+    let turns = found.pmus.iter().any(|pmu| pmu.groups.len() > 1);
+    if turns { Err(Errno(libc::EBUSY)) } else { Ok(()) }
 }
 
 fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
@@ -249,11 +256,12 @@ fn pagemap_scan() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    const ALL: [Probe; 13] = [
+    const ALL: [Probe; 14] = [
         Probe::Affinity,
         Probe::AffinityOfOthers,
         Probe::CountTime,
         Probe::CountInstructions,
+        Probe::CountTogether,
         Probe::TaskNotes,
         Probe::TaskNotesSmall,
         Probe::Samples,

@@ -34,6 +34,14 @@ pub enum PmuError {
         /// What the kernel said.
         source: SysError,
     },
+    /// The kernel has counters, but others hold them.
+    #[error("expected free counters, found that other programs hold those of {pmu}: {source}")]
+    Taken {
+        /// The PMU's name.
+        pmu: String,
+        /// That it is busy, in the kernel's words.
+        source: SysError,
+    },
 }
 
 impl PmuError {
@@ -41,7 +49,9 @@ impl PmuError {
     #[must_use]
     pub fn cause(&self) -> &SysError {
         match self {
-            Self::None { source, .. } | Self::Refused { source, .. } => source,
+            Self::None { source, .. }
+            | Self::Refused { source, .. }
+            | Self::Taken { source, .. } => source,
         }
     }
 }
@@ -83,7 +93,7 @@ impl Counters {
             let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
             return match leader(generic) {
                 // A kernel without sysfs entries that counts all the same.
-                Ok(()) => Ok(Self::planned(&[unlisted()])),
+                Ok(()) => Self::planned(&[unlisted()]),
                 Err(source) => {
                     let devices = sys.join("bus/event_source/devices").display().to_string();
                     Err(PmuError::None { devices, source })
@@ -93,10 +103,10 @@ impl Counters {
         let alone = pmus.len() == 1;
         leader(generic(first, alone, INSTRUCTIONS))
             .map_err(|source| PmuError::Refused { pmu: first.name.clone(), source })?;
-        Ok(Self::planned(&pmus))
+        Self::planned(&pmus)
     }
 
-    fn planned(pmus: &[CorePmu]) -> Self {
+    fn planned(pmus: &[CorePmu]) -> Result<Self, PmuError> {
         let mut found = Self { pmus: Vec::new(), notes: Vec::new() };
         for pmu in pmus {
             let alone = pmus.len() == 1;
@@ -105,8 +115,13 @@ impl Counters {
             let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
             found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs });
         }
+        let first = found.pmus.first().map(|pmu| pmu.name.clone());
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
-        found
+        match first {
+            // Opening a counter always succeeds; whether it counts is seen only later.
+            Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken { pmu, source: busy() }),
+            _ => Ok(found),
+        }
     }
 
     /// Counters for `events` in one group, whatever the machine: for the kernel's own events,
@@ -232,17 +247,29 @@ const TURN: Duration = Duration::from_millis(20);
 /// The kernel accepts a group that would fit an idle processor; one whose counter is held by
 /// somebody else, such as the NMI watchdog, is accepted too and then never runs.
 fn runs(specs: &[Spec]) -> bool {
-    let Ok(group) = OpenGroup::open(specs, Tid(0), Start::Now) else {
-        return false;
-    };
+    counts(specs).is_ok()
+}
+
+/// Counts `specs` together on the calling thread until they have really counted.
+///
+/// # Errors
+/// As [`OpenGroup::open`]; `EBUSY` if others held the counters all the time.
+pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
+    let group = OpenGroup::open(specs, Tid(0), Start::Now)?;
     let begun = Instant::now();
-    loop {
-        match group.read() {
-            Ok(reading) if reading.running_ns > 0 => return true,
-            Ok(_) if begun.elapsed() < TURN => std::hint::spin_loop(),
-            _ => return false,
+    while group.read()?.running_ns == 0 {
+        if begun.elapsed() >= TURN {
+            return Err(busy());
         }
+        std::hint::spin_loop();
     }
+    Ok(())
+}
+
+/// What the kernel would say if it did not let everybody wait for a turn.
+fn busy() -> SysError {
+    let source = std::io::Error::from_raw_os_error(libc::EBUSY);
+    SysError { call: "perf_event_open", source }
 }
 
 /// Runs `work` on a core of `pmu`, on a thread of its own where that has to be chosen.
@@ -265,7 +292,11 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
     let mut notes = Vec::new();
     let name = &pmu.name;
     if plan.groups.is_empty() {
-        notes.push(format!("{name}: not used, none of its cores is in the affinity mask"));
+        let why = match plan.refused.is_empty() {
+            true => "none of its cores is in the affinity mask",
+            false => "other programs hold its counters",
+        };
+        notes.push(format!("{name}: not used, {why}"));
         return notes;
     }
     match pmu.family {
@@ -344,6 +375,9 @@ mod tests {
         let refused = notes(&pmu(A72, "armv8_cortex_a72", 9), &Grouping::default());
         expect!["armv8_cortex_a72: not used, none of its cores is in the affinity mask"]
             .assert_eq(&refused.join("\n"));
+        let taken = Grouping { refused: vec![Role::Cycles], ..Grouping::default() };
+        expect!["armv8_cortex_a72: not used, other programs hold its counters"]
+            .assert_eq(&notes(&pmu(A72, "armv8_cortex_a72", 9), &taken).join("\n"));
     }
 
     #[test]

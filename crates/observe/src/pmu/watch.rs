@@ -8,7 +8,7 @@ use crate::proc::Proc;
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_model::{Mix, ThreadProfile};
+use colocate_model::{Mix, Share, ThreadProfile};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -272,11 +272,32 @@ impl Watch {
                 "births are looked up in /proc, so threads are counted late ({why})"
             ));
         }
-        let scaled = |t: &&Thread| matches!(&t.found, Found::Read(totals, _) if totals.scaled);
-        let scaled = self.threads.iter().filter(scaled).count();
-        if scaled > 0 {
+        notes.extend(self.scaling());
+        notes
+    }
+
+    /// What to say of threads whose counters did not count all the time.
+    fn scaling(&self) -> Vec<String> {
+        let read = || {
+            self.threads.iter().filter_map(|thread| match &thread.found {
+                Found::Read(totals, _) => Some(totals),
+                _ => None,
+            })
+        };
+        let mut notes = Vec::new();
+        let parts: Vec<Share> = read().filter_map(|totals| totals.scaled).collect();
+        if let Some(least) = parts.iter().copied().min_by(|a, b| a.get().total_cmp(&b.get())) {
             notes.push(format!(
-                "threads whose instructions and cycles are scaled, since counters took turns: {scaled}"
+                "threads whose instructions and cycles are scaled, since counters took turns: {} \
+                 (counted for {least} of their time or more)",
+                parts.len()
+            ));
+        }
+        let unknown = read().filter(|totals| totals.instructions.is_none()).count();
+        if unknown > 0 {
+            notes.push(format!(
+                "threads whose figures are unknown, since others held the counters nearly all of \
+                 their time: {unknown}"
             ));
         }
         notes

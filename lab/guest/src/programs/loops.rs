@@ -1,8 +1,9 @@
-//! `loops NAME:MILLIONS...`: a thread each, which executes so many million instructions.
+//! `loops FIRST NAME:MILLIONS...`: a thread each, which executes so many million instructions.
 //!
-//! Arguments between two lines of standard input are one wave: `loops a:1 b:2 / c:3` makes `a` and
+//! Arguments between two lines of standard input are one wave: `loops 0 a:1 b:2 / c:3` makes `a` and
 //! `b`, says `ready`, waits for a line, lets both run to their end, makes `c`, and so on. Threads
-//! exist before they run, so that whoever counts can be there first.
+//! exist before they run, so that whoever counts can be there first. `a!1` runs at its birth,
+//! and the first thread executes `FIRST` million before all else.
 
 #![allow(unsafe_code)] // a loop whose instructions are known can only be written in assembly
 
@@ -20,6 +21,8 @@ const INSTRUCTIONS: u64 = 2;
 /// If an argument is none, or standard input ends.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let mut lines = std::io::stdin().lock().lines();
+    let (first, arguments) = arguments.split_first().context("expected FIRST, found nothing")?;
+    execute(rounds(first)?);
     for wave in arguments.split(|word| word == "/") {
         let threads: Vec<_> = wave.iter().map(|word| thread(word)).collect::<Result<_, _>>()?;
         println!("ready");
@@ -33,16 +36,24 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
 
 /// A thread that waits until its door is gone.
 fn thread(word: &str) -> anyhow::Result<(Sender<()>, JoinHandle<()>)> {
-    let wrong = || format!("expected NAME:MILLIONS, found {word}");
-    let (name, millions) = word.split_once(':').with_context(wrong)?;
-    let rounds = millions.parse::<u64>().with_context(wrong)? * 1_000_000 / INSTRUCTIONS;
+    let wrong = || format!("expected NAME:MILLIONS or NAME!MILLIONS, found {word}");
+    let (name, millions) = word.split_once([':', '!']).with_context(wrong)?;
+    let at_once = word.contains('!');
+    let rounds = rounds(millions)?;
     let (door, wait) = channel::<()>();
     let body = move || {
-        // An error is what the door's end looks like.
-        let _ = wait.recv();
+        if !at_once {
+            // An error is what the door's end looks like.
+            let _ = wait.recv();
+        }
         execute(rounds);
     };
     Ok((door, std::thread::Builder::new().name(name.into()).spawn(body)?))
+}
+
+fn rounds(millions: &str) -> anyhow::Result<u64> {
+    let wrong = || format!("expected a number of millions, found {millions}");
+    Ok(millions.parse::<u64>().with_context(wrong)? * 1_000_000 / INSTRUCTIONS)
 }
 
 /// Executes [`INSTRUCTIONS`] times `rounds` instructions.
