@@ -338,13 +338,7 @@ impl LinuxHost {
         if usable_now == self.placer.usable {
             return;
         }
-        // On a thread of its own, as hwloc would narrow our mask; see [`crate::live`].
-        let reader = std::thread::Builder::new().spawn(read::live);
-        let read = reader.map_err(|why| why.to_string()).and_then(|reader| {
-            let read = reader.join().map_err(|_| "reading it failed".to_owned())?;
-            read.map_err(|why| why.to_string())
-        });
-        match read {
+        match read::live() {
             Ok(machine) => self.machine = machine,
             Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
         }

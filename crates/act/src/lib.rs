@@ -6,7 +6,6 @@
 pub mod guardian;
 pub mod journal;
 pub mod launch;
-pub mod live;
 pub mod pin;
 pub mod restore;
 pub mod rundir;

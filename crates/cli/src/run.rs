@@ -11,7 +11,6 @@ use crate::exit;
 use crate::output;
 use anyhow::Context;
 use cache::Cache;
-use colocate_act::live::live;
 use colocate_act::{LinuxHost, Setup, rundir, sys};
 use colocate_engine::{FixedPlan, Known, Outcome, Planner, Settings, first_plan};
 use colocate_machine::read::{self, Sysfs};
@@ -100,7 +99,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let speaker = Speaker { quiet: args.quiet };
     let commands = jobs::commands(&args.command)?;
-    let machine = live().map_err(anyhow::Error::msg)?;
+    let machine = read::live()?;
     let planner = planner(args, &machine)?;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();

@@ -85,7 +85,9 @@ fn synthetic_size(text: &str) -> Option<u64> {
 pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
     let wrong = |reason: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { reason };
     builder
-        .with_flags(BuildFlags::INCLUDE_DISALLOWED)
+        // Left to itself hwloc binds its thread to one PU after the other, and at the end to those that
+        // it found: programs that we start later would never use a PU that is offline now.
+        .with_flags(BuildFlags::INCLUDE_DISALLOWED | BuildFlags::DONT_CHANGE_BINDING)
         .map_err(|error| wrong(error.into()))?
         .with_cpu_cache_type_filter(TypeFilter::KeepAll)
         .map_err(|error| wrong(error.into()))?
