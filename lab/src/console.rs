@@ -29,6 +29,12 @@ impl Console {
         self.left_out += over;
     }
 
+    /// Whether nothing came.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
     /// The last line that is not blank, shortened, without control characters.
     #[must_use]
     pub fn last_line(&self) -> String {

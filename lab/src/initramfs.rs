@@ -240,3 +240,112 @@ fn normal(path: &Path) -> PathBuf {
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output, Stdio};
+
+    /// Runs a program with `input`; `None` where it is not installed.
+    fn peer(program: &str, words: &[&str], folder: &Path, input: &[u8]) -> Option<Output> {
+        let mut command = Command::new(program);
+        command.args(words).current_dir(folder).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            println!("skipped: {program} is not installed");
+            return None;
+        };
+        child.stdin.take().expect("piped").write_all(input).expect("taken");
+        let output = child.wait_with_output().expect("waited for");
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        Some(output)
+    }
+
+    fn archive() -> Vec<u8> {
+        let mut initramfs = Initramfs::default();
+        initramfs.file("a/b/odd.txt", 0o640, b"seven b".to_vec());
+        initramfs.file("a/empty", 0o755, Vec::new());
+        initramfs.link("a/link", "b/odd.txt");
+        let mut archive = Vec::new();
+        initramfs.write(&mut archive).expect("written");
+        archive
+    }
+
+    #[test]
+    fn cpio_lists_what_was_put_in() {
+        let Some(output) = peer("cpio", &["-t", "--quiet"], Path::new("/"), &archive()) else {
+            return;
+        };
+        let listed = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(listed, "a\na/b\na/b/odd.txt\na/empty\na/link\n");
+    }
+
+    #[test]
+    fn cpio_unpacks_what_was_put_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        if peer("cpio", &["-i", "--quiet"], folder.path(), &archive()).is_none() {
+            return;
+        }
+        let at = |path| folder.path().join(path);
+        assert_eq!(std::fs::read(at("a/b/odd.txt")).expect("there"), b"seven b");
+        assert_eq!(std::fs::read_link(at("a/link")).expect("a link"), Path::new("b/odd.txt"));
+        let mode = std::fs::metadata(at("a/empty")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+    }
+
+    /// The files' names of the libraries and the loader that `ldd` finds.
+    fn told_by_ldd(program: &str) -> std::collections::BTreeSet<String> {
+        let output = Command::new("ldd").arg(program).output().expect("ldd");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let names = text.lines().filter_map(|line| line.split_whitespace().next());
+        let files = names.filter(|name| !name.starts_with("linux-vdso"));
+        files.map(|name| name.rsplit('/').next().expect("a name").to_owned()).collect()
+    }
+
+    #[test]
+    fn libraries_are_those_that_ldd_finds() {
+        let us = std::env::current_exe().expect("our own path");
+        for program in ["/bin/sh", "/usr/bin/env", us.to_str().expect("UTF-8")] {
+            let mut initramfs = Initramfs::default();
+            initramfs.program("it", Path::new(program), Path::new("/")).expect("readable");
+            let files = initramfs.entries.iter().filter(|(path, entry)| {
+                entry.mode & 0o170_000 == FILE && !path.starts_with("usr/bin")
+            });
+            let names =
+                files.map(|(path, _)| path.file_name().expect("a name").to_string_lossy().into());
+            assert_eq!(
+                names.collect::<std::collections::BTreeSet<String>>(),
+                told_by_ldd(program),
+                "{program}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_without_its_symbols_runs_the_same() {
+        let us = std::fs::read(std::env::current_exe().expect("our own path")).expect("readable");
+        let small = loaded(us.clone());
+        assert!(small.len() < us.len() / 2, "{} of {}", small.len(), us.len());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("us");
+        std::fs::write(&path, small).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+        let list =
+            |program: &Path| Command::new(program).arg("--list").output().expect("runs").stdout;
+        assert_eq!(list(&path), list(&std::env::current_exe().expect("our own path")));
+    }
+
+    #[test]
+    fn what_is_no_program_for_a_guest_gets_one_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let told = |content: &[u8]| {
+            let path = folder.path().join("it");
+            std::fs::write(&path, content).expect("written");
+            let error = Initramfs::default().program("it", &path, Path::new("/"));
+            error.map_err(|error| format!("{:#}", error.root_cause()))
+        };
+        assert_eq!(told(b"#!/bin/sh\n"), Ok(()));
+        assert!(told(b"\x7fELF").is_err());
+        assert!(told(b"\x7fELF\x01\x01\x01").is_err());
+    }
+}

@@ -189,3 +189,247 @@ fn ranges(pus: &[PuIdx]) -> Vec<(usize, usize)> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(machine: &str, guest: Guest, expected: &Expect) {
+        let machine = colocate_machine::read::open(machine).expect("a machine");
+        let told = match options(&machine, guest) {
+            Ok(options) => short(&options.join(" ").replace(" -", "\n-")),
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&told);
+    }
+
+    /// One line for each row of the distances.
+    fn short(options: &str) -> String {
+        let mut text = String::new();
+        for line in options.lines() {
+            match line.strip_prefix("-numa dist,").and_then(|rest| rest.split_once(",dst=")) {
+                Some((from, to)) if to.starts_with("0,") => {
+                    text.push_str(&format!("\n{from}: {to}"))
+                }
+                Some((_, to)) => text.push_str(&format!(" {to}")),
+                None => text.push_str(&format!("\n{line}")),
+            }
+        }
+        text.replace("val=", "").trim_start().to_owned()
+    }
+
+    #[test]
+    fn the_described_machines() {
+        let x86 = |name: &str, expected: &Expect| check(name, Guest::X86Linux6_12, expected);
+        x86(
+            "epyc-7301",
+            &expect![[r#"
+            -smp 64,sockets=2,dies=1,modules=8,cores=2,threads=2
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,smp-cache.2.cache=l2,smp-cache.2.topology=core,smp-cache.3.cache=l3,smp-cache.3.topology=module
+            -cpu Skylake-Server-v4,level=0xd
+            -m 2048M
+            -object memory-backend-ram,id=m0,size=256M
+            -numa node,nodeid=0,memdev=m0,cpus=0-7
+            -object memory-backend-ram,id=m1,size=256M
+            -numa node,nodeid=1,memdev=m1,cpus=8-15
+            -object memory-backend-ram,id=m2,size=256M
+            -numa node,nodeid=2,memdev=m2,cpus=16-23
+            -object memory-backend-ram,id=m3,size=256M
+            -numa node,nodeid=3,memdev=m3,cpus=24-31
+            -object memory-backend-ram,id=m4,size=256M
+            -numa node,nodeid=4,memdev=m4,cpus=32-39
+            -object memory-backend-ram,id=m5,size=256M
+            -numa node,nodeid=5,memdev=m5,cpus=40-47
+            -object memory-backend-ram,id=m6,size=256M
+            -numa node,nodeid=6,memdev=m6,cpus=48-55
+            -object memory-backend-ram,id=m7,size=256M
+            -numa node,nodeid=7,memdev=m7,cpus=56-63
+            src=0: 0,10 1,16 2,16 3,16 4,32 5,32 6,32 7,32
+            src=1: 0,16 1,10 2,16 3,16 4,32 5,32 6,32 7,32
+            src=2: 0,16 1,16 2,10 3,16 4,32 5,32 6,32 7,32
+            src=3: 0,16 1,16 2,16 3,10 4,32 5,32 6,32 7,32
+            src=4: 0,32 1,32 2,32 3,32 4,10 5,16 6,16 7,16
+            src=5: 0,32 1,32 2,32 3,32 4,16 5,10 6,16 7,16
+            src=6: 0,32 1,32 2,32 3,32 4,16 5,16 6,10 7,16
+            src=7: 0,32 1,32 2,32 3,32 4,16 5,16 6,16 7,10"#]],
+        );
+        x86(
+            "opteron-6282se",
+            &expect![[r#"
+            -smp 64,sockets=4,dies=2,modules=4,cores=2,threads=1
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=module,smp-cache.2.cache=l2,smp-cache.2.topology=module,smp-cache.3.cache=l3,smp-cache.3.topology=die
+            -cpu Skylake-Server-v4,level=0xd
+            -m 2048M
+            -object memory-backend-ram,id=m0,size=256M
+            -numa node,nodeid=0,memdev=m0,cpus=0-7
+            -object memory-backend-ram,id=m1,size=256M
+            -numa node,nodeid=1,memdev=m1,cpus=8-15
+            -object memory-backend-ram,id=m2,size=256M
+            -numa node,nodeid=2,memdev=m2,cpus=16-23
+            -object memory-backend-ram,id=m3,size=256M
+            -numa node,nodeid=3,memdev=m3,cpus=24-31
+            -object memory-backend-ram,id=m4,size=256M
+            -numa node,nodeid=4,memdev=m4,cpus=32-39
+            -object memory-backend-ram,id=m5,size=256M
+            -numa node,nodeid=5,memdev=m5,cpus=40-47
+            -object memory-backend-ram,id=m6,size=256M
+            -numa node,nodeid=6,memdev=m6,cpus=48-55
+            -object memory-backend-ram,id=m7,size=256M
+            -numa node,nodeid=7,memdev=m7,cpus=56-63
+            src=0: 0,10 1,16 2,16 3,22 4,16 5,22 6,16 7,22
+            src=1: 0,16 1,10 2,22 3,16 4,16 5,22 6,22 7,16
+            src=2: 0,16 1,22 2,10 3,16 4,16 5,16 6,16 7,16
+            src=3: 0,22 1,16 2,16 3,10 4,16 5,16 6,22 7,22
+            src=4: 0,16 1,16 2,16 3,16 4,10 5,16 6,16 7,22
+            src=5: 0,22 1,22 2,16 3,16 4,16 5,10 6,22 7,16
+            src=6: 0,16 1,22 2,16 3,22 4,16 5,22 6,10 7,16
+            src=7: 0,22 1,16 2,16 3,22 4,22 5,16 6,16 7,10"#]],
+        );
+        x86(
+            "power8-10c",
+            &expect![[r#"
+            -smp 40,sockets=1,dies=1,modules=1,cores=10,threads=4
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,smp-cache.2.cache=l2,smp-cache.2.topology=core,smp-cache.3.cache=l3,smp-cache.3.topology=core
+            -cpu Skylake-Server-v4,level=0xd
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=512M
+            -numa node,nodeid=0,memdev=m0,cpus=0-19
+            -object memory-backend-ram,id=m1,size=512M
+            -numa node,nodeid=1,memdev=m1,cpus=20-39
+            src=0: 0,10 1,20
+            src=1: 0,20 1,10"#]],
+        );
+        x86(
+            "xeon-e5405",
+            &expect![[r#"
+            -smp 8,sockets=2,dies=1,modules=2,cores=2,threads=1
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,smp-cache.2.cache=l2,smp-cache.2.topology=module
+            -cpu Skylake-Server-v4,level=0xd,l3-cache=off
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-7"#]],
+        );
+        x86(
+            "xeon-e5645",
+            &expect![[r#"
+            -smp 12,sockets=1,dies=1,modules=1,cores=6,threads=2
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,smp-cache.2.cache=l2,smp-cache.2.topology=core,smp-cache.3.cache=l3,smp-cache.3.topology=socket
+            -cpu Skylake-Server-v4,level=0xd
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-11"#]],
+        );
+        x86(
+            "xeon-x3320",
+            &expect![[r#"
+            -smp 4,sockets=1,dies=1,modules=2,cores=2,threads=1
+            -M q35,smp-cache.0.cache=l1d,smp-cache.0.topology=core,smp-cache.1.cache=l1i,smp-cache.1.topology=core,smp-cache.2.cache=l2,smp-cache.2.topology=module
+            -cpu Skylake-Server-v4,level=0xd,l3-cache=off
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-3"#]],
+        );
+        check(
+            "amp-4x12",
+            Guest::Arm64,
+            &expect![[r#"
+            -smp 16,sockets=4,clusters=1,cores=4,threads=1
+            -M virt,gic-version=3
+            -cpu max
+            -m 1024M"#]],
+        );
+    }
+
+    #[test]
+    fn an_aarch64_guest_has_clusters_where_x86_has_modules_and_dies() {
+        check(
+            "xeon-e5405",
+            Guest::Arm64,
+            &expect![[r#"
+            -smp 8,sockets=2,clusters=2,cores=2,threads=1
+            -M virt,gic-version=3
+            -cpu max
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-7"#]],
+        );
+    }
+
+    #[test]
+    fn nodes_without_memory_have_none_and_nodes_without_pus_neither() {
+        let without_memory = "synthetic:pack:2 numa:1(memory=0) core:2 pu:1";
+        check(
+            without_memory,
+            Guest::X86Linux6_12,
+            &expect![[r#"
+            -smp 4,sockets=2,dies=1,modules=1,cores=2,threads=1
+            -M q35
+            -cpu Skylake-Server-v4,level=0xd,l3-cache=off
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=512M
+            -numa node,nodeid=0,memdev=m0,cpus=0-1
+            -object memory-backend-ram,id=m1,size=512M
+            -numa node,nodeid=1,memdev=m1,cpus=2-3"#]],
+        );
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/machine/tests/corpus/");
+        check(
+            &format!("{file}memoryless-node.xml"),
+            Guest::X86Linux6_12,
+            &expect![[r#"
+            -smp 8,sockets=2,dies=1,modules=1,cores=2,threads=2
+            -M q35,smp-cache.0.cache=l3,smp-cache.0.topology=socket
+            -cpu Skylake-Server-v4,level=0xd
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-3
+            -numa node,nodeid=1,cpus=4-7
+            src=0: 0,10 1,21
+            src=1: 0,21 1,10"#]],
+        );
+        check(
+            &format!("{file}cpuless-node.xml"),
+            Guest::X86Linux6_12,
+            &expect![[r#"
+            -smp 8,sockets=2,dies=1,modules=1,cores=2,threads=2
+            -M q35,smp-cache.0.cache=l3,smp-cache.0.topology=socket
+            -cpu Skylake-Server-v4,level=0xd
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=512M
+            -numa node,nodeid=0,memdev=m0,cpus=0-3
+            -numa node,nodeid=1,cpus=4-7
+            -object memory-backend-ram,id=m2,size=512M
+            -numa node,nodeid=2,memdev=m2"#]],
+        );
+    }
+
+    #[test]
+    fn machines_that_qemu_cannot_be() {
+        let x86 = |name: &str, expected: &Expect| check(name, Guest::X86Linux6_12, expected);
+        x86(
+            "amp-4x12",
+            &expect!["expected cores of one capacity, found {512, 1024}; --guest arm64 has others"],
+        );
+        x86(
+            "synthetic:l3:2 l2:2 l1d:2 core:2 pu:1",
+            &expect![
+                "expected caches shared by cores at two levels below the package at most, found {2, 4, 8} cores"
+            ],
+        );
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/machine/tests/corpus/");
+        x86(
+            &format!("{file}hybrid.xml"),
+            &expect!["expected cores of one capacity, found {658, 1024}; --guest arm64 has others"],
+        );
+        x86(
+            &format!("{file}holes.xml"),
+            &expect![[r#"
+            -smp 8,sockets=1,dies=1,modules=1,cores=4,threads=2
+            -M q35,smp-cache.0.cache=l3,smp-cache.0.topology=socket
+            -cpu Skylake-Server-v4,level=0xd
+            -m 1024M
+            -object memory-backend-ram,id=m0,size=1024M
+            -numa node,nodeid=0,memdev=m0,cpus=0-7"#]],
+        );
+    }
+}

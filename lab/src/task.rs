@@ -45,7 +45,7 @@ impl Task {
     pub fn run(&self, keep: impl Fn(i32) -> bool, to: impl FnMut(&[u8])) -> anyhow::Result<i32> {
         let mut console = Console::default();
         let ended = self.prepare(false)?.boot(self).run(&mut console, to);
-        if !ended.as_ref().map_or(true, |&status| keep(status)) {
+        if console.is_empty() || !ended.as_ref().map_or(true, |&status| keep(status)) {
             return ended;
         }
         let name = format!("colocate-{}-{}.console", self.name, std::process::id());

@@ -204,6 +204,7 @@ mod tests {
             /cpus/l3-cache0 phandle 256
             /cpus/l3-cache0 cache-level 3
             /cpus/l3-cache0 cache-unified
-        "#]].assert_eq(&text.concat());
+        "#]]
+        .assert_eq(&text.concat());
     }
 }
