@@ -3,6 +3,8 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
+mod topo;
+
 use crate::guest::Guest;
 use crate::indented::Indented;
 use crate::task::Task;
@@ -52,6 +54,12 @@ const RUN: &[&str] = &[
     "run-places-newborns",
     "run-places-forks-and-execs",
     "run-places-static-programs",
+    "run-follows-within-a-cpuset",
+    "run-follows-a-cpuset-that-changes",
+    "run-follows-a-pu-that-goes-and-returns",
+    "run-follows-a-pu-that-comes",
+    "run-stays-within-a-quota",
+    "run-leaves-what-it-may-not-touch",
 ];
 
 const BOOTS: &[Boot] = &[
@@ -94,21 +102,15 @@ const BOOTS: &[Boot] = &[
         cases: RUN,
         limit: Duration::from_secs(300),
     },
-    Boot {
-        name: "topo-epyc",
-        machine: "epyc-7301",
-        guest: Guest::X86Linux6_12,
-        icount: false,
-        size: Size::Quick,
-        programs: &[],
-        cases: &["topo-is-described", "topo-is-the-kernels"],
-        limit: Duration::from_secs(240),
-    },
 ];
+
+fn boots() -> impl Iterator<Item = &'static Boot> {
+    BOOTS.iter().chain(topo::BOOTS)
+}
 
 /// Prints every boot with its cases.
 pub fn list() {
-    for boot in BOOTS {
+    for boot in boots() {
         let size = format!("{:?}", boot.size).to_lowercase();
         println!(
             "{} ({size}; {} on {:?}): {}",
@@ -125,7 +127,7 @@ pub fn list() {
 /// # Errors
 /// If anything fails; each failure is printed as it happens.
 pub fn test(size: Size) -> anyhow::Result<()> {
-    let boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
+    let boots: Vec<_> = boots().filter(|boot| boot.size <= size).collect();
     build(&boots)?;
     let failed: Vec<_> = boots.iter().filter(|boot| !passes(boot, boot.cases)).collect();
     let cases: usize = boots.iter().map(|boot| boot.cases.len()).sum();
@@ -142,7 +144,7 @@ pub fn test(size: Size) -> anyhow::Result<()> {
 /// # Errors
 /// If there is no such boot or case, or one fails.
 pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
-    let found = BOOTS.iter().find(|known| known.name == boot);
+    let found = boots().find(|known| known.name == boot);
     let boot = found
         .with_context(|| format!("expected a boot that `cargo lab list` names, found {boot}"))?;
     let chosen: Vec<&str> = boot
@@ -203,13 +205,19 @@ fn build_static(boots: &[&Boot]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The machine's name, or the path of its file, which the table says from the repository's root.
+fn located(machine: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    if machine.ends_with(".xml") { format!("{root}/{machine}") } else { machine.into() }
+}
+
 /// Boots, shows what the cases print, and says how it went.
 fn passes(boot: &Boot, cases: &[&str]) -> bool {
     let begin = Instant::now();
     println!("lab: {} ({} on {:?})", boot.name, boot.machine, boot.guest);
     let words = std::iter::once("lab-guest").chain(cases.iter().copied());
     let task = Task {
-        machine: boot.machine.into(),
+        machine: located(boot.machine),
         guest: boot.guest,
         icount: boot.icount,
         programs: std::iter::once("colocate")
