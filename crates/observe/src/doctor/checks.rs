@@ -20,7 +20,7 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     vec![
         section("placing", &[affinity, other_tasks, births, processes, cpuset, freezer, sched_ext]),
         section("watching", &[sample, live_code, pmu, event_names, emulate, run_state]),
-        section("memory", &[numa_calls, numa_balancing, user_faults, page_scan]),
+        section("memory", &[numa_calls, other_pages, numa_balancing, user_faults, page_scan]),
         section("upkeep", &[files, journal]),
     ]
 }
@@ -292,17 +292,57 @@ fn run_state(inputs: &Inputs<'_>) -> Capability {
 
 fn numa_calls(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "ask where pages are, and move them";
-    let calls = [("move_pages", Probe::MovePages), ("get_mempolicy", Probe::MemoryPolicy)];
-    let refused = calls
-        .into_iter()
-        .find_map(|(call, probe)| inputs.probes.run(probe).err().map(|errno: Errno| (call, errno)));
-    match refused {
-        None => Capability::yes("numa-calls", WHAT, "move_pages and get_mempolicy: work"),
-        Some((call, errno)) => Capability::no(
-            "numa-calls",
+    let calls = [
+        ("move_pages", Probe::MovePages),
+        ("get_mempolicy", Probe::MemoryPolicy),
+        ("set_mempolicy", Probe::SetPolicy),
+        ("mbind", Probe::BindMemory),
+        ("migrate_pages", Probe::MigratePages),
+    ];
+    let refusal = |(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno));
+    let refused: Vec<(&str, Errno)> = calls.into_iter().filter_map(refusal).collect();
+    let names =
+        |list: &[(&str, Errno)]| list.iter().map(|(call, _)| *call).collect::<Vec<_>>().join(", ");
+    let Some((_, errno)) = refused.first() else {
+        let all = calls.map(|(call, _)| call).join(", ");
+        return Capability::yes("numa-calls", WHAT, format!("{all}: work"));
+    };
+    let found = refused.iter().map(|(call, errno)| format!("{call}: {errno}"));
+    let found = found.collect::<Vec<_>>().join(", ");
+    // Asking and moving are one call; the others are other ways.
+    let few = refused.iter().all(|(call, _)| *call != "move_pages");
+    let cause = advice::call_refused(&names(&refused), *errno, inputs.place);
+    match few {
+        true => Capability::partly("numa-calls", WHAT, found, cause),
+        false => Capability::no("numa-calls", WHAT, found, cause),
+    }
+}
+
+fn other_pages(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "ask where other users' pages are, and move them";
+    let tried = inputs.probes.run(Probe::MovePagesOfOthers);
+    let found = |outcome: &str| format!("move_pages of process 1: {outcome}");
+    let cause = || {
+        let names = "cap_perfmon,cap_sys_nice,cap_sys_ptrace";
+        let command = advice::set_capabilities(inputs.place, names, inputs.own);
+        let why =
+            "expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it";
+        Cause::of(why).with(super::Fix::always(command))
+    };
+    match (tried, inputs.place.may_look_into_all()) {
+        (Ok(()), true) => Capability::yes("other-pages", WHAT, found("permitted")),
+        (Ok(()), false) => {
+            let found = found("permitted, since it is this user's");
+            Capability::partly("other-pages", WHAT, found, cause())
+        }
+        (Err(errno @ Errno(libc::EPERM)), false) if !inputs.place.filtered() => {
+            Capability::no("other-pages", WHAT, found(&errno.to_string()), cause())
+        }
+        (Err(errno), _) => Capability::no(
+            "other-pages",
             WHAT,
-            format!("{call}: {errno}"),
-            advice::call_refused(call, errno, inputs.place),
+            found(&errno.to_string()),
+            advice::call_refused("move_pages", errno, inputs.place),
         ),
     }
 }

@@ -51,7 +51,8 @@ fn user() -> Case {
         journal: Ok("/run/user/1000/colocate".into()),
         emulator: Ok("/home/u/.cache/colocate/qemu/qemu-x86_64".into()),
     };
-    let probes = Written(BTreeMap::from([(Probe::AffinityOfOthers, libc::EPERM)]));
+    let others = [Probe::AffinityOfOthers, Probe::MovePagesOfOthers];
+    let probes = Written(others.map(|probe| (probe, libc::EPERM)).into());
     Case { place, probes, own }
 }
 
@@ -132,7 +133,10 @@ fn a_plain_user_on_a_friendly_server() {
            yes  run-state     see which threads want a CPU: /proc/self/schedstat is there
 
         memory
-           yes  numa-calls    ask where pages are, and move them: move_pages and get_mempolicy: work
+           yes  numa-calls    ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
+            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+                expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
            yes  pages-stay    pages stay where they are put: kernel.numa_balancing is 0
            yes  user-faults   see which pages are written, by userfaultfd: userfaultfd: works
            yes  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: works
@@ -161,6 +165,11 @@ fn quiet_says_only_what_does_not_work() {
             no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+
+        memory
+            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+                expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
     "#]]
     .assert_eq(&user().examine().text(true));
 }
@@ -345,7 +354,7 @@ fn too_few_files() {
         &expect![[r#"
             partly  files         keep counters and run states open: limit 256, may be raised to 1024
                 expected room for more open files, found limits of 256 (soft) and 1024 (hard)
-                  now:      ulimit -S -n 1024
+                  now:      prlimit --pid $$ --nofile=65536:65536  # for this shell
                   for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
         "#]],
     );
@@ -357,6 +366,7 @@ fn too_few_files() {
         &expect![[r#"
             no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EMFILE
                 expected room for more open files, found limits of 64 (soft) and 64 (hard)
+                  now:      sudo prlimit --pid $$ --nofile=65536:65536  # for this shell
                   for good: echo '* - nofile 65536' | sudo tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
         "#]],
     );
@@ -443,6 +453,11 @@ fn memory_in_a_container() {
                       for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
         "#]],
     );
+    kubernetes_without(&[Probe::BindMemory, Probe::SetPolicy]).check("numa-calls", &expect![[r#"
+        partly  numa-calls    ask where pages are, and move them: set_mempolicy: ENOSYS, mbind: ENOSYS
+            a seccomp filter of Kubernetes answers set_mempolicy, mbind with ENOSYS
+              for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
+    "#]]);
     case.check(
         "pages-stay",
         &expect![[r#"
@@ -505,6 +520,11 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
             no  run-state     see which threads want a CPU: /proc/self/schedstat is missing
                 expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat
 
+        memory
+            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+                expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
+                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
+
         upkeep
         partly  journal       put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file
                 without a folder for its journal colocate cannot undo after a crash
@@ -551,6 +571,10 @@ fn whatever_comes_back_has_a_cause_and_nothing_panics() {
         Probe::AffinityOfOthers,
         Probe::ReadMemory,
         Probe::MovePages,
+        Probe::MovePagesOfOthers,
+        Probe::BindMemory,
+        Probe::SetPolicy,
+        Probe::MigratePages,
         Probe::MemoryPolicy,
         Probe::UserFault,
         Probe::PagemapScan,
@@ -608,6 +632,15 @@ fn every_command_is_one_that_a_shell_can_read() {
         let read = std::process::Command::new("sh").args(["-n", "-c", &command]).status().unwrap();
         assert!(read.success(), "{command}");
     }
+}
+
+/// In Kubernetes, whose filter answers these.
+fn kubernetes_without(probes: &[Probe]) -> Case {
+    let case = user().at(|place| {
+        place.seccomp = Some(2);
+        place.container = Some("Kubernetes");
+    });
+    case.refusing(probes, libc::ENOSYS)
 }
 
 fn case_probes(probes: &[Probe], errno: i32) -> Written {

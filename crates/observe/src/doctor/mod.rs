@@ -159,7 +159,8 @@ pub enum Tier {
     OwnProcess,
     /// Also counters and samples of everybody's, by `CAP_PERFMON`.
     Perfmon,
-    /// Also placing everybody's tasks and moving everybody's pages, by `CAP_SYS_NICE`.
+    /// Also placing everybody's tasks, and moving pages that several processes share, by
+    /// `CAP_SYS_NICE`.
     SysNice,
     /// Everything.
     Root,

@@ -7,6 +7,8 @@ use std::path::Path;
 /// A capability's number (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 /// See [`CAP_SYS_ADMIN`].
+const CAP_SYS_PTRACE: u32 = 19;
+/// See [`CAP_SYS_ADMIN`].
 const CAP_SYS_NICE: u32 = 23;
 /// See [`CAP_SYS_ADMIN`].
 const CAP_PERFMON: u32 = 38;
@@ -123,6 +125,12 @@ impl Place {
     #[must_use]
     pub fn may_place_all(&self) -> bool {
         self.capable(CAP_SYS_NICE)
+    }
+
+    /// Whether other users' memory may be looked into, which `move_pages` asks for.
+    #[must_use]
+    pub fn may_look_into_all(&self) -> bool {
+        self.capable(CAP_SYS_PTRACE)
     }
 
     /// How much this process may do.

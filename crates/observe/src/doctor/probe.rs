@@ -62,6 +62,17 @@ pub enum Probe {
     ReadMemory,
     /// Asking with `move_pages` where a page of ours is.
     MovePages,
+    /// Asking with `move_pages` about no page of process 1, which the kernel permits to those who may
+    /// move its pages.
+    MovePagesOfOthers,
+    /// `mbind` of a page of ours to the policy that it has.
+    BindMemory,
+    /// `set_mempolicy` with a policy that does not exist, which the kernel refuses after a filter has
+    /// let it through.
+    SetPolicy,
+    /// `migrate_pages` with a number of nodes that the kernel refuses after a filter has let it
+    /// through.
+    MigratePages,
     /// `get_mempolicy` of the calling thread.
     MemoryPolicy,
     /// `userfaultfd`, closed at once.

@@ -4,6 +4,7 @@
 
 use super::probe::{Errno, Probe, Probes};
 use crate::births::Options;
+use crate::perf::ring::page_size;
 use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
@@ -35,6 +36,10 @@ impl Probes for Here {
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::ReadMemory => read_memory(),
             Probe::MovePages => move_pages(),
+            Probe::MovePagesOfOthers => move_pages_of_others(),
+            Probe::BindMemory => bind_memory(),
+            Probe::SetPolicy => set_policy(),
+            Probe::MigratePages => migrate_pages(),
             Probe::MemoryPolicy => memory_policy(),
             Probe::UserFault => user_fault(),
             Probe::PagemapScan => pagemap_scan(),
@@ -198,6 +203,53 @@ fn move_pages() -> Result<(), Errno> {
     })
 }
 
+fn move_pages_of_others() -> Result<(), Errno> {
+    let none = std::ptr::null::<u8>();
+    // SAFETY: no page and no status.
+    ok(unsafe { libc::syscall(libc::SYS_move_pages, 1, 0, none, none, none, 0) })
+}
+
+fn bind_memory() -> Result<(), Errno> {
+    let size = page_size();
+    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at no given place.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(last());
+    }
+    // SAFETY: the mapping is ours; without a mask of nodes none is read.
+    let done = unsafe {
+        libc::syscall(libc::SYS_mbind, page, size, libc::MPOL_DEFAULT, std::ptr::null::<u8>(), 0, 0)
+    };
+    let done = ok(done);
+    // SAFETY: the mapping is ours and used no more.
+    unsafe { libc::munmap(page, size) };
+    done
+}
+
+/// Larger than any number of policies or nodes.
+const NONSENSE: libc::c_long = libc::c_long::MAX;
+
+/// The kernel's answer to nonsense, if a filter let it through.
+fn let_through(done: Result<(), Errno>) -> Result<(), Errno> {
+    done.or_else(|errno| if errno.0 == libc::EINVAL { Ok(()) } else { Err(errno) })
+}
+
+fn set_policy() -> Result<(), Errno> {
+    // SAFETY: without a mask of nodes none is read.
+    let_through(ok(unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, i32::MAX, std::ptr::null::<u8>(), 0)
+    }))
+}
+
+fn migrate_pages() -> Result<(), Errno> {
+    let nodes = [0_u64];
+    // SAFETY: the kernel refuses the number before it reads the masks.
+    let_through(ok(unsafe {
+        libc::syscall(libc::SYS_migrate_pages, 0, NONSENSE, nodes.as_ptr(), nodes.as_ptr())
+    }))
+}
+
 fn memory_policy() -> Result<(), Errno> {
     let mut mode = 0_i32;
     // SAFETY: `mode` is a valid place to write to; no node mask is asked for.
@@ -256,7 +308,7 @@ fn pagemap_scan() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    const ALL: [Probe; 14] = [
+    const ALL: [Probe; 18] = [
         Probe::Affinity,
         Probe::AffinityOfOthers,
         Probe::CountTime,
@@ -267,6 +319,10 @@ mod tests {
         Probe::Samples,
         Probe::ReadMemory,
         Probe::MovePages,
+        Probe::MovePagesOfOthers,
+        Probe::BindMemory,
+        Probe::SetPolicy,
+        Probe::MigratePages,
         Probe::MemoryPolicy,
         Probe::UserFault,
         Probe::PagemapScan,
