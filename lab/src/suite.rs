@@ -3,6 +3,7 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
+mod run;
 mod topo;
 
 use crate::guest::Guest;
@@ -39,29 +40,6 @@ struct Boot {
     limit: Duration,
 }
 
-/// 2 packages with a node each, 4 cores, 2 PUs.
-const TWO_SOCKETS: &str = "synthetic:pack:2 node:1 l3:1 core:4 pu:2";
-
-const RUN: &[&str] = &[
-    "run-follows-os",
-    "run-follows-round-robin",
-    "run-follows-scatter",
-    "run-follows-compact",
-    "run-follows-random",
-    "run-follows-instruction",
-    "run-follows-mix",
-    "run-watches-then-places",
-    "run-places-newborns",
-    "run-places-forks-and-execs",
-    "run-places-static-programs",
-    "run-follows-within-a-cpuset",
-    "run-follows-a-cpuset-that-changes",
-    "run-follows-a-pu-that-goes-and-returns",
-    "run-follows-a-pu-that-comes",
-    "run-stays-within-a-quota",
-    "run-leaves-what-it-may-not-touch",
-];
-
 const BOOTS: &[Boot] = &[
     Boot {
         name: "counters",
@@ -92,20 +70,10 @@ const BOOTS: &[Boot] = &[
         cases: &["counters-outlive-their-pu"],
         limit: Duration::from_secs(240),
     },
-    Boot {
-        name: "run",
-        machine: TWO_SOCKETS,
-        guest: Guest::X86Linux6_12,
-        icount: false,
-        size: Size::Quick,
-        programs: &["setpriv", "threads-static"],
-        cases: RUN,
-        limit: Duration::from_secs(300),
-    },
 ];
 
 fn boots() -> impl Iterator<Item = &'static Boot> {
-    BOOTS.iter().chain(topo::BOOTS)
+    BOOTS.iter().chain(run::BOOTS).chain(topo::BOOTS)
 }
 
 /// Prints every boot with its cases.

@@ -8,13 +8,20 @@
 
 mod cases;
 mod evidence;
+mod groups;
 mod programs;
+mod random;
+mod session;
+mod tasks;
 
+use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// Something that is proved in a guest; the error says what was expected and what was found.
 type Case = fn() -> anyhow::Result<()>;
+/// Something that is proved with random numbers from a seed.
+type Seeded = fn(u64) -> anyhow::Result<()>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -30,10 +37,7 @@ fn main() -> ExitCode {
     let mut failed = false;
     for name in words {
         let begin = Instant::now();
-        let outcome = match cases::ALL.iter().find(|(known, _)| *known == name) {
-            Some((_, case)) => case(),
-            None => Err(anyhow::anyhow!("expected a case, found {name}")),
-        };
+        let outcome = run(&name);
         failed |= outcome.is_err();
         match outcome {
             Ok(()) => println!("{name}: ok, {:.1} s", begin.elapsed().as_secs_f64()),
@@ -41,4 +45,17 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from(u8::from(failed))
+}
+
+/// Runs a case: its name, or `NAME:SEED`.
+fn run(word: &str) -> anyhow::Result<()> {
+    let (name, seed) = word.split_once(':').map_or((word, None), |(name, seed)| (name, Some(seed)));
+    if let Some((_, case)) = cases::ALL.iter().find(|(known, _)| *known == name) {
+        return case();
+    }
+    let found = cases::SEEDED.iter().find(|(known, _)| *known == name);
+    let (_, case) = found.with_context(|| format!("expected a case, found {word}"))?;
+    let seed = seed.map_or_else(random::fresh, |seed| Ok(seed.parse()?))?;
+    println!("{name}: seed {seed}; the same again: {name}:{seed}");
+    case(seed)
 }

@@ -1,9 +1,13 @@
 //! The cases, by name.
 
 mod counters;
+mod kernel;
+mod run;
+mod run_limits;
 mod topo;
+mod undo;
 
-use crate::Case;
+use crate::{Case, Seeded};
 
 /// Every case there is. Which boot runs which is said by the lab's `suite.rs`.
 pub const ALL: &[(&str, Case)] = &[
@@ -16,6 +20,44 @@ pub const ALL: &[(&str, Case)] = &[
     ("counters-of-newborns", counters::of_newborns),
     ("counters-cannot-be-unbound", counters::cannot_be_unbound),
     ("counters-outlive-their-pu", counters::outlive_their_pu),
+    ("run-follows-os", run::follows_os),
+    ("run-follows-round-robin", run::follows_round_robin),
+    ("run-follows-scatter", run::follows_scatter),
+    ("run-follows-compact", run::follows_compact),
+    ("run-follows-random", run::follows_random),
+    ("run-follows-instruction", run::follows_instruction),
+    ("run-follows-mix", run::follows_mix),
+    ("run-watches-then-places", run::watches_then_places),
+    ("run-places-newborns", run::places_newborns),
+    ("run-places-forks-and-execs", run::places_forks_and_execs),
+    ("run-places-static-programs", run::places_static_programs),
+    ("run-follows-within-a-cpuset", run_limits::follows_within_a_cpuset),
+    ("run-follows-a-cpuset-that-changes", run_limits::follows_a_cpuset_that_changes),
+    ("run-follows-a-pu-that-goes-and-returns", run_limits::follows_a_pu_that_goes_and_returns),
+    ("run-follows-a-pu-that-comes", run_limits::follows_a_pu_that_comes),
+    ("run-stays-within-a-quota", run_limits::stays_within_a_quota),
+    ("run-leaves-what-it-may-not-touch", run_limits::leaves_what_it_may_not_touch),
+    ("kernel-confines-groups", kernel::confines_groups),
+    ("kernel-freezes-groups", kernel::freezes_groups),
+    ("kernel-has-sched-ext", kernel::has_sched_ext),
+    ("kernel-limits-groups", kernel::limits_groups),
+    ("topo-capacities-are-described", topo::capacities_are_described),
+    ("topo-has-holes", topo::has_holes),
     ("topo-is-described", topo::is_described),
+    ("topo-is-hwlocs", topo::is_hwlocs),
     ("topo-is-the-kernels", topo::is_the_kernels),
+    ("undo-after-the-end", undo::after_the_end),
+    ("undo-after-the-programs-are-killed", undo::after_the_programs_are_killed),
+    ("undo-after-sigterm", undo::after_sigterm),
+    ("undo-follows-a-cpuset-that-grows", undo::follows_a_cpuset_that_grows),
+    ("undo-follows-a-pu-that-comes", undo::follows_a_pu_that_comes),
+];
+
+/// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.
+pub const SEEDED: &[(&str, Seeded)] = &[
+    ("undo-after-15-kills", undo::after_15_kills),
+    ("undo-after-200-kills", undo::after_200_kills),
+    ("undo-after-5000-kills", undo::after_5000_kills),
+    ("undo-restored-3-times", undo::restored_3_times),
+    ("undo-restored-50-times", undo::restored_50_times),
 ];

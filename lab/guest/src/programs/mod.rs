@@ -1,14 +1,25 @@
 //! Programs that the cases watch, and that set up what a program may find: `lab-guest --program NAME
 //! ARGUMENTS`.
 
+mod family;
 mod loops;
+mod rooted;
+mod storm;
+mod team;
 
 use anyhow::{Context as _, bail};
+use std::time::Duration;
 
 /// A program; it gets its arguments.
 type Program = fn(&[String]) -> anyhow::Result<()>;
 
-const ALL: &[(&str, Program)] = &[("loops", loops::main)];
+const ALL: &[(&str, Program)] = &[
+    ("family", family::main),
+    ("loops", loops::main),
+    ("rooted", rooted::main),
+    ("storm", storm::main),
+    ("team", team::main),
+];
 
 /// Runs the program that the first word names.
 ///
@@ -20,4 +31,18 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
         Some((_, program)) => program(arguments),
         None => bail!("expected a program of ours, found {name}"),
     }
+}
+
+/// Lives on, awake now and then, so that `/proc` says where it would run.
+fn lives() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The calling thread's number.
+fn own_tid() -> anyhow::Result<i32> {
+    let link = std::fs::read_link("/proc/thread-self")?;
+    let number = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    number.with_context(|| format!("expected the number of a thread, found {}", link.display()))
 }

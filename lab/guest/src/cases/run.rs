@@ -1,0 +1,272 @@
+//! Each thread ends on the PU of the plan, whoever creates it, and wherever the plan comes from.
+
+use crate::evidence::{colocate, list, printed, text};
+use crate::session::Session;
+use crate::tasks::{Bonds, Task, untouched};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where tasks of one job are meant to be, reckoned from a plan without any of colocate's code:
+/// tasks that the plan names go where it says, each other one to the PU with the fewest.
+pub(super) struct Meant {
+    named: BTreeMap<u64, Option<u32>>,
+    order: Vec<u32>,
+    born: u64,
+    places: BTreeMap<i32, Option<u32>>,
+}
+
+impl Meant {
+    pub(super) fn by(plan: &Value) -> anyhow::Result<Self> {
+        let pu = |value: &Value| value.as_u64().and_then(|pu| u32::try_from(pu).ok());
+        let decisions = plan["decisions"].as_array().context("a plan without decisions")?;
+        let of_first_job = decisions.iter().filter(|decision| decision["task"]["job"] == 0);
+        let named = of_first_job
+            .filter_map(|decision| Some((decision["task"]["order"].as_u64()?, pu(&decision["pu"]))))
+            .collect();
+        let order =
+            plan["newborn"]["pus"].as_array().into_iter().flatten().filter_map(pu).collect();
+        Ok(Self { named, order, born: 0, places: BTreeMap::new() })
+    }
+
+    /// Only these PUs can be used: a task that is meant for another one is left to the kernel.
+    pub(super) fn within(mut self, pus: &[u32]) -> Self {
+        for place in self.named.values_mut() {
+            *place = place.filter(|pu| pus.contains(pu));
+        }
+        self.order.retain(|pu| pus.contains(pu));
+        self
+    }
+
+    /// The next task is born, and is this one.
+    pub(super) fn born(&mut self, tid: i32) {
+        let load = |pu: &u32| self.places.values().filter(|place| **place == Some(*pu)).count();
+        let least = || self.order.iter().copied().min_by_key(load);
+        let place = self.named.get(&self.born).copied().unwrap_or_else(least);
+        self.places.insert(tid, place);
+        self.born += 1;
+    }
+
+    /// The task creates processes, which would count one PU only, so it is not placed.
+    fn exempt(&mut self, tid: i32) {
+        self.places.insert(tid, None);
+    }
+
+    /// How many are meant for no PU.
+    pub(super) fn left_to_kernel(&self) -> usize {
+        self.places.values().filter(|place| place.is_none()).count()
+    }
+
+    /// Whether these are the tasks, each allowed on its PU alone and last seen there, or allowed
+    /// where `free` says.
+    pub(super) fn is_so(&self, tasks: &[Task], free: &str) -> bool {
+        let there = |task: &Task| match self.places.get(&task.tid) {
+            Some(Some(pu)) => task.only_pu() == Some(*pu) && task.last_ran == *pu,
+            Some(None) => task.bonds.cpus == free,
+            None => false,
+        };
+        tasks.len() == self.places.len() && tasks.iter().all(there)
+    }
+}
+
+/// The tasks of a process, in the order of their births.
+pub(super) fn by_birth(mut tasks: Vec<Task>) -> Vec<Task> {
+    // Numbers of tasks grow: a guest creates fewer than there are.
+    tasks.sort_by_key(|task| task.tid);
+    tasks
+}
+
+/// Threads of the team that plans are made for.
+pub(super) const THREADS: usize = 6;
+/// The team.
+pub(super) const TEAM: [&str; 5] = ["lab-guest", "--program", "team", "6", "1500"];
+
+/// A profile of the team, made once a boot.
+pub(super) fn profile() -> anyhow::Result<&'static str> {
+    const PATH: &str = "/tmp/team.json";
+    if !Path::new(PATH).exists() {
+        let words = [&["profile", "-o", PATH, "--"][..], &TEAM].concat();
+        let done = colocate(&words)?;
+        ensure!(
+            done.status.success(),
+            "colocate profile: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+    Ok(PATH)
+}
+
+/// The plan of `policy` for the team, and the file that it is in.
+pub(super) fn planned(policy: &str) -> anyhow::Result<(Value, String)> {
+    let path = format!("/tmp/plan-{policy}.json");
+    let plan = printed(&["plan", "--json", "--policy", policy, "--profile", profile()?])?;
+    std::fs::write(&path, &plan)?;
+    Ok((serde_json::from_str(&plan)?, path))
+}
+
+/// Runs the team by a plan and looks whether each thread is where the plan has it.
+fn follows(policy: &str) -> anyhow::Result<()> {
+    let Bonds { cpus, .. } = untouched()?;
+    let (plan, path) = planned(policy)?;
+    let mut session = Session::start(&["--settle-ms", "0", "--plan", &path], &TEAM[..4])?;
+    session.hear()?;
+    let team = by_birth(session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?);
+    let mut meant = Meant::by(&plan)?;
+    team.iter().for_each(|task| meant.born(task.tid));
+    let what = format!("places {:?}", meant.places);
+    let team = by_birth(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
+    let named = meant.named.values().flatten().count();
+    ensure!(policy == "os" || named >= THREADS, "expected places for the team, found {plan}");
+    is_reported(&session.end()?, &team)
+}
+
+/// The report says of each task what was seen of it.
+pub(super) fn is_reported(report: &Value, seen: &[Task]) -> anyhow::Result<()> {
+    let tasks = report["tasks"].as_array().context("a report without tasks")?;
+    ensure!(tasks.len() == seen.len(), "expected {} tasks, found {report:#}", seen.len());
+    // The kernel's list of all PUs has those as well that could be plugged in.
+    let there = list(&text("/sys/devices/system/cpu/possible")?)?;
+    for (reported, task) in tasks.iter().zip(seen) {
+        let allowed = list(reported["allowed"].as_str().unwrap_or_default())?;
+        let cpus: Vec<u32> =
+            list(&task.bonds.cpus)?.into_iter().filter(|pu| there.contains(pu)).collect();
+        ensure!(
+            allowed == cpus,
+            "expected {} for task {}, found {reported}",
+            task.bonds.cpus,
+            task.tid
+        );
+    }
+    Ok(())
+}
+
+pub fn follows_os() -> anyhow::Result<()> {
+    follows("os")
+}
+
+pub fn follows_round_robin() -> anyhow::Result<()> {
+    follows("round-robin")
+}
+
+pub fn follows_scatter() -> anyhow::Result<()> {
+    follows("scatter")
+}
+
+pub fn follows_compact() -> anyhow::Result<()> {
+    follows("compact")
+}
+
+pub fn follows_random() -> anyhow::Result<()> {
+    follows("random")
+}
+
+pub fn follows_instruction() -> anyhow::Result<()> {
+    follows("instruction")
+}
+
+pub fn follows_mix() -> anyhow::Result<()> {
+    follows("mix")
+}
+
+/// A program that nobody has seen before is left alone while it is watched; then its threads are where
+/// the plan of that moment has them.
+pub fn watches_then_places() -> anyhow::Result<()> {
+    let mut session = Session::start(&["--policy", "mix", "--watch-s", "1"], &TEAM)?;
+    session.hear()?;
+    let Bonds { cpus, .. } = untouched()?;
+    let free = |tasks: &[Task]| tasks.iter().all(|task| task.bonds.cpus == cpus);
+    ensure!(free(&session.tasks()), "a task was placed before it was watched");
+    let single = |task: &Task| task.only_pu() == Some(task.last_ran);
+    let team =
+        session.await_tasks("each thread to be on one PU", |tasks| tasks.iter().all(single))?;
+    let team = by_birth(team);
+    let report = session.end()?;
+    let plans = report["plans"].as_array().context("a report without plans")?;
+    let last = &plans.last().context("no plan")?["plan"];
+    let mut meant = Meant::by(last)?;
+    team.iter().for_each(|task| meant.born(task.tid));
+    for (order, task) in (0..).zip(&team) {
+        let Some(place) = meant.named.get(&order) else { continue };
+        ensure!(*place == task.only_pu(), "expected {place:?}, found {task:?}");
+    }
+    ensure!(meant.named.values().flatten().count() >= THREADS, "expected the team, found {last}");
+    Ok(())
+}
+
+/// The plan that a run by `policy` begins with.
+fn first_plan(policy: &str, program: &[&str]) -> anyhow::Result<Meant> {
+    let words = [&["run", "--dry-run", "--json", "--policy", policy, "--"], program].concat();
+    Meant::by(&serde_json::from_str(&printed(&words)?)?)
+}
+
+const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
+
+/// A family under `policy`, with its first thread placed.
+fn family(policy: &str) -> anyhow::Result<(Session, Meant)> {
+    let mut meant = first_plan(policy, &FAMILY)?;
+    let session = Session::start(&["--settle-ms", "0", "--policy", policy], &FAMILY)?;
+    let is_there = |tasks: &[Task]| tasks.len() == 1 && tasks[0].program == "lab-guest";
+    let first = session.await_tasks("the first thread", is_there)?;
+    meant.born(first[0].tid);
+    Ok((session, meant))
+}
+
+/// Threads that are born one by one while the program runs, five more than there are PUs.
+pub fn places_newborns() -> anyhow::Result<()> {
+    for policy in ["round-robin", "scatter", "compact", "random:seed=5"] {
+        let (mut session, mut meant) = family(policy)?;
+        let pus = list(&text("/sys/devices/system/cpu/online")?)?.len();
+        for _ in 0..pus + 5 {
+            meant.born(session.ask("thread")?.parse()?);
+        }
+        let what = format!("{policy}: places {:?}", meant.places);
+        session.await_tasks(&what, |tasks| meant.is_so(tasks, ""))?;
+        let report = session.end()?;
+        ensure!(report["births"]["born"] == pus + 6, "expected {} births, found {report}", pus + 6);
+    }
+    Ok(())
+}
+
+/// Processes that are forked, with threads of their own, and processes that execute another program;
+/// who creates processes is left to the kernel.
+pub fn places_forks_and_execs() -> anyhow::Result<()> {
+    let Bonds { cpus, .. } = untouched()?;
+    let (mut session, mut meant) = family("scatter")?;
+    let first = *meant.places.keys().next().context("no first thread")?;
+    meant.born(session.ask("thread")?.parse()?);
+    meant.exempt(first);
+    for _ in 0..2 {
+        let answer = session.ask("fork")?;
+        let (pid, tid) = answer.split_once(' ').with_context(|| answer.clone())?;
+        meant.born(pid.parse()?);
+        meant.born(tid.parse()?);
+    }
+    meant.born(session.ask("exec")?.parse()?);
+    // busybox, which is a static program.
+    let shell: i32 = session.ask("shell")?.parse()?;
+    let child = |tasks: &[Task]| tasks.iter().map(|task| task.tid).find(|tid| *tid > shell);
+    let tasks = session.await_tasks("the shell's child", |tasks| child(tasks).is_some())?;
+    meant.born(shell);
+    meant.exempt(shell);
+    meant.born(child(&tasks).context("it has ended")?);
+    let what = format!("places {:?}", meant.places);
+    session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?;
+    session.end()?;
+    Ok(())
+}
+
+/// Threads of a program that is linked statically.
+pub fn places_static_programs() -> anyhow::Result<()> {
+    let program = ["threads-static", "0", "8"];
+    let mut meant = first_plan("scatter", &program)?;
+    let mut session = Session::start(&["--settle-ms", "0", "--policy", "scatter"], &program)?;
+    session.hear()?;
+    let tasks = by_birth(session.tasks());
+    tasks.iter().for_each(|task| meant.born(task.tid));
+    // They wait for good and do not run any more, so their masks have to do.
+    let there = |task: &Task| meant.places.get(&task.tid) == Some(&task.only_pu());
+    session.await_tasks("places", |tasks| tasks.len() == 9 && tasks.iter().all(there))?;
+    session.end()?;
+    Ok(())
+}

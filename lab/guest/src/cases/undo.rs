@@ -1,0 +1,314 @@
+//! Nothing of ours remains on a task that lives on, however colocate or its programs end.
+//!
+//! Before and after are the kernel's word: mask, memory nodes, control group, nice value and scheduling
+//! policy of every surviving task, the policies of its memory, and the control groups of the guest.
+
+use crate::evidence::{colocate, eventually, text};
+use crate::groups::{Group, Offline};
+use crate::random::Random;
+use crate::session::{Session, picture, send};
+use crate::tasks::{Bonds, Task, groups, memory_policies, untouched};
+use anyhow::{Context as _, ensure};
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
+const AT_ONCE: [&str; 4] = ["--settle-ms", "0", "--policy", "scatter"];
+
+/// How everything is bound before colocate comes.
+struct Before {
+    bonds: Bonds,
+    groups: Vec<[String; 4]>,
+}
+
+impl Before {
+    fn now() -> anyhow::Result<Self> {
+        Ok(Self { bonds: untouched()?, groups: groups()? })
+    }
+
+    /// Everything is as it was, and nothing lies about.
+    fn is_back(&self, session: &Session) -> anyhow::Result<()> {
+        let left = session.own();
+        ensure!(left.is_empty(), "expected no process of colocate's, found {}", picture(&left));
+        let tasks = session.tasks();
+        ensure!(!tasks.is_empty(), "expected survivors, found none");
+        for task in &tasks {
+            ensure!(task.bonds == self.bonds, "expected {:?}, found {task:?}", self.bonds);
+        }
+        for pid in tasks.iter().map(|task| task.pid).collect::<BTreeSet<_>>() {
+            let mut policies = memory_policies(pid)?;
+            policies.remove("default");
+            ensure!(
+                policies.is_empty(),
+                "process {pid}: expected no memory policy, found {policies:?}"
+            );
+        }
+        let groups = groups()?;
+        ensure!(groups == self.groups, "expected {:?}, found {groups:?}", self.groups);
+        no_journal()
+    }
+}
+
+fn no_journal() -> anyhow::Result<()> {
+    let folder = Path::new("/run/colocate");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let left: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    ensure!(left.is_empty(), "expected no journal in /run/colocate, found {left:?}");
+    Ok(())
+}
+
+/// Whether every task is on one PU, but for those that create processes.
+fn placed(tasks: &[Task], placed: usize) -> bool {
+    tasks.iter().filter(|task| task.only_pu() == Some(task.last_ran)).count() == placed
+}
+
+/// A family of seven tasks: a thread beside the first, two processes with a thread each, and one that
+/// has become another program. All are placed but the first, which creates processes.
+fn family(wrapper: &[String]) -> anyhow::Result<Session> {
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let mut session = Session::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
+    for word in ["thread", "fork", "fork", "exec"] {
+        session.ask(word)?;
+    }
+    session.await_tasks("places", |tasks| tasks.len() == 7 && placed(tasks, 6))?;
+    Ok(session)
+}
+
+/// Kills the first program of a session, which is the only parent of the others.
+fn kill_the_program(session: &Session) -> anyhow::Result<()> {
+    let first = session.tasks().into_iter().map(|task| task.pid).min().context("no program")?;
+    send("-KILL", &[first.to_string()]);
+    Ok(())
+}
+
+/// The program ends; what it has forked and executed lives on.
+pub fn after_the_end() -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let mut session = family(&[])?;
+    let report = session.end()?;
+    ensure!(report["jobs"][0]["status"] == 0, "found {report:#}");
+    before.is_back(&session)
+}
+
+/// The program is killed; so is one of two programs, while colocate goes on with the other.
+pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let mut session = family(&[])?;
+    kill_the_program(&session)?;
+    let report = session.end()?;
+    ensure!(report["jobs"][0]["status"] == 137, "found {report:#}");
+    before.is_back(&session)?;
+    drop(session);
+
+    let programs = [&FAMILY[..], &[":::", "sleep", "1000"]].concat();
+    let mut session = Session::start(&AT_ONCE, &programs)?;
+    session.ask("fork")?;
+    session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 3))?;
+    let of = |tasks: &[Task], program: &str| -> Vec<String> {
+        let of = tasks.iter().filter(|task| task.program == program);
+        of.map(|task| task.pid.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    send("-KILL", &of(&session.tasks(), "sleep"));
+    session.await_tasks("one program to be left", |tasks| tasks.len() == 3 && placed(tasks, 2))?;
+    let report = session.end()?;
+    ensure!(report["jobs"][1]["status"] == 137, "found {report:#}");
+    before.is_back(&session)
+}
+
+/// colocate is asked to end: it passes that on, waits for the program, and undoes.
+pub fn after_sigterm() -> anyhow::Result<()> {
+    for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
+        let before = Before::now()?;
+        let mut session = family(&[])?;
+        send(signal, &[session.colocate.id().to_string()]);
+        let status = session.colocate.wait()?;
+        ensure!(status.code() == Some(128 + number), "{signal}: found {status}");
+        before.is_back(&session)?;
+    }
+    Ok(())
+}
+
+/// The longest time from its start after which colocate is killed: some starts take as long.
+const LONGEST: Duration = Duration::from_millis(700);
+
+/// colocate is killed at random instants while threads are born, fork and execute without an end.
+fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {
+    let mut random = Random::new(seed);
+    for round in 0..rounds {
+        let wait = kill_after(&mut random);
+        let outcome = after_kill(&mut random, wait);
+        outcome.with_context(|| format!("round {round}, killed after {wait:?}"))?;
+    }
+    Ok(())
+}
+
+/// Of three instants, one is while colocate starts, and two while its programs run.
+fn kill_after(random: &mut Random) -> (bool, Duration) {
+    let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
+    (random.below(3) > 0, Duration::from_micros(random.below(longest)))
+}
+
+fn storm(random: &mut Random) -> anyhow::Result<Session> {
+    let policy = ["scatter", "compact", "round-robin", "random:seed=9"][random.below(4) as usize];
+    let settle = ["0", "20"][random.below(2) as usize];
+    let seed = random.next().to_string();
+    Session::start(
+        &["--policy", policy, "--settle-ms", settle],
+        &["lab-guest", "--program", "storm", &seed],
+    )
+}
+
+fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let mut session = storm(random)?;
+    if running {
+        session.hear()?;
+    }
+    std::thread::sleep(wait);
+    session.colocate.kill()?;
+    let status = session.colocate.wait()?;
+    ensure!(status.signal() == Some(9), "expected colocate killed, found {status}");
+    session.await_end()?;
+    if session.tasks().is_empty() {
+        // The programs had not been let go yet.
+        ensure!(!running, "expected the storm to go on");
+        return no_journal();
+    }
+    before.is_back(&session)
+}
+
+pub fn after_15_kills(seed: u64) -> anyhow::Result<()> {
+    after_kills(15, seed)
+}
+
+pub fn after_200_kills(seed: u64) -> anyhow::Result<()> {
+    after_kills(200, seed)
+}
+
+pub fn after_5000_kills(seed: u64) -> anyhow::Result<()> {
+    after_kills(5000, seed)
+}
+
+/// Guardian and colocate are both killed, at random instants; `colocate restore` undoes it.
+fn restored(rounds: u32, seed: u64) -> anyhow::Result<()> {
+    let mut random = Random::new(seed);
+    for round in 0..rounds {
+        let wait = Duration::from_millis(random.below(300));
+        let outcome = restored_after(&mut random, wait);
+        outcome.with_context(|| format!("round {round}, killed after {wait:?}"))?;
+    }
+    Ok(())
+}
+
+fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let mut session = storm(random)?;
+    session.hear()?;
+    let bound = |task: &Task| task.bonds.cpus != before.bonds.cpus;
+    session.await_tasks("a place", |tasks| tasks.iter().any(bound))?;
+    std::thread::sleep(wait);
+    let guardian = session.own().into_iter().find(|task| task.program == "colocate-guard");
+    send("-KILL", &[guardian.context("no guardian")?.pid.to_string()]);
+    session.colocate.kill()?;
+    session.await_end()?;
+    ensure!(session.tasks().iter().any(bound), "expected places to remain without a guardian");
+    let done = colocate(&["restore"])?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    ensure!(
+        done.status.success() && said.contains("was given"),
+        "restore: {}: {said}",
+        done.status
+    );
+    before.is_back(&session)?;
+    let done = colocate(&["restore"])?;
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    ensure!(said.starts_with("nothing to undo"), "expected nothing to undo, found {said}");
+    Ok(())
+}
+
+pub fn restored_3_times(seed: u64) -> anyhow::Result<()> {
+    restored(3, seed)
+}
+
+pub fn restored_50_times(seed: u64) -> anyhow::Result<()> {
+    restored(50, seed)
+}
+
+/// What was given back binds nobody later: when the cpuset grows, survivors may use what a task may
+/// that was never touched.
+pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
+    let group = Group::new("grows", &[("cpuset.cpus", "0-7")])?;
+    let before = |group: &Group| -> anyhow::Result<Vec<String>> { bystander(group) };
+    for end in [End::Normal, End::Killed] {
+        group.set("cpuset.cpus", "0-7")?;
+        let mut session = family(&group.wrapper())?;
+        end.of(&mut session)?;
+        for cpuset in ["0-7", "2-13", "0-15"] {
+            group.set("cpuset.cpus", cpuset)?;
+            are(&session, &before(&group)?).with_context(|| format!("{end:?}, {cpuset}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The same when a PU comes back that was offline when colocate was started.
+pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
+    for end in [End::Normal, End::Killed] {
+        let offline = Offline::take(5)?;
+        let mut session = family(&[])?;
+        end.of(&mut session)?;
+        drop(offline);
+        let mask = untouched()?.cpus;
+        are(&session, &[mask]).with_context(|| format!("{end:?}"))?;
+    }
+    Ok(())
+}
+
+/// How colocate ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Normal,
+    Killed,
+}
+
+impl End {
+    fn of(self, session: &mut Session) -> anyhow::Result<()> {
+        match self {
+            Self::Normal => session.end().map(drop),
+            Self::Killed => {
+                session.colocate.kill()?;
+                session.await_end()
+            }
+        }
+    }
+}
+
+/// Every survivor's mask is the one of `masks`.
+fn are(session: &Session, masks: &[String]) -> anyhow::Result<()> {
+    let tasks = session.tasks();
+    ensure!(!tasks.is_empty(), "expected survivors, found none");
+    for task in tasks {
+        ensure!(masks.contains(&task.bonds.cpus), "expected {masks:?}, found {task:?}");
+    }
+    Ok(())
+}
+
+/// The mask of a process in `group` that nobody has touched.
+fn bystander(group: &Group) -> anyhow::Result<Vec<String>> {
+    let wrapper = group.wrapper();
+    let mut command = std::process::Command::new(&wrapper[0]);
+    command.args(&wrapper[1..]).args(["sleep", "1000"]);
+    let mut child = command.spawn()?;
+    let status = format!("/proc/{}/status", child.id());
+    let inside = format!("/proc/{}/cgroup", child.id());
+    eventually("a bystander", || Ok(text(&inside)? != "0::/"))?;
+    let mask = text(&status)?
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .map(|mask| mask.trim().to_owned());
+    child.kill()?;
+    child.wait()?;
+    Ok(vec![mask.context("no Cpus_allowed_list")?])
+}

@@ -1,0 +1,22 @@
+//! `rooted PROGRAM...`: installed with the set-user-ID bit, becomes root altogether, then the program.
+
+#![allow(unsafe_code)] // setresuid(2), which the standard library does not have
+
+use anyhow::{Context as _, ensure};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// Becomes the program.
+///
+/// # Errors
+/// If it may not, or there is no such program.
+pub fn main(words: &[String]) -> anyhow::Result<()> {
+    let (program, words) = words.split_first().context("expected a program")?;
+    // SAFETY: takes no pointer.
+    ensure!(
+        unsafe { libc::setresuid(0, 0, 0) } == 0,
+        "setresuid: {}",
+        std::io::Error::last_os_error()
+    );
+    Err(Command::new(program).args(words).exec()).with_context(|| program.clone())
+}

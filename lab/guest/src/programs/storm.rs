@@ -1,0 +1,90 @@
+//! `storm SEED`: threads, forks and execs without an end, a few dozen living at any time.
+
+#![allow(unsafe_code)] // fork(2), waitpid(2) and _exit(2), which the standard library does not have
+
+use super::lives;
+use crate::random::Random;
+use anyhow::Context as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Most short threads, and most processes, that one process has at a time.
+const MOST: usize = 8;
+
+/// Storms until it is killed.
+///
+/// # Errors
+/// If the seed is none, or nothing can be created any more.
+pub fn main(arguments: &[String]) -> anyhow::Result<()> {
+    let seed = arguments.first().and_then(|word| word.parse().ok());
+    let mut random = Random::new(seed.context("expected a seed")?);
+    for _ in 0..3 {
+        std::thread::Builder::new().spawn(|| -> () { lives() })?;
+    }
+    println!("ready");
+    storm(&mut random, usize::MAX)
+}
+
+fn storm(random: &mut Random, rounds: usize) -> anyhow::Result<()> {
+    let threads = Arc::new(AtomicUsize::new(0));
+    let mut processes = 0;
+    for _ in 0..rounds {
+        while reap(false) {
+            processes -= 1;
+        }
+        match random.below(8) {
+            0..5 if threads.load(Ordering::Relaxed) < MOST => short_thread(random, &threads)?,
+            5 | 6 if processes < MOST => {
+                fork(random)?;
+                processes += 1;
+            }
+            7 if processes < MOST => {
+                let mut sleep = Command::new("sleep");
+                sleep.arg("0.1").stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+                processes += 1;
+            }
+            _ => {}
+        }
+        std::thread::sleep(Duration::from_micros(random.below(3_000)));
+    }
+    // Its own children end before it does, so that each can be found below its parent.
+    while reap(true) {}
+    Ok(())
+}
+
+fn short_thread(random: &mut Random, living: &Arc<AtomicUsize>) -> anyhow::Result<()> {
+    let time = Duration::from_micros(random.below(50_000));
+    living.fetch_add(1, Ordering::Relaxed);
+    let living = living.clone();
+    std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(time);
+        living.fetch_sub(1, Ordering::Relaxed);
+    })?;
+    Ok(())
+}
+
+/// A copy of this process that storms for some rounds.
+fn fork(random: &mut Random) -> anyhow::Result<()> {
+    let (rounds, seed) = (random.below(10), random.next());
+    // SAFETY: no other thread holds a lock of the standard library for long, and a child that waits
+    // for one for ever is but one more process.
+    match unsafe { libc::fork() } {
+        -1 => Err(std::io::Error::last_os_error()).context("fork"),
+        0 => {
+            let rounds = usize::try_from(rounds).unwrap_or(0);
+            let done = storm(&mut Random::new(seed), rounds);
+            // SAFETY: takes no pointer and does not return.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes in a child that has ended, waiting for one if `block`. False if there is none.
+fn reap(block: bool) -> bool {
+    let flags = if block { 0 } else { libc::WNOHANG };
+    // SAFETY: the status may be asked for with a null pointer, which is not written to.
+    unsafe { libc::waitpid(-1, std::ptr::null_mut(), flags) > 0 }
+}

@@ -1,0 +1,35 @@
+//! Random numbers that can be had again.
+
+/// A generator: the same seed gives the same numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Begins with `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number (SplitMix64, Steele and others 2014).
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The next number below `limit`; 0 if that is 0. The smallest numbers are a little likelier.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+}
+
+/// A number that nobody can know.
+///
+/// # Errors
+/// If the kernel has none.
+pub fn fresh() -> anyhow::Result<u64> {
+    let text = crate::evidence::text("/proc/sys/kernel/random/uuid")?;
+    Ok(u64::from_str_radix(&text[..8], 16)?)
+}

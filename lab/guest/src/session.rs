@@ -1,0 +1,183 @@
+//! One `colocate run` that a case watches.
+
+use crate::evidence::eventually;
+use crate::tasks::{self, Task};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A `colocate run` and everything that it has started; all of it is killed when this is dropped.
+pub struct Session {
+    mark: String,
+    report: PathBuf,
+    /// colocate itself.
+    pub colocate: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+/// Words that start a program as somebody or somewhere else: the program's words follow them.
+pub type Wrapper<'a> = &'a [&'a str];
+
+static SESSIONS: AtomicU32 = AtomicU32::new(0);
+
+impl Session {
+    /// Starts `colocate run OPTIONS -- PROGRAM`. What the session writes goes to the first program.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+        Self::start_by(&[], options, program)
+    }
+
+    /// As [`Session::start`], by way of `wrapper`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_by(
+        wrapper: Wrapper<'_>,
+        options: &[&str],
+        program: &[&str],
+    ) -> anyhow::Result<Self> {
+        let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let report = PathBuf::from(format!("/tmp/report-{mark}.json"));
+        let said = std::fs::File::create(format!("/tmp/said-{mark}"))?;
+        let colocate = ["colocate", "run", "--json", "-o"];
+        let mut words = wrapper.iter().chain(&colocate).copied();
+        let mut command = Command::new(words.next().context("no words")?);
+        command.args(words).arg(&report).args(options).arg("--").args(program);
+        command.env("LAB_MARK", &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
+        let mut colocate = command.spawn().with_context(|| format!("{command:?}"))?;
+        let input = colocate.stdin.take();
+        let output = BufReader::new(colocate.stdout.take().context("no pipe")?);
+        Ok(Self { mark, report, colocate, input, output })
+    }
+
+    /// The next line that a program prints.
+    ///
+    /// # Errors
+    /// If all have ended instead.
+    pub fn hear(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        ensure!(
+            line.ends_with('\n'),
+            "expected a line, found the end; colocate says: {}",
+            self.said()
+        );
+        Ok(line.trim_end().into())
+    }
+
+    /// Writes a line to the first program and returns its answer.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn ask(&mut self, line: &str) -> anyhow::Result<String> {
+        let input = self.input.as_mut().context("standard input is closed")?;
+        writeln!(input, "{line}").context("the program has ended")?;
+        self.hear()
+    }
+
+    /// What colocate has printed on standard error.
+    #[must_use]
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(format!("/tmp/said-{}", self.mark)).unwrap_or_default()
+    }
+
+    /// Every living task of the programs.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Task> {
+        let all = tasks::marked(&self.mark).into_iter();
+        all.filter(|task| !task.is_colocate() && task.program != "timeout").collect()
+    }
+
+    /// Waits until `look` is true of the programs' living tasks, and returns them.
+    ///
+    /// # Errors
+    /// If it never is; the tasks as they are then stand in the error.
+    pub fn await_tasks(
+        &self,
+        what: &str,
+        mut look: impl FnMut(&[Task]) -> bool,
+    ) -> anyhow::Result<Vec<Task>> {
+        let mut last = Vec::new();
+        let waited = eventually(what, || {
+            last = self.tasks();
+            Ok(look(&last))
+        });
+        waited.with_context(|| format!("{}; colocate says: {}", picture(&last), self.said()))?;
+        Ok(last)
+    }
+
+    /// The first threads of colocate's own processes.
+    #[must_use]
+    pub fn own(&self) -> Vec<Task> {
+        let all = tasks::marked(&self.mark).into_iter();
+        all.filter(|task| task.is_colocate() && task.tid == task.pid).collect()
+    }
+
+    /// Closes the program's standard input.
+    pub fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Closes the program's standard input, waits until colocate has ended, and reads its report.
+    /// What the programs leave behind lives on.
+    ///
+    /// # Errors
+    /// If there is no report.
+    pub fn end(&mut self) -> anyhow::Result<Value> {
+        self.close_input();
+        self.colocate.wait()?;
+        let text = std::fs::read_to_string(&self.report);
+        let text = text.with_context(|| format!("no report; colocate says: {}", self.said()))?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Waits until colocate and its guardian have both ended.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn await_end(&mut self) -> anyhow::Result<()> {
+        self.colocate.wait()?;
+        eventually("the end of colocate's processes", || Ok(self.own().is_empty()))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Until nothing is left: what is being born now is not in the list.
+        for _ in 0..100 {
+            let pids: Vec<String> =
+                tasks::marked(&self.mark).iter().map(|task| task.pid.to_string()).collect();
+            if pids.is_empty() {
+                break;
+            }
+            send("-KILL", &pids);
+            let _ = self.colocate.try_wait();
+        }
+        let _ = self.colocate.wait();
+    }
+}
+
+/// Sends a signal to processes, of which some may have ended.
+pub fn send(signal: &str, pids: &[impl AsRef<str>]) {
+    let mut kill = Command::new("kill");
+    kill.arg(signal).args(pids.iter().map(AsRef::as_ref)).stderr(Stdio::null());
+    // What cannot be sent because nobody is there need not be sent.
+    let _ = kill.status();
+}
+
+/// Tasks in a line: thread, program, the PUs that it may use, the one where it last ran.
+#[must_use]
+pub fn picture(tasks: &[Task]) -> String {
+    let one = |task: &Task| {
+        let Task { tid, program, bonds, last_ran, .. } = task;
+        format!("{tid} {program}: {} at {last_ran}", bonds.cpus)
+    };
+    tasks.iter().map(one).collect::<Vec<_>>().join(", ")
+}
