@@ -235,7 +235,8 @@ pub fn is_hwlocs() -> anyhow::Result<()> {
 
 /// The sets of PUs of all objects of one kind, in hwloc's order.
 fn lstopo(kind: &str) -> anyhow::Result<Vec<Pus>> {
-    let words = ["--only", kind, "--cpuset-only", "--taskset", "--filter", "icache:all"];
+    // Disallowed: the root cpuset leaves out nodes without memory.
+    let words = ["--only", kind, "--disallowed", "--cpuset-only", "--taskset"];
     let output = Command::new("lstopo-no-graphics").args(words).output();
     let output = output.context("cannot start lstopo-no-graphics")?;
     ensure!(output.status.success(), "lstopo: {}", String::from_utf8_lossy(&output.stderr));
