@@ -3,7 +3,7 @@
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
-# make install   into PREFIX
+# make install   into PREFIX, with manual pages and completions
 # All of them first install what is missing (scripts/install).
 
 PREFIX = /usr/local

@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod doctor;
 mod exit;
+mod generate;
 mod output;
 mod plan;
 mod profile;
@@ -32,6 +33,8 @@ enum Command {
     Restore(restore::Args),
     Bench(bench::Args),
     Compare(compare::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Compare(args) => compare::main(&args),
+        Command::Generate(args) => generate::main::<Cli>(&args),
     };
     exit::code_of(done)
 }
