@@ -6,6 +6,7 @@
 mod boot;
 mod cache;
 mod console;
+mod golden;
 mod guest;
 mod indented;
 mod initramfs;

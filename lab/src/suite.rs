@@ -3,9 +3,12 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
+mod counters;
+mod doctor;
 mod run;
 mod topo;
 
+use crate::golden;
 use crate::guest::Guest;
 use crate::indented::Indented;
 use crate::task::Task;
@@ -40,40 +43,8 @@ struct Boot {
     limit: Duration,
 }
 
-const BOOTS: &[Boot] = &[
-    Boot {
-        name: "counters",
-        machine: "synthetic:pu:1",
-        guest: Guest::Arm64,
-        icount: true,
-        size: Size::Quick,
-        programs: &["perf"],
-        cases: &[
-            "counters-are-exact",
-            "counters-from-exec",
-            "counters-take-turns",
-            "counters-are-all-taken",
-            "counters-are-taken-midway",
-            "counters-are-forbidden-midway",
-            "counters-of-newborns",
-            "counters-cannot-be-unbound",
-        ],
-        limit: Duration::from_secs(240),
-    },
-    Boot {
-        name: "counters-2",
-        machine: "synthetic:pu:2",
-        guest: Guest::Arm64,
-        icount: true,
-        size: Size::Quick,
-        programs: &[],
-        cases: &["counters-outlive-their-pu"],
-        limit: Duration::from_secs(240),
-    },
-];
-
 fn boots() -> impl Iterator<Item = &'static Boot> {
-    BOOTS.iter().chain(run::BOOTS).chain(topo::BOOTS)
+    counters::BOOTS.iter().chain(doctor::BOOTS).chain(run::BOOTS).chain(topo::BOOTS)
 }
 
 /// Prints every boot with its cases.
@@ -197,8 +168,23 @@ fn passes(boot: &Boot, cases: &[&str]) -> bool {
         name: boot.name.into(),
     };
     let mut shown = Indented::default();
-    let done = task.run(|status| status != 0, |bytes| shown.show(bytes));
+    let mut printed = Vec::new();
+    let done = task.run(
+        |status| status != 0,
+        |bytes| {
+            shown.show(bytes);
+            printed.extend_from_slice(bytes);
+        },
+    );
     shown.end();
+    if golden::updating() {
+        match golden::update(&printed) {
+            Ok(names) => {
+                names.iter().for_each(|name| println!("lab: wrote lab/guest/golden/{name}"))
+            }
+            Err(error) => println!("lab: golden files: {error:#}"),
+        }
+    }
     let told = match done {
         Ok(0) => {
             println!("lab: {} passed in {} s", boot.name, begin.elapsed().as_secs());

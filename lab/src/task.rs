@@ -5,7 +5,7 @@ use crate::cache::Cache;
 use crate::console::Console;
 use crate::guest::Guest;
 use crate::initramfs::Initramfs;
-use crate::{shape, tree};
+use crate::{golden, shape, tree};
 use anyhow::Context as _;
 use colocate_machine::Machine;
 use colocate_machine::exact::Exact;
@@ -98,6 +98,9 @@ impl Task {
         let mut initramfs = Initramfs::new(root, &init)?;
         initramfs.file("lab/command", 0o755, shell_line(&self.command).into());
         initramfs.file("lab/machine.json", 0o644, Exact::new(machine, None).to_json().into());
+        for (name, content) in golden::all()? {
+            initramfs.file(Path::new("lab/golden").join(name), 0o644, content);
+        }
         if interactive {
             initramfs.file("lab/interactive", 0o644, Vec::new());
         }

@@ -8,6 +8,7 @@
 
 mod cases;
 mod evidence;
+mod golden;
 mod groups;
 mod programs;
 mod random;

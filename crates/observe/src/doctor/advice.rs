@@ -5,7 +5,8 @@ use super::{Cause, Fix, Own, Place, Tier};
 
 /// The level of `kernel.perf_event_paranoid` up to which everybody may watch their own processes
 /// at user level. Kernels of Debian and Ubuntu (and Android) know 3 and 4, which forbid that too;
-/// in others, levels above 2 mean the same as 2.
+/// in others, levels above 2 mean the same as 2. Above it, those kernels ask for `CAP_SYS_ADMIN`, and
+/// `CAP_PERFMON` is not enough (seen in guests with Debian's 6.1 and 6.12).
 const OPEN_TO_OWNERS: i32 = 2;
 
 /// Why an event with a ring was refused on a child; `own_event` says whether an event without a
@@ -26,7 +27,7 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
         ),
         (libc::ENOSYS, Some(_)) => filtered("perf_event_open", errno, place),
         (libc::EACCES | libc::EPERM, Some(level))
-            if level > OPEN_TO_OWNERS && !place.may_watch_all() =>
+            if level > OPEN_TO_OWNERS && !place.may_watch_at_any_level() =>
         {
             paranoid(level, place, own)
         }
@@ -92,11 +93,17 @@ pub fn take_turns(place: &Place) -> Cause {
 }
 
 fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {
+    let beyond =
+        if place.may_watch_all() { "; above that, CAP_PERFMON is not enough here" } else { "" };
     let cause = Cause::of(format!(
-        "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}"
+        "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}{beyond}"
     ));
-    with_setting(cause, place, "kernel.perf_event_paranoid", "2")
-        .with(Fix::instead(set_capabilities(place, "cap_perfmon", own)))
+    let cause = with_setting(cause, place, "kernel.perf_event_paranoid", "2");
+    match place.user {
+        // In a container without its capabilities.
+        Some(0) => cause,
+        _ => cause.with(Fix::instead(place.as_root(&format!("{} ARGUMENTS", own.program)))),
+    }
 }
 
 /// A seccomp filter answered in the kernel's stead.
@@ -204,11 +211,14 @@ pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
     let mut next = Vec::new();
     let tier = place.tier();
     if tier < Tier::Perfmon {
+        let what = "counting and sampling other users' programs";
+        let if_open = match place.paranoid {
+            Some(level) if level > OPEN_TO_OWNERS => ", if kernel.perf_event_paranoid is at most 2",
+            _ => "",
+        };
         next.push(
-            Cause::of(
-                "CAP_PERFMON (Linux 5.8) would add: counting and sampling other users' programs",
-            )
-            .with(Fix::always(set_capabilities(place, "cap_perfmon", own))),
+            Cause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}"))
+                .with(Fix::always(set_capabilities(place, "cap_perfmon", own))),
         );
     }
     if tier < Tier::SysNice {

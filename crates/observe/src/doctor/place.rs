@@ -121,6 +121,12 @@ impl Place {
         self.capable(CAP_PERFMON) || self.capable(CAP_SYS_ADMIN)
     }
 
+    /// Whether no level of `kernel.perf_event_paranoid` matters.
+    #[must_use]
+    pub fn may_watch_at_any_level(&self) -> bool {
+        self.capable(CAP_SYS_ADMIN)
+    }
+
     /// Whether other users' tasks may be placed.
     #[must_use]
     pub fn may_place_all(&self) -> bool {

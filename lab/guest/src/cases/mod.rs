@@ -1,6 +1,7 @@
 //! The cases, by name.
 
 mod counters;
+mod doctor;
 mod kernel;
 mod run;
 mod run_limits;
@@ -20,6 +21,10 @@ pub const ALL: &[(&str, Case)] = &[
     ("counters-of-newborns", counters::of_newborns),
     ("counters-cannot-be-unbound", counters::cannot_be_unbound),
     ("counters-outlive-their-pu", counters::outlive_their_pu),
+    ("doctor-tells-the-tier", doctor::tells_the_tier),
+    ("doctor-tells-the-paranoid-level", doctor::tells_the_paranoid_level),
+    ("doctor-tells-the-filter", doctor::tells_the_filter),
+    ("doctor-lifts-what-it-finds", doctor::lifts_what_it_finds),
     ("run-follows-os", run::follows_os),
     ("run-follows-round-robin", run::follows_round_robin),
     ("run-follows-scatter", run::follows_scatter),

@@ -2,9 +2,11 @@
 //! ARGUMENTS`.
 
 mod family;
+mod filtered;
 mod loops;
 mod rooted;
 mod storm;
+mod sudo;
 mod team;
 
 use anyhow::{Context as _, bail};
@@ -15,9 +17,11 @@ type Program = fn(&[String]) -> anyhow::Result<()>;
 
 const ALL: &[(&str, Program)] = &[
     ("family", family::main),
+    ("filtered", filtered::main),
     ("loops", loops::main),
     ("rooted", rooted::main),
     ("storm", storm::main),
+    ("sudo", sudo::main),
     ("team", team::main),
 ];
 

@@ -1,0 +1,352 @@
+//! What `colocate doctor` says of a place is true there: the cause is the cause, and the command that
+//! it prints lifts it.
+//!
+//! Its messages are golden files, one folder a kernel. What differs from build to build is masked.
+
+use crate::{evidence, golden};
+use anyhow::{Context as _, bail, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+/// A user without privileges.
+const USER: u32 = 1000;
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+const PROGRAM: &str = "/usr/bin/colocate";
+
+/// Who asks.
+#[derive(Clone, Copy)]
+struct Who {
+    name: &'static str,
+    user: u32,
+    /// Capabilities as setpriv names them, with a plus before each.
+    capabilities: &'static str,
+}
+
+const ROOT: Who = Who { name: "root", user: 0, capabilities: "" };
+const NONE: Who = Who { name: "user", user: USER, capabilities: "" };
+const PERFMON: Who = Who { name: "perfmon", user: USER, capabilities: "+perfmon" };
+const SYS_NICE: Who = Who { name: "sys-nice", user: USER, capabilities: "+sys_nice" };
+
+impl Who {
+    /// A command of theirs, with an environment that is the same everywhere.
+    fn command(self, words: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        let user = self.user.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        if !self.capabilities.is_empty() {
+            command.args(["--inh-caps", self.capabilities, "--ambient-caps", self.capabilities]);
+        }
+        command.args(words).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+        command.env("HOME", "/tmp");
+        command
+    }
+
+    /// What doctor tells them.
+    fn doctor(self) -> anyhow::Result<String> {
+        told(&mut self.command(&["colocate", "doctor"]))
+    }
+}
+
+/// What a command that ends in `colocate doctor` prints.
+fn told(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let answered = matches!(output.status.code(), Some(0 | 3)) && text.starts_with("colocate ");
+    ensure!(answered, "{command:?}: {}: {text}{said}", output.status);
+    Ok(text)
+}
+
+/// Without the kernel's exact release.
+fn masked(text: &str) -> anyhow::Result<String> {
+    let release = evidence::text("/proc/sys/kernel/osrelease")?;
+    Ok(text.replace(&release, "KERNEL"))
+}
+
+/// The kernel's first two numbers.
+fn kernel() -> anyhow::Result<String> {
+    let release = evidence::text("/proc/sys/kernel/osrelease")?;
+    Ok(release.split('.').take(2).collect::<Vec<_>>().join("."))
+}
+
+/// Checks several golden files of this kernel, all of them before it fails.
+fn check(texts: &[(String, String)]) -> anyhow::Result<()> {
+    let kernel = kernel()?;
+    let mut failed = Vec::new();
+    for (name, text) in texts {
+        let name = format!("doctor/{kernel}/{name}.txt");
+        failed.extend(golden::check(&name, &masked(text)?).err().map(|error| format!("{error:#}")));
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(())
+}
+
+/// The lines about one capability, its causes and commands included.
+fn capability<'a>(text: &'a str, name: &str) -> anyhow::Result<Vec<&'a str>> {
+    let is_its = |line: &&str| {
+        line.get(8..).and_then(|rest| rest.strip_prefix(name)).is_some_and(|r| r.starts_with(' '))
+    };
+    let mut lines = text.lines().skip_while(|line| !is_its(line));
+    let first = lines.next().with_context(|| format!("expected {name}, found {text}"))?;
+    let more = lines.take_while(|line| line.starts_with("        "));
+    Ok(std::iter::once(first).chain(more).collect())
+}
+
+/// The first word of a capability's line: yes, partly or no.
+fn status<'a>(text: &'a str, name: &str) -> anyhow::Result<&'a str> {
+    let line = capability(text, name)?[0];
+    line.split_whitespace().next().with_context(|| format!("expected a status, found {line}"))
+}
+
+fn lines_of(text: &str, names: &[&str]) -> anyhow::Result<String> {
+    let mut all = String::new();
+    for name in names {
+        capability(text, name)?.iter().for_each(|line| all.extend([line, "\n"]));
+    }
+    Ok(all)
+}
+
+/// The golden files of a kernel.
+const GOLDEN: [&str; 6] =
+    ["filter.txt", "paranoid.txt", "perfmon.txt", "root.txt", "sys-nice.txt", "user.txt"];
+
+/// As root, with one capability, with none: what works, in full.
+pub fn tells_the_tier() -> anyhow::Result<()> {
+    golden::are_all(&format!("doctor/{}", kernel()?), &GOLDEN)?;
+    let texts = [ROOT, NONE, PERFMON, SYS_NICE].map(|who| Ok((who.name.into(), who.doctor()?)));
+    check(&texts.into_iter().collect::<anyhow::Result<Vec<_>>>()?)
+}
+
+/// At every level of `kernel.perf_event_paranoid` that any kernel knows.
+pub fn tells_the_paranoid_level() -> anyhow::Result<()> {
+    let before = evidence::text(PARANOID)?;
+    let mut told = String::new();
+    for who in [NONE, PERFMON] {
+        for level in -1..=4 {
+            fs::write(PARANOID, level.to_string())?;
+            told += &format!("{} at level {level}\n", who.name);
+            told += &lines_of(&who.doctor()?, &["births", "sample", "pmu"])?;
+        }
+    }
+    fs::write(PARANOID, before)?;
+    check(&[("paranoid".into(), told)])
+}
+
+/// Under a filter that answers the calls about NUMA, which is named; without it all is well.
+pub fn tells_the_filter() -> anyhow::Result<()> {
+    let mut text = String::new();
+    for errno in ["EPERM", "ENOSYS"] {
+        let words = ["lab-guest", "--program", "filtered", errno, "colocate", "doctor"];
+        for who in [ROOT, NONE] {
+            text += &format!("{}, {errno}\n", who.name);
+            let filtered = told(&mut who.command(&words))?;
+            text += &lines_of(&filtered, &["numa-calls", "other-pages"])?;
+        }
+    }
+    ensure!(status(&ROOT.doctor()?, "numa-calls")? == "yes", "without a filter: not yes");
+    check(&[("filter".into(), text)])
+}
+
+/// Settings that the places below change.
+const SETTINGS: [&str; 5] = [
+    PARANOID,
+    "/proc/sys/kernel/perf_event_mlock_kb",
+    "/proc/sys/kernel/numa_balancing",
+    "/proc/sys/kernel/yama/ptrace_scope",
+    "/proc/sys/vm/unprivileged_userfaultfd",
+];
+const KEPT: &str = "/etc/sysctl.d/90-colocate.conf";
+/// A folder of the user's own, where a command asks for one.
+const FOLDER: &str = "/tmp/folder";
+
+/// Something that is wrong in a place.
+struct Ill {
+    who: Who,
+    /// What doctor then says does not work, or only partly.
+    capability: &'static str,
+    /// What the capability is to be once a command was run.
+    then: &'static str,
+    /// What makes it wrong; as root, in a shell.
+    make: &'static str,
+    /// What comes before the shell in which doctor is asked and commands are run.
+    within: &'static [&'static str],
+}
+
+const fn ill(who: Who, capability: &'static str, make: &'static str) -> Ill {
+    Ill { who, capability, then: "yes", make, within: &[] }
+}
+
+const ILLS: [Ill; 14] = [
+    ill(NONE, "births", "sysctl -w kernel.perf_event_paranoid=3"),
+    ill(NONE, "sample", "sysctl -w kernel.perf_event_paranoid=4"),
+    ill(PERFMON, "sample", "sysctl -w kernel.perf_event_paranoid=3"),
+    ill(NONE, "other-tasks", "true"),
+    ill(NONE, "other-pages", "true"),
+    ill(NONE, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
+    ill(ROOT, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
+    ill(NONE, "user-faults", "sysctl -w vm.unprivileged_userfaultfd=0"),
+    ill(NONE, "live-code", "sysctl -w kernel.yama.ptrace_scope=1"),
+    // Of one's own children it then works.
+    Ill { then: "partly", ..ill(NONE, "live-code", "sysctl -w kernel.yama.ptrace_scope=2") },
+    ill(NONE, "processes", "mount -o remount,hidepid=2 /proc"),
+    ill(NONE, "journal", "rm -rf /tmp/colocate-1000; mkdir /tmp/colocate-1000"),
+    Ill { within: &["prlimit", "--nofile=1000:1000"], ..ill(NONE, "files", "true") },
+    Ill {
+        within: &["prlimit", "--memlock=0:0"],
+        ..ill(NONE, "births", "sysctl -w kernel.perf_event_paranoid=2 kernel.perf_event_mlock_kb=4")
+    },
+];
+
+/// Commands that cannot be run in a guest, with the reason why not.
+const NOT_HERE: [(&str, &str); 5] = [
+    ("make tracer", "there is no source and no compiler"),
+    ("qemu-system-ARCH ", "it is the host's to run"),
+    ("virsh edit ", "it is the host's to run"),
+    (
+        "systemctl edit ",
+        "there is no systemd; what it says of a start outside of the filter is tried",
+    ),
+    ("/etc/security/limits.d/", "there is no login through PAM"),
+];
+
+/// A command that doctor prints, and whether it keeps for the next boot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fix {
+    command: String,
+    for_good: bool,
+}
+
+/// The commands in these lines, without their comments.
+fn fixes<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Fix> {
+    let fix = |line: &str| {
+        let labels = ["now:", "for good:", "or:"];
+        let label = labels.into_iter().find(|label| line.trim_start().starts_with(label))?;
+        let command = line.split_once(label)?.1.split("  # ").next()?.trim().into();
+        Some(Fix { command, for_good: label == "for good:" })
+    };
+    lines.filter_map(fix).collect()
+}
+
+fn is_not_here(command: &str) -> bool {
+    NOT_HERE.iter().any(|(part, _)| command.contains(part))
+}
+
+/// A place that commands may change, and what was run there.
+struct Place {
+    before: Vec<(&'static str, String)>,
+    printed: BTreeSet<String>,
+    ran: BTreeSet<String>,
+}
+
+impl Place {
+    fn new() -> anyhow::Result<Self> {
+        // What sudo is elsewhere.
+        let as_root = "/usr/bin/as-root";
+        fs::copy("/usr/bin/lab-guest", as_root)?;
+        fs::set_permissions(as_root, fs::Permissions::from_mode(0o4755))?;
+        fs::write("/usr/bin/sudo", format!("#!/bin/sh\nexec {as_root} --program sudo \"$@\"\n"))?;
+        fs::set_permissions("/usr/bin/sudo", fs::Permissions::from_mode(0o755))?;
+        // They are there in every Debian.
+        ["/etc/sysctl.d", "/etc/security/limits.d"].into_iter().try_for_each(fs::create_dir_all)?;
+        let before = SETTINGS.map(|path| Ok((path, evidence::text(path)?)));
+        let before = before.into_iter().collect::<anyhow::Result<_>>()?;
+        Ok(Self { before, printed: BTreeSet::new(), ran: BTreeSet::new() })
+    }
+
+    /// Makes the place as it was.
+    fn reset(&self) -> anyhow::Result<()> {
+        for (path, value) in &self.before {
+            fs::write(path, value).with_context(|| format!("{path}: {value}"))?;
+        }
+        let _ = fs::remove_file(KEPT);
+        shell("mount -o remount,hidepid=0 /proc")?;
+        shell(&format!("setcap -r {PROGRAM} 2>/dev/null; rm -rf /tmp/colocate-* {FOLDER}"))?;
+        shell(&format!("mkdir -m 700 {FOLDER}; chown {USER} {FOLDER}"))
+    }
+
+    /// What doctor says after these commands in the same shell.
+    fn ask(&mut self, ill: &Ill, commands: &str) -> anyhow::Result<String> {
+        let script = format!("{{ {commands}\n}} >&2; exec colocate doctor");
+        let words: Vec<_> = ill.within.iter().copied().chain(["sh", "-c", &script]).collect();
+        let text = told(&mut ill.who.command(&words))?;
+        self.printed.extend(fixes(text.lines()).into_iter().map(|fix| fix.command));
+        Ok(text)
+    }
+
+    /// Runs the command where this is wrong, and hears that it is not any more.
+    fn lift(&mut self, ill: &Ill, fix: &Fix) -> anyhow::Result<()> {
+        let command = fix.command.replace("FOLDER", FOLDER).replace("ARGUMENTS", "doctor");
+        self.reset()?;
+        shell(ill.make)?;
+        let after = if fix.command.contains("ARGUMENTS") {
+            // The command is what it is about.
+            told(&mut ill.who.command(&["sh", "-c", &command]))?
+        } else {
+            // The next boot reads the file.
+            let boot = format!("{command}\n[ ! -f {KEPT} ] || sudo sysctl -p {KEPT}");
+            self.ask(ill, if fix.for_good { &boot } else { &command })?
+        };
+        let found = status(&after, ill.capability)?;
+        let lines = || lines_of(&after, &[ill.capability]);
+        ensure!(found == ill.then, "{}: {command}: found {}", ill.who.name, lines()?);
+        self.ran.insert(fix.command.clone());
+        Ok(())
+    }
+}
+
+/// Runs a line of shell as root.
+fn shell(line: &str) -> anyhow::Result<()> {
+    let output = Command::new("sh").args(["-c", line]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{line}: {}: {said}", output.status);
+    Ok(())
+}
+
+/// Where something is wrong, doctor says so, and each command that it prints lifts it.
+pub fn lifts_what_it_finds() -> anyhow::Result<()> {
+    let mut place = Place::new()?;
+    for ill in &ILLS {
+        place.reset()?;
+        shell(ill.make)?;
+        let text = place.ask(ill, ":")?;
+        let found = status(&text, ill.capability)?;
+        ensure!(found != "yes" && found != ill.then, "{}: {} is {found}", ill.make, ill.capability);
+        let printed = fixes(capability(&text, ill.capability)?.into_iter());
+        ensure!(!printed.is_empty(), "{}: no command for {}", ill.make, ill.capability);
+        for fix in printed.iter().filter(|fix| !is_not_here(&fix.command)) {
+            place.lift(ill, fix)?;
+        }
+    }
+    tiers(&mut place)?;
+    place.reset()?;
+    let untried = place.printed.difference(&place.ran).filter(|command| !is_not_here(command));
+    let untried: Vec<_> = untried.collect();
+    println!("{} commands lift what they are printed for", place.ran.len());
+    ensure!(untried.is_empty(), "printed and not tried: {untried:?}");
+    Ok(())
+}
+
+/// Each command of the tiers above leads to its tier.
+fn tiers(place: &mut Place) -> anyhow::Result<()> {
+    let above =
+        |text: &str| fixes(text.lines().skip_while(|line| !line.starts_with("beyond the tier ")));
+    let nothing = ill(NONE, "affinity", "true");
+    place.reset()?;
+    let printed = above(&place.ask(&nothing, ":")?);
+    let names = ["perfmon", "sys-nice", "root"];
+    ensure!(printed.len() == names.len(), "expected {names:?}, found {printed:?}");
+    for (fix, name) in printed.iter().zip(names) {
+        place.lift(&nothing, fix)?;
+        let again = match name {
+            "root" => told(&mut NONE.command(&["sudo", PROGRAM, "doctor"]))?,
+            _ => NONE.doctor()?,
+        };
+        let tier = again.lines().find(|line| line.contains("tier ")).unwrap_or_default();
+        if !tier.ends_with(&format!("tier {name}")) {
+            bail!("{}: expected tier {name}, found {tier}", fix.command);
+        }
+    }
+    Ok(())
+}

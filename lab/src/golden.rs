@@ -1,0 +1,62 @@
+//! Golden files: what cases expect to the letter, in `lab/guest/golden`.
+//!
+//! A guest has them under `/lab/golden`. Where a case finds another text, it prints every line of it
+//! after `golden NAME| `; with `LAB_UPDATE=1` those lines become the file.
+
+use anyhow::Context as _;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/golden");
+
+/// All of them, by their names.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn all() -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from(FOLDER)];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let content = std::fs::read(&path).with_context(|| path.display().to_string())?;
+            found.push((path.strip_prefix(FOLDER)?.to_path_buf(), content));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether files are to become what the guest printed.
+#[must_use]
+pub fn updating() -> bool {
+    std::env::var_os("LAB_UPDATE").is_some_and(|value| value == "1")
+}
+
+/// Writes the files of which `printed` has the lines; their names.
+///
+/// # Errors
+/// If one cannot be written.
+pub fn update(printed: &[u8]) -> anyhow::Result<Vec<String>> {
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    for line in String::from_utf8_lossy(printed).lines() {
+        let Some((name, line)) =
+            line.strip_prefix("golden ").and_then(|rest| rest.split_once("| "))
+        else {
+            continue;
+        };
+        let text = files.entry(name.to_owned()).or_default();
+        text.push_str(line);
+        text.push('\n');
+    }
+    for (name, text) in &files {
+        let path = Path::new(FOLDER).join(name);
+        std::fs::create_dir_all(path.parent().context("a golden file without a folder")?)?;
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(files.into_keys().collect())
+}
