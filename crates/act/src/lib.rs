@@ -1,11 +1,12 @@
 //! Launch programs, pin their threads, read back, journal, restore.
 //!
-//! An edge crate: it makes system calls, all of them in [`sys`], and it implements
+//! An edge crate: it makes system calls, all of them in [`sys`] and [`pages::call`], and it implements
 //! [`colocate_engine::Host`] for this machine.
 
 pub mod guardian;
 pub mod journal;
 pub mod launch;
+pub mod original;
 pub mod pin;
 pub mod restore;
 pub mod rundir;
@@ -17,6 +18,7 @@ pub mod watch;
 pub mod book;
 pub mod host;
 pub mod latency;
+pub mod pages;
 pub mod placer;
 pub mod runtime;
 

@@ -1,0 +1,108 @@
+//! The system calls that pages are asked for and moved with, one function each.
+
+#![allow(unsafe_code)] // every function here is one system call
+
+use super::Addr;
+use super::status::UNTOLD;
+use colocate_machine::NodeNr;
+use colocate_observe::{Pid, SysError};
+
+/// Moves pages that other processes have mapped as well (linux/mempolicy.h).
+const MOVE_ALL: i32 = 1 << 2;
+/// Moves pages that only this process has mapped (linux/mempolicy.h).
+const MOVE: i32 = 1 << 1;
+
+/// Bytes in a page of this machine.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    // SAFETY: takes a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
+}
+
+/// On which node each of `pages` of process `pid` is: the kernel's answers, one a page, which
+/// [`super::status`] reads.
+///
+/// # Errors
+/// `ESRCH` if the process has ended, `EINVAL` if it has no memory any more or is a kernel thread,
+/// `EPERM` if it may not be looked at, `ENOSYS` on a kernel without NUMA.
+pub fn ask(pid: Pid, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+    let mut told = vec![UNTOLD; pages.len()];
+    // SAFETY: `pages` is read and `told` is written, both for `pages.len()` elements; without nodes
+    // nothing is moved, and the addresses are the other process's, which the kernel checks.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid.0,
+            pages.len(),
+            pages.as_ptr(),
+            std::ptr::null::<i32>(),
+            told.as_mut_ptr(),
+            0,
+        )
+    };
+    if done < 0 { Err(SysError::last("move_pages")) } else { Ok(told) }
+}
+
+/// What the kernel said of pages that it was to move.
+pub struct Put {
+    /// One answer a page; [`UNTOLD`] for those of which it said nothing.
+    pub told: Vec<i32>,
+    /// How many it says were not moved, or why the call failed. Either way some were moved, perhaps.
+    pub done: Result<u64, SysError>,
+}
+
+/// Moves `pages` of process `pid` to `node`, those that other processes have mapped as well only if
+/// `shared`, which needs `CAP_SYS_NICE`.
+pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
+    let nodes = vec![node.0.cast_signed(); pages.len()];
+    let mut told = vec![UNTOLD; pages.len()];
+    // SAFETY: `pages` and `nodes` are read and `told` is written, all for `pages.len()` elements; the
+    // addresses are the other process's, which the kernel checks.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid.0,
+            pages.len(),
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            told.as_mut_ptr(),
+            if shared { MOVE_ALL } else { MOVE },
+        )
+    };
+    // Taken before anything else can change errno.
+    let error = SysError::last("move_pages");
+    Put { told, done: u64::try_from(done).map_err(|_| error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::status::{Seen, Stay, seen};
+
+    /// A page of this test is on a node, and one at an address that nothing can have is on none.
+    #[test]
+    fn our_own_pages_are_somewhere() {
+        let here = [7_u8];
+        let at = std::hint::black_box(&raw const here) as u64 / page_bytes() * page_bytes();
+        let pid = Pid(std::process::id().cast_signed());
+        let told = match ask(pid, &[Addr(at), Addr(0)]) {
+            Ok(told) => told,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        assert!(matches!(seen(told[0]), Some(Seen::On(_))), "{told:?}");
+        assert_eq!(seen(told[1]), Some(Seen::Not(Stay::Unmovable)));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        child.wait().unwrap();
+        let errno = ask(pid, &[Addr(0x1000)]).unwrap_err().errno();
+        assert!(matches!(errno, Some(libc::ESRCH | libc::ENOSYS | libc::EPERM)), "{errno:?}");
+    }
+}

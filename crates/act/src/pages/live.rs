@@ -1,0 +1,548 @@
+//! A process of this machine, and moving its pages.
+
+use super::call::{self, Put};
+use super::maps::{ENTRY_B, Mapping, present_runs};
+use super::nodes::numbers;
+use super::status::{Counts, Sample, Seen, Stay, seen};
+use super::work::{Batched, Memory, Target, Work, pieces};
+use super::{Addr, Span};
+use crate::stat::Stat;
+use colocate_machine::{Bytes, Nanos, NodeNr};
+use colocate_observe::{Pid, SysError, sys};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// How much memory is looked through at a time. Chosen: it bounds what is kept in our own memory,
+/// and its 65,536 pages are more than a batch has.
+const WINDOW_B: u64 = 256 << 20;
+
+/// How long to wait before busy pages are tried again. Chosen: a transfer takes less.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Why nothing can be done with a process's pages.
+#[derive(Debug, Error)]
+pub enum PagesError {
+    /// There is no such process.
+    #[error("expected a running process, found none with the number {0}")]
+    NoProcess(Pid),
+    /// It has no memory of its own.
+    #[error("expected a process with memory, found {0}, which has none: a kernel thread, or ended")]
+    NoMemory(Pid),
+    /// It may not be looked at.
+    #[error(
+        "process {0} may not be looked at: it is another user's, or protected; run colocate as that \
+         user, as root, or with CAP_SYS_PTRACE"
+    )]
+    Denied(Pid),
+    /// Pages that others have mapped may not be moved.
+    #[error(
+        "pages that other processes have mapped, too, may be moved only with CAP_SYS_NICE (EPERM); \
+         run colocate as root or without --shared"
+    )]
+    SharedDenied,
+    /// The kernel lacks move_pages(2), or a filter hides it.
+    #[error("move_pages: {source}: {}", because(*filtered))]
+    NoCall {
+        /// What the call answers.
+        source: io::Error,
+        /// Whether a seccomp filter is in force.
+        filtered: bool,
+    },
+    /// There is nothing there.
+    #[error("expected a range with memory of process {pid} in it, found nothing mapped in {span}")]
+    NothingMapped {
+        /// The process.
+        pid: Pid,
+        /// The range.
+        span: Span,
+    },
+    /// Something that the manuals do not speak of.
+    #[error(transparent)]
+    Other(#[from] SysError),
+    /// A file of `/proc` could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn because(filtered: bool) -> &'static str {
+    if filtered {
+        "a seccomp filter is in force here; run colocate outside of the container, or allow move_pages"
+    } else {
+        "this kernel has no NUMA (CONFIG_NUMA and CONFIG_MIGRATION)"
+    }
+}
+
+/// Whether pages can be asked for here at all; tried on a page of our own.
+///
+/// # Errors
+/// [`PagesError::NoCall`] if not.
+pub fn available(proc: &Path) -> Result<(), PagesError> {
+    let own = [0_u8];
+    let page =
+        std::hint::black_box(&raw const own) as u64 / call::page_bytes() * call::page_bytes();
+    match call::ask(Pid(0), &[Addr(page)]) {
+        Err(SysError { source, .. }) => {
+            let status = std::fs::read_to_string(proc.join("self/status")).unwrap_or_default();
+            let filtered = status
+                .lines()
+                .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+            Err(PagesError::NoCall { source, filtered })
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// A process whose pages can be asked for and moved.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    proc: PathBuf,
+    page_b: u64,
+    /// Size of the huge pages that the kernel makes by itself; `None` if it makes none.
+    block_b: Option<u64>,
+    shared: bool,
+    born_ticks: u64,
+}
+
+impl Process {
+    /// Process `pid` below `proc` and `sys`, which are `/proc` and `/sys` on a live machine. With
+    /// `shared`, also pages that other processes have mapped are moved.
+    ///
+    /// # Errors
+    /// [`PagesError::NoProcess`].
+    pub fn find(proc: &Path, sys: &Path, pid: Pid, shared: bool) -> Result<Self, PagesError> {
+        let stat = Stat::read(proc, pid, pid.first_thread()).ok_or(PagesError::NoProcess(pid))?;
+        let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
+        let block_b = std::fs::read_to_string(size).ok().and_then(|text| text.trim().parse().ok());
+        let page_b = call::page_bytes();
+        let born_ticks = stat.start_ticks;
+        Ok(Self { pid, proc: proc.into(), page_b, block_b, shared, born_ticks })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Bytes in a small page.
+    #[must_use]
+    pub const fn page_b(&self) -> u64 {
+        self.page_b
+    }
+
+    /// Whether it is still the process that was found, and has not ended.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        let stat = Stat::read(&self.proc, self.pid, self.pid.first_thread());
+        stat.is_some_and(|stat| stat.start_ticks == self.born_ticks && !self.has_no_memory())
+    }
+
+    /// A process that has ended and waits to be reaped has no memory; one whose first thread alone
+    /// has ended still has.
+    fn has_no_memory(&self) -> bool {
+        std::fs::read(self.file("statm")).is_ok_and(|text| text.starts_with(b"0 "))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.proc.join(self.pid.to_string()).join(name)
+    }
+
+    /// The text of one of its files in `/proc`. A name in it need not be UTF-8.
+    ///
+    /// # Errors
+    /// [`PagesError::Denied`], [`PagesError::NoProcess`], [`PagesError::Read`].
+    pub fn text(&self, name: &str) -> Result<String, PagesError> {
+        let path = self.file(name);
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => Err(self.unread(path, error)),
+        }
+    }
+
+    fn unread(&self, path: PathBuf, source: io::Error) -> PagesError {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => PagesError::Denied(self.pid),
+            _ if !self.lives() => PagesError::NoProcess(self.pid),
+            _ => PagesError::Read { path, source },
+        }
+    }
+
+    /// What it has mapped, lowest addresses first.
+    ///
+    /// # Errors
+    /// [`PagesError::NoMemory`] if that is nothing, and those of [`Process::text`].
+    pub fn mappings(&self) -> Result<Vec<Mapping>, PagesError> {
+        let found = Mapping::parse_all(&self.text("smaps")?);
+        if found.is_empty() { Err(PagesError::NoMemory(self.pid)) } else { Ok(found) }
+    }
+
+    /// The nodes that its cpuset allows; none known if it has just ended.
+    ///
+    /// # Errors
+    /// Those of [`Process::text`].
+    pub fn allowed(&self) -> Result<Vec<NodeNr>, PagesError> {
+        let status = self.text("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
+        Ok(line.and_then(|list| numbers(list.trim())).unwrap_or_default())
+    }
+
+    /// The runs of pages of `span` that are in memory, as (first page, how many).
+    fn present(&self, span: Span) -> Result<Vec<(Addr, u64)>, PagesError> {
+        let path = self.file("pagemap");
+        let wrong = |error| self.unread(path.clone(), error);
+        let file = File::open(&path).map_err(wrong)?;
+        let mut entries = Vec::new();
+        let pages = usize::try_from(span.bytes() / self.page_b * ENTRY_B).unwrap_or(usize::MAX);
+        entries.resize(pages, 0);
+        let mut filled = 0;
+        while filled < entries.len() {
+            let at = span.start.0 / self.page_b * ENTRY_B + filled as u64;
+            match file.read_at(&mut entries[filled..], at).map_err(wrong)? {
+                // Behind the last address that a process can have, or the process has ended.
+                0 => break,
+                read => filled += read,
+            }
+        }
+        let run = |(first, pages)| (Addr(span.start.0 + first * self.page_b), pages);
+        Ok(present_runs(&entries[..filled]).into_iter().map(run).collect())
+    }
+
+    /// Size of the blocks of a mapping that are to be kept whole.
+    fn block_b(&self, mapping: &Mapping) -> Option<u64> {
+        if mapping.hugetlb {
+            Some(mapping.page.0.max(self.page_b))
+        } else {
+            self.block_b.filter(|_| mapping.huge.0 > 0)
+        }
+    }
+}
+
+impl Memory for Process {
+    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+        call::ask(self.pid, pages)
+    }
+
+    fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
+        call::put(self.pid, pages, node, self.shared)
+    }
+
+    fn now(&self) -> Nanos {
+        sys::now()
+    }
+
+    fn pause(&mut self) {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// How moving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every page was looked at.
+    Done,
+    /// It was stopped.
+    Stopped,
+    /// The process ended in the middle.
+    ProcessEnded,
+}
+
+/// What was moved.
+#[derive(Debug)]
+pub struct Moved {
+    /// How it ended.
+    pub end: End,
+    /// What became of the pages.
+    pub counts: Counts,
+    /// The first address that was not looked at, if it ended before all were.
+    pub reached: Option<Addr>,
+    /// The batches, in order.
+    pub batches: Vec<Batched>,
+    /// Some of the pages that were moved.
+    pub sample: Sample,
+    /// Memory in huge pages, of the mappings that were looked at, before.
+    pub huge_before: Bytes,
+    /// The same, after; `None` if the process has ended.
+    pub huge_after: Option<Bytes>,
+}
+
+/// Moves the pages of `process` in `spans` to `target`, until `stop` says no more.
+///
+/// # Errors
+/// [`PagesError::NothingMapped`] if one of the spans has no mapping in it, and what keeps the process
+/// from being looked at. That it ends in the middle is none.
+pub fn move_spans(
+    process: &mut Process,
+    spans: &[Span],
+    target: &Target,
+    stop: &mut impl FnMut() -> bool,
+) -> Result<Moved, PagesError> {
+    let chosen = chosen(process, spans)?;
+    let mut work = Work::new(process.page_b, target.clone());
+    let (mut end, mut reached) = (End::Done, None);
+    'all: for (mapping, span) in &chosen {
+        for window in windows(*span) {
+            end = one_window(process, mapping, window, &mut work, stop)?;
+            if end != End::Done {
+                reached = Some(window.start);
+                break 'all;
+            }
+        }
+    }
+    let huge = |mappings: &[Mapping]| {
+        let touched = mappings.iter().filter(|mapping| {
+            chosen.iter().any(|(_, span)| mapping.span().intersection(*span).is_some())
+        });
+        Bytes(touched.map(|mapping| mapping.huge.0).sum())
+    };
+    let before: Vec<Mapping> = chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
+    Ok(Moved {
+        end,
+        counts: work.counts(),
+        reached,
+        batches: work.batches().to_vec(),
+        sample: work.sample().clone(),
+        huge_before: Bytes(before.iter().map(|mapping| mapping.huge.0).sum()),
+        huge_after: process.mappings().ok().map(|after| huge(&after)),
+    })
+}
+
+/// The parts of mappings that are in `spans`, each mapping once.
+fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, PagesError> {
+    let mappings = process.mappings()?;
+    let mut wanted: Vec<Span> = spans.iter().map(|span| span.whole_pages(process.page_b)).collect();
+    wanted.sort_unstable();
+    // Ranges that overlap must not be counted twice.
+    wanted = wanted.into_iter().fold(Vec::new(), |mut joined: Vec<Span>, span| {
+        match joined.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => joined.push(span),
+        }
+        joined
+    });
+    let parts = |span: &Span| {
+        let inside = mappings.iter().map(|mapping| (mapping, mapping.span().intersection(*span)));
+        let inside = inside.filter_map(|(mapping, part)| Some((mapping.clone(), part?)));
+        inside.collect::<Vec<_>>()
+    };
+    if let Some(empty) = spans.iter().find(|span| parts(span).is_empty()) {
+        return Err(PagesError::NothingMapped { pid: process.pid, span: *empty });
+    }
+    Ok(wanted.iter().flat_map(parts).collect())
+}
+
+/// Parts of `span` that end at multiples of the window's size, so that no huge page is cut.
+fn windows(span: Span) -> impl Iterator<Item = Span> {
+    let mut start = span.start.0;
+    std::iter::from_fn(move || {
+        let next = (start / WINDOW_B + 1).saturating_mul(WINDOW_B).min(span.end.0);
+        let window = Span { start: Addr(start), end: Addr(next) };
+        start = next;
+        (window.start < window.end).then_some(window)
+    })
+}
+
+fn one_window(
+    process: &mut Process,
+    mapping: &Mapping,
+    window: Span,
+    work: &mut Work,
+    stop: &mut impl FnMut() -> bool,
+) -> Result<End, PagesError> {
+    if stop() {
+        return Ok(End::Stopped);
+    }
+    if !process.lives() {
+        return Ok(End::ProcessEnded);
+    }
+    let pages = window.bytes() / process.page_b;
+    if mapping.fixed {
+        work.stay(Stay::Unmovable, pages);
+        return Ok(End::Done);
+    }
+    if mapping.resident.0 == 0 {
+        work.stay(Stay::NotPresent, pages);
+        return Ok(End::Done);
+    }
+    let runs = match process.present(window) {
+        Ok(runs) => runs,
+        Err(PagesError::NoProcess(_)) => return Ok(End::ProcessEnded),
+        Err(error) => return Err(error),
+    };
+    let present: u64 = runs.iter().map(|(_, pages)| pages).sum();
+    let block_b = process.block_b(mapping);
+    let cut =
+        runs.iter().flat_map(|(start, pages)| pieces(*start, *pages, process.page_b, block_b));
+    let all: Vec<_> = cut.collect();
+    match work.carry_out(&all, process, stop) {
+        Ok(done) => {
+            work.stay(Stay::NotPresent, pages - present);
+            Ok(if done { End::Done } else { End::Stopped })
+        }
+        Err(_) if !process.lives() => Ok(End::ProcessEnded),
+        Err(error) if error.errno() == Some(libc::EPERM) => Err(PagesError::Denied(process.pid)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How the pages that were moved lie a while later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// How long they were watched.
+    pub watched: Nanos,
+    /// How many were looked at.
+    pub looked_at: u64,
+    /// How many of those are on another node again.
+    pub drifted: u64,
+}
+
+impl Drift {
+    /// The part of the pages that must be away before watching ends early: one in 16. Chosen: it is
+    /// more than chance, and where the kernel moves one page in 16 it goes on.
+    const CLEAR: u64 = 16;
+
+    /// Whether no more watching is needed to say that pages do not stay.
+    #[must_use]
+    pub const fn is_clear(&self) -> bool {
+        self.drifted > 0 && self.drifted >= self.looked_at / Self::CLEAR
+    }
+}
+
+/// How often moved pages are looked at. Chosen.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Watches pages that were moved for `time`, or until it is clear that they do not stay, or `stop`
+/// says so, or the process ends.
+pub fn watch(
+    memory: &mut impl Memory,
+    sample: &Sample,
+    time: Nanos,
+    stop: &mut impl FnMut() -> bool,
+) -> Drift {
+    let (pages, nodes): (Vec<Addr>, Vec<NodeNr>) = sample.pages().iter().copied().unzip();
+    let begun = memory.now();
+    let mut drift = Drift::default();
+    while !pages.is_empty() {
+        let Ok(told) = memory.ask(&pages) else { break };
+        drift.watched = memory.now().saturating_sub(begun);
+        let on = told.iter().zip(&nodes).filter_map(|(told, wanted)| match seen(*told)? {
+            Seen::On(node) => Some(node != *wanted),
+            Seen::Not(_) => None,
+        });
+        let away: Vec<bool> = on.collect();
+        drift.looked_at = away.len() as u64;
+        drift.drifted = away.iter().filter(|away| **away).count() as u64;
+        if drift.is_clear() || drift.watched >= time || stop() {
+            break;
+        }
+        let left = Duration::from(time.saturating_sub(drift.watched));
+        std::thread::sleep(LOOK_EVERY.min(left.max(Duration::from_millis(1))));
+    }
+    drift
+}
+
+/// What the kernel has counted of huge pages that were moved, since it was booted, for all processes
+/// together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HugeMoves {
+    /// Moved whole.
+    pub whole: u64,
+    /// Not moved.
+    pub failed: u64,
+    /// Split, so that their pages could be moved.
+    pub split: u64,
+}
+
+impl HugeMoves {
+    /// Reads `proc/vmstat`; `None` on a kernel that does not count them (before 5.9, or built without
+    /// huge pages).
+    #[must_use]
+    pub fn read(proc: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(proc.join("vmstat")).ok()?;
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line?.trim().parse().ok()
+        };
+        Some(Self {
+            whole: value("thp_migration_success")?,
+            failed: value("thp_migration_fail")?,
+            split: value("thp_migration_split")?,
+        })
+    }
+
+    /// What was counted since `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            whole: self.whole.saturating_sub(before.whole),
+            failed: self.failed.saturating_sub(before.failed),
+            split: self.split.saturating_sub(before.split),
+        }
+    }
+}
+
+/// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.
+#[must_use]
+pub fn balances(proc: &Path) -> Option<bool> {
+    let text = std::fs::read_to_string(proc.join("sys/kernel/numa_balancing")).ok()?;
+    Some(text.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pretended::Pretended;
+    use super::*;
+
+    #[test]
+    fn windows_end_at_their_multiples() {
+        let span = Span { start: Addr(WINDOW_B - 4096), end: Addr(2 * WINDOW_B + 4096) };
+        let found: Vec<u64> = windows(span).map(Span::bytes).collect();
+        assert_eq!(found, [4096, WINDOW_B, 4096]);
+        assert_eq!(windows(Span { start: Addr(4096), end: Addr(4096) }).count(), 0);
+    }
+
+    #[test]
+    fn the_present_pages_of_this_test() {
+        let pid = Pid(std::process::id().cast_signed());
+        let process = Process::find(Path::new("/proc"), Path::new("/sys"), pid, false).unwrap();
+        assert!(process.lives());
+        let mappings = process.mappings().unwrap();
+        let stack = mappings.iter().find(|mapping| mapping.what == "[stack]").unwrap();
+        let runs = process.present(stack.span()).unwrap();
+        let present: u64 = runs.iter().map(|(_, pages)| pages).sum();
+        assert!(present > 0 && present <= stack.span().bytes() / process.page_b());
+    }
+
+    #[test]
+    fn pages_that_go_away_again_are_noticed() {
+        let mut memory = Pretended::drawn("1111011111");
+        let mut sample = Sample::default();
+        (0..10).for_each(|page| sample.offer(Addr(page * 4096), NodeNr(1)));
+        let drift = watch(&mut memory, &sample, Nanos::from_secs(60), &mut || false);
+        assert_eq!((drift.looked_at, drift.drifted), (10, 1));
+        let mut memory = Pretended::drawn("1111-11111");
+        let drift = watch(&mut memory, &sample, Nanos::ZERO, &mut || false);
+        assert_eq!((drift.looked_at, drift.drifted), (9, 0));
+    }
+
+    #[test]
+    fn what_vmstat_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let text = "thp_migration_success 7\nthp_migration_fail 2\nthp_migration_split 1\n";
+        std::fs::write(root.path().join("vmstat"), text).unwrap();
+        let found = HugeMoves::read(root.path()).unwrap();
+        assert_eq!(found, HugeMoves { whole: 7, failed: 2, split: 1 });
+        assert_eq!(found.since(HugeMoves { whole: 3, failed: 2, split: 0 }).whole, 4);
+        std::fs::write(root.path().join("vmstat"), "nr_free_pages 1\n").unwrap();
+        assert_eq!(HugeMoves::read(root.path()), None);
+    }
+}

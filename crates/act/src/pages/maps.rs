@@ -1,0 +1,242 @@
+//! What is mapped where in a process: `/proc/PID/smaps`, `numa_maps` and `pagemap`.
+
+use super::{Addr, Span};
+use colocate_machine::{Bytes, NodeNr};
+use std::collections::BTreeMap;
+
+/// Neighbouring addresses that mean the same thing to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// From where to where, as numbers; see [`Mapping::span`].
+    start: u64,
+    end: u64,
+    /// The file, or the kernel's name such as `[heap]`; empty for memory without a name.
+    pub what: String,
+    /// Size of its pages: larger than a small page only if it is of hugetlbfs.
+    pub page: Bytes,
+    /// How much of it is in memory.
+    pub resident: Bytes,
+    /// How much of that is in huge pages that the kernel made by itself.
+    pub huge: Bytes,
+    /// Whether it is of hugetlbfs.
+    pub hugetlb: bool,
+    /// Whether it is a device's or the kernel's own, which stays where it is.
+    pub fixed: bool,
+}
+
+impl Mapping {
+    /// From where to where it goes.
+    #[must_use]
+    pub const fn span(&self) -> Span {
+        Span { start: Addr(self.start), end: Addr(self.end) }
+    }
+
+    /// Reads `smaps`. Lines that are not understood are left out.
+    #[must_use]
+    pub fn parse_all(smaps: &str) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for line in smaps.lines() {
+            if let Some(mapping) = head(line) {
+                found.push(mapping);
+            } else if let (Some(mapping), Some((key, value))) =
+                (found.last_mut(), line.split_once(':'))
+            {
+                mapping.take(key, value);
+            }
+        }
+        found
+    }
+
+    fn take(&mut self, key: &str, value: &str) {
+        let size = || value.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
+        let size = || Bytes::kib(size().unwrap_or(0));
+        match key {
+            "KernelPageSize" => self.page = size(),
+            "Rss" => self.resident.0 += size().0,
+            // The kernel does not count memory of hugetlbfs as resident.
+            "Shared_Hugetlb" | "Private_Hugetlb" => self.resident.0 += size().0,
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => self.huge.0 += size().0,
+            "VmFlags" => {
+                let mut flags = value.split_ascii_whitespace();
+                self.hugetlb = flags.clone().any(|flag| flag == "ht");
+                self.fixed |= flags.any(|flag| flag == "io" || flag == "pf");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first line of a mapping, which is a line of `maps`.
+fn head(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let what = fields.nth(4).unwrap_or_default().trim_start();
+    let fixed = ["[vdso]", "[vsyscall]"].contains(&what) || what.starts_with("[vvar");
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        what: what.into(),
+        page: Bytes(0),
+        resident: Bytes(0),
+        huge: Bytes(0),
+        hugetlb: false,
+        fixed,
+    })
+}
+
+/// Where the pages of a mapping are, and what the kernel goes by when it takes new ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The memory policy, as the kernel writes it: `default`, `bind:1`, `interleave:0-3`.
+    pub policy: String,
+    /// How much is on which node.
+    pub on: BTreeMap<NodeNr, Bytes>,
+}
+
+/// Reads `numa_maps`: the mappings that have pages, by their first address. Lines that are not
+/// understood are left out.
+#[must_use]
+pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
+    numa_maps.lines().filter_map(placed_line).collect()
+}
+
+fn placed_line(line: &str) -> Option<(Addr, Placed)> {
+    let (start, rest) = line.split_once(' ')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    // A policy may have spaces and `=` in it, so it ends where a word comes that is known.
+    let words: Vec<&str> = rest.split(' ').collect();
+    let end = words.iter().position(|word| is_known(word)).unwrap_or(words.len());
+    let page_kib = words.iter().find_map(|word| word.strip_prefix("kernelpagesize_kB="));
+    let page = Bytes::kib(page_kib?.parse().ok()?);
+    let on = words[end..].iter().filter_map(|word| {
+        let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
+        let pages: u64 = pages.parse().ok()?;
+        Some((NodeNr(node.parse().ok()?), Bytes(pages.saturating_mul(page.0))))
+    });
+    Some((Addr(start), Placed { policy: words[..end].join(" "), on: on.collect() }))
+}
+
+/// Whether the kernel writes `word` after the policy (`show_numa_map` in fs/proc/task_mmu.c).
+fn is_known(word: &str) -> bool {
+    const KEYS: [&str; 9] = [
+        "file",
+        "anon",
+        "dirty",
+        "mapped",
+        "mapmax",
+        "swapcache",
+        "active",
+        "writeback",
+        "kernelpagesize_kB",
+    ];
+    let node = |key: &str| {
+        let digits = key.strip_prefix('N').unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
+    };
+    match word.split_once('=') {
+        Some((key, _)) => KEYS.contains(&key) || node(key),
+        None => ["heap", "stack", "huge"].contains(&word),
+    }
+}
+
+/// Bytes of an entry of `pagemap`.
+pub const ENTRY_B: u64 = 8;
+
+/// The runs of pages that are in memory, as (first, how many), from entries of `pagemap`
+/// (Documentation/admin-guide/mm/pagemap.rst: bit 63).
+#[must_use]
+pub fn present_runs(entries: &[u8]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (place, entry) in entries.chunks_exact(8).enumerate() {
+        let place = place as u64;
+        // The highest bit of a little-endian word is in its last byte; both architectures are so.
+        if entry[7] & 0x80 == 0 {
+            continue;
+        }
+        match runs.last_mut() {
+            Some((first, pages)) if *first + *pages == place => *pages += 1,
+            _ => runs.push((place, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0 
+Size:               4096 kB
+KernelPageSize:        4 kB
+Rss:                2052 kB
+AnonHugePages:      2048 kB
+ShmemPmdMapped:        0 kB
+VmFlags: rd wr mr mw me ac sd hg 
+7f0000400000-7f0000800000 rw-s 00000000 00:10 12                         /anon_hugepage (deleted)
+KernelPageSize:     2048 kB
+Rss:                   0 kB
+Shared_Hugetlb:        0 kB
+Private_Hugetlb:    2048 kB
+VmFlags: rd wr sh mr mw me ms de ht sd 
+7ffc00000000-7ffc00004000 r--p 00000000 00:00 0                          [vvar]
+Rss:                   0 kB
+VmFlags: rd mr pf io de dd sd 
+";
+
+    #[test]
+    fn smaps_are_read() {
+        let found = Mapping::parse_all(SMAPS);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].span().to_string(), "7f0000000000-7f0000400000");
+        assert_eq!((found[0].what.as_str(), found[0].page), ("", Bytes::kib(4)));
+        assert_eq!((found[0].resident, found[0].huge), (Bytes::kib(2052), Bytes::mib(2)));
+        assert!(!found[0].fixed && !found[0].hugetlb);
+        assert_eq!(found[1].what, "/anon_hugepage (deleted)");
+        assert!(found[1].hugetlb && found[1].resident == Bytes::mib(2));
+        assert!(found[2].fixed);
+    }
+
+    #[test]
+    fn policies_of_every_form() {
+        let line =
+            |policy: &str| format!("7f00 {policy} anon=3 dirty=3 N0=1 N12=2 kernelpagesize_kB=4");
+        for policy in [
+            "default",
+            "local",
+            "bind:1",
+            "bind=static:0-1",
+            "prefer (many):0,2",
+            "weighted interleave:0-3",
+        ] {
+            let (at, placed) = placed_line(&line(policy)).unwrap();
+            assert_eq!((at, placed.policy.as_str()), (Addr(0x7f00), policy));
+            let expected = [(NodeNr(0), Bytes::kib(4)), (NodeNr(12), Bytes::kib(8))];
+            assert_eq!(placed.on, BTreeMap::from(expected));
+        }
+    }
+
+    #[test]
+    fn names_and_huge_pages_in_numa_maps() {
+        let (_, placed) =
+            placed_line("7f00 default file=/a/N0=b mapped=2 N1=2 kernelpagesize_kB=4").unwrap();
+        assert_eq!(placed.policy, "default");
+        assert_eq!(placed.on, BTreeMap::from([(NodeNr(1), Bytes::kib(8))]));
+        let (_, placed) =
+            placed_line("7f00 bind:0 huge anon=2 N0=2 kernelpagesize_kB=2048").unwrap();
+        assert_eq!(placed.on, BTreeMap::from([(NodeNr(0), Bytes::mib(4))]));
+        assert_eq!(placed_line("7f00 default"), None);
+        assert_eq!(placed_line("nonsense"), None);
+    }
+
+    #[test]
+    fn runs_of_present_pages() {
+        let entries: Vec<u8> = [1, 1, 0, 1, 0, 0, 1]
+            .into_iter()
+            .flat_map(|present: u64| (present << 63 | 0x1234).to_le_bytes())
+            .collect();
+        assert_eq!(present_runs(&entries), [(0, 2), (3, 1), (6, 1)]);
+        assert_eq!(present_runs(&[]), []);
+    }
+}

@@ -1,0 +1,237 @@
+//! The machine's nodes, and which of them pages of a process may go to.
+
+use super::work::Target;
+use colocate_machine::{NodeNr, PuNr, PuSet};
+use std::path::Path;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// The nodes of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// Those that are online.
+    pub online: Vec<NodeNr>,
+    /// Those that have memory.
+    pub with_memory: Vec<NodeNr>,
+    /// The PUs of each node that is online.
+    pub pus: Vec<(NodeNr, PuSet)>,
+}
+
+impl Nodes {
+    /// Reads them from `devices/system/node` below `sys`, which is `/sys` on a live machine; `None`
+    /// on a kernel without nodes.
+    #[must_use]
+    pub fn read(sys: &Path) -> Option<Self> {
+        let folder = sys.join("devices/system/node");
+        let list = |name: &str| numbers(&std::fs::read_to_string(folder.join(name)).ok()?);
+        let online = list("online")?;
+        let pus = online.iter().filter_map(|node| {
+            let text = std::fs::read_to_string(folder.join(format!("{node}/cpulist"))).ok()?;
+            Some((*node, PuSet::parse_list(&text).ok()?))
+        });
+        Some(Self { with_memory: list("has_memory")?, pus: pus.collect(), online })
+    }
+
+    /// The node of a PU; `None` if it is offline.
+    #[must_use]
+    pub fn of(&self, pu: PuNr) -> Option<NodeNr> {
+        self.pus.iter().find(|(_, pus)| pus.contains(pu)).map(|(node, _)| *node)
+    }
+
+    /// The nodes of a set of PUs, in order.
+    #[must_use]
+    pub fn of_set(&self, set: &PuSet) -> Vec<NodeNr> {
+        let used = self.pus.iter().filter(|(_, pus)| !pus.intersection(set).is_empty());
+        used.map(|(node, _)| *node).collect()
+    }
+}
+
+/// A list of nodes as the kernel writes it.
+#[must_use]
+pub fn numbers(list: &str) -> Option<Vec<NodeNr>> {
+    Some(PuSet::parse_list(list).ok()?.iter().map(|number| NodeNr(number.0)).collect())
+}
+
+/// Nodes as the kernel lists them, e.g. `0-2,5`.
+#[must_use]
+pub fn list(nodes: &[NodeNr]) -> String {
+    let set: PuSet = nodes.iter().map(|node| PuNr(node.0)).collect();
+    set.to_string()
+}
+
+/// Where somebody wants pages to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// On that node.
+    Node(NodeNr),
+    /// In turn on every node that the process may use.
+    Interleave,
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        match text {
+            "interleave" => Ok(Self::Interleave),
+            _ => plain
+                .then(|| text.parse().ok())
+                .flatten()
+                .map(|number| Self::Node(NodeNr(number)))
+                .ok_or_else(|| "expected a node's number or \"interleave\"".into()),
+        }
+    }
+}
+
+/// Why pages cannot go where somebody wants them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// There is no such node, or it is offline.
+    #[error("expected a node that is online, {}, found {}", list(online), wanted.0)]
+    Offline {
+        /// The node.
+        wanted: NodeNr,
+        /// Those that are online.
+        online: Vec<NodeNr>,
+    },
+    /// The same, on a machine that has a single node.
+    #[error("node {} is not online: this machine has only node {}", wanted.0, only.0)]
+    SingleNode {
+        /// The node.
+        wanted: NodeNr,
+        /// The one that there is.
+        only: NodeNr,
+    },
+    /// The node has no memory.
+    #[error("expected a node with memory, {}, found node {}, which has none", list(with_memory), wanted.0)]
+    NoMemory {
+        /// The node.
+        wanted: NodeNr,
+        /// Those with memory.
+        with_memory: Vec<NodeNr>,
+    },
+    /// The process's cpuset does not have the node.
+    #[error(
+        "expected a node that the process's cpuset allows, {}, found node {}; see Mems_allowed_list \
+         in /proc/PID/status",
+        list(allowed), wanted.0
+    )]
+    NotAllowed {
+        /// The node.
+        wanted: NodeNr,
+        /// Those that it allows.
+        allowed: Vec<NodeNr>,
+    },
+    /// There are not two nodes to take turns.
+    #[error("expected two nodes with memory that the process may use, found only {}", list(found))]
+    NothingToInterleave {
+        /// Those that there are.
+        found: Vec<NodeNr>,
+    },
+}
+
+/// Where the pages of a process that may use the nodes `allowed` go if somebody wants `wish`.
+///
+/// # Errors
+/// [`TargetError`] says why they cannot go there.
+pub fn target(wish: Wish, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
+    let usable = |node: &NodeNr| nodes.with_memory.contains(node) && allowed.contains(node);
+    let wanted = match wish {
+        Wish::Node(wanted) => wanted,
+        Wish::Interleave => {
+            let found: Vec<NodeNr> = nodes.online.iter().copied().filter(usable).collect();
+            let enough = found.len() > 1;
+            return if enough {
+                Ok(Target::Interleave(found))
+            } else {
+                Err(TargetError::NothingToInterleave { found })
+            };
+        }
+    };
+    if !nodes.online.contains(&wanted) {
+        return Err(match nodes.online[..] {
+            [only] => TargetError::SingleNode { wanted, only },
+            _ => TargetError::Offline { wanted, online: nodes.online.clone() },
+        });
+    }
+    if !nodes.with_memory.contains(&wanted) {
+        return Err(TargetError::NoMemory { wanted, with_memory: nodes.with_memory.clone() });
+    }
+    if !allowed.contains(&wanted) {
+        return Err(TargetError::NotAllowed { wanted, allowed: allowed.to_vec() });
+    }
+    Ok(Target::Node(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(online: &str, with_memory: &str) -> Nodes {
+        let numbers = |text| numbers(text).unwrap();
+        Nodes { online: numbers(online), with_memory: numbers(with_memory), pus: Vec::new() }
+    }
+
+    fn refused(wish: &str, nodes: &Nodes, allowed: &str) -> String {
+        let wish = wish.parse().unwrap();
+        target(wish, nodes, &numbers(allowed).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn wishes_that_cannot_be() {
+        let four = nodes("0-3", "0-2");
+        assert_eq!(refused("7", &four, "0-3"), "expected a node that is online, 0-3, found 7");
+        assert_eq!(
+            refused("3", &four, "0-3"),
+            "expected a node with memory, 0-2, found node 3, which has none"
+        );
+        assert_eq!(
+            refused("2", &four, "0-1"),
+            "expected a node that the process's cpuset allows, 0-1, found node 2; see \
+             Mems_allowed_list in /proc/PID/status"
+        );
+        assert_eq!(
+            refused("interleave", &four, "2-3"),
+            "expected two nodes with memory that the process may use, found only 2"
+        );
+        let one = nodes("0", "0");
+        assert_eq!(refused("1", &one, "0"), "node 1 is not online: this machine has only node 0");
+    }
+
+    #[test]
+    fn wishes_that_can_be() {
+        let four = nodes("0-3", "0,2-3");
+        let to = |wish: &str| target(wish.parse().unwrap(), &four, &numbers("0-2").unwrap());
+        assert_eq!(to("2"), Ok(Target::Node(NodeNr(2))));
+        assert_eq!(to("interleave"), Ok(Target::Interleave(vec![NodeNr(0), NodeNr(2)])));
+    }
+
+    #[test]
+    fn words_that_are_no_wish() {
+        for wrong in ["", "-1", "+1", "node1", "all", "99999999999"] {
+            assert!(wrong.parse::<Wish>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_saved_tree_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("devices/system/node");
+        for (name, text) in [
+            ("online", "0-1\n"),
+            ("has_memory", "0\n"),
+            ("node0/cpulist", "0-1\n"),
+            ("node1/cpulist", "2,4\n"),
+        ] {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let nodes = Nodes::read(root.path()).unwrap();
+        assert_eq!((list(&nodes.online), list(&nodes.with_memory)), ("0-1".into(), "0".into()));
+        assert_eq!((nodes.of(PuNr(4)), nodes.of(PuNr(3))), (Some(NodeNr(1)), None));
+        assert_eq!(nodes.of_set(&PuSet::parse_list("1-2").unwrap()), [NodeNr(0), NodeNr(1)]);
+        assert_eq!(Nodes::read(&root.path().join("nowhere")), None);
+    }
+}

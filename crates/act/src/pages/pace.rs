@@ -1,0 +1,118 @@
+//! How many pages a batch may have.
+//!
+//! # Problem
+//! While a page is moved, whoever touches it waits. A call that moves thousands of them can hold a
+//! program up for long; one call a page costs too much. How long a page takes depends on the
+//! machine, its load and the page.
+//!
+//! # Approach
+//! Measure each batch and size the next one so that it would have taken three quarters of what is
+//! allowed.
+//!
+//! # Properties
+//! - **Shrinks at once**: after a batch over the goal the next one is smaller, unless it is at the
+//!   least already. -> test `a_slow_batch_makes_the_next_smaller`
+//! - **Grows with care**: at most to twice the size. -> test `sizes_keep_their_bounds`
+//! - **Settles**: at any steady cost a page, batches come to keep their time.
+//!   -> test `any_steady_cost_settles_within_the_limit`
+
+use colocate_machine::Nanos;
+
+/// The longest that a batch should take.
+pub const LIMIT: Nanos = Nanos::from_millis(20);
+/// What batches are sized for: a quarter is left for what cannot be foreseen.
+const GOAL: Nanos = Nanos::from_millis(15);
+/// The most pages in a batch. Chosen: it bounds what is kept in memory, and a batch that large is
+/// under way for milliseconds on any machine.
+const MOST: usize = 16_384;
+
+/// The size of the next batch, in pages or in huge pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    least: usize,
+    limit: usize,
+}
+
+impl Pace {
+    /// For single pages. Never fewer than 32: copying 128 KiB takes microseconds, so when such a
+    /// batch is slow, what takes the time is not the copying, and a smaller one would not help.
+    #[must_use]
+    pub const fn pages() -> Self {
+        Self { least: 32, limit: 64 }
+    }
+
+    /// For huge pages, which may have to go one by one.
+    #[must_use]
+    pub const fn blocks() -> Self {
+        Self { least: 1, limit: 1 }
+    }
+
+    /// How many the next batch may have.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A batch of `units` took that long.
+    pub fn took(&mut self, units: usize, time: Nanos) {
+        let fits = GOAL.0.saturating_mul(units as u64) / time.0.max(1);
+        let fits = usize::try_from(fits).unwrap_or(MOST);
+        // A short batch, the last one of a mapping, is no reason to shrink while it kept its time.
+        let floor = if time <= GOAL { self.limit } else { self.least };
+        self.limit = fits.clamp(floor, (self.limit * 2).min(MOST).max(floor));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 64 pages in 1 ms: 960 would fit the goal of 15 ms, but growth is to 128 at most.
+    /// 128 pages in 30 ms: 64 fit. 64 pages in 1 s: less than one fits, so the least, 32.
+    #[test]
+    fn a_slow_batch_makes_the_next_smaller() {
+        let mut pace = Pace::pages();
+        let mut limits = Vec::new();
+        for (pages, ms) in [(64, 1), (128, 30), (64, 1000), (32, 10)] {
+            pace.took(pages, Nanos::from_millis(ms));
+            limits.push(pace.limit());
+        }
+        assert_eq!(limits, [128, 64, 32, 48]);
+    }
+
+    #[test]
+    fn a_short_last_batch_keeps_the_size() {
+        let mut pace = Pace::pages();
+        pace.took(1, Nanos::from_millis(10));
+        assert_eq!(pace.limit(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_keep_their_bounds(times in prop::collection::vec(0_u64..100_000_000, 1..50)) {
+            for mut pace in [Pace::pages(), Pace::blocks()] {
+                for time in &times {
+                    let before = pace.limit();
+                    pace.took(before, Nanos(*time));
+                    prop_assert!(pace.limit() >= pace.least && pace.limit() <= MOST);
+                    prop_assert!(pace.limit() <= before * 2);
+                    let slow = *time > GOAL.0 && before > pace.least;
+                    prop_assert!(!slow || pace.limit() < before);
+                }
+            }
+        }
+
+        /// From 1 ns to 400 µs a page, with up to 10 ms for the call itself.
+        #[test]
+        fn any_steady_cost_settles_within_the_limit(page in 1_u64..400_000, call in 0_u64..10_000_000) {
+            let mut pace = Pace::pages();
+            let cost = |pages: usize| Nanos(call + page * pages as u64);
+            for _ in 0..50 {
+                pace.took(pace.limit(), cost(pace.limit()));
+            }
+            let fits = cost(pace.least) <= LIMIT;
+            prop_assert!(!fits || cost(pace.limit()) <= LIMIT, "{} pages", pace.limit());
+        }
+    }
+}

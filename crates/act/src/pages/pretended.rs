@@ -1,0 +1,265 @@
+//! A process's memory that is not there, with the manners of the kernel's move_pages(2) that
+//! [`super::work`] has to bear: calls that give up in the middle, answers that are missing, huge
+//! pages that move whole, and a second address of a huge page that is called busy.
+
+use super::Addr;
+use super::call::Put;
+use super::status::UNTOLD;
+use super::work::{Memory, Piece, pieces};
+use colocate_machine::{Nanos, NodeNr};
+use colocate_observe::SysError;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Bytes in a page.
+pub const PAGE_B: u64 = 4096;
+/// Pages in a block.
+const BLOCK: usize = 4;
+
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Small, on that node.
+    Small(u32),
+    /// Part of a huge page on that node.
+    Huge(u32),
+    /// On node 0, and other processes have it mapped.
+    Shared,
+    /// On that node, and held for so many more tries.
+    Held {
+        /// The node.
+        on: u32,
+        /// How often moving it fails.
+        tries: u32,
+    },
+    /// A device's.
+    Device,
+    /// Not in memory.
+    Absent,
+}
+
+/// The memory.
+#[derive(Clone, Debug, Default)]
+pub struct Pretended {
+    /// From address 0 on.
+    pub pages: Vec<Page>,
+    /// How many more pages a node has room for; any number where it is not said.
+    pub room: BTreeMap<u32, u64>,
+    /// What a page that is moved takes.
+    pub cost: Nanos,
+    /// After so many calls the process has ended.
+    pub ends_after: Option<u32>,
+    /// Calls that moved.
+    pub puts: u32,
+    /// Addresses in them.
+    pub asked_to_move: usize,
+    /// How often a moment was waited.
+    pub pauses: u32,
+    now: Nanos,
+    calls: u32,
+}
+
+impl Pretended {
+    /// `0`-`9`: a page on that node; `[0000]`: a huge page; `s` shared, `b` held for ever, `h` held
+    /// for one try, `x` a device's, `-` not in memory.
+    pub fn drawn(picture: &str) -> Self {
+        let mut this = Self::default();
+        let mut huge = false;
+        for letter in picture.chars() {
+            let node = letter.to_digit(10);
+            match letter {
+                '[' | ']' => {
+                    huge = letter == '[';
+                    continue;
+                }
+                's' => this.pages.push(Page::Shared),
+                'b' => this.pages.push(Page::Held { on: 0, tries: u32::MAX }),
+                'h' => this.pages.push(Page::Held { on: 0, tries: 1 }),
+                'x' => this.pages.push(Page::Device),
+                '-' => this.pages.push(Page::Absent),
+                _ if huge => this.pages.push(Page::Huge(node.unwrap())),
+                _ => this.pages.push(Page::Small(node.unwrap())),
+            }
+        }
+        this
+    }
+
+    pub fn picture(&self) -> String {
+        let mut text = String::new();
+        for (place, page) in self.pages.iter().enumerate() {
+            match page {
+                Page::Small(node) => text.push_str(&node.to_string()),
+                Page::Huge(node) => {
+                    let open = if place.is_multiple_of(BLOCK) { "[" } else { "" };
+                    let close = if place % BLOCK == BLOCK - 1 { "]" } else { "" };
+                    text.push_str(&format!("{open}{node}{close}"));
+                }
+                Page::Shared => text.push('s'),
+                Page::Held { .. } => text.push('b'),
+                Page::Device => text.push('x'),
+                Page::Absent => text.push('-'),
+            }
+        }
+        text
+    }
+
+    /// Whether every huge page is on one node.
+    pub fn is_sound(&self) -> bool {
+        self.pages.chunks(BLOCK).all(|block| match block[0] {
+            Page::Huge(node) => block.iter().all(|page| *page == Page::Huge(node)),
+            _ => block.iter().all(|page| !matches!(page, Page::Huge(_))),
+        })
+    }
+
+    fn has_huge(&self) -> bool {
+        self.pages.iter().any(|page| matches!(page, Page::Huge(_)))
+    }
+
+    /// The grain of the whole memory, which is one mapping.
+    pub fn grain_b(&self) -> u64 {
+        if self.has_huge() { PAGE_B * BLOCK as u64 } else { PAGE_B }
+    }
+
+    /// The pieces of what is in memory.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let block_b = self.has_huge().then_some(PAGE_B * BLOCK as u64);
+        let mut found = Vec::new();
+        let mut start = 0;
+        for run in self.pages.chunk_by(|a, b| (*a == Page::Absent) == (*b == Page::Absent)) {
+            if run[0] != Page::Absent {
+                let at = Addr(start as u64 * PAGE_B);
+                found.extend(pieces(at, run.len() as u64, PAGE_B, block_b));
+            }
+            start += run.len();
+        }
+        found
+    }
+
+    /// The node of every page that is on one.
+    pub fn places(&self) -> BTreeMap<Addr, u32> {
+        let node = |(place, page): (usize, &Page)| {
+            Some((Addr(place as u64 * PAGE_B), u32::try_from(told(*page)).ok()?))
+        };
+        self.pages.iter().enumerate().filter_map(node).collect()
+    }
+
+    fn place(page: Addr) -> usize {
+        usize::try_from(page.0 / PAGE_B).unwrap()
+    }
+
+    /// Takes the room for `pages` on `node`, if there is that much.
+    fn take_room(&mut self, node: u32, pages: u64) -> bool {
+        match self.room.get_mut(&node) {
+            Some(room) if *room < pages => false,
+            Some(room) => {
+                *room -= pages;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Moves what was collected: how many stay, or the end of memory.
+    fn flush(&mut self, list: &mut Vec<usize>, node: u32) -> Result<u64, i32> {
+        let mut stay = 0;
+        for place in std::mem::take(list) {
+            self.now += self.cost;
+            let block = place / BLOCK * BLOCK;
+            let page = self.pages[place];
+            match page {
+                Page::Huge(_) if self.take_room(node, BLOCK as u64) => {
+                    self.pages[block..block + BLOCK].fill(Page::Huge(node));
+                }
+                Page::Huge(from) => {
+                    // No room for it whole: it is split, and moved as far as there is room.
+                    self.pages[block..block + BLOCK].fill(Page::Small(from));
+                    for small in block..block + BLOCK {
+                        if !self.take_room(node, 1) {
+                            return Err(libc::ENOMEM);
+                        }
+                        self.pages[small] = Page::Small(node);
+                    }
+                }
+                Page::Held { on, tries } if tries > 0 => {
+                    self.pages[place] = Page::Held { on, tries: tries.saturating_sub(1) };
+                    if tries == u32::MAX {
+                        self.pages[place] = Page::Held { on, tries };
+                    }
+                    stay += 1;
+                }
+                _ if self.take_room(node, 1) => self.pages[place] = Page::Small(node),
+                _ => return Err(libc::ENOMEM),
+            }
+        }
+        Ok(stay)
+    }
+
+    fn try_put(&mut self, asked: &[Addr], node: u32, told: &mut [i32]) -> Result<u64, i32> {
+        let mut list: Vec<usize> = Vec::new();
+        for (index, page) in asked.iter().map(|page| Self::place(*page)).enumerate() {
+            let taken = list.iter().any(|other| {
+                *other == page
+                    || (matches!(self.pages[page], Page::Huge(_)) && other / BLOCK == page / BLOCK)
+            });
+            told[index] = match self.pages[page] {
+                _ if taken => -libc::EBUSY,
+                Page::Shared => -libc::EACCES,
+                Page::Device => -libc::EFAULT,
+                Page::Absent => -libc::ENOENT,
+                Page::Small(on) | Page::Huge(on) if on == node => node.cast_signed(),
+                _ => {
+                    list.push(page);
+                    continue;
+                }
+            };
+            let stay = self.flush(&mut list, node)?;
+            if stay > 0 {
+                return Ok(stay + (asked.len() - index - 1) as u64);
+            }
+        }
+        self.flush(&mut list, node)
+    }
+}
+
+fn told(page: Page) -> i32 {
+    match page {
+        Page::Small(on) | Page::Huge(on) | Page::Held { on, .. } => on.cast_signed(),
+        Page::Shared => 0,
+        Page::Device => -libc::EFAULT,
+        Page::Absent => -libc::ENOENT,
+    }
+}
+
+fn error(errno: i32) -> SysError {
+    SysError { call: "move_pages", source: io::Error::from_raw_os_error(errno) }
+}
+
+impl Memory for Pretended {
+    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+        self.calls += 1;
+        if self.ends_after.is_some_and(|last| self.calls > last) {
+            return Err(error(libc::ESRCH));
+        }
+        Ok(pages.iter().map(|page| told(self.pages[Self::place(*page)])).collect())
+    }
+
+    fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
+        self.calls += 1;
+        self.puts += 1;
+        self.asked_to_move += pages.len();
+        let mut told = vec![UNTOLD; pages.len()];
+        if self.ends_after.is_some_and(|last| self.calls > last) {
+            return Put { told, done: Err(error(libc::ESRCH)) };
+        }
+        let done = self.try_put(pages, node.0, &mut told).map_err(error);
+        Put { told, done }
+    }
+
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
+    }
+}

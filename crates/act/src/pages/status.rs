@@ -1,0 +1,165 @@
+//! What the kernel's answers about a page mean, and how many pages met which fate.
+
+use super::Addr;
+use colocate_machine::NodeNr;
+use serde::Serialize;
+
+/// What stands in an answer's place before the kernel has written one; no node and no error number.
+pub const UNTOLD: i32 = i32::MIN;
+
+/// Why a page is not where it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It is not in memory: never touched, or in swap.
+    NotPresent,
+    /// Something holds it: a transfer, a pin, a lock.
+    Busy,
+    /// Other processes have it mapped, too; moving it needs `CAP_SYS_NICE`.
+    Shared,
+    /// The node has no memory for it.
+    NoMemory,
+    /// It cannot be moved at all: a device's memory, the page of zeros.
+    Unmovable,
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// On that node.
+    On(NodeNr),
+    /// On none that could be told.
+    Not(Stay),
+}
+
+/// Reads an answer of move_pages(2); `None` if the kernel gave none.
+#[must_use]
+pub fn seen(told: i32) -> Option<Seen> {
+    if let Ok(node) = u32::try_from(told) {
+        return Some(Seen::On(NodeNr(node)));
+    }
+    if told == UNTOLD {
+        return None;
+    }
+    Some(Seen::Not(match -told {
+        libc::ENOENT => Stay::NotPresent,
+        libc::EBUSY | libc::EAGAIN => Stay::Busy,
+        libc::EACCES => Stay::Shared,
+        libc::ENOMEM => Stay::NoMemory,
+        _ => Stay::Unmovable,
+    }))
+}
+
+/// How many pages met which fate. Pages are the machine's small ones also where they make up huge
+/// ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Were elsewhere and are on their node now.
+    pub moved: u64,
+    /// Were on their node.
+    pub already_there: u64,
+    /// Are not in memory.
+    pub not_present: u64,
+    /// Are held by something, each time that they were tried.
+    pub busy: u64,
+    /// Other processes have mapped, too.
+    pub shared: u64,
+    /// Their node has no memory for.
+    pub no_memory: u64,
+    /// Cannot be moved.
+    pub unmovable: u64,
+    /// Were not looked at, because it was ended before.
+    pub not_reached: u64,
+}
+
+impl Counts {
+    /// Counts pages that stay.
+    pub fn stay(&mut self, why: Stay, pages: u64) {
+        *match why {
+            Stay::NotPresent => &mut self.not_present,
+            Stay::Busy => &mut self.busy,
+            Stay::Shared => &mut self.shared,
+            Stay::NoMemory => &mut self.no_memory,
+            Stay::Unmovable => &mut self.unmovable,
+        } += pages;
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.moved + self.already_there + self.not_present + self.left() + self.not_reached
+    }
+
+    /// Those in memory that are not on their node.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.busy + self.shared + self.no_memory + self.unmovable
+    }
+}
+
+/// Some of the pages that were moved, spread evenly over them: at most [`Sample::MOST`], so that
+/// looking at them again costs little however many there are.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    kept: Vec<(Addr, NodeNr)>,
+    /// Every 2^n-th page is kept.
+    halvings: u32,
+    offered: u64,
+}
+
+impl Sample {
+    /// The most pages that are kept. Chosen: asking for that many takes about a millisecond.
+    pub const MOST: usize = 4096;
+
+    /// Offers a page.
+    pub fn offer(&mut self, page: Addr, node: NodeNr) {
+        if self.offered.is_multiple_of(1 << self.halvings) {
+            if self.kept.len() == Self::MOST {
+                let mut place = 0_usize;
+                self.kept.retain(|_| {
+                    place += 1;
+                    place % 2 == 1
+                });
+                self.halvings += 1;
+            }
+            // After a halving, the page at hand is one of the kept kind: MOST is even.
+            self.kept.push((page, node));
+        }
+        self.offered += 1;
+    }
+
+    /// The pages, and the nodes where they are to be.
+    #[must_use]
+    pub fn pages(&self) -> &[(Addr, NodeNr)] {
+        &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_the_manual() {
+        assert_eq!(seen(3), Some(Seen::On(NodeNr(3))));
+        assert_eq!(seen(UNTOLD), None);
+        for (errno, why) in [
+            (libc::ENOENT, Stay::NotPresent),
+            (libc::EBUSY, Stay::Busy),
+            (libc::EACCES, Stay::Shared),
+            (libc::ENOMEM, Stay::NoMemory),
+            (libc::EFAULT, Stay::Unmovable),
+            (libc::EIO, Stay::Unmovable),
+        ] {
+            assert_eq!(seen(-errno), Some(Seen::Not(why)), "{errno}");
+        }
+    }
+
+    /// 10,000 pages: thinned twice (at 4,096 and at 8,192), so every fourth is kept: 2,500.
+    #[test]
+    fn a_sample_is_even() {
+        let mut sample = Sample::default();
+        (0..10_000).for_each(|page| sample.offer(Addr(page), NodeNr(1)));
+        let expected: Vec<_> = (0..10_000).step_by(4).map(|page| (Addr(page), NodeNr(1))).collect();
+        assert_eq!(sample.pages(), expected);
+    }
+}

@@ -1,0 +1,615 @@
+//! Which pages are moved where, in which batches, and what becomes of each.
+//!
+//! # Problem
+//! move_pages(2) takes a list of addresses and a node for each, answers per page, and may give up in
+//! the middle without saying which pages it had reached. Large lists hold the program up.
+//!
+//! # Approach
+//! Small lists for one node at a time; each page is asked for before and after, and only what is read
+//! back counts.
+//!
+//! # Terms
+//! - *Piece*: neighbouring pages that are in memory, treated alike.
+//! - *Grain*: what goes to one node as a whole when pages are interleaved, in bytes: a page, or a
+//!   block where a mapping has huge pages.
+//! - *Block*: memory that a huge page may fill: as long as one, and aligned so.
+//!
+//! # Algorithm
+//! 1. In a mapping with huge pages, one address of every block is moved, which moves a huge page
+//!    whole. Pages of the block that are then still elsewhere were small ones, and go on as such.
+//! 2. Small pages are moved by one address each. A call that gives up is repeated for the pages of
+//!    which it said nothing, as long as each call gets further.
+//! 3. Pages that were busy are tried again when the others are done, [`ROUNDS`] times in all.
+//! 4. Once a node has no memory left, no more pages are sent there.
+//!
+//! # Properties, each with a test of its name
+//! - **Every page has one fate**: the counts add up to the pages that were given, whatever the kernel
+//!   does. -> test `every_page_has_one_fate`
+//! - **Moved means there**: a page counts as moved only if it was read back on its node.
+//!   -> test `moved_means_there`
+//! - **Nothing else moves**: only pages that were given, and huge pages that they are part of.
+//!   -> test `nothing_else_moves`
+//! - **Huge pages stay whole** while their node has room. -> test `huge_pages_stay_whole`
+//! - **Ends** -> every test
+
+use super::Addr;
+use super::call::Put;
+use super::pace::Pace;
+use super::status::{Counts, Sample, Seen, Stay, UNTOLD, seen};
+use colocate_machine::{Nanos, NodeNr};
+use colocate_observe::SysError;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// How often a busy page is tried. Chosen: what holds a page for a transfer is over after the first
+/// round; a pin is not over after any number of them.
+pub const ROUNDS: u32 = 3;
+
+/// Where pages are to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All on one node.
+    Node(NodeNr),
+    /// In turn on each of these, by address. Never empty.
+    Interleave(Vec<NodeNr>),
+}
+
+impl Target {
+    /// The node for the page at `page`.
+    #[must_use]
+    pub fn of(&self, page: Addr, grain_b: u64) -> NodeNr {
+        match self {
+            Self::Node(node) => *node,
+            Self::Interleave(nodes) => {
+                let turn = page.0 / grain_b % nodes.len().max(1) as u64;
+                nodes[usize::try_from(turn).unwrap_or(0)]
+            }
+        }
+    }
+}
+
+/// Neighbouring pages that are in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The first page.
+    pub start: Addr,
+    /// How many.
+    pub pages: u64,
+    /// The grain, in bytes.
+    pub grain_b: u64,
+    /// Whether it is of blocks, whole ones, that are moved by one address each.
+    pub whole: bool,
+}
+
+/// The pieces of `pages` pages from `start`, all in memory, of a mapping whose huge pages have
+/// `block_b` bytes; `None` if it has none.
+#[must_use]
+pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec<Piece> {
+    let Some(block_b) = block_b else {
+        return vec![Piece { start, pages, grain_b: page_b, whole: false }];
+    };
+    let end = start.0 + pages * page_b;
+    let first = start.0.next_multiple_of(block_b).min(end);
+    let last = (end / block_b * block_b).max(first);
+    let parts = [(start.0, first, false), (first, last, true), (last, end, false)];
+    let piece = |(from, to, whole): (u64, u64, bool)| Piece {
+        start: Addr(from),
+        pages: (to - from) / page_b,
+        grain_b: block_b,
+        whole,
+    };
+    parts.into_iter().map(piece).filter(|piece| piece.pages > 0).collect()
+}
+
+/// Memory whose pages can be asked for and moved: a process's, or a pretended one.
+pub trait Memory {
+    /// The kernel's answer for each page; see [`super::call::ask`].
+    ///
+    /// # Errors
+    /// If the process has ended or may not be looked at.
+    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError>;
+    /// Moves pages; see [`super::call::put`].
+    fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put;
+    /// The time.
+    fn now(&self) -> Nanos;
+    /// Waits a moment, so that what holds pages may let go of them.
+    fn pause(&mut self);
+}
+
+/// Pages that are looked at together, all of one grain.
+#[derive(Clone, Debug)]
+struct Batch {
+    pages: Vec<Addr>,
+    grain_b: u64,
+    whole: bool,
+}
+
+/// A batch that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batched {
+    /// Its pages.
+    pub pages: u64,
+    /// How long asking, moving and reading back took together.
+    pub took: Nanos,
+    /// How many units the next batch of its kind may have, as a consequence.
+    pub next: usize,
+    /// Whether its units were blocks.
+    pub whole: bool,
+}
+
+/// Moving under way.
+#[derive(Debug)]
+pub struct Work {
+    page_b: u64,
+    target: Target,
+    /// What is still to do in this round, lowest addresses first.
+    queue: VecDeque<Piece>,
+    /// Busy pages for the next round, with their grain.
+    later: Vec<(Addr, u64)>,
+    round: u32,
+    small: Pace,
+    blocks: Pace,
+    /// Nodes without memory for pages of that grain.
+    full: BTreeSet<(NodeNr, u64)>,
+    counts: Counts,
+    sample: Sample,
+    batches: Vec<Batched>,
+}
+
+impl Work {
+    /// Nothing to do yet, on a machine with pages of `page_b` bytes.
+    #[must_use]
+    pub fn new(page_b: u64, target: Target) -> Self {
+        Self {
+            page_b,
+            target,
+            queue: VecDeque::new(),
+            later: Vec::new(),
+            round: 0,
+            small: Pace::pages(),
+            blocks: Pace::blocks(),
+            full: BTreeSet::new(),
+            counts: Counts::default(),
+            sample: Sample::default(),
+            batches: Vec::new(),
+        }
+    }
+
+    /// Adds pages that are not in memory, or cannot be moved.
+    pub fn stay(&mut self, why: Stay, pages: u64) {
+        self.counts.stay(why, pages);
+    }
+
+    /// What became of the pages so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Some of the pages that were moved.
+    #[must_use]
+    pub const fn sample(&self) -> &Sample {
+        &self.sample
+    }
+
+    /// The batches, in order.
+    #[must_use]
+    pub fn batches(&self) -> &[Batched] {
+        &self.batches
+    }
+
+    /// Moves these pieces, until all is done (`true`) or `stop` says so between two batches; what is
+    /// then left counts as not reached.
+    ///
+    /// # Errors
+    /// If the process has ended or may not be looked at any more; what is left counts as not reached.
+    pub fn carry_out(
+        &mut self,
+        pieces: &[Piece],
+        memory: &mut impl Memory,
+        stop: &mut impl FnMut() -> bool,
+    ) -> Result<bool, SysError> {
+        self.queue = pieces.iter().copied().collect();
+        self.round = 0;
+        loop {
+            while !self.queue.is_empty() {
+                let done = if stop() { Ok(false) } else { self.batch(memory).map(|()| true) };
+                if !matches!(done, Ok(true)) {
+                    self.abandon();
+                    return done;
+                }
+            }
+            self.round += 1;
+            if self.later.is_empty() || self.round == ROUNDS {
+                self.counts.busy += self.later.len() as u64;
+                self.later.clear();
+                return Ok(true);
+            }
+            memory.pause();
+            self.queue = coalesce(std::mem::take(&mut self.later), self.page_b).into();
+        }
+    }
+
+    fn abandon(&mut self) {
+        let left = self.queue.iter().map(|piece| piece.pages).sum::<u64>();
+        self.counts.not_reached += left + self.later.len() as u64;
+        self.queue.clear();
+        self.later.clear();
+    }
+
+    fn batch(&mut self, memory: &mut impl Memory) -> Result<(), SysError> {
+        let batch = self.next();
+        let pages = batch.pages.len() as u64;
+        let begun = memory.now();
+        let done = self.try_batch(&batch, memory);
+        if done.is_err() {
+            self.counts.not_reached += pages;
+        }
+        let took = memory.now().saturating_sub(begun);
+        let (pace, unit_b) = if batch.whole {
+            (&mut self.blocks, batch.grain_b)
+        } else {
+            (&mut self.small, self.page_b)
+        };
+        pace.took(usize::try_from(pages * self.page_b / unit_b).unwrap_or(usize::MAX), took);
+        self.batches.push(Batched { pages, took, next: pace.limit(), whole: batch.whole });
+        done
+    }
+
+    fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<(), SysError> {
+        let before = memory.ask(&batch.pages)?;
+        let mut puts = BTreeMap::new();
+        for (node, chosen) in self.chosen(batch, &before) {
+            let put = memory.put(&chosen, node);
+            puts.insert(node, (chosen, put));
+        }
+        // Nothing was to be moved: what was read before is what is.
+        let after = if puts.is_empty() { before.clone() } else { memory.ask(&batch.pages)? };
+        self.settle(batch, &before, &puts, &after);
+        Ok(())
+    }
+
+    /// The next pages of one kind, as many as the pace allows.
+    fn next(&mut self) -> Batch {
+        let Piece { grain_b, whole, .. } = self.queue[0];
+        let (units, unit) = if whole {
+            (self.blocks.limit(), grain_b / self.page_b)
+        } else {
+            (self.small.limit(), 1)
+        };
+        let mut room = units as u64 * unit;
+        let mut pages = Vec::new();
+        while let Some(piece) = self.queue.front_mut() {
+            if room == 0 || (piece.grain_b, piece.whole) != (grain_b, whole) {
+                break;
+            }
+            let taken = piece.pages.min(room);
+            pages.extend((0..taken).map(|page| Addr(piece.start.0 + page * self.page_b)));
+            room -= taken;
+            piece.start.0 += taken * self.page_b;
+            piece.pages -= taken;
+            if piece.pages == 0 {
+                self.queue.pop_front();
+            }
+        }
+        Batch { pages, grain_b, whole }
+    }
+
+    /// Which addresses are to be moved to which node.
+    fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
+        let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
+        let mut last_block = None;
+        for (&page, &told) in batch.pages.iter().zip(before) {
+            let node = self.target.of(page, batch.grain_b);
+            let elsewhere = matches!(seen(told), Some(Seen::On(on)) if on != node);
+            let block = batch.whole.then_some(page.0 / batch.grain_b);
+            let same_block = block.is_some() && block == last_block;
+            if elsewhere && !same_block && !self.full.contains(&(node, batch.grain_b)) {
+                chosen.entry(node).or_default().push(page);
+                last_block = block;
+            }
+        }
+        chosen
+    }
+
+    /// Decides what becomes of each page.
+    fn settle(
+        &mut self,
+        batch: &Batch,
+        before: &[i32],
+        puts: &BTreeMap<NodeNr, (Vec<Addr>, Put)>,
+        after: &[i32],
+    ) {
+        let answers = Answers::of(puts, &batch.pages, after);
+        // A block that finds no room may still find some in pieces.
+        let full = answers.full.iter().filter(|_| !batch.whole);
+        self.full.extend(full.map(|node| (*node, batch.grain_b)));
+        let mut again = Vec::new();
+        for ((&page, &before), &after) in batch.pages.iter().zip(before).zip(after) {
+            let node = self.target.of(page, batch.grain_b);
+            let (before, after) = (seen(before), seen(after));
+            if before == Some(Seen::On(node)) {
+                self.counts.already_there += 1;
+            } else if after == Some(Seen::On(node)) {
+                self.counts.moved += 1;
+                self.sample.offer(page, node);
+            } else if let Some(Seen::Not(why)) = after {
+                self.counts.stay(why, 1);
+            } else if self.full.contains(&(node, batch.grain_b)) {
+                self.counts.no_memory += 1;
+            } else if batch.whole {
+                again.push((page, batch.grain_b));
+            } else {
+                match answers.told.get(&page) {
+                    Some(Stay::Busy) => self.later.push((page, batch.grain_b)),
+                    Some(why) => self.counts.stay(*why, 1),
+                    None if answers.further.contains(&node) => again.push((page, batch.grain_b)),
+                    None => self.later.push((page, batch.grain_b)),
+                }
+            }
+        }
+        for piece in coalesce(again, self.page_b).into_iter().rev() {
+            self.queue.push_front(piece);
+        }
+    }
+}
+
+/// What the calls of a batch said.
+struct Answers {
+    /// Why pages were not moved, of those of which it was said.
+    told: HashMap<Addr, Stay>,
+    /// Nodes whose calls got further: a page was moved, or something was said of one.
+    further: BTreeSet<NodeNr>,
+    /// Nodes that have no memory left.
+    full: BTreeSet<NodeNr>,
+}
+
+impl Answers {
+    fn of(puts: &BTreeMap<NodeNr, (Vec<Addr>, Put)>, pages: &[Addr], after: &[i32]) -> Self {
+        let mut answers =
+            Self { told: HashMap::new(), further: BTreeSet::new(), full: BTreeSet::new() };
+        let place: HashMap<Addr, i32> = pages.iter().copied().zip(after.iter().copied()).collect();
+        for (&node, (chosen, put)) in puts {
+            let there = |page: &Addr| place.get(page).and_then(|told| seen(*told));
+            let moved = chosen.iter().any(|page| there(page) == Some(Seen::On(node)));
+            if moved || put.told.iter().any(|told| *told != UNTOLD) {
+                answers.further.insert(node);
+            }
+            if put.done.as_ref().is_err_and(|error| error.errno() == Some(libc::ENOMEM)) {
+                answers.full.insert(node);
+            }
+            for (&page, &told) in chosen.iter().zip(&put.told) {
+                match seen(told) {
+                    Some(Seen::Not(why)) => drop(answers.told.insert(page, why)),
+                    // It says that it moved it, and it is not there: something else moves it.
+                    Some(Seen::On(_)) => drop(answers.told.insert(page, Stay::Busy)),
+                    None => {}
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// Neighbours of one grain become pieces of small pages.
+fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<Piece> {
+    pages.sort_unstable();
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (page, grain_b) in pages {
+        match pieces.last_mut() {
+            Some(last)
+                if last.grain_b == grain_b && last.start.0 + last.pages * page_b == page.0 =>
+            {
+                last.pages += 1;
+            }
+            _ => pieces.push(Piece { start: page, pages: 1, grain_b, whole: false }),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pretended::{PAGE_B, Page, Pretended};
+    use super::*;
+    use proptest::prelude::*;
+
+    const NODE_1: Target = Target::Node(NodeNr(1));
+
+    /// Moves all pages of `memory` that are present, and says what happened.
+    fn moved(memory: &mut Pretended, target: Target) -> Work {
+        let mut work = Work::new(PAGE_B, target);
+        let pieces = memory.pieces();
+        assert_eq!(work.carry_out(&pieces, memory, &mut || false).ok(), Some(true));
+        work
+    }
+
+    #[test]
+    fn pieces_are_cut_at_blocks() {
+        // Blocks of 4 pages; pages 2 to 13 are in memory: 2-3 small, 4-11 two blocks, 12-13 small.
+        let at = |page: u64| Addr(page * 4096);
+        let piece = |start, pages, whole| Piece { start: at(start), pages, grain_b: 16384, whole };
+        assert_eq!(
+            pieces(at(2), 12, 4096, Some(16384)),
+            [piece(2, 2, false), piece(4, 8, true), piece(12, 2, false)]
+        );
+        assert_eq!(pieces(at(5), 2, 4096, Some(16384)), [piece(5, 2, false)]);
+        assert_eq!(pieces(at(3), 3, 4096, Some(16384)), [piece(3, 1, false), piece(4, 2, false)]);
+        let whole = Piece { start: at(5), pages: 2, grain_b: 4096, whole: false };
+        assert_eq!(pieces(at(5), 2, 4096, None), [whole]);
+    }
+
+    /// `0` and `1`: pages on that node. `s`: shared, `b`: busy for ever, `x`: not movable. The calls
+    /// for the five pages on node 0 meet the shared page second: they give up there once, having
+    /// moved the first, and are repeated for what is behind it.
+    #[test]
+    fn each_reason_is_told() {
+        let mut memory = Pretended::drawn("0s10bx0");
+        let work = moved(&mut memory, NODE_1);
+        let expected = Counts {
+            moved: 3,
+            already_there: 1,
+            shared: 1,
+            busy: 1,
+            unmovable: 1,
+            ..Counts::default()
+        };
+        assert_eq!(work.counts(), expected);
+        assert_eq!(memory.picture(), "1s11bx1");
+    }
+
+    /// The first call moves the other page, and as it got further it is repeated; the second gets no
+    /// further, so the page waits for the next round, and moves then.
+    #[test]
+    fn what_is_busy_for_a_moment_is_moved() {
+        let mut memory = Pretended::drawn("00");
+        memory.pages[0] = Page::Held { on: 0, tries: 2 };
+        assert_eq!(moved(&mut memory, NODE_1).counts().moved, 2);
+        assert_eq!((memory.puts, memory.pauses), (3, 1));
+    }
+
+    /// Node 1 has room for three pages. Of the first five, two stay; none is tried after that.
+    #[test]
+    fn a_full_node_is_left_alone() {
+        let mut memory = Pretended::drawn(&"0".repeat(1000));
+        memory.room = BTreeMap::from([(1, 3)]);
+        let counts = moved(&mut memory, NODE_1).counts();
+        assert_eq!((counts.moved, counts.no_memory), (3, 997));
+        assert_eq!(memory.puts, 1);
+    }
+
+    /// Two huge pages of four: `[0000]`. One address each; a huge page on the node is left alone.
+    #[test]
+    fn a_huge_page_takes_one_address() {
+        let mut memory = Pretended::drawn("[0000][1111][0000]");
+        let work = moved(&mut memory, NODE_1);
+        assert_eq!((work.counts().moved, work.counts().already_there), (8, 4));
+        assert_eq!(memory.picture(), "[1111][1111][1111]");
+        assert_eq!(memory.asked_to_move, 2);
+    }
+
+    /// A block of small pages in a mapping with huge ones: its first page moves by the block's
+    /// address, the other three as small ones.
+    #[test]
+    fn a_block_of_small_pages_moves_as_such() {
+        let mut memory = Pretended::drawn("[0000]0000");
+        let work = moved(&mut memory, NODE_1);
+        assert_eq!(work.counts().moved, 8);
+        assert_eq!(memory.picture(), "[1111]1111");
+        assert_eq!(memory.asked_to_move, 5);
+    }
+
+    /// Small pages take turns; blocks take turns as a whole.
+    #[test]
+    fn interleaving_goes_by_address() {
+        let both = || Target::Interleave(vec![NodeNr(0), NodeNr(1)]);
+        let mut memory = Pretended::drawn("00000");
+        moved(&mut memory, both());
+        assert_eq!(memory.picture(), "01010");
+        let mut memory = Pretended::drawn("[0000][0000]1111");
+        moved(&mut memory, both());
+        assert_eq!(memory.picture(), "[0000][1111]0000");
+    }
+
+    #[test]
+    fn stopped_in_the_middle_it_says_how_far_it_came() {
+        let mut memory = Pretended::drawn(&"0".repeat(1000));
+        let mut work = Work::new(PAGE_B, NODE_1);
+        let mut batches = 0;
+        let mut stop = || {
+            batches += 1;
+            batches > 2
+        };
+        assert_eq!(work.carry_out(&memory.pieces(), &mut memory, &mut stop).ok(), Some(false));
+        // The pretended time does not pass, so the second batch is twice the first: 64 + 128.
+        let counts = work.counts();
+        assert_eq!((counts.moved, counts.not_reached), (192, 808));
+        assert_eq!(memory.picture().matches('1').count(), 192);
+    }
+
+    #[test]
+    fn a_process_that_ends_in_the_middle_is_an_error() {
+        let mut memory = Pretended::drawn(&"0".repeat(1000));
+        memory.ends_after = Some(3);
+        let mut work = Work::new(PAGE_B, NODE_1);
+        let error = work.carry_out(&memory.pieces(), &mut memory, &mut || false).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ESRCH));
+        assert_eq!(work.counts().total(), 1000);
+        assert_eq!((work.counts().moved, work.counts().not_reached), (64, 936));
+    }
+
+    prop_compose! {
+        /// Up to 60 blocks, each huge or of small pages of any kind, and up to three nodes, some
+        /// with little room.
+        fn any_memory()(
+            blocks in prop::collection::vec(
+                prop_oneof![
+                    2 => (0_u32..3).prop_map(|node| format!("[{0}{0}{0}{0}]", node)),
+                    3 => "[012sbxh]{4}",
+                    1 => "[0-]{4}",
+                ], 1..60),
+            room in prop::collection::btree_map(0_u32..3, 0_u64..80, 0..3),
+            cost in 0_u64..10_000_000,
+        ) -> Pretended {
+            let mut memory = Pretended::drawn(&blocks.concat());
+            memory.room = room;
+            memory.cost = Nanos(cost);
+            memory
+        }
+    }
+
+    fn any_target() -> impl Strategy<Value = Target> {
+        prop_oneof![
+            (0_u32..3).prop_map(|node| Target::Node(NodeNr(node))),
+            Just(Target::Interleave((0..3).map(NodeNr).collect())),
+            Just(Target::Interleave(vec![NodeNr(0), NodeNr(2)])),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_page_has_one_fate(mut memory in any_memory(), target in any_target()) {
+            let given: u64 = memory.pieces().iter().map(|piece| piece.pages).sum();
+            prop_assert_eq!(moved(&mut memory, target).counts().total(), given);
+        }
+
+        #[test]
+        fn moved_means_there(mut memory in any_memory(), target in any_target()) {
+            let before = memory.places();
+            let work = moved(&mut memory, target.clone());
+            let after = memory.places();
+            let there = |(page, node): (&Addr, &u32)| {
+                let grain_b = memory.grain_b();
+                before[page] != *node && *node == target.of(*page, grain_b).0
+            };
+            let found = after.iter().filter(|place| there(*place)).count() as u64;
+            prop_assert_eq!(work.counts().moved, found);
+            for (page, node) in work.sample().pages() {
+                prop_assert_eq!(after[page], node.0);
+            }
+        }
+
+        #[test]
+        fn nothing_else_moves(mut memory in any_memory(), target in any_target()) {
+            let (all, before) = (memory.pieces(), memory.places());
+            // Every second piece is given.
+            let given: Vec<Piece> = all.iter().step_by(2).copied().collect();
+            let mut work = Work::new(PAGE_B, target);
+            work.carry_out(&given, &mut memory, &mut || false).unwrap();
+            for (page, node) in memory.places() {
+                let is_given = given.iter().any(|piece| {
+                    (piece.start.0..piece.start.0 + piece.pages * PAGE_B).contains(&page.0)
+                });
+                prop_assert!(is_given || before[&page] == node, "{page}");
+            }
+        }
+
+        #[test]
+        fn huge_pages_stay_whole(mut memory in any_memory(), target in any_target()) {
+            memory.room.clear();
+            let before = memory.picture().matches('[').count();
+            moved(&mut memory, target);
+            prop_assert_eq!(memory.picture().matches('[').count(), before);
+            prop_assert!(memory.is_sound());
+        }
+    }
+}
