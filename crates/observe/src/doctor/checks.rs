@@ -1,5 +1,6 @@
 //! The capabilities, one function each.
 
+use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
 use super::{Capability, Cause, Own, Place, Section, advice};
 
@@ -104,20 +105,77 @@ fn processes(inputs: &Inputs<'_>) -> Capability {
     Capability::partly("processes", WHAT, "/proc shows this user's processes", cause)
 }
 
-/// Which control groups are where, and who may change them.
-fn mounted(inputs: &Inputs<'_>, version: u32, point: &str) -> String {
-    let whose = if inputs.place.user == Some(0) { "" } else { ", for root to change" };
-    format!("version {version} at {point}{whose}")
+/// What a check of control groups says where the groups are there: `yes` if this user may change some.
+///
+/// `needs` is the controller that is wanted, if it is one that a group may lack.
+fn groups(
+    inputs: &Inputs<'_>,
+    name: &'static str,
+    what: &'static str,
+    needs: Option<&str>,
+) -> Capability {
+    let Cgroups { v2, v2_read_only, own, .. } = &inputs.place.cgroups;
+    let point = v2.as_deref().unwrap_or_default();
+    let found = format!("version 2 at {point}");
+    let no = |found: String, cause| Capability::no(name, what, found, cause);
+    match (inputs.place.user, own) {
+        _ if *v2_read_only => no(
+            format!("{found}, read-only"),
+            Cause::of(
+                "expected a mount that may be written to, as containers do not have; run needs none",
+            ),
+        ),
+        (Some(0), _) => Capability::yes(name, what, found),
+        (_, Some(own)) if own.ours && (own.cpuset || needs.is_none()) => {
+            Capability::yes(name, what, format!("{found}, own group {} is ours", own.folder))
+        }
+        (_, Some(own)) if own.ours => {
+            let above = own.folder.rsplit_once('/').map_or(point, |(above, _)| above);
+            let needs = needs.unwrap_or_default();
+            let tee = inputs.place.as_root(&format!("tee {above}/cgroup.subtree_control"));
+            no(
+                format!("{found}, own group {} is ours", own.folder),
+                Cause::of(format!(
+                    "expected {needs} in {}/cgroup.controllers; run needs none",
+                    own.folder
+                ))
+                .with(super::Fix::now(format!("echo +{needs} | {tee}"))),
+            )
+        }
+        _ => {
+            let command = format!("{} ARGUMENTS", inputs.own.program);
+            no(
+                format!("{found}, for root to change"),
+                Cause::of("expected a control group of this user's own; run needs none")
+                    .with(super::Fix::now(inputs.place.as_root(&command))),
+            )
+        }
+    }
+}
+
+/// The same in version 1, where nobody but root is given groups.
+fn old_groups(
+    inputs: &Inputs<'_>,
+    name: &'static str,
+    what: &'static str,
+    point: &str,
+) -> Capability {
+    let found = format!("version 1 at {point}");
+    if inputs.place.user == Some(0) {
+        return Capability::yes(name, what, found);
+    }
+    let command = format!("{} ARGUMENTS", inputs.own.program);
+    let cause = Cause::of("expected a control group of this user's own; run needs none");
+    let cause = cause.with(super::Fix::now(inputs.place.as_root(&command)));
+    Capability::no(name, what, format!("{found}, for root to change"), cause)
 }
 
 fn cpuset(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "place whole groups of processes";
-    let groups = &inputs.place.cgroups;
-    match (&groups.v2, &groups.v1_cpuset) {
-        (Some(v2), _) if groups.v2_cpuset => {
-            Capability::yes("cpuset", WHAT, mounted(inputs, 2, v2))
-        }
-        (_, Some(v1)) => Capability::yes("cpuset", WHAT, mounted(inputs, 1, v1)),
+    let there = &inputs.place.cgroups;
+    match (&there.v2, &there.v1_cpuset) {
+        (Some(_), _) if there.v2_cpuset => groups(inputs, "cpuset", WHAT, Some("cpuset")),
+        (_, Some(v1)) => old_groups(inputs, "cpuset", WHAT, v1),
         (Some(v2), None) => Capability::no(
             "cpuset",
             WHAT,
@@ -135,11 +193,11 @@ fn cpuset(inputs: &Inputs<'_>) -> Capability {
 
 fn freezer(inputs: &Inputs<'_>) -> Capability {
     const WHAT: &str = "pause groups of processes";
-    let groups = &inputs.place.cgroups;
-    match (&groups.v1_freezer, &groups.v2) {
+    let there = &inputs.place.cgroups;
+    match (&there.v1_freezer, &there.v2) {
         // Every group of version 2 has cgroup.freeze since Linux 5.2, without a controller.
-        (None, Some(v2)) => Capability::yes("freezer", WHAT, mounted(inputs, 2, v2)),
-        (Some(v1), _) => Capability::yes("freezer", WHAT, mounted(inputs, 1, v1)),
+        (None, Some(_)) => groups(inputs, "freezer", WHAT, None),
+        (Some(v1), _) => old_groups(inputs, "freezer", WHAT, v1),
         (None, None) => Capability::no(
             "freezer",
             WHAT,

@@ -1,5 +1,7 @@
 //! Every message, in places that this machine is not.
 
+mod groups;
+
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
 use super::{Diagnosis, Own, Place, Status, Tier, examine};
@@ -120,8 +122,12 @@ fn a_plain_user_on_a_friendly_server() {
                   for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
            yes  births        hear of every thread's birth at once: perf_event_open with notes of tasks: works
            yes  processes     find threads in /proc: /proc shows all processes
-           yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
-           yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+            no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
+                expected a control group of this user's own; run needs none
+                  now:      sudo /usr/bin/colocate ARGUMENTS
+            no  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+                expected a control group of this user's own; run needs none
+                  now:      sudo /usr/bin/colocate ARGUMENTS
            yes  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is there and unused
 
         watching
@@ -165,6 +171,12 @@ fn quiet_says_only_what_does_not_work() {
             no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+            no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
+                expected a control group of this user's own; run needs none
+                  now:      sudo /usr/bin/colocate ARGUMENTS
+            no  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+                expected a control group of this user's own; run needs none
+                  now:      sudo /usr/bin/colocate ARGUMENTS
 
         memory
             no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM

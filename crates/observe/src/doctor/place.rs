@@ -2,7 +2,8 @@
 
 use super::{Fact, Tier};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// A capability's number (linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -65,10 +66,25 @@ pub struct Cgroups {
     pub v2: Option<String>,
     /// Whether version 2 offers the controller `cpuset`.
     pub v2_cpuset: bool,
+    /// Whether version 2 is mounted read-only, as in containers.
+    pub v2_read_only: bool,
+    /// This process's own group in version 2.
+    pub own: Option<OwnGroup>,
     /// Mount point of version 1's `cpuset`, if any.
     pub v1_cpuset: Option<String>,
     /// Mount point of version 1's `freezer`, if any.
     pub v1_freezer: Option<String>,
+}
+
+/// The control group of version 2 that this process is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnGroup {
+    /// Its folder.
+    pub folder: String,
+    /// Whether it belongs to the effective user, who may then make groups in it.
+    pub ours: bool,
+    /// Whether it offers the controller `cpuset`.
+    pub cpuset: bool,
 }
 
 impl Place {
@@ -84,10 +100,12 @@ impl Place {
             line.map(str::trim)
         };
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
+        let user = of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+        let own_group = text("proc/self/cgroup").unwrap_or_default();
         Self {
             kernel: kernel_setting("osrelease"),
             distribution: text("etc/os-release").as_deref().and_then(distribution),
-            user: of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()),
+            user,
             capabilities: of_status("CapEff")
                 .and_then(|hex| u64::from_str_radix(hex, 16).ok())
                 .unwrap_or(0),
@@ -104,7 +122,7 @@ impl Place {
             descriptors: text("proc/self/limits").as_deref().and_then(descriptors),
             nodes: fs::read_dir(root.join("sys/devices/system/node")).ok().map(count_nodes),
             cpus_allowed: of_status("Cpus_allowed_list").map(str::to_owned),
-            cgroups: cgroups(root, &mounts),
+            cgroups: cgroups(root, &mounts, &own_group, user),
             hides_processes: hides_processes(&mounts),
             schedstat: text("proc/self/schedstat").is_some(),
         }
@@ -255,23 +273,50 @@ fn mount(line: &str) -> Option<(&str, &str, &str)> {
     Some((front.split(' ').nth(4)?, back.next()?, back.nth(1).unwrap_or_default()))
 }
 
-fn cgroups(root: &Path, mounts: &str) -> Cgroups {
+/// Whether the mount of such a line is read-only, whatever its file system is elsewhere.
+fn is_read_only(line: &str) -> bool {
+    line.split(' ').nth(5).is_some_and(|options| options.split(',').any(|option| option == "ro"))
+}
+
+fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
     let mut found = Cgroups::default();
-    for (point, kind, options) in mounts.lines().filter_map(mount) {
+    for line in mounts.lines() {
+        let Some((point, kind, options)) = mount(line) else { continue };
         let has = |name: &str| options.split(',').any(|option| option == name);
         match kind {
-            "cgroup2" => found.v2 = Some(point.to_owned()),
+            "cgroup2" => {
+                found.v2 = Some(point.to_owned());
+                found.v2_read_only = is_read_only(line);
+            }
             "cgroup" if has("cpuset") => found.v1_cpuset = Some(point.to_owned()),
             "cgroup" if has("freezer") => found.v1_freezer = Some(point.to_owned()),
             _ => {}
         }
     }
     if let Some(point) = &found.v2 {
-        let controllers = root.join(point.trim_start_matches('/')).join("cgroup.controllers");
-        let controllers = fs::read_to_string(controllers).unwrap_or_default();
-        found.v2_cpuset = controllers.split_whitespace().any(|name| name == "cpuset");
+        found.v2_cpuset = offers_cpuset(root, point);
+        // Version 2 has the number 0 and no controllers in this list.
+        let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
+        found.own = path.map(|path| {
+            let folder = format!("{point}/{path}").trim_end_matches('/').to_owned();
+            let belongs = |name: &str| {
+                let path = below(root, &folder).join(name);
+                fs::metadata(path).is_ok_and(|found| Some(found.uid()) == user)
+            };
+            let ours = belongs("") && belongs("cgroup.procs");
+            OwnGroup { cpuset: offers_cpuset(root, &folder), ours, folder }
+        });
     }
     found
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn offers_cpuset(root: &Path, group: &str) -> bool {
+    let controllers = fs::read_to_string(below(root, group).join("cgroup.controllers"));
+    controllers.unwrap_or_default().split_whitespace().any(|name| name == "cpuset")
 }
 
 /// `hidepid` 1 and 2, also by their names, hide other users' processes.
@@ -314,6 +359,8 @@ mod tests {
                  24 23 0:22 / /proc rw shared:12 - proc proc rw,hidepid=invisible\n",
             ),
             ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n"),
+            ("proc/self/cgroup", "1:cpu:/x\n0::/user.slice/a\n"),
+            ("sys/fs/cgroup/user.slice/a/cgroup.controllers", "cpu\n"),
             ("proc/sys/kernel/perf_event_paranoid", "-1\n"),
             ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
             ("sys/devices/system/node/node0/x", ""),
@@ -333,6 +380,10 @@ mod tests {
         let cgroups = Cgroups {
             v2: Some("/sys/fs/cgroup".to_owned()),
             v2_cpuset: true,
+            own: Some(OwnGroup {
+                folder: "/sys/fs/cgroup/user.slice/a".to_owned(),
+                ..OwnGroup::default()
+            }),
             ..Cgroups::default()
         };
         assert_eq!(place.cgroups, cgroups);
@@ -351,6 +402,30 @@ mod tests {
         assert_eq!(place.cgroups.v1_cpuset.as_deref(), Some("/sys/fs/cgroup/cpuset"));
         assert_eq!(place.cgroups.v1_freezer.as_deref(), Some("/sys/fs/cgroup/freezer"));
         assert!(!place.cgroups.v2_cpuset && !place.hides_processes);
+        assert_eq!(place.cgroups.own, None);
+    }
+
+    #[test]
+    fn a_group_of_ones_own() {
+        let own = |user: u32| {
+            let root = root(&[
+                ("proc/self/status", &format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")),
+                ("proc/self/mountinfo", "41 31 0:38 / /groups ro,nosuid - cgroup2 cgroup2 rw\n"),
+                ("proc/self/cgroup", "0::/\n"),
+                ("groups/cgroup.controllers", "cpuset\n"),
+                ("groups/cgroup.procs", ""),
+            ]);
+            Place::read(root.path()).cgroups
+        };
+        // The files of this test belong to whoever runs it.
+        let us = fs::metadata("/proc/self").unwrap().uid();
+        let folder = "/groups".to_owned();
+        assert_eq!(
+            own(us).own,
+            Some(OwnGroup { folder: folder.clone(), ours: true, cpuset: true })
+        );
+        assert_eq!(own(us + 1).own, Some(OwnGroup { folder, ours: false, cpuset: true }));
+        assert!(own(us).v2_read_only);
     }
 
     #[test]

@@ -178,7 +178,7 @@ const fn ill(who: Who, capability: &'static str, make: &'static str) -> Ill {
     Ill { who, capability, then: "yes", make, within: &[] }
 }
 
-const ILLS: [Ill; 14] = [
+const ILLS: [Ill; 17] = [
     ill(NONE, "births", "sysctl -w kernel.perf_event_paranoid=3"),
     ill(NONE, "sample", "sysctl -w kernel.perf_event_paranoid=4"),
     ill(PERFMON, "sample", "sysctl -w kernel.perf_event_paranoid=3"),
@@ -191,6 +191,22 @@ const ILLS: [Ill; 14] = [
     // Of one's own children it then works.
     Ill { then: "partly", ..ill(NONE, "live-code", "sysctl -w kernel.yama.ptrace_scope=2") },
     ill(NONE, "processes", "mount -o remount,hidepid=2 /proc"),
+    ill(NONE, "cpuset", "true"),
+    ill(NONE, "freezer", "true"),
+    // Handed over, but without the controller.
+    Ill {
+        within: &[
+            "sh",
+            "-c",
+            "echo $$ | sudo tee /sys/fs/cgroup/handed/cgroup.procs >/dev/null; exec \"$@\"",
+            "sh",
+        ],
+        ..ill(
+            NONE,
+            "cpuset",
+            "cd /sys/fs/cgroup; mkdir -p handed; chown -R user handed; echo -cpuset > cgroup.subtree_control",
+        )
+    },
     ill(NONE, "journal", "rm -rf /tmp/colocate-1000; mkdir /tmp/colocate-1000"),
     Ill { within: &["prlimit", "--nofile=1000:1000"], ..ill(NONE, "files", "true") },
     Ill {
