@@ -11,6 +11,7 @@ use crate::guardian::Guardian;
 use crate::journal::{Owner, Writer};
 use crate::latency::Latencies;
 use crate::launch::{self, Command, Held, Input, LaunchError};
+use crate::original::original;
 use crate::placer::Placer;
 use crate::rundir;
 use crate::runtime::Runtimes;
@@ -19,7 +20,8 @@ use crate::stat::Stat;
 use crate::sys;
 use crate::watch::Watchers;
 use colocate_engine::{Host, HostError, JobEnd, QuantumEnd, Snapshot, Stand};
-use colocate_machine::{Machine, Nanos, PuNr, PuSet, read};
+use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{Machine, Nanos, PuNr, PuSet};
 use colocate_observe::sample::{Counted, SampleOptions};
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
@@ -27,7 +29,7 @@ use colocate_policy::{JobIdx, Plan, TaskId};
 use placing::Waiting;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a host is to run, and how.
@@ -112,7 +114,8 @@ impl LinuxHost {
     /// [`LaunchError`] if a process or a pipe cannot be had.
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let signals = Signals::take()?;
-        let original = sys::getaffinity(Tid(0))?;
+        let usable_now = sys::getaffinity(Tid(0))?;
+        let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
         let mut notes = Vec::new();
         let mut journal = begin_journal(setup, &original);
         if let Some(why) = journal.trouble() {
@@ -141,7 +144,7 @@ impl LinuxHost {
                  less than some milliseconds are not placed; `colocate doctor` says what lifts it"
             ));
         }
-        let usable = usable(&machine, &original);
+        let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
         let mut host = Self {
             machine,
@@ -152,7 +155,7 @@ impl LinuxHost {
             births,
             events: Vec::new(),
             book,
-            placer: Placer { journal, proc, usable: original.clone(), original },
+            placer: Placer { journal, proc, usable: usable_now, original },
             runtimes,
             settle: setup.settle,
             settling: BinaryHeap::new(),
@@ -321,11 +324,13 @@ impl LinuxHost {
 
     /// Looks at the machine and at every living task, if it is time to.
     fn look_if_due(&mut self) {
-        let begun = now();
-        if begun < self.next_look {
+        if now() < self.next_look {
             return;
         }
         self.look_at_machine();
+        // Reading a machine that has changed does not count: it is rare, and takes so long that the
+        // next change would be seen only after half a minute.
+        let begun = now();
         self.look_for_lost_jobs();
         self.look_at_tasks();
         let took = now().saturating_sub(begun);

@@ -17,7 +17,7 @@ pub struct Placer {
     pub journal: Writer,
     /// `/proc`.
     pub proc: PathBuf,
-    /// The mask that tasks have which nobody placed.
+    /// The mask that tasks were given which nobody placed; see [`crate::original`].
     pub original: PuSet,
     /// PUs that can be used now.
     pub usable: PuSet,
@@ -47,7 +47,8 @@ impl Placer {
             self.respect(task, current);
             return Put::Respected;
         }
-        if to == Mark::Original && task.slot.is_none() && current == self.mask(to) {
+        let there = pin::is_untouched(&current, &self.original, &self.usable);
+        if to == Mark::Original && task.slot.is_none() && there {
             // Nothing was ever done to it, nor to its creator.
             task.allowed = current;
             (task.mark, task.was, task.stand) = (to, to, then);

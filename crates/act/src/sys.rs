@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// 64-bit words in the largest mask that we can hand to the kernel: 8,192 PUs, as many as Linux on
 /// x86-64 can be built for (`NR_CPUS` in its Kconfig).
 const MASK_WORDS: usize = 128;
+/// PUs that such a mask can name.
+pub const MOST_PUS: usize = MASK_WORDS * 64;
 
 /// PUs that thread `tid` may run on; thread 0 is the caller.
 ///
@@ -43,7 +45,7 @@ pub fn getaffinity(tid: Tid) -> Result<PuSet, SysError> {
 /// `cpus`.
 pub fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
     let mut words = [0_u64; MASK_WORDS];
-    for pu in cpus.iter().filter(|pu| pu.idx() < MASK_WORDS * 64) {
+    for pu in cpus.iter().filter(|pu| pu.idx() < MOST_PUS) {
         words[pu.idx() / 64] |= 1 << (pu.idx() % 64);
     }
     // SAFETY: the kernel reads `size_of_val(&words)` bytes of `words`, which live through the call.

@@ -65,8 +65,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let programs = programs(&args.profiles, args.machine == "live")?;
     let workload = Workload::of(&programs);
     let made = plan(&policy, &seen.machine, &usable, &workload.tasks);
-    let text =
-        if args.json { made.to_json() } else { table(&made, &seen.machine, &usable, &workload) };
+    let text = if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -262,7 +261,8 @@ fn repeated(job: JobIdx, tasks: &[Task], wanted: u32) -> Vec<Task> {
 }
 
 /// The plan as people read it: core by core, with what each task does and why it is there.
-fn table(plan: &Plan, machine: &Machine, usable: &[PuIdx], workload: &Workload) -> String {
+fn table(plan: &Plan, seen: &read::Seen, usable: &[PuIdx], workload: &Workload) -> String {
+    let machine = &seen.machine;
     let mut text = String::new();
     let mut cores: Vec<u32> = usable.iter().map(|&pu| machine.core_of(pu).0).collect();
     cores.dedup();
@@ -274,6 +274,9 @@ fn table(plan: &Plan, machine: &Machine, usable: &[PuIdx], workload: &Workload) 
         machine.pus.len(),
         cores.len()
     );
+    if let Some(quota) = seen.usable.as_ref().and_then(|usable| usable.quota) {
+        let _ = writeln!(text, "quota    all threads together may use {quota}");
+    }
     let _ = writeln!(text, "policy   {}", plan.policy);
     for note in &workload.notes {
         let _ = writeln!(text, "program  {note}");

@@ -175,6 +175,24 @@ fn models_more_threads_on_a_described_machine() {
     }
 }
 
+/// A control group's quota leaves every PU usable, but not all of the time.
+#[test]
+fn a_quota_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let topo = ["topo", "--synthetic", "core:2 pu:2", "--json"];
+    let mut machine: serde_json::Value =
+        serde_json::from_slice(&colocate(&topo).output().unwrap().stdout).unwrap();
+    let quota = serde_json::json!({ "time_ns": 150_000_000, "period_ns": 100_000_000 });
+    machine["usable"] = serde_json::json!({ "quota": quota, "pus": [0, 1, 2, 3] });
+    let file = dir.path().join("limited.json");
+    std::fs::write(&file, machine.to_string()).unwrap();
+    let [solve, _] = two_programs(&dir, 2);
+    let args = ["plan", "--profile", &solve, "--machine", file.to_str().unwrap()];
+    let text = String::from_utf8(colocate(&args).output().unwrap().stdout).unwrap();
+    let told = text.lines().find(|line| line.starts_with("quota"));
+    assert_eq!(told, Some("quota    all threads together may use 1.50 PUs (150 ms every 100 ms)"));
+}
+
 #[test]
 fn copies_are_programs_of_their_own() {
     let dir = tempfile::tempdir().unwrap();

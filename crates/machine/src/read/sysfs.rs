@@ -35,6 +35,14 @@ impl Sysfs {
         self.text(path)?.trim().parse().ok()
     }
 
+    /// PUs that this kernel can ever have, those that could be plugged in included; `None` if it does
+    /// not say.
+    #[must_use]
+    pub fn possible(&self) -> Option<PuSet> {
+        let possible: Option<PuSet> = self.value("/sys/devices/system/cpu/possible");
+        possible.filter(|set| !set.is_empty())
+    }
+
     /// PUs that are plugged in but switched off.
     #[must_use]
     pub fn offline(&self) -> PuSet {

@@ -131,7 +131,7 @@ pub fn after_sigterm() -> anyhow::Result<()> {
 }
 
 /// The longest time from its start after which colocate is killed: some starts take as long.
-const LONGEST: Duration = Duration::from_millis(700);
+const LONGEST: Duration = Duration::from_millis(400);
 
 /// colocate is killed at random instants while threads are born, fork and execute without an end.
 fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {

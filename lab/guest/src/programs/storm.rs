@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Most short threads, and most processes, that one process has at a time.
-const MOST: usize = 8;
+const MOST: usize = 4;
+/// Generations of processes.
+const GENERATIONS: u32 = 3;
 
 /// Storms until it is killed.
 ///
@@ -24,10 +26,10 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         std::thread::Builder::new().spawn(|| -> () { lives() })?;
     }
     println!("ready");
-    storm(&mut random, usize::MAX)
+    storm(&mut random, u64::MAX, 1)
 }
 
-fn storm(random: &mut Random, rounds: usize) -> anyhow::Result<()> {
+fn storm(random: &mut Random, rounds: u64, generation: u32) -> anyhow::Result<()> {
     let threads = Arc::new(AtomicUsize::new(0));
     let mut processes = 0;
     for _ in 0..rounds {
@@ -36,8 +38,8 @@ fn storm(random: &mut Random, rounds: usize) -> anyhow::Result<()> {
         }
         match random.below(8) {
             0..5 if threads.load(Ordering::Relaxed) < MOST => short_thread(random, &threads)?,
-            5 | 6 if processes < MOST => {
-                fork(random)?;
+            5 | 6 if processes < MOST && generation < GENERATIONS => {
+                fork(random, generation + 1)?;
                 processes += 1;
             }
             7 if processes < MOST => {
@@ -47,7 +49,7 @@ fn storm(random: &mut Random, rounds: usize) -> anyhow::Result<()> {
             }
             _ => {}
         }
-        std::thread::sleep(Duration::from_micros(random.below(3_000)));
+        std::thread::sleep(Duration::from_micros(random.below(10_000)));
     }
     // Its own children end before it does, so that each can be found below its parent.
     while reap(true) {}
@@ -66,15 +68,14 @@ fn short_thread(random: &mut Random, living: &Arc<AtomicUsize>) -> anyhow::Resul
 }
 
 /// A copy of this process that storms for some rounds.
-fn fork(random: &mut Random) -> anyhow::Result<()> {
+fn fork(random: &mut Random, generation: u32) -> anyhow::Result<()> {
     let (rounds, seed) = (random.below(10), random.next());
     // SAFETY: no other thread holds a lock of the standard library for long, and a child that waits
     // for one for ever is but one more process.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            let rounds = usize::try_from(rounds).unwrap_or(0);
-            let done = storm(&mut Random::new(seed), rounds);
+            let done = storm(&mut Random::new(seed), rounds, generation);
             // SAFETY: takes no pointer and does not return.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }

@@ -1,0 +1,104 @@
+//! Which mask a task has that nobody has placed.
+//!
+//! # Problem
+//! What sched_getaffinity(2) says of a task is less than what it was given: PUs that are offline are
+//! missing, and so are those that its cpuset does not have now. Since Linux 6.2 the kernel keeps what
+//! was asked for, and grants it again when the cpuset grows. A task that was given the answer back
+//! would never run on a PU that comes later.
+//! # Approach
+//! Ask for everything, in a process made for that, and see what the kernel grants. If our own mask has
+//! all of it, nobody has narrowed it, and a task like us is given everything back. If not, somebody
+//! has, as `taskset` does, and our own mask is what a task is given back, offline PUs included.
+
+use crate::sys::{self, Fork};
+use colocate_machine::read::Sysfs;
+use colocate_machine::{PuNr, PuSet};
+use colocate_observe::{SysError, Tid};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// The mask to give back to tasks that have inherited ours. To be called before threads are created, as
+/// it forks. `proc` is `/proc`.
+///
+/// # Errors
+/// If our own mask cannot be read. Where no process can be had, our own mask is taken.
+pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
+    let own = sys::getaffinity(Tid(0))?;
+    let own = given(proc).filter(|given| own.is_subset(given)).unwrap_or(own);
+    let everything = files.possible().unwrap_or_else(all);
+    Ok(chosen(own, granted(proc, &everything).as_ref(), everything))
+}
+
+fn chosen(own: PuSet, granted: Option<&PuSet>, everything: PuSet) -> PuSet {
+    let is_narrowed = granted.is_none_or(|granted| !granted.is_subset(&own));
+    if is_narrowed { own } else { everything }
+}
+
+/// The mask of this thread with its offline PUs, by proc(5).
+fn given(proc: &Path) -> Option<PuSet> {
+    let status = std::fs::read(proc.join("thread-self/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    PuSet::parse_list(list.trim()).ok()
+}
+
+/// Every PU that a mask can name.
+fn all() -> PuSet {
+    (0..sys::MOST_PUS).map(PuNr::new).collect()
+}
+
+/// What the kernel makes of `wanted`, tried out by another process.
+fn granted(proc: &Path, wanted: &PuSet) -> Option<PuSet> {
+    let (mut ear, mut mouth) = io::pipe().ok()?;
+    let child = match sys::fork().ok()? {
+        Fork::Parent(child) => child,
+        Fork::Child => {
+            drop(ear);
+            // Nothing may unwind into the code of the process that this is a copy of.
+            let _ = std::panic::catch_unwind(move || {
+                let set = sys::setaffinity(Tid(0), wanted).ok();
+                let found = set.and_then(|()| given(proc));
+                let _ = mouth.write_all(found.unwrap_or_default().to_string().as_bytes());
+            });
+            sys::exit_now(0)
+        }
+    };
+    drop(mouth);
+    let mut told = String::new();
+    let heard = ear.read_to_string(&mut told);
+    // Fails if colocate was started with SIGCHLD ignored; the child is gone then as well.
+    let _ = sys::wait(Some(child), true);
+    heard.ok()?;
+    PuSet::parse_list(&told).ok().filter(|set| !set.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> PuSet {
+        PuSet::parse_list(list).unwrap()
+    }
+
+    #[test]
+    fn everything_is_given_back_unless_somebody_has_narrowed_us() {
+        let chosen = |own, granted: &str| {
+            let granted = Some(set(granted)).filter(|set| !set.is_empty());
+            chosen(set(own), granted.as_ref(), set("0-15")).to_string()
+        };
+        assert_eq!(chosen("0-7", "0-7"), "0-15", "the cpuset alone leaves 0-7");
+        assert_eq!(
+            chosen("0-15", "0-4,6-15"),
+            "0-15",
+            "5 is offline, and not granted before Linux 6.2"
+        );
+        assert_eq!(chosen("0-3", "0-7"), "0-3", "taskset");
+        assert_eq!(chosen("0-3", ""), "0-3", "nobody can say");
+    }
+
+    #[test]
+    fn ours_has_what_we_may_use() {
+        let original = original(Path::new("/proc"), &Sysfs::at(Path::new("/"))).unwrap();
+        assert!(sys::getaffinity(Tid(0)).unwrap().is_subset(&original), "{original}");
+    }
+}
