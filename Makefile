@@ -1,6 +1,7 @@
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
+# make lab       what is proved on real kernels in guests, in full: half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
 # make install   into PREFIX, with manual pages and completions
@@ -14,7 +15,7 @@ CARGO = scripts/with-rust cargo
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
-.PHONY: all demo test tracer bench fuzz install
+.PHONY: all demo test tracer lab bench fuzz install
 
 all:
 	scripts/install build
@@ -33,6 +34,10 @@ tracer:
 	scripts/install test
 	scripts/build-qemu
 	$(CARGO) build --release --locked -p colocate-tracer
+
+lab:
+	scripts/install test
+	$(CARGO) lab test full
 
 bench:
 	scripts/install bench

@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::guest::Guest;
 use crate::output::Output;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd as _;
@@ -155,6 +155,18 @@ pub fn tool(qemu: &Path, name: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
+/// Starts a program.
+///
+/// # Errors
+/// If it is not there or cannot be run.
+pub fn started(command: &mut Command) -> anyhow::Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("missing: {program}; run scripts/install test"),
+        _ => anyhow!("cannot start {program}: {error}"),
+    })
+}
+
 /// A process that does not outlive its owner.
 pub struct Killed(Child);
 
@@ -173,14 +185,7 @@ impl Killed {
     /// # Errors
     /// If the program is not there or cannot be run.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        match command.spawn() {
-            Ok(child) => Ok(Self(child)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!("missing: {program}; run scripts/install test")
-            }
-            Err(error) => Err(error).with_context(|| format!("cannot start {program}")),
-        }
+        started(command).map(Self)
     }
 
     /// Waits for its end, not beyond `deadline`: then it is `None`.

@@ -1,5 +1,6 @@
 //! The folder of unpacked Debian packages that guests are made of; `lab/fetch` fills it.
 
+use crate::boot::started;
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ impl Cache {
         let mut command = Command::new("sha256sum");
         command.args(["--check", "--quiet", "--strict"]).arg(&list).current_dir(self.root(set));
         command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let child = command.spawn().context("missing: sha256sum; install package coreutils")?;
+        let child = started(&mut command)?;
         Ok(Check { set: set.to_owned(), list, child })
     }
 }

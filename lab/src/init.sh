@@ -18,7 +18,7 @@ mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
 ip link set lo up
 hostname guest
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root USER=root LC_ALL=C.UTF-8
-cd /root
+cd /root || exit
 if [ -f /lab/interactive ]; then
     echo "A guest of the lab, as root: exit or Ctrl-A X ends it."
     TERM=vt100 setsid cttyhack sh -l

@@ -3,6 +3,7 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
+mod build;
 mod counters;
 mod doctor;
 mod run;
@@ -14,7 +15,6 @@ use crate::indented::Indented;
 use crate::task::Task;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How much to run; each size includes the smaller ones.
@@ -66,8 +66,12 @@ pub fn list() {
 /// # Errors
 /// If anything fails; each failure is printed as it happens.
 pub fn test(size: Size) -> anyhow::Result<()> {
-    let boots: Vec<_> = boots().filter(|boot| boot.size <= size).collect();
-    build(&boots)?;
+    let mut boots: Vec<_> = boots().filter(|boot| boot.size <= size).collect();
+    if !build::all(&boots)? {
+        let arm64 = boots.extract_if(.., |boot| boot.guest.is_arm64());
+        let names: Vec<_> = arm64.map(|boot| boot.name).collect();
+        println!("lab: skipped for that reason: {}", names.join(", "));
+    }
     let failed: Vec<_> = boots.iter().filter(|boot| !passes(boot, boot.cases)).collect();
     let cases: usize = boots.iter().map(|boot| boot.cases.len()).sum();
     if failed.is_empty() {
@@ -100,48 +104,10 @@ pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
             cases.join(" ")
         );
     }
-    build(&[boot])?;
+    if !build::all(&[boot])? {
+        bail!("{} needs programs for aarch64", boot.name);
+    }
     if passes(boot, &chosen) { Ok(()) } else { bail!("failed: {}", boot.name) }
-}
-
-/// Builds what the guests run, in the profile that we were built in.
-fn build(boots: &[&Boot]) -> anyhow::Result<()> {
-    let packages = ["--package", "colocate", "--package", "colocate-lab-guest", "--locked"];
-    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross").into();
-    let arm64 = boots.iter().any(|boot| boot.guest.is_arm64());
-    let x86 = boots.iter().any(|boot| !boot.guest.is_arm64());
-    if x86 {
-        build_static(boots)?;
-    }
-    for program in x86.then_some(cargo).into_iter().chain(arm64.then_some(cross)) {
-        let mut command = Command::new(program);
-        command.args(["build", "--quiet", "--profile", profile]).args(packages);
-        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        if !command.status().context("cannot start cargo")?.success() {
-            bail!("the guests' programs cannot be built");
-        }
-    }
-    Ok(())
-}
-
-/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, to lie beside us.
-fn build_static(boots: &[&Boot]) -> anyhow::Result<()> {
-    let beside = std::env::current_exe()?;
-    let programs =
-        boots.iter().filter(|boot| !boot.guest.is_arm64()).flat_map(|boot| boot.programs);
-    for program in programs {
-        let Some(name) = program.strip_suffix("-static") else { continue };
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
-        cc.arg("-o").arg(beside.with_file_name(program));
-        if !cc.status().context("cannot start cc")?.success() {
-            bail!("{name}.c cannot be compiled");
-        }
-    }
-    Ok(())
 }
 
 /// The machine's name, or the path of its file, which the table says from the repository's root.

@@ -275,7 +275,7 @@ fn a_missing_tool_gets_one_line() {
     );
     assert_eq!(
         told_without("sha256sum", nothing),
-        "lab: missing: sha256sum; install package coreutils\n"
+        "lab: missing: sha256sum; run scripts/install test\n"
     );
     let lacks_a_set = |cache: &Path| fs::remove_file(cache.join("qemu.packages")).unwrap();
     assert_eq!(

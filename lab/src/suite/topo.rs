@@ -30,6 +30,7 @@ const NEWEST: &[&str] = &[
     "topo-is-described",
     "topo-is-the-kernels",
     "topo-is-hwlocs",
+    "topo-has-holes",
     "kernel-has-sched-ext",
     "kernel-freezes-groups",
     "kernel-confines-groups",

@@ -1,0 +1,62 @@
+//! Builds what the guests run, in the profile that we were built in.
+
+use super::Boot;
+use anyhow::{Context as _, bail};
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
+
+/// How `lab/cross` ends where the Rust here cannot build for aarch64.
+const NO_TARGET: i32 = 3;
+
+/// Builds for the kinds of guests that these boots have.
+///
+/// False if the Rust here cannot build for aarch64 and one of them needs it; `lab/cross` has said so.
+///
+/// # Errors
+/// If a build fails.
+pub fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
+    if boots.iter().any(|boot| !boot.guest.is_arm64()) {
+        static_programs(boots)?;
+        let status = build(std::env::var_os("CARGO").unwrap_or("cargo".into()))?;
+        check(status)?;
+    }
+    if boots.iter().any(|boot| boot.guest.is_arm64()) {
+        let status = build(concat!(env!("CARGO_MANIFEST_DIR"), "/cross").into())?;
+        if status.code() == Some(NO_TARGET) {
+            return Ok(false);
+        }
+        check(status)?;
+    }
+    Ok(true)
+}
+
+fn build(cargo: OsString) -> anyhow::Result<ExitStatus> {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--profile", profile]);
+    command.args(["--package", "colocate", "--package", "colocate-lab-guest", "--locked"]);
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command.status().context("cannot start cargo")
+}
+
+fn check(status: ExitStatus) -> anyhow::Result<()> {
+    if status.success() { Ok(()) } else { bail!("the guests' programs cannot be built") }
+}
+
+/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, to lie beside us.
+fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
+    let beside = std::env::current_exe()?;
+    let programs =
+        boots.iter().filter(|boot| !boot.guest.is_arm64()).flat_map(|boot| boot.programs);
+    for program in programs {
+        let Some(name) = program.strip_suffix("-static") else { continue };
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
+        cc.arg("-o").arg(beside.with_file_name(program));
+        if !cc.status().context("cannot start cc")?.success() {
+            bail!("{name}.c cannot be compiled");
+        }
+    }
+    Ok(())
+}
