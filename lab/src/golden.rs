@@ -42,21 +42,38 @@ pub fn updating() -> bool {
 /// # Errors
 /// If one cannot be written.
 pub fn update(printed: &[u8]) -> anyhow::Result<Vec<String>> {
-    let mut files: BTreeMap<String, String> = BTreeMap::new();
-    for line in String::from_utf8_lossy(printed).lines() {
-        let Some((name, line)) =
-            line.strip_prefix("golden ").and_then(|rest| rest.split_once("| "))
-        else {
-            continue;
-        };
-        let text = files.entry(name.to_owned()).or_default();
-        text.push_str(line);
-        text.push('\n');
-    }
+    let files = files(&String::from_utf8_lossy(printed));
     for (name, text) in &files {
         let path = Path::new(FOLDER).join(name);
         std::fs::create_dir_all(path.parent().context("a golden file without a folder")?)?;
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     Ok(files.into_keys().collect())
+}
+
+/// The texts by the names of their files.
+fn files(printed: &str) -> BTreeMap<String, String> {
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    for line in printed.lines().filter_map(|line| line.strip_prefix("golden ")) {
+        let Some((name, line)) = line.split_once("| ") else { continue };
+        let text = files.entry(name.to_owned()).or_default();
+        text.push_str(line);
+        text.push('\n');
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::files;
+
+    #[test]
+    fn what_a_case_prints_becomes_the_file() {
+        let printed = "case: ok\ngolden a/b.txt| one\ngolden c.txt| \ngolden a/b.txt|   two | 2\n";
+        let found = files(printed);
+        let text = |name: &str| found.get(name).map(String::as_str);
+        assert_eq!(found.len(), 2);
+        assert_eq!(text("a/b.txt"), Some("one\n  two | 2\n"));
+        assert_eq!(text("c.txt"), Some("\n"));
+    }
 }
