@@ -70,7 +70,7 @@ impl Boot<'_> {
         let status = status.map_or("closed its output".into(), |status| status.to_string());
         bail!(
             "the guest ended without a status (QEMU: {status}); its console ends with: {}",
-            console.last_line()
+            console.last_words()
         )
     }
 
@@ -102,7 +102,7 @@ impl Boot<'_> {
             Err(RecvTimeoutError::Timeout) => bail!(
                 "the guest was killed: it had not ended after {} s; its console ends with: {}",
                 self.limit.as_secs(),
-                console.last_line()
+                console.last_words()
             ),
         }
     }

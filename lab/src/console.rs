@@ -7,8 +7,10 @@ use std::path::Path;
 /// How much is kept of the beginning, and as much again of the end. A whole boot with `loglevel=7`
 /// writes 60 KiB, so this is everything except where a guest floods.
 const KEPT_BYTES: usize = 1 << 20;
-/// How much of the last line is told in a message.
-const TOLD_BYTES: usize = 300;
+/// Where a panic is looked for: its registers and stack take less.
+const END_BYTES: usize = 32 << 10;
+/// How much of a line is told in a message.
+const TOLD_CHARS: usize = 300;
 
 /// The first and the last of what came, in memory: whatever ends us, no file stays.
 #[derive(Default)]
@@ -35,18 +37,20 @@ impl Console {
         self.head.is_empty()
     }
 
-    /// The last line that is not blank, shortened, without control characters.
+    /// The line that says most about the end: the kernel's panic if there was one, else the last
+    /// line that is not blank; shortened, without control characters.
     #[must_use]
-    pub fn last_line(&self) -> String {
-        let end = if self.tail.is_empty() {
-            self.head[self.head.len().saturating_sub(4 * TOLD_BYTES)..].to_vec()
+    pub fn last_words(&self) -> String {
+        let end: Vec<u8> = if self.tail.is_empty() {
+            self.head[self.head.len().saturating_sub(END_BYTES)..].to_vec()
         } else {
-            self.tail.range(self.tail.len().saturating_sub(4 * TOLD_BYTES)..).copied().collect()
+            self.tail.range(self.tail.len().saturating_sub(END_BYTES)..).copied().collect()
         };
         let text = String::from_utf8_lossy(&end);
-        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        let plain = last.unwrap_or("nothing").chars().filter(|c| !c.is_control());
-        plain.take(TOLD_BYTES).collect()
+        let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let panic = lines.clone().find(|line| line.contains("Kernel panic"));
+        let line = panic.or_else(|| lines.next()).unwrap_or("nothing");
+        line.chars().filter(|c| !c.is_control()).take(TOLD_CHARS).collect()
     }
 
     /// Writes it into a file.
@@ -77,7 +81,7 @@ mod tests {
             console.push(&[b'x'; KEPT_BYTES / 10]);
         }
         console.push(b"\n\x1b[1mthe end\r\n\n");
-        assert_eq!(console.last_line(), "[1mthe end");
+        assert_eq!(console.last_words(), "[1mthe end");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("console");
         console.keep(&path).expect("written");
@@ -88,7 +92,14 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_is_told_rather_than_what_follows_it() {
+        let mut console = Console::default();
+        console.push(b"[ 4.1] Kernel panic - not syncing: sysrq\r\n[ 4.2] Kernel Offset: 0x1\r\n");
+        assert_eq!(console.last_words(), "[ 4.1] Kernel panic - not syncing: sysrq");
+    }
+
+    #[test]
     fn a_silent_guest_says_nothing() {
-        assert_eq!(Console::default().last_line(), "nothing");
+        assert_eq!(Console::default().last_words(), "nothing");
     }
 }
