@@ -4,8 +4,10 @@ mod bench;
 mod compare;
 mod doctor;
 mod exit;
+mod moving;
 mod generate;
 mod output;
+mod pages;
 mod plan;
 mod profile;
 mod restore;
@@ -31,6 +33,8 @@ enum Command {
     Plan(plan::Args),
     Run(run::Args),
     Restore(restore::Args),
+    Pages(pages::Args),
+    Move(moving::Args),
     Bench(bench::Args),
     Compare(compare::Args),
     #[command(hide = true)]
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Restore(args) => restore::main(&args),
+        Command::Pages(args) => pages::main(&args),
+        Command::Move(args) => moving::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Generate(args) => generate::main::<Cli>(&args),

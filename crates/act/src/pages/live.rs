@@ -60,6 +60,9 @@ pub enum PagesError {
         /// The range.
         span: Span,
     },
+    /// The node has gone, or the process's cpuset no longer allows it.
+    #[error("{0}: the node went offline, or the process's cpuset no longer allows it")]
+    NodeTaken(SysError),
     /// Something that the manuals do not speak of.
     #[error(transparent)]
     Other(#[from] SysError),
@@ -275,19 +278,29 @@ pub struct Moved {
     pub huge_after: Option<Bytes>,
 }
 
-/// Moves the pages of `process` in `spans` to `target`, until `stop` says no more.
+/// What is to be moved where.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Which addresses.
+    pub spans: Vec<Span>,
+    /// Where to.
+    pub target: Target,
+    /// Whether only to look, and count as moved what would be tried.
+    pub dry: bool,
+}
+
+/// Moves pages of `process` as ordered, until `stop` says no more.
 ///
 /// # Errors
 /// [`PagesError::NothingMapped`] if one of the spans has no mapping in it, and what keeps the process
 /// from being looked at. That it ends in the middle is none.
 pub fn move_spans(
     process: &mut Process,
-    spans: &[Span],
-    target: &Target,
+    order: &Order,
     stop: &mut impl FnMut() -> bool,
 ) -> Result<Moved, PagesError> {
-    let chosen = chosen(process, spans)?;
-    let mut work = Work::new(process.page_b, target.clone());
+    let chosen = chosen(process, &order.spans)?;
+    let mut work = Work::new(process.page_b, order.target.clone(), order.dry);
     let (mut end, mut reached) = (End::Done, None);
     'all: for (mapping, span) in &chosen {
         for window in windows(*span) {
@@ -304,14 +317,16 @@ pub fn move_spans(
         });
         Bytes(touched.map(|mapping| mapping.huge.0).sum())
     };
-    let before: Vec<Mapping> = chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
+    // A mapping that two ranges touch stands there twice.
+    let mut before: Vec<Mapping> = chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
+    before.dedup();
     Ok(Moved {
         end,
         counts: work.counts(),
         reached,
         batches: work.batches().to_vec(),
         sample: work.sample().clone(),
-        huge_before: Bytes(before.iter().map(|mapping| mapping.huge.0).sum()),
+        huge_before: huge(&before),
         huge_after: process.mappings().ok().map(|after| huge(&after)),
     })
 }
@@ -389,8 +404,12 @@ fn one_window(
             Ok(if done { End::Done } else { End::Stopped })
         }
         Err(_) if !process.lives() => Ok(End::ProcessEnded),
-        Err(error) if error.errno() == Some(libc::EPERM) => Err(PagesError::Denied(process.pid)),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(match error.errno() {
+            Some(libc::EPERM) if process.shared => PagesError::SharedDenied,
+            Some(libc::EPERM) => PagesError::Denied(process.pid),
+            Some(libc::EACCES | libc::ENODEV) => PagesError::NodeTaken(error),
+            _ => error.into(),
+        }),
     }
 }
 

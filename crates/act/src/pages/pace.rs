@@ -53,13 +53,18 @@ impl Pace {
         self.limit
     }
 
-    /// A batch of `units` took that long.
+    /// A batch in which `units` were moved took that long.
     pub fn took(&mut self, units: usize, time: Nanos) {
         let fits = GOAL.0.saturating_mul(units as u64) / time.0.max(1);
         let fits = usize::try_from(fits).unwrap_or(MOST);
-        // A short batch, the last one of a mapping, is no reason to shrink while it kept its time.
-        let floor = if time <= GOAL { self.limit } else { self.least };
-        self.limit = fits.clamp(floor, (self.limit * 2).min(MOST).max(floor));
+        // A short batch that kept its time is no reason to shrink. It is none to grow either, however
+        // fast it was: only what was moved says what moving takes.
+        let (floor, top) = if time <= GOAL {
+            (self.limit, (units * 2).clamp(self.limit, MOST))
+        } else {
+            (self.least, self.limit)
+        };
+        self.limit = fits.clamp(floor, top);
     }
 }
 
@@ -82,10 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn a_short_last_batch_keeps_the_size() {
+    fn a_short_batch_keeps_the_size() {
         let mut pace = Pace::pages();
-        pace.took(1, Nanos::from_millis(10));
-        assert_eq!(pace.limit(), 64);
+        for (moved, ms) in [(1, 10), (1, 0), (0, 0)] {
+            pace.took(moved, Nanos::from_millis(ms));
+            assert_eq!(pace.limit(), 64);
+        }
     }
 
     proptest! {

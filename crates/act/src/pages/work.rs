@@ -141,6 +141,8 @@ pub struct Batched {
 pub struct Work {
     page_b: u64,
     target: Target,
+    /// Whether pages are only looked at, and those that would be moved count as moved.
+    dry: bool,
     /// What is still to do in this round, lowest addresses first.
     queue: VecDeque<Piece>,
     /// Busy pages for the next round, with their grain.
@@ -156,12 +158,14 @@ pub struct Work {
 }
 
 impl Work {
-    /// Nothing to do yet, on a machine with pages of `page_b` bytes.
+    /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only looked
+    /// at, and count as moved if they would be tried.
     #[must_use]
-    pub fn new(page_b: u64, target: Target) -> Self {
+    pub fn new(page_b: u64, target: Target, dry: bool) -> Self {
         Self {
             page_b,
             target,
+            dry,
             queue: VecDeque::new(),
             later: Vec::new(),
             round: 0,
@@ -245,27 +249,44 @@ impl Work {
             self.counts.not_reached += pages;
         }
         let took = memory.now().saturating_sub(begun);
-        let (pace, unit_b) = if batch.whole {
-            (&mut self.blocks, batch.grain_b)
-        } else {
-            (&mut self.small, self.page_b)
-        };
-        pace.took(usize::try_from(pages * self.page_b / unit_b).unwrap_or(usize::MAX), took);
+        let pace = if batch.whole { &mut self.blocks } else { &mut self.small };
+        pace.took(*done.as_ref().unwrap_or(&0), took);
         self.batches.push(Batched { pages, took, next: pace.limit(), whole: batch.whole });
-        done
+        done.map(drop)
     }
 
-    fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<(), SysError> {
+    /// Does it and says how many addresses it asked to be moved.
+    fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<usize, SysError> {
         let before = memory.ask(&batch.pages)?;
+        if self.dry {
+            self.look(batch, &before);
+            return Ok(0);
+        }
         let mut puts = BTreeMap::new();
         for (node, chosen) in self.chosen(batch, &before) {
             let put = memory.put(&chosen, node);
-            puts.insert(node, (chosen, put));
+            match put.done {
+                Err(error) if ends_it(&error) => return Err(error),
+                _ => drop(puts.insert(node, (chosen, put))),
+            }
         }
         // Nothing was to be moved: what was read before is what is.
         let after = if puts.is_empty() { before.clone() } else { memory.ask(&batch.pages)? };
         self.settle(batch, &before, &puts, &after);
-        Ok(())
+        Ok(puts.values().map(|(chosen, _)| chosen.len()).sum())
+    }
+
+    fn look(&mut self, batch: &Batch, told: &[i32]) {
+        for (&page, &told) in batch.pages.iter().zip(told) {
+            match seen(told) {
+                Some(Seen::On(node)) if node == self.target.of(page, batch.grain_b) => {
+                    self.counts.already_there += 1;
+                }
+                Some(Seen::On(_)) => self.counts.moved += 1,
+                Some(Seen::Not(why)) => self.counts.stay(why, 1),
+                None => self.counts.stay(Stay::Unmovable, 1),
+            }
+        }
     }
 
     /// The next pages of one kind, as many as the pace allows.
@@ -353,6 +374,13 @@ impl Work {
     }
 }
 
+/// Whether a call that fails so will fail for every other page, too (move_pages(2)).
+fn ends_it(error: &SysError) -> bool {
+    const ENDS: [i32; 6] =
+        [libc::ESRCH, libc::EPERM, libc::EINVAL, libc::EACCES, libc::ENODEV, libc::ENOSYS];
+    error.errno().is_some_and(|errno| ENDS.contains(&errno))
+}
+
 /// What the calls of a batch said.
 struct Answers {
     /// Why pages were not moved, of those of which it was said.
@@ -417,7 +445,7 @@ mod tests {
 
     /// Moves all pages of `memory` that are present, and says what happened.
     fn moved(memory: &mut Pretended, target: Target) -> Work {
-        let mut work = Work::new(PAGE_B, target);
+        let mut work = Work::new(PAGE_B, target, false);
         let pieces = memory.pieces();
         assert_eq!(work.carry_out(&pieces, memory, &mut || false).ok(), Some(true));
         work
@@ -513,7 +541,7 @@ mod tests {
     #[test]
     fn stopped_in_the_middle_it_says_how_far_it_came() {
         let mut memory = Pretended::drawn(&"0".repeat(1000));
-        let mut work = Work::new(PAGE_B, NODE_1);
+        let mut work = Work::new(PAGE_B, NODE_1, false);
         let mut batches = 0;
         let mut stop = || {
             batches += 1;
@@ -527,10 +555,20 @@ mod tests {
     }
 
     #[test]
+    fn a_dry_run_moves_nothing() {
+        let mut memory = Pretended::drawn("0s10bx0");
+        let mut work = Work::new(PAGE_B, NODE_1, true);
+        assert_eq!(work.carry_out(&memory.pieces(), &mut memory, &mut || false).ok(), Some(true));
+        let expected = Counts { moved: 5, already_there: 1, unmovable: 1, ..Counts::default() };
+        assert_eq!((work.counts(), memory.puts), (expected, 0));
+        assert_eq!(memory.picture(), "0s10bx0");
+    }
+
+    #[test]
     fn a_process_that_ends_in_the_middle_is_an_error() {
         let mut memory = Pretended::drawn(&"0".repeat(1000));
         memory.ends_after = Some(3);
-        let mut work = Work::new(PAGE_B, NODE_1);
+        let mut work = Work::new(PAGE_B, NODE_1, false);
         let error = work.carry_out(&memory.pieces(), &mut memory, &mut || false).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ESRCH));
         assert_eq!(work.counts().total(), 1000);
@@ -593,7 +631,7 @@ mod tests {
             let (all, before) = (memory.pieces(), memory.places());
             // Every second piece is given.
             let given: Vec<Piece> = all.iter().step_by(2).copied().collect();
-            let mut work = Work::new(PAGE_B, target);
+            let mut work = Work::new(PAGE_B, target, false);
             work.carry_out(&given, &mut memory, &mut || false).unwrap();
             for (page, node) in memory.places() {
                 let is_given = given.iter().any(|piece| {

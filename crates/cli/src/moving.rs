@@ -1,0 +1,350 @@
+//! `colocate move`: moves memory of a running process to other nodes.
+
+use crate::exit::{Failure, OURS};
+use crate::{output, pages};
+use anyhow::bail;
+use colocate_act::pages::Span;
+use colocate_act::pages::live::{self, Drift, End, HugeMoves, Moved, Order, Process};
+use colocate_act::pages::nodes::{Wish, list, target};
+use colocate_act::pages::pace;
+use colocate_act::pages::status::Counts;
+use colocate_act::pages::work::Target;
+use colocate_act::sys;
+use colocate_machine::{Bytes, Nanos, NodeNr};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Version of the JSON form.
+const VERSION: u32 = 1;
+
+/// Moves memory of a running process to another node
+///
+/// Pages are moved in batches of 20 ms at most, huge pages whole, and each page's place is read back.
+/// Memory policies stay as they are. Ctrl-C ends it between two batches. Exit status: 0 if every page
+/// was looked at, whatever the counts say; 128 + N if signal N ended it; 125 if the process ended in
+/// the middle, or a node ran out of memory.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["range", "all"])))]
+pub struct Args {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: i32,
+
+    /// Addresses whose pages to move, in hex as in /proc/PID/maps; can be given several times
+    #[arg(long, value_name = "START-END")]
+    range: Vec<Span>,
+
+    /// Move all of its memory
+    #[arg(long)]
+    all: bool,
+
+    /// Node to move to, or "interleave": in turn to every node that the process may use
+    #[arg(long, value_name = "NODE|interleave")]
+    to: Wish,
+
+    /// Move also pages that other processes have mapped; needs CAP_SYS_NICE
+    #[arg(long)]
+    shared: bool,
+
+    /// Say what would be moved, and move nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Seconds to watch whether kernel.numa_balancing moves pages away again, if it is on; ends
+    /// early once it is clear [range: 0-3600]
+    #[arg(long, value_name = "S", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(0..=3600))]
+    watch: u64,
+
+    /// Print JSON (docs/schemas/move.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    pid: i32,
+    name: String,
+    /// The nodes that pages go to.
+    to_nodes: Vec<u32>,
+    dry_run: bool,
+    /// `done`, `stopped` or `process-ended`.
+    end: &'static str,
+    /// The first address that was not looked at, if it ended early.
+    reached: Option<String>,
+    page_bytes: u64,
+    pages: Counts,
+    batches: Batches,
+    huge: Huge,
+    drift: Option<Drifted>,
+}
+
+#[derive(Serialize)]
+struct Batches {
+    limit_ns: u64,
+    longest_ns: Option<u64>,
+    over_limit: usize,
+    each: Vec<Batch>,
+}
+
+#[derive(Serialize)]
+struct Batch {
+    pages: u64,
+    took_ns: u64,
+    /// How many pages, or huge pages, the next one of its kind might have.
+    next: usize,
+    /// Whether it was of huge pages.
+    huge: bool,
+}
+
+#[derive(Serialize)]
+struct Huge {
+    before_bytes: u64,
+    /// Unknown if the process has ended.
+    after_bytes: Option<u64>,
+    /// What the kernel counted meanwhile, for all processes together; unknown before Linux 5.9.
+    moved_whole: Option<u64>,
+    failed: Option<u64>,
+    split: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Drifted {
+    watched_ns: u64,
+    looked_at: u64,
+    drifted: u64,
+}
+
+/// Runs `colocate move`.
+///
+/// # Errors
+/// If there is no such process or node, it may not be touched (125), or this kernel cannot move pages
+/// (3).
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let (mut process, nodes) = pages::find(args.pid, args.shared)?;
+    let allowed = process.allowed().map_err(pages::failure)?;
+    let target = target(args.to, &nodes, &allowed)?;
+    let name = pages::name(process.pid());
+    let spans = if args.all { vec![Span::ALL] } else { args.range.clone() };
+    let order = Order { spans, target, dry: args.dry_run };
+    let mut interrupt = Interrupt::new()?;
+    let before = HugeMoves::read(Path::new("/proc"));
+    let moved =
+        live::move_spans(&mut process, &order, &mut || interrupt.came()).map_err(pages::failure)?;
+    let after = HugeMoves::read(Path::new("/proc"));
+    let counted = after.zip(before).map(|(after, before)| after.since(before));
+    let drift = watched(args, &mut process, &moved, &mut interrupt);
+    let report = Report {
+        version: VERSION,
+        pid: args.pid,
+        name,
+        to_nodes: to_nodes(&order.target).iter().map(|node| node.0).collect(),
+        dry_run: args.dry_run,
+        end: match moved.end {
+            End::Done => "done",
+            End::Stopped => "stopped",
+            End::ProcessEnded => "process-ended",
+        },
+        reached: moved.reached.map(|at| at.to_string()),
+        page_bytes: process.page_b(),
+        pages: moved.counts,
+        batches: batches(&moved),
+        huge: huge(&moved, counted),
+        drift,
+    };
+    output::write(None, &if args.json { pages::json(&report) } else { text(&report) })?;
+    status(&report, &interrupt)
+}
+
+/// Signals that end the moving. Each is taken between two batches, so that none is cut short.
+struct Interrupt {
+    fd: OwnedFd,
+    signal: Option<i32>,
+}
+
+impl Interrupt {
+    fn new() -> anyhow::Result<Self> {
+        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        // What nohup ignores stays ignored.
+        let taken: Vec<i32> = ends.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect();
+        sys::block(&taken)?;
+        Ok(Self { fd: sys::signalfd(&taken)?, signal: None })
+    }
+
+    fn came(&mut self) -> bool {
+        self.signal = self.signal.or_else(|| Some(sys::next_signal(self.fd.as_fd())?.signal));
+        self.signal.is_some()
+    }
+}
+
+fn to_nodes(target: &Target) -> Vec<NodeNr> {
+    match target {
+        Target::Node(node) => vec![*node],
+        Target::Interleave(nodes) => nodes.clone(),
+    }
+}
+
+/// Watches whether the kernel moves pages away again, if it is one that does.
+fn watched(
+    args: &Args,
+    process: &mut Process,
+    moved: &Moved,
+    interrupt: &mut Interrupt,
+) -> Option<Drifted> {
+    let balances = live::balances(Path::new("/proc")) == Some(true);
+    let worth_it = balances && args.watch > 0 && moved.end == End::Done && moved.counts.moved > 0;
+    (worth_it && !args.dry_run).then(|| {
+        let time = Nanos::from_secs(args.watch);
+        let Drift { watched, looked_at, drifted } =
+            live::watch(process, &moved.sample, time, &mut || interrupt.came());
+        Drifted { watched_ns: watched.0, looked_at, drifted }
+    })
+}
+
+fn batches(moved: &Moved) -> Batches {
+    Batches {
+        limit_ns: pace::LIMIT.0,
+        longest_ns: moved.batches.iter().map(|batch| batch.took.0).max(),
+        over_limit: moved.batches.iter().filter(|batch| batch.took > pace::LIMIT).count(),
+        each: moved
+            .batches
+            .iter()
+            .map(|batch| Batch {
+                pages: batch.pages,
+                took_ns: batch.took.0,
+                next: batch.next,
+                huge: batch.whole,
+            })
+            .collect(),
+    }
+}
+
+fn huge(moved: &Moved, counted: Option<HugeMoves>) -> Huge {
+    Huge {
+        before_bytes: moved.huge_before.0,
+        after_bytes: moved.huge_after.map(|huge| huge.0),
+        moved_whole: counted.map(|counted| counted.whole),
+        failed: counted.map(|counted| counted.failed),
+        split: counted.map(|counted| counted.split),
+    }
+}
+
+/// What it all comes to for whoever started us.
+fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+    let size = |pages: u64| Bytes(pages * report.page_bytes);
+    let reached = report.reached.as_deref().unwrap_or_default();
+    if report.end == "process-ended" {
+        bail!(
+            "the process ended in the middle: {} were moved, and nothing is known from {reached} on",
+            size(report.pages.moved)
+        );
+    }
+    if let (Some(signal), "stopped") = (interrupt.signal, report.end) {
+        let code = u8::try_from(128 + signal).unwrap_or(OURS);
+        let moved = size(report.pages.moved);
+        let message = format!(
+            "stopped by signal {signal}: {moved} were moved; not everything from {reached} on was \
+             looked at; the same command goes on from there"
+        );
+        return Err(Failure { code, message }.into());
+    }
+    if report.pages.no_memory > 0 {
+        bail!(
+            "expected room on {}, found too little: {} stay where they were",
+            pages::nodes_named(&list(&nodes(report))),
+            size(report.pages.no_memory)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nodes(report: &Report) -> Vec<NodeNr> {
+    report.to_nodes.iter().copied().map(NodeNr).collect()
+}
+
+fn text(report: &Report) -> String {
+    let mut text = format!(
+        "process {} ({}) {} {}\n",
+        report.pid,
+        report.name,
+        if report.dry_run { "would be moved to" } else { "to" },
+        pages::nodes_named(&list(&nodes(report)))
+    );
+    counts(report, &mut text);
+    if report.dry_run {
+        return text;
+    }
+    if let Some(longest) = report.batches.longest_ns {
+        let _ = writeln!(
+            text,
+            "batches        {}, the longest {}; {} above {}",
+            report.batches.each.len(),
+            Nanos(longest),
+            report.batches.over_limit,
+            Nanos(report.batches.limit_ns)
+        );
+    }
+    huge_pages(&report.huge, &mut text);
+    drift(report, &mut text);
+    text
+}
+
+fn counts(report: &Report, text: &mut String) {
+    let pages = &report.pages;
+    let moved = if report.dry_run { "would move" } else { "moved" };
+    let lines = [
+        (moved, pages.moved, ""),
+        ("already there", pages.already_there, ""),
+        ("not in memory", pages.not_present, "never touched, or in swap"),
+        ("busy", pages.busy, "held by a transfer, a pin or a lock each time they were tried"),
+        ("shared", pages.shared, "mapped by other processes, too: --shared, with CAP_SYS_NICE"),
+        ("no room", pages.no_memory, "the node has no memory left"),
+        ("unmovable", pages.unmovable, "a device's, the kernel's own, or zeros"),
+        ("not reached", pages.not_reached, "ended before"),
+    ];
+    // What was asked for is said in any case, what went otherwise only if it did.
+    for (what, pages, why) in lines.iter().filter(|line| line.1 > 0 || line.0 == moved) {
+        let size = Bytes(pages * report.page_bytes).to_string();
+        let _ = writeln!(text, "{}", format!("{what:<14} {size:>10}  {why}").trim_end());
+    }
+}
+
+fn huge_pages(huge: &Huge, text: &mut String) {
+    if huge.before_bytes == 0 {
+        return;
+    }
+    let after = huge.after_bytes.map_or("unknown".into(), |after| Bytes(after).to_string());
+    let _ = write!(text, "huge pages     {} before, {after} after", Bytes(huge.before_bytes));
+    if let (Some(whole), Some(split)) = (huge.moved_whole, huge.split) {
+        let _ = write!(text, "; the kernel moved {whole} whole and split {split}");
+        if split > 0 {
+            let _ = write!(
+                text,
+                ": the node had no free memory in one piece (as root: echo 1 > \
+                 /sys/devices/system/node/nodeN/compact)"
+            );
+        }
+    }
+    text.push('\n');
+}
+
+fn drift(report: &Report, text: &mut String) {
+    let Some(Drifted { watched_ns, looked_at, drifted }) = &report.drift else { return };
+    let watched = Nanos(*watched_ns);
+    let _ = if *drifted == 0 {
+        writeln!(text, "balancing      on; of {looked_at} pages none moved away within {watched}")
+    } else {
+        writeln!(
+            text,
+            "balancing      {drifted} of {looked_at} pages moved away again within {watched}: \
+             kernel.numa_balancing moves them to the threads that use them; run those threads on {}, \
+             or switch it off (sudo sysctl -w kernel.numa_balancing=0)",
+            pages::nodes_named(&list(&nodes(report)))
+        )
+    };
+}
