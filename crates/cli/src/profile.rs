@@ -80,8 +80,8 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// Runs `colocate profile`.
 ///
 /// # Errors
-/// If the program cannot be found or executed (127, 126), the wanted backend does not work here (3),
-/// a process is gone or another user's, or the profile cannot be written (125).
+/// If the program cannot be found or executed (127, 126), the wanted backend does not work here or on
+/// another user's process (3), a process is gone, or the profile cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.show {
         output::write(None, &table::of(&read(path)?))?;

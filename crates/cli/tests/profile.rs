@@ -358,6 +358,7 @@ fn another_users_process_is_refused() {
         return;
     };
     let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("expected a process of yours"), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("does not work on process {target}: ")), "{said}");
+    assert!(said.contains("`colocate doctor` says what lifts it"), "{said}");
 }

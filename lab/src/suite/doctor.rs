@@ -11,6 +11,7 @@ const CASES: &[&str] = &[
     "doctor-tells-the-tier",
     "doctor-tells-the-paranoid-level",
     "doctor-tells-the-filter",
+    "doctor-tells-what-tiers-add",
     "doctor-lifts-what-it-finds",
 ];
 

@@ -14,7 +14,7 @@ use colocate_observe::emulate;
 use colocate_observe::pmu::Start;
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, wait_readable};
-use colocate_observe::{Pid, identity};
+use colocate_observe::{Pid, Tid, identity};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -50,7 +50,7 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
     if let Some(gone) = pids.iter().find(|pid| proc.state_and_parent(**pid).is_none()) {
         anyhow::bail!("expected a running process, found none with the number {gone}");
     }
-    let program = running(&proc, pids[0])?;
+    let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
     let watching = Watching::start(args.backend, args.rate, pids, Start::Now)?;
     let head = Head::new(program, &watching);
@@ -58,6 +58,7 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
         Session { watching: Some(watching), counted: None, signals, until: until(args) };
     session.watch_others()?;
     let mut profile = head.profile(session.finish());
+    profile.notes.extend(unread);
     if pids.len() > 1 {
         let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
         profile.notes.push(format!("several processes, {list}; the program is the first one's"));
@@ -112,14 +113,27 @@ fn program(command: &Command) -> Program {
     Program { path: path.display().to_string(), args: args.collect(), identity }
 }
 
-/// The program of a running process.
-fn running(proc: &Proc, pid: Pid) -> anyhow::Result<Program> {
-    let path = proc.executable(pid).with_context(|| {
-        format!("expected a process of yours, found that /proc/{pid}/exe may not be read")
-    })?;
-    let identity = identity::of_file(&proc.executable_link(pid))
+/// The program of a running process, and what a reader should know of it.
+///
+/// Counting another user's process takes `CAP_PERFMON` only, and reading its program `CAP_SYS_PTRACE`.
+fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
+    let args = proc.arguments(pid);
+    let link = proc.executable_link(pid);
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    if std::fs::read_link(&link).is_err_and(refused) {
+        let path = proc.name(pid, Tid(pid.0)).unwrap_or_default();
+        let note = format!(
+            "/proc/{pid}/exe may not be read (CAP_SYS_PTRACE lifts that): the program has no identity, and \
+             samples say nothing of its code"
+        );
+        return Ok((Program { path, args, identity: "sha256:".into() }, Some(note)));
+    }
+    let path = proc
+        .executable(pid)
+        .with_context(|| format!("expected a program in {}, found none", link.display()))?;
+    let identity = identity::of_file(&link)
         .with_context(|| format!("cannot read the program of process {pid}"))?;
-    Ok(Program { path: path.display().to_string(), args: proc.arguments(pid), identity })
+    Ok((Program { path: path.display().to_string(), args, identity }, None))
 }
 
 /// What a profile says before anything was seen.

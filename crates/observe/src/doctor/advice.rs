@@ -211,7 +211,7 @@ pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
     let mut next = Vec::new();
     let tier = place.tier();
     if tier < Tier::Perfmon {
-        let what = "counting and sampling other users' programs";
+        let what = "counting what other users' programs do";
         let if_open = match place.paranoid {
             Some(level) if level > OPEN_TO_OWNERS => ", if kernel.perf_event_paranoid is at most 2",
             _ => "",

@@ -21,7 +21,7 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     vec![
         section("placing", &[affinity, other_tasks, births, processes, cpuset, freezer, sched_ext]),
         section("watching", &[sample, live_code, pmu, event_names, emulate, run_state]),
-        section("memory", &[numa_calls, other_pages, numa_balancing, user_faults, page_scan]),
+        section("memory", &[numa_calls, other_memory, numa_balancing, user_faults, page_scan]),
         section("upkeep", &[files, journal]),
     ]
 }
@@ -376,8 +376,8 @@ fn numa_calls(inputs: &Inputs<'_>) -> Capability {
     }
 }
 
-fn other_pages(inputs: &Inputs<'_>) -> Capability {
-    const WHAT: &str = "ask where other users' pages are, and move them";
+fn other_memory(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "read other users' code for samples, and move their pages";
     let tried = inputs.probes.run(Probe::MovePagesOfOthers);
     let found = |outcome: &str| format!("move_pages of process 1: {outcome}");
     let cause = || {
@@ -388,16 +388,16 @@ fn other_pages(inputs: &Inputs<'_>) -> Capability {
         Cause::of(why).with(super::Fix::always(command))
     };
     match (tried, inputs.place.may_look_into_all()) {
-        (Ok(()), true) => Capability::yes("other-pages", WHAT, found("permitted")),
+        (Ok(()), true) => Capability::yes("other-memory", WHAT, found("permitted")),
         (Ok(()), false) => {
             let found = found("permitted, since it is this user's");
-            Capability::partly("other-pages", WHAT, found, cause())
+            Capability::partly("other-memory", WHAT, found, cause())
         }
         (Err(errno @ Errno(libc::EPERM)), false) if !inputs.place.filtered() => {
-            Capability::no("other-pages", WHAT, found(&errno.to_string()), cause())
+            Capability::no("other-memory", WHAT, found(&errno.to_string()), cause())
         }
         (Err(errno), _) => Capability::no(
-            "other-pages",
+            "other-memory",
             WHAT,
             found(&errno.to_string()),
             advice::call_refused("move_pages", errno, inputs.place),

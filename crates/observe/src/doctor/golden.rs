@@ -140,7 +140,7 @@ fn a_plain_user_on_a_friendly_server() {
 
         memory
            yes  numa-calls    ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
-            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
            yes  pages-stay    pages stay where they are put: kernel.numa_balancing is 0
@@ -152,7 +152,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  journal       put masks back after kill -9: /run/user/1000/colocate is ours
 
         beyond the tier own-process
-                CAP_PERFMON (Linux 5.8) would add: counting and sampling other users' programs
+                CAP_PERFMON (Linux 5.8) would add: counting what other users' programs do
                   for good: sudo setcap cap_perfmon+ep /usr/bin/colocate
                 CAP_SYS_NICE would add: placing other users' programs, moving pages that several processes share
                   for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
@@ -179,7 +179,7 @@ fn quiet_says_only_what_does_not_work() {
                   now:      sudo /usr/bin/colocate ARGUMENTS
 
         memory
-            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
     "#]]
@@ -544,7 +544,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
                 expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat
 
         memory
-            no  other-pages   ask where other users' pages are, and move them: move_pages of process 1: EPERM
+            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
 

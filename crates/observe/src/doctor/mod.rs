@@ -157,7 +157,7 @@ pub struct Section {
 pub enum Tier {
     /// This user's own processes.
     OwnProcess,
-    /// Also counters and samples of everybody's, by `CAP_PERFMON`.
+    /// Also counting what everybody's do, by `CAP_PERFMON`.
     Perfmon,
     /// Also placing everybody's tasks, and moving pages that several processes share, by
     /// `CAP_SYS_NICE`.

@@ -63,7 +63,7 @@ pub enum Probe {
     /// Asking with `move_pages` where a page of ours is.
     MovePages,
     /// Asking with `move_pages` about no page of process 1, which the kernel permits to those who may
-    /// move its pages.
+    /// read its memory map and move its pages.
     MovePagesOfOthers,
     /// `mbind` of a page of ours to the policy that it has.
     BindMemory,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// A user without privileges.
 const USER: u32 = 1000;
@@ -142,11 +142,59 @@ pub fn tells_the_filter() -> anyhow::Result<()> {
         for who in [ROOT, NONE] {
             text += &format!("{}, {errno}\n", who.name);
             let filtered = told(&mut who.command(&words))?;
-            text += &lines_of(&filtered, &["numa-calls", "other-pages"])?;
+            text += &lines_of(&filtered, &["numa-calls", "other-memory"])?;
         }
     }
     ensure!(status(&ROOT.doctor()?, "numa-calls")? == "yes", "without a filter: not yes");
     check(&[("filter".into(), text)])
+}
+
+/// A program of root's that is busy until this is dropped.
+struct Busy(Child);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // Nobody else ends it, so neither can fail.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the tiers are said to add is what users in them can do to a program of root's.
+pub fn tells_what_tiers_add() -> anyhow::Result<()> {
+    let before = evidence::text(PARANOID)?;
+    fs::write(PARANOID, "2")?;
+    let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
+    let pid = busy.0.id().to_string();
+    let profile = |who: Who| -> anyhow::Result<_> {
+        let words = ["colocate", "profile", "--backend", "sample", "--for", "0.5", "--pid", &pid];
+        let output = who.command(&words).output()?;
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let unread = "/exe may not be read (CAP_SYS_PTRACE lifts that)";
+    let reads = Who { name: "both", user: USER, capabilities: "+perfmon,+sys_ptrace" };
+    for (who, status, says, not) in [
+        (NONE, 3, "Permission denied", unread),
+        (PERFMON, 0, unread, "Permission denied"),
+        (reads, 0, "/bin/busybox", unread),
+    ] {
+        let (found, said) = profile(who)?;
+        let right = found == Some(status) && said.contains(says) && !said.contains(not);
+        ensure!(right, "{}: expected {status} and {says:?}, found {found:?}: {said}", who.name);
+    }
+    let masks = || {
+        let status = evidence::text(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+        anyhow::Ok(line.unwrap_or_default().to_owned())
+    };
+    let all = masks()?;
+    for (who, expected) in [(NONE, all.as_str()), (SYS_NICE, "1")] {
+        who.command(&["taskset", "-p", "2", &pid]).output()?;
+        let found = masks()?;
+        ensure!(found == expected, "{}: expected PUs {expected}, found {found}", who.name);
+    }
+    fs::write(PARANOID, before)?;
+    Ok(())
 }
 
 /// Settings that the places below change.
@@ -183,7 +231,7 @@ const ILLS: [Ill; 17] = [
     ill(NONE, "sample", "sysctl -w kernel.perf_event_paranoid=4"),
     ill(PERFMON, "sample", "sysctl -w kernel.perf_event_paranoid=3"),
     ill(NONE, "other-tasks", "true"),
-    ill(NONE, "other-pages", "true"),
+    ill(NONE, "other-memory", "true"),
     ill(NONE, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
     ill(ROOT, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
     ill(NONE, "user-faults", "sysctl -w vm.unprivileged_userfaultfd=0"),

@@ -24,6 +24,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("doctor-tells-the-tier", doctor::tells_the_tier),
     ("doctor-tells-the-paranoid-level", doctor::tells_the_paranoid_level),
     ("doctor-tells-the-filter", doctor::tells_the_filter),
+    ("doctor-tells-what-tiers-add", doctor::tells_what_tiers_add),
     ("doctor-lifts-what-it-finds", doctor::lifts_what_it_finds),
     ("run-follows-os", run::follows_os),
     ("run-follows-round-robin", run::follows_round_robin),
