@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 12] = [
     &[],
     &["topo"],
     &["profile"],
@@ -14,6 +14,8 @@ const COMMANDS: [&[&str]; 10] = [
     &["plan"],
     &["run"],
     &["restore"],
+    &["pages"],
+    &["move"],
     &["bench"],
     &["bench", "smt"],
     &["compare"],
