@@ -3,9 +3,10 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
-mod build;
+pub mod build;
 mod counters;
 mod doctor;
+mod pages;
 mod run;
 mod topo;
 
@@ -44,7 +45,12 @@ struct Boot {
 }
 
 fn boots() -> impl Iterator<Item = &'static Boot> {
-    counters::BOOTS.iter().chain(doctor::BOOTS).chain(run::BOOTS).chain(topo::BOOTS)
+    counters::BOOTS
+        .iter()
+        .chain(doctor::BOOTS)
+        .chain(pages::BOOTS)
+        .chain(run::BOOTS)
+        .chain(topo::BOOTS)
 }
 
 /// Prints every boot with its cases.

@@ -3,6 +3,7 @@
 mod counters;
 mod doctor;
 mod kernel;
+mod pages;
 mod run;
 mod run_limits;
 mod topo;
@@ -47,6 +48,19 @@ pub const ALL: &[(&str, Case)] = &[
     ("kernel-freezes-groups", kernel::freezes_groups),
     ("kernel-has-sched-ext", kernel::has_sched_ext),
     ("kernel-limits-groups", kernel::limits_groups),
+    ("pages-are-where-it-says", pages::are_where_it_says),
+    ("pages-interleave", pages::interleave),
+    ("pages-keep-huge-ones", pages::keep_huge_ones),
+    ("pages-leave-policies-alone", pages::leave_policies_alone),
+    ("pages-leave-shared-ones", pages::leave_shared_ones),
+    ("pages-move-small-ones", pages::move_small_ones),
+    ("pages-obey-who-owns-them", pages::obey_who_owns_them),
+    ("pages-of-a-move-that-is-stopped", pages::of_a_move_that_is_stopped),
+    ("pages-of-a-process-that-ends", pages::of_a_process_that_ends),
+    ("pages-refuse-a-node-without-memory", pages::refuse_a_node_without_memory),
+    ("pages-refuse-what-cannot-be", pages::refuse_what_cannot_be),
+    ("pages-split-where-there-is-no-room", pages::split_where_there_is_no_room),
+    ("pages-that-drift-are-noticed", pages::that_drift_are_noticed),
     ("topo-capacities-are-described", topo::capacities_are_described),
     ("topo-has-holes", topo::has_holes),
     ("topo-is-described", topo::is_described),

@@ -4,7 +4,9 @@
 mod family;
 mod filtered;
 mod loops;
+mod memory;
 mod rooted;
+mod shreds;
 mod storm;
 mod sudo;
 mod team;
@@ -19,7 +21,9 @@ const ALL: &[(&str, Program)] = &[
     ("family", family::main),
     ("filtered", filtered::main),
     ("loops", loops::main),
+    ("memory", memory::main),
     ("rooted", rooted::main),
+    ("shreds", shreds::main),
     ("storm", storm::main),
     ("sudo", sudo::main),
     ("team", team::main),

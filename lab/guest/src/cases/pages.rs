@@ -1,0 +1,466 @@
+//! `colocate move` and `colocate pages`: pages are where it says, huge ones whole, and nothing else
+//! has changed. The evidence is the kernel's: what move_pages answers to the program whose memory it
+//! is, numa_maps, smaps and vmstat.
+//!
+//! Times mean nothing in a guest, so of the batches only is looked at whether their size follows the
+//! time that they took.
+
+use crate::evidence::{colocate, eventually, list, printed, text};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+const MIB: u64 = 1 << 20;
+const PAGE_B: u64 = 4096;
+
+/// The program `memory`; it is killed when this is dropped.
+struct Memory {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// Where its regions are.
+    regions: Vec<String>,
+}
+
+impl Memory {
+    /// Starts it with memory on node 0.
+    fn on_node_0(regions: &[&str]) -> anyhow::Result<Self> {
+        Self::of_user(regions, 0)
+    }
+
+    fn of_user(regions: &[&str], user: u32) -> anyhow::Result<Self> {
+        let cpus = text("/sys/devices/system/node/node0/cpulist")?;
+        let mut command = Command::new("lab-guest");
+        command.args(["--program", "memory", &cpus]).args(regions).uid(user).gid(user);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().context("no pipe")?;
+        let output = BufReader::new(child.stdout.take().context("no pipe")?);
+        let mut this = Self { child, input, output, regions: Vec::new() };
+        for _ in regions {
+            let region = this.hear()?;
+            this.regions.push(region);
+        }
+        Ok(this)
+    }
+
+    fn hear(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        ensure!(line.ends_with('\n'), "expected a line, found that the program has ended");
+        Ok(line.trim_end().into())
+    }
+
+    fn ask(&mut self, line: &str) -> anyhow::Result<String> {
+        writeln!(self.input, "{line}")?;
+        self.hear()
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// `colocate move` of its first region, to `to`.
+    fn move_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Output> {
+        let pid = self.pid();
+        colocate(
+            &[&["move", &pid, "--range", &self.regions[0], "--to", to, "--json"], options].concat(),
+        )
+    }
+
+    /// The same; it must succeed. Returns its report.
+    fn moved_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Value> {
+        let output = self.move_to(to, options)?;
+        ensure!(output.status.success(), "{}: {}", output.status, said(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Whether the program's own question says that the pages of region `place` are so.
+    fn ensure_on(&mut self, place: usize, expected: &str) -> anyhow::Result<()> {
+        let found = self.ask(&format!("where {place}"))?;
+        ensure!(found == expected, "region {place}: expected {expected}, found {found}");
+        Ok(())
+    }
+
+    /// The line of numa_maps of region `place`.
+    fn numa_maps(&self, place: usize) -> anyhow::Result<String> {
+        let start = self.regions[place].split('-').next().unwrap_or_default().to_owned();
+        let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
+        let line = all.lines().find(|line| line.starts_with(&start));
+        line.map(String::from).with_context(|| format!("numa_maps without {start}: {all}"))
+    }
+
+    /// The policy of every mapping that has one.
+    fn policies(&self) -> anyhow::Result<Vec<String>> {
+        let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
+        let two = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        Ok(all.lines().map(two).collect())
+    }
+
+    /// Bytes in transparent huge pages, of all mappings.
+    fn huge(&self) -> anyhow::Result<u64> {
+        let smaps = text(format!("/proc/{}/smaps", self.pid()))?;
+        let lines = smaps.lines().filter_map(|line| line.strip_prefix("AnonHugePages:"));
+        let sizes = lines.map(|line| line.trim().trim_end_matches(" kB").parse::<u64>());
+        Ok(sizes.sum::<Result<u64, _>>()? << 10)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().into()
+}
+
+/// The first line that a failed `colocate` says, which must be all that it says.
+fn refused(words: &[&str], status: i32, expected: &str) -> anyhow::Result<()> {
+    let output = colocate(words)?;
+    let said = said(&output);
+    ensure!(
+        output.status.code() == Some(status) && said == format!("colocate: {expected}"),
+        "colocate {}: expected {status} and {expected:?}, found {} and {said:?}",
+        words.join(" "),
+        output.status
+    );
+    Ok(())
+}
+
+fn vmstat(name: &str) -> anyhow::Result<u64> {
+    let all = text("/proc/vmstat")?;
+    let line = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(line.with_context(|| format!("vmstat without {name}"))?.parse()?)
+}
+
+fn ensure_counts(report: &Value, expected: &[(&str, u64)]) -> anyhow::Result<()> {
+    for (name, pages) in report["pages"].as_object().context("no pages")? {
+        let wanted = expected.iter().find(|(known, _)| known == name).map_or(0, |known| known.1);
+        ensure!(pages == wanted, "expected {name} {wanted}, found {}", report["pages"]);
+    }
+    Ok(())
+}
+
+/// Nobody moves pages but we.
+fn without_balancing() -> anyhow::Result<()> {
+    Ok(std::fs::write("/proc/sys/kernel/numa_balancing", "0")?)
+}
+
+/// 64 MiB of small pages go from node 0 to node 1, back, and again for nothing, and keep what they
+/// hold; the size of each batch follows the time that the one before took.
+pub fn move_small_ones() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:64"])?;
+    memory.ensure_on(0, "0:16384")?;
+    let report = memory.moved_to("1", &[])?;
+    ensure_counts(&report, &[("moved", 16384)])?;
+    memory.ensure_on(0, "1:16384")?;
+    let line = memory.numa_maps(0)?;
+    ensure!(line.contains(" N1=16384 ") && !line.contains(" N0="), "numa_maps: {line}");
+    ensure_batches_follow(&report)?;
+    ensure_counts(&memory.moved_to("1", &[])?, &[("already_there", 16384)])?;
+    let dry = memory.moved_to("0", &["--dry-run"])?;
+    ensure_counts(&dry, &[("moved", 16384)])?;
+    memory.ensure_on(0, "1:16384")?;
+    memory.moved_to("0", &[])?;
+    memory.ensure_on(0, "0:16384")?;
+    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    Ok(())
+}
+
+/// A batch is never more than twice what was moved before, and one that took too long is followed by
+/// a smaller one, unless it was the smallest.
+fn ensure_batches_follow(report: &Value) -> anyhow::Result<()> {
+    let each = report["batches"]["each"].as_array().context("no batches")?;
+    ensure!(each.len() > 2, "expected several batches, found {}", each.len());
+    let limit = report["batches"]["limit_ns"].as_u64();
+    ensure!(limit == Some(20_000_000), "limit {limit:?}");
+    for pair in each.windows(2) {
+        let number = |batch: &Value, name: &str| batch[name].as_u64().context("no number");
+        let (pages, next) = (number(&pair[0], "pages")?, number(&pair[0], "next")?);
+        let slow = number(&pair[0], "took_ns")? > 20_000_000;
+        let follows = number(&pair[1], "pages")? <= next;
+        ensure!(follows && next <= (2 * pages).max(64), "{} {}", pair[0], pair[1]);
+        ensure!(!slow || next < pages || pages <= 32, "{}", pair[0]);
+    }
+    Ok(())
+}
+
+/// 16 huge pages move as 16 huge pages, and the kernel counts none as split.
+pub fn keep_huge_ones() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["huge:32"])?;
+    ensure!(memory.huge()? == 32 * MIB, "expected 32 MiB in huge pages, found {}", memory.huge()?);
+    let before = (vmstat("thp_migration_success")?, vmstat("thp_migration_split")?);
+    let report = memory.moved_to("2", &[])?;
+    let after = (vmstat("thp_migration_success")?, vmstat("thp_migration_split")?);
+    ensure!(
+        after == (before.0 + 16, before.1),
+        "expected 16 more whole, found {before:?} {after:?}"
+    );
+    ensure_counts(&report, &[("moved", 8192)])?;
+    ensure!(
+        report["huge"]["moved_whole"] == 16 && report["huge"]["split"] == 0,
+        "{}",
+        report["huge"]
+    );
+    memory.ensure_on(0, "2:8192")?;
+    ensure!(memory.huge()? == 32 * MIB, "found {} in huge pages", memory.huge()?);
+    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    Ok(())
+}
+
+/// Small pages in turn on every node; huge ones, too, as a whole.
+pub fn interleave() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:16"])?;
+    memory.moved_to("interleave", &[])?;
+    memory.ensure_on(0, "0:1024 1:1024 2:1024 3:1024")?;
+    drop(memory);
+    let mut memory = Memory::on_node_0(&["huge:16"])?;
+    memory.moved_to("interleave", &[])?;
+    memory.ensure_on(0, "0:1024 1:1024 2:1024 3:1024")?;
+    ensure!(memory.huge()? == 16 * MIB, "found {} in huge pages", memory.huge()?);
+    Ok(())
+}
+
+/// A node without free memory in one piece gets the pages in pieces, and that is said. Other memory
+/// fills it: everything free is taken, and of each huge page all but one small page let go.
+pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["huge:8"])?;
+    let _filler = Filler::on_node_3()?;
+    let before = vmstat("thp_migration_split")?;
+    let report = memory.moved_to("3", &[])?;
+    let split = vmstat("thp_migration_split")? - before;
+    ensure!(split > 0, "expected huge pages to be split, found none: {report}");
+    ensure!(report["huge"]["split"] == split, "expected split {split}, found {}", report["huge"]);
+    memory.ensure_on(0, "3:2048")?;
+    let left = memory.huge()?;
+    ensure!(report["huge"]["after_bytes"] == left, "expected {left}, found {}", report["huge"]);
+    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    Ok(())
+}
+
+/// A program that leaves node 3 with free memory, but none of it in pieces of 2 MiB.
+struct Filler(Child);
+
+impl Filler {
+    fn on_node_3() -> anyhow::Result<Self> {
+        let cpus = text("/sys/devices/system/node/node3/cpulist")?;
+        let mut command = Command::new("lab-guest");
+        command.args(["--program", "shreds", "3", &cpus]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut this = Self(child);
+        let mut line = String::new();
+        BufReader::new(this.0.stdout.take().context("no pipe")?).read_line(&mut line)?;
+        ensure!(line == "shredded\n", "expected the filler to be done, found {line:?}");
+        Ok(this)
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Pages that a child has mapped, too, stay; with `--shared`, root moves them.
+pub fn leave_shared_ones() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["shared:4"])?;
+    ensure_counts(&memory.moved_to("1", &[])?, &[("shared", 1024)])?;
+    memory.ensure_on(0, "0:1024")?;
+    ensure_counts(&memory.moved_to("1", &["--shared"])?, &[("moved", 1024)])?;
+    memory.ensure_on(0, "1:1024")
+}
+
+/// What another user may not do is said in one line; what root may do, is done.
+pub fn obey_who_owns_them() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:1"])?;
+    let (pid, range) = (memory.pid(), memory.regions[0].clone());
+    let mut command = Command::new("colocate");
+    command.args(["move", &pid, "--range", &range, "--to", "1"]).uid(1000).gid(1000);
+    let output = command.output()?;
+    let expected = format!(
+        "colocate: process {pid} may not be looked at: it is another user's, or protected; run \
+         colocate as that user, as root, or with CAP_SYS_PTRACE"
+    );
+    ensure!(output.status.code() == Some(125) && said(&output) == expected, "{}", said(&output));
+    memory.ensure_on(0, "0:256")?;
+    let mut theirs = Memory::of_user(&["shared:1"], 1000)?;
+    let (pid, range) = (theirs.pid(), theirs.regions[0].clone());
+    let mut command = Command::new("colocate");
+    command.args(["move", &pid, "--range", &range, "--to", "1", "--shared"]).uid(1000).gid(1000);
+    let output = command.output()?;
+    ensure!(said(&output).contains("only with CAP_SYS_NICE (EPERM)"), "{}", said(&output));
+    ensure_counts(&theirs.moved_to("1", &["--shared"])?, &[("moved", 256)])?;
+    theirs.ensure_on(0, "1:256")
+}
+
+/// Nodes that pages cannot go to are refused, each with its reason.
+pub fn refuse_what_cannot_be() -> anyhow::Result<()> {
+    let memory = Memory::on_node_0(&["small:1"])?;
+    let pid = memory.pid();
+    let to = |node| ["move", &pid, "--all", "--to", node];
+    refused(&to("9"), 125, "expected a node that is online, 0-3, found 9")?;
+    refused(
+        &["pages", "2"],
+        125,
+        "expected a process with memory, found 2, which has none: a kernel thread, or ended",
+    )?;
+    refused(
+        &["pages", "999999"],
+        125,
+        "expected a running process, found none with the number 999999",
+    )?;
+    std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset")?;
+    let group = "/sys/fs/cgroup/pages";
+    std::fs::create_dir_all(group)?;
+    std::fs::write(format!("{group}/cpuset.mems"), "0-1")?;
+    std::fs::write(format!("{group}/cgroup.procs"), &pid)?;
+    refused(
+        &to("2"),
+        125,
+        "expected a node that the process's cpuset allows, 0-1, found node 2; see \
+         Mems_allowed_list in /proc/PID/status",
+    )?;
+    for errno in ["ENOSYS", "EPERM"] {
+        let words = ["--program", "filtered", errno, "colocate", "pages", &pid];
+        let output = Command::new("lab-guest").args(words).output()?;
+        let said = said(&output);
+        let named = said.contains("a seccomp filter is in force here");
+        ensure!(output.status.code() == Some(3) && named, "{errno}: {}: {said}", output.status);
+    }
+    drop(memory);
+    eventually("the end of the group", || Ok(std::fs::remove_dir(group).is_ok()))
+}
+
+/// A node without memory is refused.
+pub fn refuse_a_node_without_memory() -> anyhow::Result<()> {
+    let with = list(&text("/sys/devices/system/node/has_memory")?)?;
+    let online = list(&text("/sys/devices/system/node/online")?)?;
+    let without = online.iter().find(|node| !with.contains(node));
+    let without = without.context("expected a node without memory, found none")?.to_string();
+    let memory = Memory::on_node_0(&["small:1"])?;
+    let output = memory.move_to(&without, &[])?;
+    let expected = format!("found node {without}, which has none");
+    ensure!(output.status.code() == Some(125), "{}", output.status);
+    ensure!(said(&output).ends_with(&expected), "{}", said(&output));
+    Ok(())
+}
+
+/// Moving all memory leaves every mapping's policy as it was, also one that says otherwise.
+pub fn leave_policies_alone() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["bound:4", "small:4"])?;
+    let before = memory.policies()?;
+    ensure!(memory.numa_maps(0)?.contains(" bind:0 "), "{}", memory.numa_maps(0)?);
+    printed(&["move", &memory.pid(), "--all", "--to", "1"])?;
+    memory.ensure_on(0, "1:1024")?;
+    memory.ensure_on(1, "1:1024")?;
+    ensure!(memory.policies()? == before, "expected {before:?}, found {:?}", memory.policies()?);
+    Ok(())
+}
+
+/// What `colocate pages` says is what numa_maps says, for every mapping, and who asks for it.
+pub fn are_where_it_says() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:8", "huge:8", "bound:2"])?;
+    memory.moved_to("3", &[])?;
+    memory.ask("read 2")?;
+    let report: Value = serde_json::from_str(&printed(&["pages", &memory.pid(), "--json"])?)?;
+    let mappings = report["mappings"].as_array().context("no mappings")?;
+    for (place, (node, bytes, huge, policy)) in
+        [(3, 8 * MIB, 0, "default"), (0, 8 * MIB, 8 * MIB, "default"), (0, 2 * MIB, 0, "bind:0")]
+            .into_iter()
+            .enumerate()
+    {
+        let start = memory.regions[place].split('-').next().unwrap_or_default();
+        let found = mappings.iter().find(|mapping| mapping["start"] == start);
+        // The kernel joins neighbours that are alike; then the pages stand with the first of them.
+        let found = found.with_context(|| format!("no mapping at {start}: {report}"))?;
+        let expected = serde_json::json!([{ "node": node, "bytes": bytes }]);
+        ensure!(found["nodes"] == expected && found["policy"] == policy, "{found}");
+        ensure!(found["huge_bytes"] == huge, "{found}");
+        let line = memory.numa_maps(place)?;
+        ensure!(line.contains(&format!(" N{node}={} ", bytes / PAGE_B)), "{line}");
+    }
+    let tasks = report["tasks"].as_array().context("no tasks")?;
+    let reader = tasks.iter().find(|task| task["name"] == "reader").context("no reader")?;
+    // PU 2 is the first of node 1.
+    ensure!(reader["may_use_nodes"] == serde_json::json!([1]), "{reader}");
+    Ok(())
+}
+
+/// The kernel moves pages back to the thread that reads them, and that is noticed.
+pub fn that_drift_are_noticed() -> anyhow::Result<()> {
+    let mut memory = Memory::on_node_0(&["small:16"])?;
+    std::fs::write("/proc/sys/kernel/numa_balancing", "1")?;
+    memory.ask("read 0")?;
+    let before = vmstat("numa_pages_migrated")?;
+    let report = memory.moved_to("1", &["--watch", "60"])?;
+    let migrated = vmstat("numa_pages_migrated")? - before;
+    let drift = &report["drift"];
+    let found = drift["drifted"].as_u64().context("no drift")?;
+    ensure!(found > 0 && migrated > 0, "kernel moved {migrated} pages back, found {drift}");
+    ensure!(found <= drift["looked_at"].as_u64().unwrap_or(0), "{drift}");
+    without_balancing()
+}
+
+/// A process that is killed in the middle is the end of it, said in one line.
+pub fn of_a_process_that_ends() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:100"])?;
+    let mut colocate = Command::new("colocate");
+    colocate.args(["move", &memory.pid(), "--range", &memory.regions[0], "--to", "1", "--json"]);
+    let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    eventually("the first pages to be moved", || Ok(memory.numa_maps(0)?.contains(" N1=")))?;
+    memory.child.kill()?;
+    let output = child.wait_with_output()?;
+    let said = said(&output);
+    // On a fast machine all pages are moved before.
+    if output.status.success() {
+        println!("of_a_process_that_ends: all was moved before the process was killed");
+        return Ok(());
+    }
+    ensure!(output.status.code() == Some(125), "{}: {said}", output.status);
+    ensure!(said.starts_with("colocate: the process ended in the middle: "), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(report["end"] == "process-ended" && report["reached"].is_string(), "{report}");
+    Ok(())
+}
+
+/// Ctrl-C ends it between two batches: the pages are on one node or the other, it says how many are
+/// where, and they hold what they held.
+pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
+    without_balancing()?;
+    let mut memory = Memory::on_node_0(&["small:100"])?;
+    let mut colocate = Command::new("colocate");
+    colocate.args(["move", &memory.pid(), "--range", &memory.regions[0], "--to", "1", "--json"]);
+    let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    eventually("the first pages to be moved", || Ok(memory.numa_maps(0)?.contains(" N1=")))?;
+    crate::session::send("-INT", &[child.id().to_string()]);
+    let output = child.wait_with_output()?;
+    let said = said(&output);
+    ensure!(output.status.signal().is_none(), "it was killed: {}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let moved = report["pages"]["moved"].as_u64().context("no count")?;
+    let total = 100 * MIB / PAGE_B;
+    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    if output.status.success() {
+        println!("of_a_move_that_is_stopped: all was moved before the signal");
+        return memory.ensure_on(0, &format!("1:{total}"));
+    }
+    ensure!(output.status.code() == Some(130), "{}: {said}", output.status);
+    ensure!(said.starts_with("colocate: stopped by signal 2: "), "{said}");
+    ensure!(moved + report["pages"]["not_reached"].as_u64().unwrap_or(0) == total, "{report}");
+    memory.ensure_on(0, &format!("0:{} 1:{moved}", total - moved))
+}

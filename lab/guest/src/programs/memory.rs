@@ -1,0 +1,195 @@
+//! `memory CPUS REGION...`: memory that lies still. A region is `small:MIB` (small pages), `huge:MIB`
+//! (transparent huge pages), `shared:MIB` (small pages that a child has mapped, too) or `bound:MIB`
+//! (small pages with a policy of their own). Each is written to from the PUs of `CPUS`, so it lies on
+//! their node.
+//!
+//! For each region it prints `START-END` as `/proc/PID/maps` does, then does what the lines of standard
+//! input ask: `where N` (the kernel's word on which nodes the pages of region N are: `0:16384`), `check`
+//! (whether the memory still holds what was written), `read CPU` (a thread on that PU reads all of it,
+//! for ever).
+
+#![allow(unsafe_code)] // mmap, madvise, mbind, move_pages, fork
+
+use anyhow::{Context as _, bail, ensure};
+use std::collections::BTreeMap;
+use std::io::Error;
+use std::sync::mpsc::channel;
+
+const PAGE_B: usize = 4096;
+const BLOCK_B: usize = 2 << 20;
+
+/// Memory of ours.
+#[derive(Clone, Copy)]
+struct Region {
+    start: usize,
+    bytes: usize,
+}
+
+/// Maps, writes, and answers.
+///
+/// # Errors
+/// If memory cannot be had or a line is none of ours.
+pub fn main(arguments: &[String]) -> anyhow::Result<()> {
+    let (cpus, words) = arguments.split_first().context("expected CPUS, found nothing")?;
+    stay_on(&crate::evidence::list(cpus)?)?;
+    let regions = words.iter().map(|word| Region::of(word)).collect::<anyhow::Result<Vec<_>>>()?;
+    if words.iter().any(|word| word.starts_with("shared")) {
+        child()?;
+    }
+    for region in &regions {
+        println!("{:x}-{:x}", region.start, region.start + region.bytes);
+    }
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("where", place) => {
+                let region = regions.get(place.parse::<usize>()?).context("no such region")?;
+                println!("{}", region.nodes()?);
+            }
+            ("check", _) => {
+                regions.iter().try_for_each(|region| region.check())?;
+                println!("sound");
+            }
+            ("read", cpu) => {
+                read_for_ever(regions.clone(), cpu.parse()?)?;
+                println!("reading");
+            }
+            _ => bail!("expected where, check or read, found {line}"),
+        }
+    }
+    Ok(())
+}
+
+impl Region {
+    fn of(word: &str) -> anyhow::Result<Self> {
+        let (kind, mib) = word.split_once(':').context("expected KIND:MIB")?;
+        let bytes = mib.parse::<usize>()? << 20;
+        let region = Self::map(bytes)?;
+        let advice = if kind == "huge" { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: the region is ours, and the advice changes nothing of what it holds.
+        let done = unsafe { libc::madvise(region.start as *mut libc::c_void, bytes, advice) };
+        ensure!(done == 0, "madvise: {}", Error::last_os_error());
+        if kind == "bound" {
+            region.bind(0)?;
+        }
+        for at in (region.start..region.start + bytes).step_by(PAGE_B) {
+            // SAFETY: the region is ours and writable, and nobody else knows of it yet.
+            unsafe { std::ptr::write_volatile(at as *mut usize, at) };
+        }
+        Ok(region)
+    }
+
+    /// Memory of that size, at a multiple of a huge page's size. It is never unmapped.
+    fn map(bytes: usize) -> anyhow::Result<Self> {
+        // SAFETY: asks for new memory anywhere.
+        let found = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes + BLOCK_B,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        ensure!(found != libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
+        Ok(Self { start: (found as usize).next_multiple_of(BLOCK_B), bytes })
+    }
+
+    fn bind(self, node: u32) -> anyhow::Result<()> {
+        let nodes = 1_u64 << node;
+        // SAFETY: the region is ours, and `nodes` is read for the bits that are said.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start,
+                self.bytes,
+                libc::MPOL_BIND,
+                &raw const nodes,
+                64,
+                0,
+            )
+        };
+        ensure!(done == 0, "mbind: {}", Error::last_os_error());
+        Ok(())
+    }
+
+    fn pages(self) -> impl Iterator<Item = usize> {
+        (self.start..self.start + self.bytes).step_by(PAGE_B)
+    }
+
+    fn check(self) -> anyhow::Result<()> {
+        for at in self.pages() {
+            // SAFETY: the region is ours and readable; other threads only read it.
+            let found = unsafe { std::ptr::read_volatile(at as *const usize) };
+            ensure!(found == at, "expected {at:x} in memory, found {found:x}");
+        }
+        Ok(())
+    }
+
+    /// How many pages are on which node, or why on none.
+    fn nodes(self) -> anyhow::Result<String> {
+        let pages: Vec<usize> = self.pages().collect();
+        let mut told = vec![0_i32; pages.len()];
+        // SAFETY: both lists have as many elements as said; without nodes, the call only asks.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                pages.len(),
+                pages.as_ptr(),
+                std::ptr::null::<i32>(),
+                told.as_mut_ptr(),
+                0,
+            )
+        };
+        ensure!(done == 0, "move_pages: {}", Error::last_os_error());
+        let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
+        told.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
+        let counts = counts.iter().map(|(node, pages)| format!("{node}:{pages}"));
+        Ok(counts.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Lets this thread run on these PUs only.
+fn stay_on(cpus: &[u32]) -> anyhow::Result<()> {
+    let mut mask = [0_u64; 16];
+    for cpu in cpus {
+        mask[*cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+    // SAFETY: the mask is read for the bytes that are said.
+    let done = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
+    ensure!(done == 0, "sched_setaffinity: {}", Error::last_os_error());
+    Ok(())
+}
+
+/// A child that has all our memory mapped and does nothing; it ends with us.
+fn child() -> anyhow::Result<()> {
+    // SAFETY: there is only this thread.
+    match unsafe { libc::fork() } {
+        -1 => Err(Error::last_os_error()).context("fork"),
+        0 => {
+            // SAFETY: takes a signal number.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            super::lives()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A thread on that PU that reads a word of each page, again and again.
+fn read_for_ever(regions: Vec<Region>, cpu: u32) -> anyhow::Result<()> {
+    let (tell, told) = channel();
+    std::thread::Builder::new().name("reader".into()).spawn(move || {
+        let there = stay_on(&[cpu]);
+        let failed = there.is_err();
+        // Nobody listening is no reason to end.
+        let _ = tell.send(there);
+        while !failed {
+            for region in &regions {
+                let _ = region.check();
+            }
+        }
+    })?;
+    told.recv().context("a thread ended at once")?
+}

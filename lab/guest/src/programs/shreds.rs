@@ -1,0 +1,63 @@
+//! `shreds NODE CPUS`: takes a node's free memory in small pages and gives back every second one, so
+//! that much of it is free and nothing of it in one piece. Says `shredded` and lives on.
+
+#![allow(unsafe_code)] // mmap, mbind, madvise
+
+use anyhow::{Context as _, ensure};
+use std::io::Error;
+
+const PAGE_B: usize = 4096;
+/// What is left to the kernel, which otherwise would have to make room.
+const SPARE_B: usize = 8 << 20;
+
+/// Shreds it.
+///
+/// # Errors
+/// If memory cannot be had.
+pub fn main(arguments: &[String]) -> anyhow::Result<()> {
+    let node: u32 = arguments.first().context("expected NODE, found nothing")?.parse()?;
+    let bytes = free(node)?.saturating_sub(SPARE_B) / PAGE_B * PAGE_B;
+    // SAFETY: asks for new memory anywhere.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    ensure!(start != libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
+    let nodes = 1_u64 << node;
+    // SAFETY: the memory is ours, and `nodes` is read for the bits that are said.
+    let bound = unsafe {
+        libc::syscall(libc::SYS_mbind, start, bytes, libc::MPOL_BIND, &raw const nodes, 64, 0)
+    };
+    ensure!(bound == 0, "mbind: {}", Error::last_os_error());
+    // SAFETY: the memory is ours; small pages hold the same.
+    let small = unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+    ensure!(small == 0, "madvise: {}", Error::last_os_error());
+    let pages = || (start as usize..start as usize + bytes).step_by(PAGE_B);
+    for page in pages() {
+        // SAFETY: the memory is ours and writable.
+        unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
+    }
+    for page in pages().step_by(2) {
+        // SAFETY: the page is ours, and what it holds is not needed.
+        unsafe { libc::madvise(page as *mut libc::c_void, PAGE_B, libc::MADV_DONTNEED) };
+    }
+    // What is left is locked, so that nothing puts the free pieces together.
+    // SAFETY: takes a flag.
+    ensure!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) } == 0, "mlockall");
+    println!("shredded");
+    super::lives()
+}
+
+/// Free memory of a node.
+fn free(node: u32) -> anyhow::Result<usize> {
+    let all = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo"))?;
+    let line = all.lines().find_map(|line| line.split_once("MemFree:"));
+    let kib = line.context("meminfo without MemFree")?.1.trim().trim_end_matches(" kB");
+    Ok(kib.parse::<usize>()? << 10)
+}
