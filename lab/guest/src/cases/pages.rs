@@ -229,18 +229,17 @@ pub fn interleave() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A node without free memory in one piece gets the pages in pieces, and that is said. Other memory
-/// fills it: everything free is taken, and of each huge page all but one small page let go.
+/// A node without free memory in one piece gets the pages in pieces, and that is said.
 pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["huge:8"])?;
+    let mut memory = Memory::on_node_0(&["huge:32"])?;
     let _filler = Filler::on_node_3()?;
     let before = vmstat("thp_migration_split")?;
     let report = memory.moved_to("3", &[])?;
     let split = vmstat("thp_migration_split")? - before;
     ensure!(split > 0, "expected huge pages to be split, found none: {report}");
     ensure!(report["huge"]["split"] == split, "expected split {split}, found {}", report["huge"]);
-    memory.ensure_on(0, "3:2048")?;
+    memory.ensure_on(0, "3:8192")?;
     let left = memory.huge()?;
     ensure!(report["huge"]["after_bytes"] == left, "expected {left}, found {}", report["huge"]);
     ensure!(memory.ask("check")? == "sound", "the memory has changed");

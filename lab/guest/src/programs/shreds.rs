@@ -7,8 +7,9 @@ use anyhow::{Context as _, ensure};
 use std::io::Error;
 
 const PAGE_B: usize = 4096;
-/// What is left to the kernel, which otherwise would have to make room.
-const SPARE_B: usize = 8 << 20;
+/// What is taken beyond what is free, from whichever node has it: what the kernel keeps for itself
+/// changes from moment to moment.
+const MORE_B: usize = 16 << 20;
 
 /// Shreds it.
 ///
@@ -16,7 +17,7 @@ const SPARE_B: usize = 8 << 20;
 /// If memory cannot be had.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let node: u32 = arguments.first().context("expected NODE, found nothing")?.parse()?;
-    let bytes = free(node)?.saturating_sub(SPARE_B) / PAGE_B * PAGE_B;
+    let bytes = (free(node)? + MORE_B) / PAGE_B * PAGE_B;
     // SAFETY: asks for new memory anywhere.
     let start = unsafe {
         libc::mmap(
@@ -32,7 +33,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let nodes = 1_u64 << node;
     // SAFETY: the memory is ours, and `nodes` is read for the bits that are said.
     let bound = unsafe {
-        libc::syscall(libc::SYS_mbind, start, bytes, libc::MPOL_BIND, &raw const nodes, 64, 0)
+        libc::syscall(libc::SYS_mbind, start, bytes, libc::MPOL_PREFERRED, &raw const nodes, 64, 0)
     };
     ensure!(bound == 0, "mbind: {}", Error::last_os_error());
     // SAFETY: the memory is ours; small pages hold the same.
@@ -47,7 +48,8 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         // SAFETY: the page is ours, and what it holds is not needed.
         unsafe { libc::madvise(page as *mut libc::c_void, PAGE_B, libc::MADV_DONTNEED) };
     }
-    // What is left is locked, so that nothing puts the free pieces together.
+    // What is left is locked, and what is locked is not moved to join the free pieces.
+    std::fs::write("/proc/sys/vm/compact_unevictable_allowed", "0")?;
     // SAFETY: takes a flag.
     ensure!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) } == 0, "mlockall");
     println!("shredded");
