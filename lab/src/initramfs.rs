@@ -23,6 +23,8 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 #[derive(Default)]
 pub struct Initramfs {
     entries: BTreeMap<PathBuf, Entry>,
+    /// The architecture of everything that is in it: Debian's name of its folder of libraries.
+    folder: Option<&'static str>,
 }
 
 struct Entry {
@@ -38,11 +40,9 @@ impl Initramfs {
     /// If busybox cannot be read.
     pub fn new(root: &Path, init: &str) -> anyhow::Result<Self> {
         let mut this = Self::default();
-        this.file(
-            "bin/busybox",
-            0o755,
-            read(&existing(root, &["bin/busybox", "usr/bin/busybox"])?)?,
-        );
+        let busybox = read(&existing(root, &["bin/busybox", "usr/bin/busybox"])?)?;
+        this.folder = linked(&busybox).ok().map(|linked| linked.folder);
+        this.file("bin/busybox", 0o755, busybox);
         this.link("bin/sh", "busybox");
         this.file("init", 0o755, init.into());
         // The kernel opens it before /init can mount anything.
@@ -100,6 +100,10 @@ impl Initramfs {
             return Ok(());
         }
         let Linked { loader, libraries, folder } = linked(content)?;
+        let others = *self.folder.get_or_insert(folder);
+        if folder != others {
+            bail!("expected a program like the guest's, for {others}, found one for {folder}");
+        }
         if let Some(loader) = loader {
             let from = existing(root, &[loader.trim_start_matches('/'), &usr(&loader)])?;
             self.file(loader.trim_start_matches('/'), 0o755, read(&from)?);
@@ -333,6 +337,15 @@ mod tests {
         let list =
             |program: &Path| Command::new(program).arg("--list").output().expect("runs").stdout;
         assert_eq!(list(&path), list(&std::env::current_exe().expect("our own path")));
+    }
+
+    #[test]
+    fn a_program_for_another_processor_gets_one_line() {
+        let mut initramfs = Initramfs { folder: Some("pdp11-linux-gnu"), ..Initramfs::default() };
+        let error = initramfs.program("sh", Path::new("/bin/sh"), Path::new("/")).expect_err("x");
+        let told = error.root_cause().to_string();
+        let expected = "expected a program like the guest's, for pdp11-linux-gnu, found one for ";
+        assert!(told.starts_with(expected), "{told}");
     }
 
     #[test]

@@ -83,7 +83,7 @@ struct Run {
 fn main() -> ExitCode {
     let done = match Args::parse() {
         Args::Run(args) => run(args),
-        Args::Shell(guested) => task(guested, Vec::new(), 0).shell().map(|()| 0),
+        Args::Shell(guested) => shell(guested),
         Args::Test { size } => suite::test(size).map(|()| 0),
         Args::Case { boot, cases } => suite::case(&boot, &cases).map(|()| 0),
         Args::List => {
@@ -112,8 +112,25 @@ fn task(guested: Guested, command: Vec<String>, limit: u64) -> Task {
     }
 }
 
+/// Builds what is ours of what a task takes along.
+fn build(task: &Task) -> anyhow::Result<()> {
+    let mut programs = task.programs.iter().chain(task.command.first());
+    let ours = programs.any(|name| name == "colocate" || name == "lab-guest");
+    if ours && !suite::build::ours(task.guest.is_arm64())? {
+        anyhow::bail!("nothing can be built for this guest");
+    }
+    Ok(())
+}
+
+fn shell(guested: Guested) -> anyhow::Result<i32> {
+    let task = task(guested, Vec::new(), 0);
+    build(&task)?;
+    task.shell().map(|()| 0)
+}
+
 fn run(args: Run) -> anyhow::Result<i32> {
     let task = task(args.guested, args.command, args.limit);
+    build(&task)?;
     let mut out = std::io::stdout();
     // That the command fails is its own business; that the guest fails is ours.
     task.run(

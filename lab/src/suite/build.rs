@@ -2,6 +2,7 @@
 
 use super::Boot;
 use anyhow::{Context as _, bail};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
 
@@ -14,20 +15,26 @@ const NO_TARGET: i32 = 3;
 ///
 /// # Errors
 /// If a build fails.
-pub fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
-    if boots.iter().any(|boot| !boot.guest.is_arm64()) {
-        static_programs(boots)?;
-        let status = build(std::env::var_os("CARGO").unwrap_or("cargo".into()))?;
-        check(status)?;
+pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
+    static_programs(boots)?;
+    let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
+    // x86 first: it is always possible.
+    kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))
+}
+
+/// Builds `colocate` and `lab-guest` for one kind of guest; false as for [`all`].
+///
+/// # Errors
+/// If the build fails.
+pub fn ours(arm64: bool) -> anyhow::Result<bool> {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross");
+    let status = build(if arm64 { cross.into() } else { cargo })?;
+    match status.code() {
+        Some(0) => Ok(true),
+        Some(NO_TARGET) if arm64 => Ok(false),
+        _ => bail!("the guests' programs cannot be built"),
     }
-    if boots.iter().any(|boot| boot.guest.is_arm64()) {
-        let status = build(concat!(env!("CARGO_MANIFEST_DIR"), "/cross").into())?;
-        if status.code() == Some(NO_TARGET) {
-            return Ok(false);
-        }
-        check(status)?;
-    }
-    Ok(true)
 }
 
 fn build(cargo: OsString) -> anyhow::Result<ExitStatus> {
@@ -37,10 +44,6 @@ fn build(cargo: OsString) -> anyhow::Result<ExitStatus> {
     command.args(["--package", "colocate", "--package", "colocate-lab-guest", "--locked"]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command.status().context("cannot start cargo")
-}
-
-fn check(status: ExitStatus) -> anyhow::Result<()> {
-    if status.success() { Ok(()) } else { bail!("the guests' programs cannot be built") }
 }
 
 /// Compiles the programs called `NAME-static` from the tests' `NAME.c`, to lie beside us.

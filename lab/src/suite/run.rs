@@ -27,7 +27,7 @@ const RUN: &[&str] = &[
     "run-stays-within-a-quota",
     "run-leaves-what-it-may-not-touch",
 ];
-const RUN_PROGRAMS: &[&str] = &["setpriv", "threads-static"];
+const PROGRAMS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 const UNDO: &[&str] = &[
     "undo-after-the-end",
@@ -59,7 +59,7 @@ const fn boot(
     limit: u64,
 ) -> Boot {
     let limit = Duration::from_secs(limit);
-    Boot { name, machine, guest, icount: false, size, programs: RUN_PROGRAMS, cases, limit }
+    Boot { name, machine, guest, icount: false, size, programs: PROGRAMS, cases, limit }
 }
 
 pub const BOOTS: &[Boot] = &[
