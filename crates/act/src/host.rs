@@ -50,8 +50,10 @@ pub struct Setup {
     pub proc: PathBuf,
 }
 
-/// Time between two looks at the machine and at where tasks are. Chosen: what changes masks from
-/// outside does so by the hand of an administrator.
+/// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
+/// administrator.
+const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
+/// Least time between two looks at where tasks are. Chosen, for the same reason.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const LOOK_SHARE: u64 = 500;
@@ -95,6 +97,7 @@ pub struct LinuxHost {
     settling: BinaryHeap<Reverse<(Nanos, TaskId)>>,
     plan: Option<Plan>,
     launched: Option<Nanos>,
+    next_glance: Nanos,
     next_look: Nanos,
     news: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
@@ -161,6 +164,7 @@ impl LinuxHost {
             settling: BinaryHeap::new(),
             plan: None,
             launched: None,
+            next_glance: now() + GLANCE_EVERY,
             next_look: now() + LOOK_EVERY,
             news: None,
             ended: Vec::new(),
@@ -322,15 +326,19 @@ impl LinuxHost {
         }
     }
 
-    /// Looks at the machine and at every living task, if it is time to.
+    /// Looks at the machine, and at every living task, if it is time to.
+    ///
+    /// The machine costs one system call, so that is never put off: on a PU that is gone, nobody is
+    /// where he should be. Reading it anew after a change is rare, and not counted either.
     fn look_if_due(&mut self) {
-        if now() < self.next_look {
+        if now() >= self.next_glance {
+            self.look_at_machine();
+            self.next_glance = now() + GLANCE_EVERY;
+        }
+        let begun = now();
+        if begun < self.next_look {
             return;
         }
-        self.look_at_machine();
-        // Reading a machine that has changed does not count: it is rare, and takes so long that the
-        // next change would be seen only after half a minute.
-        let begun = now();
         self.look_for_lost_jobs();
         self.look_at_tasks();
         let took = now().saturating_sub(begun);
@@ -401,7 +409,8 @@ impl LinuxHost {
         let quantum = self.launched.unwrap_or(at) + until;
         let settled = self.settling.peek().map(|Reverse((at, _))| *at);
         let quantum = self.watchers.awaited().is_none().then_some(quantum);
-        let due = [quantum, Some(self.next_look), settled].into_iter().flatten().min();
+        let looks = self.next_glance.min(self.next_look);
+        let due = [quantum, Some(looks), settled].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if let Some(look) = self.births.next_look() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
