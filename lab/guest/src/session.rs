@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A `colocate run` and everything that it has started; all of it is killed when this is dropped.
 pub struct Session {
@@ -88,11 +89,16 @@ impl Session {
         std::fs::read_to_string(format!("/tmp/said-{}", self.mark)).unwrap_or_default()
     }
 
+    /// Every living task of colocate and of the programs.
+    #[must_use]
+    pub fn all(&self) -> Vec<Task> {
+        tasks::marked(&self.mark)
+    }
+
     /// Every living task of the programs.
     #[must_use]
     pub fn tasks(&self) -> Vec<Task> {
-        let all = tasks::marked(&self.mark).into_iter();
-        all.filter(|task| !task.is_colocate() && task.program != "timeout").collect()
+        self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
     /// Waits until `look` is true of the programs' living tasks, and returns them.
@@ -116,7 +122,7 @@ impl Session {
     /// The first threads of colocate's own processes.
     #[must_use]
     pub fn own(&self) -> Vec<Task> {
-        let all = tasks::marked(&self.mark).into_iter();
+        let all = self.all().into_iter();
         all.filter(|task| task.is_colocate() && task.tid == task.pid).collect()
     }
 
@@ -144,7 +150,11 @@ impl Session {
     /// If they do not.
     pub fn await_end(&mut self) -> anyhow::Result<()> {
         self.colocate.wait()?;
-        eventually("the end of colocate's processes", || Ok(self.own().is_empty()))
+        eventually("the end of colocate's processes", || {
+            // The guardian, too, looks through /proc, and shares the host's few processors with us.
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(self.own().is_empty())
+        })
     }
 }
 

@@ -77,6 +77,11 @@ pub(super) fn by_birth(mut tasks: Vec<Task>) -> Vec<Task> {
     tasks
 }
 
+/// Whether a task of the team is on one PU alone. The first thread sleeps, and moves when it wakes.
+pub(super) fn is_settled(task: &Task) -> bool {
+    task.only_pu().is_some_and(|pu| task.last_ran == pu || task.tid == task.pid)
+}
+
 /// Threads of the team that plans are made for.
 pub(super) const THREADS: usize = 6;
 /// The team.
@@ -177,9 +182,8 @@ pub fn watches_then_places() -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let free = |tasks: &[Task]| tasks.iter().all(|task| task.bonds.cpus == cpus);
     ensure!(free(&session.tasks()), "a task was placed before it was watched");
-    let single = |task: &Task| task.only_pu() == Some(task.last_ran);
     let team =
-        session.await_tasks("each thread to be on one PU", |tasks| tasks.iter().all(single))?;
+        session.await_tasks("each thread to be on one PU", |tasks| tasks.iter().all(is_settled))?;
     let team = by_birth(team);
     let report = session.end()?;
     let plans = report["plans"].as_array().context("a report without plans")?;

@@ -1,6 +1,6 @@
 //! `colocate run` where not every PU may be used, or not all of the time, or not every task be touched.
 
-use super::run::{Meant, THREADS, by_birth, planned};
+use super::run::{Meant, THREADS, by_birth, is_settled, planned};
 use crate::evidence::{list, printed, text};
 use crate::groups::{Group, Offline};
 use crate::session::{Session, send};
@@ -146,8 +146,7 @@ pub fn stays_within_a_quota() -> anyhow::Result<()> {
         ensure!(said.contains("1.50 PUs"), "{words:?}: expected the quota, found {said}");
     }
     let mut session = team(Some(&group), &["--policy", "scatter"])?;
-    let single = |task: &Task| task.only_pu() == Some(task.last_ran);
-    let tasks = session.await_tasks("places", |tasks| tasks.iter().all(single))?;
+    let tasks = session.await_tasks("places", |tasks| tasks.iter().all(is_settled))?;
     let outside = tasks.iter().find(|task| task.bonds.group != "0::/quota");
     ensure!(outside.is_none(), "expected every task in /quota, found {outside:?}");
     let (begin, before) = (Instant::now(), used()?);
@@ -190,7 +189,7 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     };
     let (own, others): (Vec<_>, Vec<_>) = session
         .await_tasks("the user's own tasks to be placed", |tasks| {
-            let placed = |task: &&Task| owner(task) && task.only_pu() == Some(task.last_ran);
+            let placed = |task: &&Task| owner(task) && is_settled(task);
             tasks.iter().filter(placed).count() == THREADS + 1
         })?
         .into_iter()
