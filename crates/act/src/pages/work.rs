@@ -38,11 +38,15 @@ use super::pace::Pace;
 use super::status::{Counts, Sample, Seen, Stay, UNTOLD, seen};
 use colocate_machine::{Nanos, NodeNr};
 use colocate_observe::SysError;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// How often a busy page is tried. Chosen: what holds a page for a transfer is over after the first
 /// round; a pin is not over after any number of them.
 pub const ROUNDS: u32 = 3;
+
+/// The most small pages that are looked at at once. Chosen: asking for that many takes about a
+/// millisecond.
+const MOST_AHEAD: usize = 4096;
 
 /// Where pages are to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +154,8 @@ pub struct Work {
     round: u32,
     small: Pace,
     blocks: Pace,
+    /// How many small pages are looked at at once while there is nothing to move.
+    ahead: usize,
     /// Nodes without memory for pages of that grain.
     full: BTreeSet<(NodeNr, u64)>,
     counts: Counts,
@@ -171,6 +177,7 @@ impl Work {
             round: 0,
             small: Pace::pages(),
             blocks: Pace::blocks(),
+            ahead: 0,
             full: BTreeSet::new(),
             counts: Counts::default(),
             sample: Sample::default(),
@@ -250,7 +257,9 @@ impl Work {
         }
         let took = memory.now().saturating_sub(begun);
         let pace = if batch.whole { &mut self.blocks } else { &mut self.small };
-        pace.took(*done.as_ref().unwrap_or(&0), took);
+        let moved = *done.as_ref().unwrap_or(&0);
+        pace.took(moved, took);
+        self.ahead = if moved > 0 { 0 } else { (batch.pages.len() * 2).min(MOST_AHEAD) };
         self.batches.push(Batched { pages, took, next: pace.limit(), whole: batch.whole });
         done.map(drop)
     }
@@ -295,7 +304,7 @@ impl Work {
         let (units, unit) = if whole {
             (self.blocks.limit(), grain_b / self.page_b)
         } else {
-            (self.small.limit(), 1)
+            (self.small.limit().max(self.ahead), 1)
         };
         let mut room = units as u64 * unit;
         let mut pages = Vec::new();
@@ -318,15 +327,18 @@ impl Work {
     /// Which addresses are to be moved to which node.
     fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
         let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
-        let mut last_block = None;
+        let (mut last_block, mut count) = (None, 0);
         for (&page, &told) in batch.pages.iter().zip(before) {
             let node = self.target.of(page, batch.grain_b);
             let elsewhere = matches!(seen(told), Some(Seen::On(on)) if on != node);
             let block = batch.whole.then_some(page.0 / batch.grain_b);
             let same_block = block.is_some() && block == last_block;
-            if elsewhere && !same_block && !self.full.contains(&(node, batch.grain_b)) {
+            // Of those that were looked at ahead, only as many as the pace allows.
+            let room = batch.whole || count < self.small.limit();
+            if elsewhere && room && !same_block && !self.full.contains(&(node, batch.grain_b)) {
                 chosen.entry(node).or_default().push(page);
                 last_block = block;
+                count += 1;
             }
         }
         chosen
@@ -357,7 +369,7 @@ impl Work {
                 self.counts.stay(why, 1);
             } else if self.full.contains(&(node, batch.grain_b)) {
                 self.counts.no_memory += 1;
-            } else if batch.whole {
+            } else if batch.whole || !answers.tried.contains(&page) {
                 again.push((page, batch.grain_b));
             } else {
                 match answers.told.get(&page) {
@@ -383,6 +395,8 @@ fn ends_it(error: &SysError) -> bool {
 
 /// What the calls of a batch said.
 struct Answers {
+    /// Pages that were to be moved.
+    tried: HashSet<Addr>,
     /// Why pages were not moved, of those of which it was said.
     told: HashMap<Addr, Stay>,
     /// Nodes whose calls got further: a page was moved, or something was said of one.
@@ -393,8 +407,12 @@ struct Answers {
 
 impl Answers {
     fn of(puts: &BTreeMap<NodeNr, (Vec<Addr>, Put)>, pages: &[Addr], after: &[i32]) -> Self {
-        let mut answers =
-            Self { told: HashMap::new(), further: BTreeSet::new(), full: BTreeSet::new() };
+        let mut answers = Self {
+            tried: puts.values().flat_map(|(chosen, _)| chosen).copied().collect(),
+            told: HashMap::new(),
+            further: BTreeSet::new(),
+            full: BTreeSet::new(),
+        };
         let place: HashMap<Addr, i32> = pages.iter().copied().zip(after.iter().copied()).collect();
         for (&node, (chosen, put)) in puts {
             let there = |page: &Addr| place.get(page).and_then(|told| seen(*told));
@@ -552,6 +570,25 @@ mod tests {
         let counts = work.counts();
         assert_eq!((counts.moved, counts.not_reached), (192, 808));
         assert_eq!(memory.picture().matches('1').count(), 192);
+    }
+
+    /// Pages that are there are looked at 64, then 128, 256, 512 at a time; of the next 1,024 the 996
+    /// behind page 988 are elsewhere, and go 64, 128, 256, 512, 36 at a time.
+    #[test]
+    fn what_is_there_is_passed_quickly_and_what_is_not_at_the_usual_pace() {
+        let mut memory = Pretended::drawn(&("1".repeat(988) + &"0".repeat(996)));
+        let work = moved(&mut memory, NODE_1);
+        assert_eq!((work.counts().moved, work.counts().already_there), (996, 988));
+        let looked: Vec<u64> = work.batches().iter().map(|batch| batch.pages).collect();
+        assert_eq!(looked, [64, 128, 256, 512, 1024, 128, 256, 512, 36]);
+    }
+
+    /// Behind pages that are held for ever, all others are still tried.
+    #[test]
+    fn held_pages_hide_no_others() {
+        let mut memory = Pretended::drawn(&("1".repeat(4000) + &"b".repeat(70) + &"0".repeat(70)));
+        let work = moved(&mut memory, NODE_1);
+        assert_eq!((work.counts().moved, work.counts().busy), (70, 70));
     }
 
     #[test]
