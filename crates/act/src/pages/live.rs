@@ -302,13 +302,17 @@ pub fn move_spans(
     let chosen = chosen(process, &order.spans)?;
     let mut work = Work::new(process.page_b, order.target.clone(), order.dry);
     let (mut end, mut reached) = (End::Done, None);
-    'all: for (mapping, span) in &chosen {
-        for window in windows(*span) {
+    for (mapping, window) in chosen
+        .iter()
+        .flat_map(|(mapping, span)| windows(*span).map(move |window| (mapping, window)))
+    {
+        if end == End::Done {
             end = one_window(process, mapping, window, &mut work, stop)?;
-            if end != End::Done {
-                reached = Some(window.start);
-                break 'all;
-            }
+            reached = (end != End::Done).then(|| work.reached().unwrap_or(window.start));
+        } else if !mapping.fixed && mapping.resident.0 > 0 {
+            // Of a process that has ended, nothing is known.
+            let left = process.present(window).unwrap_or_default();
+            work.leave(left.iter().map(|(_, pages)| pages).sum());
         }
     }
     let huge = |mappings: &[Mapping]| {
@@ -394,15 +398,13 @@ fn one_window(
         Err(error) => return Err(error),
     };
     let present: u64 = runs.iter().map(|(_, pages)| pages).sum();
+    work.stay(Stay::NotPresent, pages - present);
     let block_b = process.block_b(mapping);
     let cut =
         runs.iter().flat_map(|(start, pages)| pieces(*start, *pages, process.page_b, block_b));
     let all: Vec<_> = cut.collect();
     match work.carry_out(&all, process, stop) {
-        Ok(done) => {
-            work.stay(Stay::NotPresent, pages - present);
-            Ok(if done { End::Done } else { End::Stopped })
-        }
+        Ok(done) => Ok(if done { End::Done } else { End::Stopped }),
         Err(_) if !process.lives() => Ok(End::ProcessEnded),
         Err(error) => Err(match error.errno() {
             Some(libc::EPERM) if process.shared => PagesError::SharedDenied,

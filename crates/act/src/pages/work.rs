@@ -156,6 +156,8 @@ pub struct Work {
     blocks: Pace,
     /// How many small pages are looked at at once while there is nothing to move.
     ahead: usize,
+    /// See [`Work::reached`].
+    reached: Option<Addr>,
     /// Nodes without memory for pages of that grain.
     full: BTreeSet<(NodeNr, u64)>,
     counts: Counts,
@@ -178,6 +180,7 @@ impl Work {
             small: Pace::pages(),
             blocks: Pace::blocks(),
             ahead: 0,
+            reached: None,
             full: BTreeSet::new(),
             counts: Counts::default(),
             sample: Sample::default(),
@@ -240,7 +243,20 @@ impl Work {
         }
     }
 
+    /// Adds pages that will not be looked at any more.
+    pub fn leave(&mut self, pages: u64) {
+        self.counts.not_reached += pages;
+    }
+
+    /// The lowest page that was given and not dealt with; `None` if all were.
+    #[must_use]
+    pub const fn reached(&self) -> Option<Addr> {
+        self.reached
+    }
+
     fn abandon(&mut self) {
+        let queued = self.queue.iter().map(|piece| piece.start);
+        self.reached = queued.chain(self.later.iter().map(|(page, _)| *page)).min();
         let left = self.queue.iter().map(|piece| piece.pages).sum::<u64>();
         self.counts.not_reached += left + self.later.len() as u64;
         self.queue.clear();
@@ -253,7 +269,9 @@ impl Work {
         let begun = memory.now();
         let done = self.try_batch(&batch, memory);
         if done.is_err() {
-            self.counts.not_reached += pages;
+            // Its pages are as good as not looked at: they go back to where they were taken from.
+            let pages = batch.pages.iter().map(|page| (*page, batch.grain_b)).collect();
+            coalesce(pages, self.page_b).into_iter().rev().for_each(|p| self.queue.push_front(p));
         }
         let took = memory.now().saturating_sub(begun);
         let pace = if batch.whole { &mut self.blocks } else { &mut self.small };
@@ -569,6 +587,7 @@ mod tests {
         // The pretended time does not pass, so the second batch is twice the first: 64 + 128.
         let counts = work.counts();
         assert_eq!((counts.moved, counts.not_reached), (192, 808));
+        assert_eq!(work.reached(), Some(Addr(192 * PAGE_B)));
         assert_eq!(memory.picture().matches('1').count(), 192);
     }
 
@@ -610,6 +629,7 @@ mod tests {
         assert_eq!(error.errno(), Some(libc::ESRCH));
         assert_eq!(work.counts().total(), 1000);
         assert_eq!((work.counts().moved, work.counts().not_reached), (64, 936));
+        assert_eq!(work.reached(), Some(Addr(64 * PAGE_B)));
     }
 
     prop_compose! {
