@@ -214,7 +214,7 @@ fn ctrl_c_leaves_nothing() {
     signal("INT", &format!("-{}", child.id()));
     assert_eq!(child.wait().unwrap().signal(), Some(2));
     eventually("QEMU ends", || lab.qemu_has_ended());
-    assert_eq!(lab.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_killed_lab_leaves_nothing() {
     signal("KILL", &child.id().to_string());
     child.wait().unwrap();
     eventually("QEMU ends", || lab.qemu_has_ended());
-    assert_eq!(lab.left_behind(), [PathBuf::new(); 0]);
+    assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
 
 #[test]
