@@ -75,6 +75,13 @@ impl Task {
         self.bonds.cpus.parse().ok()
     }
 
+    /// Whether it may run on one PU only, and runs there. A `sleep` moves when it wakes, which it never
+    /// does.
+    #[must_use]
+    pub fn is_placed(&self) -> bool {
+        self.only_pu().is_some_and(|pu| self.last_ran == pu || self.program == "sleep")
+    }
+
     /// Whether it is one of colocate's own: itself, its guardian, or a program that it still holds.
     #[must_use]
     pub fn is_colocate(&self) -> bool {

@@ -62,7 +62,7 @@ impl Meant {
     /// where `free` says.
     pub(super) fn is_so(&self, tasks: &[Task], free: &str) -> bool {
         let there = |task: &Task| match self.places.get(&task.tid) {
-            Some(Some(pu)) => task.only_pu() == Some(*pu) && task.last_ran == *pu,
+            Some(Some(pu)) => task.is_placed() && task.only_pu() == Some(*pu),
             Some(None) => task.bonds.cpus == free,
             None => false,
         };
@@ -79,7 +79,7 @@ pub(super) fn by_birth(mut tasks: Vec<Task>) -> Vec<Task> {
 
 /// Whether a task of the team is on one PU alone. The first thread sleeps, and moves when it wakes.
 pub(super) fn is_settled(task: &Task) -> bool {
-    task.only_pu().is_some_and(|pu| task.last_ran == pu || task.tid == task.pid)
+    task.is_placed() || task.only_pu().is_some() && task.tid == task.pid
 }
 
 /// Threads of the team that plans are made for.
