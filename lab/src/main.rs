@@ -44,7 +44,7 @@ enum Args {
     Case {
         /// The boot, as `cargo lab list` names it
         boot: String,
-        /// Cases to run there; without any, all of them
+        /// Cases to run there, with a seed CASE:SEED; without any, all of them
         cases: Vec<String>,
     },
     /// Lists the boots of the tests with their cases

@@ -88,7 +88,8 @@ pub fn test(size: Size) -> anyhow::Result<()> {
     bail!("failed: {}", names.join(", "))
 }
 
-/// Runs the named cases of one boot, or all of them.
+/// Runs the named cases of one boot, or all of them. One that takes a seed can be given it, as
+/// `CASE:SEED`.
 ///
 /// # Errors
 /// If there is no such boot or case, or one fails.
@@ -96,13 +97,11 @@ pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
     let found = boots().find(|known| known.name == boot);
     let boot = found
         .with_context(|| format!("expected a boot that `cargo lab list` names, found {boot}"))?;
-    let chosen: Vec<&str> = boot
-        .cases
-        .iter()
-        .copied()
-        .filter(|known| cases.is_empty() || cases.iter().any(|case| case == known))
-        .collect();
-    if chosen.is_empty() || chosen.len() < cases.len() {
+    let is_known = |case: &String| {
+        let name = case.split_once(':').map_or(case.as_str(), |(name, _seed)| name);
+        boot.cases.contains(&name)
+    };
+    if !cases.iter().all(is_known) {
         bail!(
             "expected cases of {}: {}; found {}",
             boot.name,
@@ -110,6 +109,10 @@ pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
             cases.join(" ")
         );
     }
+    let chosen = match cases {
+        [] => boot.cases.to_vec(),
+        _ => cases.iter().map(String::as_str).collect(),
+    };
     if !build::all(&[boot])? {
         bail!("{} needs programs for aarch64", boot.name);
     }
