@@ -330,15 +330,18 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Threads that run from their birth on are counted nearly from there: what hears of the birth gets
-/// the PU at once.
+/// Of threads that run from their birth on, no more is missed than the scheduler lets them run before
+/// the one who hears of the birth gets the PU.
+///
+/// Mostly that is at once, and nothing is missed. On a single PU it can be a slice, 3 ms here; of
+/// 100 ms, 10 are allowed.
 pub fn of_newborns() -> anyhow::Result<()> {
-    let mut run = Profiled::start(0, "a!20 b!20 c!20")?;
+    let mut run = Profiled::start(0, "a!100 b!100")?;
     run.go()?;
     let profile = run.end()?;
-    for name in ["a", "b", "c"] {
+    for name in ["a", "b"] {
         let found = &thread(&profile, name)?["instructions"];
-        near(&format!("newborn {name}"), found, 20_000_000, 100)?;
+        near(&format!("newborn {name}"), found, 100_000_000, 10)?;
     }
     Ok(())
 }
