@@ -190,7 +190,10 @@ fn a_quota_is_told() {
     let args = ["plan", "--profile", &solve, "--machine", file.to_str().unwrap()];
     let text = String::from_utf8(colocate(&args).output().unwrap().stdout).unwrap();
     let told = text.lines().find(|line| line.starts_with("quota"));
-    assert_eq!(told, Some("quota    all threads together may use 1.50 PUs (150 ms every 100 ms)"));
+    assert_eq!(
+        told,
+        Some("quota    all threads together may use 1.50 PUs (150.0 ms every 100.0 ms)")
+    );
 }
 
 #[test]
