@@ -33,6 +33,8 @@ const fn boot(
     Boot { name, machine, guest, icount: false, size, programs: &[], cases, limit }
 }
 
+const FULL: &[&str] = &["pages-fill-a-node"];
+
 /// A node without memory and one without PUs, beside one that has both.
 const ODD_NODES: &str = "crates/machine/tests/corpus/cpuless-node.xml";
 const ODD: &[&str] = &["pages-refuse-a-node-without-memory"];
@@ -40,5 +42,7 @@ const ODD: &[&str] = &["pages-refuse-a-node-without-memory"];
 pub const BOOTS: &[Boot] = &[
     boot("pages", FOUR_NODES, Guest::X86Linux6_12, Size::Quick, QUICK),
     boot("pages-6.1", FOUR_NODES, Guest::X86Linux6_1, Size::Full, QUICK),
+    boot("pages-full", FOUR_NODES, Guest::X86Linux6_12, Size::Full, FULL),
+    boot("pages-full-6.1", FOUR_NODES, Guest::X86Linux6_1, Size::Full, FULL),
     boot("pages-odd", ODD_NODES, Guest::X86Linux6_12, Size::Full, ODD),
 ];

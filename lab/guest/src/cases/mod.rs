@@ -49,6 +49,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("kernel-has-sched-ext", kernel::has_sched_ext),
     ("kernel-limits-groups", kernel::limits_groups),
     ("pages-are-where-it-says", pages::are_where_it_says),
+    ("pages-fill-a-node", pages::fill_a_node),
     ("pages-interleave", pages::interleave),
     ("pages-keep-huge-ones", pages::keep_huge_ones),
     ("pages-leave-policies-alone", pages::leave_policies_alone),
