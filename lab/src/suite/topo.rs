@@ -57,6 +57,7 @@ pub const BOOTS: &[Boot] = &[
     boot("topo-eight", EIGHT_NODES, Guest::X86Linux6_12, Size::Full, SMALL),
     boot("topo-smt-arm64", SMT_NODES, Guest::Arm64, Size::Full, SMALL),
     boot("topo-odd-arm64", ODD_NODES, Guest::Arm64, Size::Full, SMALL),
+    boot("topo-far-arm64", FAR_NODES, Guest::Arm64, Size::Full, SMALL),
     boot("topo-x3320", "xeon-x3320", Guest::X86Linux6_12, Size::Full, SMALL),
     boot("topo-e5405", "xeon-e5405", Guest::X86Linux6_12, Size::Full, SMALL),
     boot("topo-e5645", "xeon-e5645", Guest::X86Linux6_12, Size::Full, SMALL),
