@@ -23,6 +23,12 @@ impl Random {
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
+
+    /// One of `choices`, of which there is one at least.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        // Below the length, so it fits.
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap_or(0)]
+    }
 }
 
 /// A number that nobody can know.

@@ -154,8 +154,8 @@ fn kill_after(random: &mut Random) -> (bool, Duration) {
 }
 
 fn storm(random: &mut Random) -> anyhow::Result<Session> {
-    let policy = ["scatter", "compact", "round-robin", "random:seed=9"][random.below(4) as usize];
-    let settle = ["0", "20"][random.below(2) as usize];
+    let policy = random.pick(&["scatter", "compact", "round-robin", "random:seed=9"]);
+    let settle = random.pick(&["0", "20"]);
     let seed = random.next().to_string();
     Session::start(
         &["--policy", policy, "--settle-ms", settle],

@@ -13,10 +13,7 @@ use std::process::Command;
 pub fn main(words: &[String]) -> anyhow::Result<()> {
     let (program, words) = words.split_first().context("expected a program")?;
     // SAFETY: takes no pointer.
-    ensure!(
-        unsafe { libc::setresuid(0, 0, 0) } == 0,
-        "setresuid: {}",
-        std::io::Error::last_os_error()
-    );
+    let done = unsafe { libc::setresuid(0, 0, 0) };
+    ensure!(done == 0, "setresuid: {}", std::io::Error::last_os_error());
     Err(Command::new(program).args(words).exec()).with_context(|| program.clone())
 }
