@@ -269,11 +269,11 @@ fn nodes(report: &Report) -> Vec<NodeNr> {
 
 fn text(report: &Report) -> String {
     let mut text = format!(
-        "process {} ({}) {} {}\n",
+        "memory of process {} ({}) to {}{}\n",
         report.pid,
         report.name,
-        if report.dry_run { "would be moved to" } else { "to" },
-        pages::nodes_named(&list(&nodes(report)))
+        pages::nodes_named(&list(&nodes(report))),
+        if report.dry_run { "; nothing is moved" } else { "" }
     );
     counts(report, &mut text);
     if report.dry_run {
@@ -325,8 +325,8 @@ fn huge_pages(huge: &Huge, text: &mut String) {
         if split > 0 {
             let _ = write!(
                 text,
-                ": the node had no free memory in one piece (as root: echo 1 > \
-                 /sys/devices/system/node/nodeN/compact)"
+                ":\n               the node had no free memory in one piece; as root: echo 1 > \
+                 /sys/devices/system/node/nodeN/compact"
             );
         }
     }
@@ -341,10 +341,102 @@ fn drift(report: &Report, text: &mut String) {
     } else {
         writeln!(
             text,
-            "balancing      {drifted} of {looked_at} pages moved away again within {watched}: \
-             kernel.numa_balancing moves them to the threads that use them; run those threads on {}, \
-             or switch it off (sudo sysctl -w kernel.numa_balancing=0)",
+            "balancing      {drifted} of {looked_at} pages moved away again within {watched}:\n               \
+             kernel.numa_balancing moves them to the threads that use them; run those threads on {},\n               \
+             or switch it off: sudo sysctl -w kernel.numa_balancing=0",
             pages::nodes_named(&list(&nodes(report)))
         )
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn everything() -> Report {
+        Report {
+            version: VERSION,
+            pid: 7,
+            name: "stream".into(),
+            to_nodes: vec![1],
+            dry_run: false,
+            end: "done",
+            reached: None,
+            page_bytes: 4096,
+            pages: Counts {
+                moved: 16384,
+                already_there: 512,
+                not_present: 1,
+                busy: 2,
+                shared: 3,
+                no_memory: 4,
+                unmovable: 5,
+                not_reached: 6,
+            },
+            batches: Batches {
+                limit_ns: pace::LIMIT.0,
+                longest_ns: Some(21_500_000),
+                over_limit: 1,
+                each: vec![Batch { pages: 64, took_ns: 21_500_000, next: 44, huge: false }],
+            },
+            huge: Huge {
+                before_bytes: 32 << 20,
+                after_bytes: Some(24 << 20),
+                moved_whole: Some(12),
+                failed: Some(4),
+                split: Some(4),
+            },
+            drift: Some(Drifted { watched_ns: 2_000_000_000, looked_at: 4096, drifted: 300 }),
+        }
+    }
+
+    #[test]
+    fn every_line_there_can_be() {
+        expect![[r#"
+            memory of process 7 (stream) to node 1
+            moved              64 MiB
+            already there       2 MiB
+            not in memory       4 KiB  never touched, or in swap
+            busy                8 KiB  held by a transfer, a pin or a lock each time they were tried
+            shared             12 KiB  mapped by other processes, too: --shared, with CAP_SYS_NICE
+            no room            16 KiB  the node has no memory left
+            unmovable          20 KiB  a device's, the kernel's own, or zeros
+            not reached        24 KiB  ended before
+            batches        1, the longest 21.5 ms; 1 above 20.0 ms
+            huge pages     32 MiB before, 24 MiB after; the kernel moved 12 whole and split 4:
+                           the node had no free memory in one piece; as root: echo 1 > /sys/devices/system/node/nodeN/compact
+            balancing      300 of 4096 pages moved away again within 2.00 s:
+                           kernel.numa_balancing moves them to the threads that use them; run those threads on node 1,
+                           or switch it off: sudo sysctl -w kernel.numa_balancing=0
+        "#]].assert_eq(&text(&everything()));
+    }
+
+    #[test]
+    fn a_dry_run_speaks_of_what_would_be() {
+        let mut report = everything();
+        report.dry_run = true;
+        report.to_nodes = vec![0, 1, 3];
+        report.pages = Counts { moved: 256, ..Counts::default() };
+        expect![[r#"
+            memory of process 7 (stream) to nodes 0-1,3; nothing is moved
+            would move          1 MiB
+        "#]]
+        .assert_eq(&text(&report));
+    }
+
+    #[test]
+    fn what_stays_is_said_to_stay() {
+        let mut report = everything();
+        report.pages = Counts { moved: 256, ..Counts::default() };
+        report.huge.before_bytes = 0;
+        report.drift = Some(Drifted { watched_ns: 5_000_000_000, looked_at: 256, drifted: 0 });
+        expect![[r#"
+            memory of process 7 (stream) to node 1
+            moved               1 MiB
+            batches        1, the longest 21.5 ms; 1 above 20.0 ms
+            balancing      on; of 256 pages none moved away within 5.00 s
+        "#]]
+        .assert_eq(&text(&report));
+    }
 }
