@@ -239,6 +239,35 @@ fn another_users_process_is_left_alone() {
     }
 }
 
+/// The capability that the message names is enough.
+#[test]
+fn the_capability_that_is_named_lifts_it() {
+    // SAFETY: takes nothing.
+    if !numa() || unsafe { libc::geteuid() } != 0 {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let waiting = Waiting::new();
+    let with = |capability: &str, words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups", "--inh-caps", capability]);
+        command.args(["--ambient-caps", capability, PROGRAM]).args(words).arg(waiting.pid());
+        command.output()
+    };
+    let Ok(without) = with("+sys_nice", &["pages"]) else {
+        println!("skipped: setpriv is not installed");
+        return;
+    };
+    if !said(&without).contains("or with CAP_SYS_PTRACE") {
+        println!("skipped: user 65534 cannot execute {PROGRAM}: {}", said(&without));
+        return;
+    }
+    for words in [&["pages"][..], &["move", "--all", "--to", "0"]] {
+        let output = with("+sys_ptrace", words).unwrap();
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    }
+}
+
 /// Lets `command` run with a seccomp filter that answers `move_pages` with `errno`.
 fn without_move_pages(command: &mut Command, errno: i32) -> &mut Command {
     let call = u32::try_from(libc::SYS_move_pages).unwrap();

@@ -32,6 +32,10 @@ pub enum Page {
         /// How often moving it fails.
         tries: u32,
     },
+    /// On node 0; once moved, it is [`Page::Landing`].
+    Flying,
+    /// On that node, but the next question finds it nowhere.
+    Landing(u32),
     /// A device's.
     Device,
     /// Not in memory.
@@ -61,7 +65,7 @@ pub struct Pretended {
 
 impl Pretended {
     /// `0`-`9`: a page on that node; `[0000]`: a huge page; `s` shared, `b` held for ever, `h` held
-    /// for one try, `x` a device's, `-` not in memory.
+    /// for one try, `f` nowhere for a moment once it was moved, `x` a device's, `-` not in memory.
     pub fn drawn(picture: &str) -> Self {
         let mut this = Self::default();
         let mut huge = false;
@@ -75,6 +79,7 @@ impl Pretended {
                 's' => this.pages.push(Page::Shared),
                 'b' => this.pages.push(Page::Held { on: 0, tries: u32::MAX }),
                 'h' => this.pages.push(Page::Held { on: 0, tries: 1 }),
+                'f' => this.pages.push(Page::Flying),
                 'x' => this.pages.push(Page::Device),
                 '-' => this.pages.push(Page::Absent),
                 _ if huge => this.pages.push(Page::Huge(node.unwrap())),
@@ -94,6 +99,7 @@ impl Pretended {
                     let close = if place % BLOCK == BLOCK - 1 { "]" } else { "" };
                     text.push_str(&format!("{open}{node}{close}"));
                 }
+                Page::Flying | Page::Landing(_) => text.push('f'),
                 Page::Shared => text.push('s'),
                 Page::Held { .. } => text.push('b'),
                 Page::Device => text.push('x'),
@@ -187,6 +193,7 @@ impl Pretended {
                     }
                     stay += 1;
                 }
+                Page::Flying if self.take_room(node, 1) => self.pages[place] = Page::Landing(node),
                 _ if self.take_room(node, 1) => self.pages[place] = Page::Small(node),
                 _ => return Err(libc::ENOMEM),
             }
@@ -224,9 +231,9 @@ impl Pretended {
 fn told(page: Page) -> i32 {
     match page {
         Page::Small(on) | Page::Huge(on) | Page::Held { on, .. } => on.cast_signed(),
-        Page::Shared => 0,
+        Page::Shared | Page::Flying => 0,
         Page::Device => -libc::EFAULT,
-        Page::Absent => -libc::ENOENT,
+        Page::Absent | Page::Landing(_) => -libc::ENOENT,
     }
 }
 
@@ -240,7 +247,15 @@ impl Memory for Pretended {
         if self.ends_after.is_some_and(|last| self.calls > last) {
             return Err(error(libc::ESRCH));
         }
-        Ok(pages.iter().map(|page| told(self.pages[Self::place(*page)])).collect())
+        let ask = |page: &Addr| {
+            let page = &mut self.pages[Self::place(*page)];
+            let answer = told(*page);
+            if let Page::Landing(node) = *page {
+                *page = Page::Small(node);
+            }
+            answer
+        };
+        Ok(pages.iter().map(ask).collect())
     }
 
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {

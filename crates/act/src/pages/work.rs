@@ -156,6 +156,8 @@ pub struct Work {
     blocks: Pace,
     /// How many small pages are looked at at once while there is nothing to move.
     ahead: usize,
+    /// Pages that were seen elsewhere and will be looked at again.
+    elsewhere: HashSet<Addr>,
     /// See [`Work::reached`].
     reached: Option<Addr>,
     /// Nodes without memory for pages of that grain.
@@ -180,6 +182,7 @@ impl Work {
             small: Pace::pages(),
             blocks: Pace::blocks(),
             ahead: 0,
+            elsewhere: HashSet::new(),
             reached: None,
             full: BTreeSet::new(),
             counts: Counts::default(),
@@ -224,6 +227,7 @@ impl Work {
     ) -> Result<bool, SysError> {
         self.queue = pieces.iter().copied().collect();
         self.round = 0;
+        self.elsewhere.clear();
         loop {
             while !self.queue.is_empty() {
                 let done = if stop() { Ok(false) } else { self.batch(memory).map(|()| true) };
@@ -378,11 +382,14 @@ impl Work {
         for ((&page, &before), &after) in batch.pages.iter().zip(before).zip(after) {
             let node = self.target.of(page, batch.grain_b);
             let (before, after) = (seen(before), seen(after));
-            if before == Some(Seen::On(node)) {
+            if before == Some(Seen::On(node)) && !self.elsewhere.contains(&page) {
                 self.counts.already_there += 1;
             } else if after == Some(Seen::On(node)) {
                 self.counts.moved += 1;
                 self.sample.offer(page, node);
+            } else if let (Some(Seen::On(_)), Some(Seen::Not(Stay::NotPresent))) = (before, after) {
+                // While something moves a page, the kernel says that there is none.
+                self.later.push((page, batch.grain_b));
             } else if let Some(Seen::Not(why)) = after {
                 self.counts.stay(why, 1);
             } else if self.full.contains(&(node, batch.grain_b)) {
@@ -398,6 +405,7 @@ impl Work {
                 }
             }
         }
+        self.elsewhere.extend(again.iter().chain(&self.later).map(|(page, _)| *page));
         for piece in coalesce(again, self.page_b).into_iter().rev() {
             self.queue.push_front(piece);
         }

@@ -58,6 +58,15 @@ fn what_is_busy_for_a_moment_is_moved() {
     assert_eq!((memory.puts, memory.pauses), (3, 1));
 }
 
+/// While the kernel moves a page for reasons of its own, nobody finds it; it is looked for again, and
+/// was moved.
+#[test]
+fn a_page_that_is_nowhere_for_a_moment_is_moved() {
+    let mut memory = Pretended::drawn("0f1");
+    let counts = moved(&mut memory, NODE_1).counts();
+    assert_eq!((counts.moved, counts.already_there), (2, 1));
+}
+
 /// Node 1 has room for three pages. Of the first five, two stay; none is tried after that.
 #[test]
 fn a_full_node_is_left_alone() {
@@ -166,7 +175,7 @@ prop_compose! {
         blocks in prop::collection::vec(
             prop_oneof![
                 2 => (0_u32..3).prop_map(|node| format!("[{0}{0}{0}{0}]", node)),
-                3 => "[012sbxh]{4}",
+                3 => "[012sbxhf]{4}",
                 1 => "[0-]{4}",
             ], 1..60),
         room in prop::collection::btree_map(0_u32..3, 0_u64..80, 0..3),
