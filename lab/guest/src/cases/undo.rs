@@ -10,9 +10,9 @@ use crate::session::{Session, picture, send};
 use crate::tasks::{Bonds, Task, groups, memory_policies, untouched};
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
@@ -27,7 +27,9 @@ struct Before {
 impl Before {
     fn now() -> anyhow::Result<Self> {
         // What a failed case leaves behind is not to be blamed on this one.
-        let _ = std::fs::remove_dir_all("/run/colocate");
+        for folder in JOURNALS {
+            let _ = std::fs::remove_dir_all(folder);
+        }
         Ok(Self { bonds: untouched()?, groups: groups()? })
     }
 
@@ -54,11 +56,15 @@ impl Before {
     }
 }
 
+/// Where root's journals are, and the user's.
+const JOURNALS: [&str; 2] = ["/run/colocate", "/tmp/colocate-1000"];
+
 fn no_journal() -> anyhow::Result<()> {
-    let folder = Path::new("/run/colocate");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let left: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-    ensure!(left.is_empty(), "expected no journal in /run/colocate, found {left:?}");
+    for folder in JOURNALS {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let left: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        ensure!(left.is_empty(), "expected no journal in {folder}, found {left:?}");
+    }
     Ok(())
 }
 
@@ -139,6 +145,7 @@ const LONGEST: Duration = Duration::from_millis(400);
 /// colocate is killed at random instants while threads are born, fork and execute without an end.
 fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
+    let _event = event()?;
     for round in 0..rounds {
         let wait = kill_after(&mut random);
         let outcome = after_kill(&mut random, wait);
@@ -153,19 +160,22 @@ fn kill_after(random: &mut Random) -> (bool, Duration) {
     (random.below(3) > 0, Duration::from_micros(random.below(longest)))
 }
 
-fn storm(random: &mut Random) -> anyhow::Result<Session> {
+/// A storm under a random policy: by root, or by a user, for whom the kernel has no events, so that
+/// births are looked for in `/proc`.
+fn storm(random: &mut Random, by: &[&[&str]]) -> anyhow::Result<Session> {
     let policy = random.pick(&["scatter", "compact", "round-robin", "random:seed=9"]);
     let settle = random.pick(&["0", "20"]);
     let seed = random.next().to_string();
-    Session::start(
-        &["--policy", policy, "--settle-ms", settle],
-        &["lab-guest", "--program", "storm", &seed],
-    )
+    let options = ["--policy", policy, "--settle-ms", settle];
+    Session::start_by(random.pick(by), &options, &["lab-guest", "--program", "storm", &seed])
 }
+
+const ROOT: &[&str] = &[];
+const USER: &[&str] = &["setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"];
 
 fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow::Result<()> {
     let before = Before::now()?;
-    let mut session = storm(random)?;
+    let mut session = storm(random, &[ROOT, ROOT, USER])?;
     if running {
         session.hear()?;
     }
@@ -197,6 +207,7 @@ pub fn after_5000_kills(seed: u64) -> anyhow::Result<()> {
 /// Guardian and colocate are both killed, at random instants; `colocate restore` undoes it.
 fn restored(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
+    let _event = event()?;
     for round in 0..rounds {
         let wait = Duration::from_millis(random.below(300));
         let outcome = restored_after(&mut random, wait);
@@ -207,7 +218,7 @@ fn restored(rounds: u32, seed: u64) -> anyhow::Result<()> {
 
 fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
     let before = Before::now()?;
-    let mut session = storm(random)?;
+    let mut session = storm(random, &[ROOT])?;
     session.hear()?;
     let bound = |task: &Task| task.bonds.cpus != before.bonds.cpus;
     session.await_tasks("a place", |tasks| tasks.iter().any(bound))?;
@@ -312,6 +323,16 @@ fn bystander(words: &[&str]) -> anyhow::Result<Bystander> {
     let bystander = Bystander(child);
     let name = format!("/proc/{}/comm", bystander.0.id());
     eventually("a bystander", || Ok(text(&name)? == "sleep"))?;
+    Ok(bystander)
+}
+
+/// Starts a program that keeps QEMU from a fault of its own; see `programs/event.rs`.
+fn event() -> anyhow::Result<Bystander> {
+    let mut command = Command::new("lab-guest");
+    let child = command.args(["--program", "event"]).stdout(Stdio::piped()).spawn()?;
+    let mut bystander = Bystander(child);
+    let mut said = [0; 6];
+    bystander.0.stdout.take().context("no pipe")?.read_exact(&mut said).context("no event")?;
     Ok(bystander)
 }
 

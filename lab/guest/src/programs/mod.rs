@@ -1,6 +1,7 @@
 //! Programs that the cases watch, and that set up what a program may find: `lab-guest --program NAME
 //! ARGUMENTS`.
 
+mod event;
 mod family;
 mod filtered;
 mod loops;
@@ -18,6 +19,7 @@ use std::time::Duration;
 type Program = fn(&[String]) -> anyhow::Result<()>;
 
 const ALL: &[(&str, Program)] = &[
+    ("event", event::main),
     ("family", family::main),
     ("filtered", filtered::main),
     ("loops", loops::main),
