@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,6 +25,21 @@ pub struct Session {
 pub type Wrapper<'a> = &'a [&'a str];
 
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
+
+/// Keeps QEMU from a fault of its own as long as the guest lives; see `programs/event.rs`.
+fn keep_an_event() -> anyhow::Result<()> {
+    static KEPT: OnceLock<Child> = OnceLock::new();
+    if KEPT.get().is_none() {
+        let mut command = Command::new("lab-guest");
+        let mut child = command.args(["--program", "event"]).stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().context("no pipe")?;
+        let mut said = String::new();
+        BufReader::new(output).read_line(&mut said)?;
+        ensure!(said == "ready\n", "expected ready, found {said}");
+        let _ = KEPT.set(child);
+    }
+    Ok(())
+}
 
 impl Session {
     /// Starts `colocate run OPTIONS -- PROGRAM`. What the session writes goes to the first program.
@@ -43,6 +59,7 @@ impl Session {
         options: &[&str],
         program: &[&str],
     ) -> anyhow::Result<Self> {
+        keep_an_event()?;
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
         let report = PathBuf::from(format!("/tmp/report-{mark}.json"));
