@@ -1,7 +1,7 @@
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
-# make lab       what is proved on real kernels in guests, in full: half an hour
+# make lab       what is proved on real kernels in guests; SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
 # make install   into PREFIX, with manual pages and completions
@@ -10,6 +10,7 @@
 PREFIX = /usr/local
 DESTDIR =
 SECONDS = 60
+SIZE = quick
 CARGO = scripts/with-rust cargo
 # Where cargo builds: what the environment names, else its default.
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
@@ -37,7 +38,7 @@ tracer:
 
 lab:
 	scripts/install test
-	$(CARGO) lab test full
+	$(CARGO) lab test $(SIZE)
 
 bench:
 	scripts/install bench
