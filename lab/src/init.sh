@@ -29,7 +29,16 @@ export TERM=dumb
 exec 3<>/dev/@OUTPUT@
 stty raw -echo <&3
 # A session of its own and a pipe, so that no program believes that it has a terminal.
-{ setsid sh /lab/command </dev/null 2>&1 3>&-; echo $? >/run/lab-status; } | cat >&3
-printf '\n@MARK@ end %s\n' "$(cat /run/lab-status)" >&3
+mkfifo /run/output
+cat /run/output >&3 &
+reader=$!
+setsid sh /lab/command </dev/null >/run/output 2>&1 3>&-
+status=$?
+# What the command leaves behind would hold the pipe open. Kernel threads take no signal.
+for process in /proc/[0-9]*; do
+    case ${process#/proc/} in 1 | "$reader") ;; *) kill -9 "${process#/proc/}" 2>/dev/null ;; esac
+done
+wait "$reader"
+printf '\n@MARK@ end %s\n' "$status" >&3
 # The host has what it wants and ends the guest; this is for the case that it does not.
 poweroff -f
