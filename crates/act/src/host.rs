@@ -58,9 +58,15 @@ const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const LOOK_SHARE: u64 = 500;
 
-/// Rounds in which masks are given back at the end. What was born of a placed thread meanwhile is
-/// heard of in the next one; the third finds nothing unless threads are born faster than that.
-const ROUNDS: usize = 10;
+/// Most rounds in which masks are given back at the end. What was born of a placed thread meanwhile
+/// is heard of in the next one.
+const ROUNDS: usize = 40;
+/// So many rounds in a row must find nothing, with [`PAUSE`] between them: a newborn gets its mask at
+/// the beginning of its birth and is heard of at the end, and its creator may have to wait for a PU
+/// in between. Chosen: together 20 ms, some slices of the scheduler.
+const QUIET: usize = 5;
+/// Time between two rounds.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
 /// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
@@ -229,22 +235,31 @@ impl LinuxHost {
     pub fn finish(mut self) -> Vec<String> {
         // Nothing is placed any more.
         self.plan = None;
-        for _ in 0..ROUNDS {
+        let mut quiet = 0;
+        for round in 0..ROUNDS {
             self.hear();
-            let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-            let mut released = false;
-            for id in living {
-                released |= self.book.task(id).is_some_and(|task| self.placer.release(task));
-            }
-            if !released {
+            quiet = if self.release_all() { 0 } else { quiet + 1 };
+            // Without tasks that live on there is nothing to wait for.
+            if quiet == QUIET || quiet > round {
                 break;
             }
+            std::thread::sleep(PAUSE);
         }
         self.placer.journal.remove();
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
         self.notes
+    }
+
+    /// Gives every living task its original mask back. True if one had another.
+    fn release_all(&mut self) -> bool {
+        let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
+        let mut released = false;
+        for id in living {
+            released |= self.book.task(id).is_some_and(|task| self.placer.release(task));
+        }
+        released
     }
 
     fn clock(&self) -> Nanos {
