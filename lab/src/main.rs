@@ -112,25 +112,31 @@ fn task(guested: Guested, command: Vec<String>, limit: u64) -> Task {
     }
 }
 
-/// Builds what is ours of what a task takes along.
-fn build(task: &Task) -> anyhow::Result<()> {
-    let mut programs = task.programs.iter().chain(task.command.first());
-    let ours = programs.any(|name| name == "colocate" || name == "lab-guest");
-    if ours && !suite::build::ours(task.guest.is_arm64())? {
+/// Ours, which every guest has.
+const OURS: [&str; 2] = ["colocate", "lab-guest"];
+
+/// Builds our own programs and takes them along.
+///
+/// # Errors
+/// If they cannot be built, or not for this guest and the task names one of them.
+fn with_ours(mut task: Task) -> anyhow::Result<Task> {
+    if suite::build::ours(task.guest.is_arm64())? {
+        task.programs.extend(OURS.map(String::from));
+        return Ok(task);
+    }
+    let mut named = task.programs.iter().chain(task.command.first());
+    if named.any(|name| OURS.contains(&name.as_str())) {
         anyhow::bail!("nothing can be built for this guest");
     }
-    Ok(())
+    Ok(task)
 }
 
 fn shell(guested: Guested) -> anyhow::Result<i32> {
-    let task = task(guested, Vec::new(), 0);
-    build(&task)?;
-    task.shell().map(|()| 0)
+    with_ours(task(guested, Vec::new(), 0))?.shell().map(|()| 0)
 }
 
 fn run(args: Run) -> anyhow::Result<i32> {
-    let task = task(args.guested, args.command, args.limit);
-    build(&task)?;
+    let task = with_ours(task(args.guested, args.command, args.limit))?;
     let mut out = std::io::stdout();
     // That the command fails is its own business; that the guest fails is ours.
     task.run(

@@ -14,6 +14,7 @@ mod programs;
 mod random;
 mod session;
 mod tasks;
+mod traced;
 
 use anyhow::Context as _;
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ const FOUR_NODES: &str = "synthetic:numa:4 core:1 pu:2";
 const QUICK: &[&str] = &[
     "pages-move-small-ones",
     "pages-keep-huge-ones",
+    "pages-move-those-of-hugetlbfs",
     "pages-interleave",
     "pages-leave-shared-ones",
     "pages-obey-who-owns-them",

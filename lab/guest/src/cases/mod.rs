@@ -55,6 +55,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("pages-leave-policies-alone", pages::leave_policies_alone),
     ("pages-leave-shared-ones", pages::leave_shared_ones),
     ("pages-move-small-ones", pages::move_small_ones),
+    ("pages-move-those-of-hugetlbfs", pages::move_those_of_hugetlbfs),
     ("pages-obey-who-owns-them", pages::obey_who_owns_them),
     ("pages-of-a-move-that-is-stopped", pages::of_a_move_that_is_stopped),
     ("pages-of-a-process-that-ends", pages::of_a_process_that_ends),

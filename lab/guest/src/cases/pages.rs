@@ -212,6 +212,32 @@ pub fn keep_huge_ones() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The pages of hugetlbfs move whole, and `colocate pages` finds as many bytes of them as numa_maps.
+pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
+    without_balancing()?;
+    let pools = ["0", "1"].map(|node| {
+        format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
+    });
+    for pool in &pools {
+        std::fs::write(pool, "8")?;
+        ensure!(text(pool)? == "8", "expected 8 pages in {pool}, found {}", text(pool)?);
+    }
+    let mut memory = Memory::on_node_0(&["hugetlb:16"])?;
+    memory.ensure_on(0, "0:4096")?;
+    let report = memory.moved_to("1", &[])?;
+    ensure_counts(&report, &[("moved", 4096)])?;
+    memory.ensure_on(0, "1:4096")?;
+    let line = memory.numa_maps(0)?;
+    ensure!(line.ends_with(" N1=8 kernelpagesize_kB=2048"), "numa_maps: {line}");
+    let found: Value = serde_json::from_str(&printed(&["pages", &memory.pid(), "--json"])?)?;
+    let mappings = found["mappings"].as_array().context("no mappings")?;
+    let expected = serde_json::json!([{ "node": 1, "bytes": 16 * MIB }]);
+    ensure!(mappings.iter().any(|mapping| mapping["nodes"] == expected), "{found}");
+    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    drop(memory);
+    Ok(pools.iter().try_for_each(|pool| std::fs::write(pool, "0"))?)
+}
+
 /// Small pages in turn on every node; huge ones, too, as a whole.
 pub fn interleave() -> anyhow::Result<()> {
     without_balancing()?;

@@ -1,14 +1,17 @@
 //! `colocate run` where not every PU may be used, or not all of the time, or not every task be touched.
 
 use super::run::{Meant, THREADS, by_birth, is_settled, planned};
-use crate::evidence::{list, printed, text};
+use crate::evidence::{eventually, list, printed, text};
 use crate::groups::{Group, Offline};
 use crate::session::{Session, send};
 use crate::tasks::{Task, untouched};
+use crate::traced::Traced;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
+/// How a tracepoint shows that a system call ended with -EPERM.
+const EPERM: &str = "-> 0xffffffffffffffff";
 const TEAM: [&str; 5] = ["lab-guest", "--program", "team", "6", "0"];
 
 /// Starts the team in `group`, or where we are, and waits until its threads are there.
@@ -169,6 +172,7 @@ pub fn stays_within_a_quota() -> anyhow::Result<()> {
 /// the report says so, and the user's own are placed.
 pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
+    let refusals = Traced::new("syscalls/sys_exit_sched_setaffinity")?;
     let rooted = "/tmp/rooted";
     std::fs::copy("/usr/bin/lab-guest", rooted)?;
     std::fs::set_permissions(rooted, std::fs::Permissions::from_mode(0o4755))?;
@@ -199,9 +203,9 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     let root = &others[0];
     let bound = others.iter().find(|task| task.bonds.cpus != root.bonds.cpus);
     ensure!(bound.is_none(), "expected all of {root:?}, found {bound:?}; untouched: {free}");
-    // Nothing shows from outside that colocate has looked at what it may not touch, which it does every
-    // second when there is little to look at.
-    std::thread::sleep(Duration::from_secs(5));
+    eventually("the kernel to forbid colocate to move a task", || {
+        Ok(refusals.text()?.lines().any(|line| line.contains("colocate") && line.contains(EPERM)))
+    })?;
     send("-KILL", &[root.pid.to_string()]);
     let report = session.end()?;
     let trouble =

@@ -1,6 +1,6 @@
 //! `memory CPUS REGION...`: memory that lies still. A region is `small:MIB` (small pages), `huge:MIB`
-//! (transparent huge pages), `shared:MIB` (small pages that a child has mapped, too) or `bound:MIB`
-//! (small pages with a policy of their own). Each is written to from the PUs of `CPUS`, so it lies on
+//! (transparent huge pages), `hugetlb:MIB` (pages of hugetlbfs's pool), `shared:MIB` (small pages that a
+//! child has mapped, too) or `bound:MIB` (small pages with a policy of their own). Each is written to from the PUs of `CPUS`, so it lies on
 //! their node.
 //!
 //! For each region it prints `START-END` as `/proc/PID/maps` does, then does what the lines of standard
@@ -64,11 +64,12 @@ impl Region {
     fn of(word: &str) -> anyhow::Result<Self> {
         let (kind, mib) = word.split_once(':').context("expected KIND:MIB")?;
         let bytes = mib.parse::<usize>()? << 20;
-        let region = Self::map(bytes)?;
-        let advice = if kind == "huge" { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-        // SAFETY: the region is ours, and the advice changes nothing of what it holds.
-        let done = unsafe { libc::madvise(region.start as *mut libc::c_void, bytes, advice) };
-        ensure!(done == 0, "madvise: {}", Error::last_os_error());
+        let region = Self::map(bytes, if kind == "hugetlb" { libc::MAP_HUGETLB } else { 0 })?;
+        match kind {
+            "huge" => region.advise(libc::MADV_HUGEPAGE)?,
+            "hugetlb" => {}
+            _ => region.advise(libc::MADV_NOHUGEPAGE)?,
+        }
         if kind == "bound" {
             region.bind(0)?;
         }
@@ -79,15 +80,23 @@ impl Region {
         Ok(region)
     }
 
+    fn advise(self, advice: libc::c_int) -> anyhow::Result<()> {
+        let start = self.start as *mut libc::c_void;
+        // SAFETY: the region is ours, and the advice changes nothing of what it holds.
+        let done = unsafe { libc::madvise(start, self.bytes, advice) };
+        ensure!(done == 0, "madvise: {}", Error::last_os_error());
+        Ok(())
+    }
+
     /// Memory of that size, at a multiple of a huge page's size. It is never unmapped.
-    fn map(bytes: usize) -> anyhow::Result<Self> {
+    fn map(bytes: usize, flags: libc::c_int) -> anyhow::Result<Self> {
         // SAFETY: asks for new memory anywhere.
         let found = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes + BLOCK_B,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
                 -1,
                 0,
             )

@@ -44,14 +44,17 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         // SAFETY: the memory is ours and writable.
         unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
     }
-    for page in pages().step_by(2) {
-        // SAFETY: the page is ours, and what it holds is not needed.
-        unsafe { libc::madvise(page as *mut libc::c_void, PAGE_B, libc::MADV_DONTNEED) };
-    }
-    // What is left is locked, and what is locked is not moved to join the free pieces.
+    // What is locked is not moved to join the free pieces, and is so before there are any.
     std::fs::write("/proc/sys/vm/compact_unevictable_allowed", "0")?;
     // SAFETY: takes a flag.
-    ensure!(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) } == 0, "mlockall");
+    let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
+    ensure!(locked == 0, "mlockall: {}", Error::last_os_error());
+    for page in pages().step_by(2) {
+        // SAFETY: the page is ours, and what it holds is not needed.
+        let freed =
+            unsafe { libc::madvise(page as *mut libc::c_void, PAGE_B, libc::MADV_DONTNEED_LOCKED) };
+        ensure!(freed == 0, "madvise: {}", Error::last_os_error());
+    }
     println!("shredded");
     super::lives()
 }
