@@ -10,6 +10,7 @@ pub mod described;
 pub mod exact;
 pub mod ids;
 pub mod machine;
+pub mod performance;
 pub mod picture;
 #[cfg(feature = "read")]
 pub mod read;
@@ -22,6 +23,7 @@ pub use check::Flaw;
 pub use cpulist::{PuSet, PuSetError};
 pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
+pub use performance::Performance;
 pub use picture::picture;
-pub use units::{Bytes, Hertz, Nanos};
+pub use units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 pub use usable::{CpuQuota, Usable};

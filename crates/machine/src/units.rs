@@ -196,9 +196,103 @@ impl fmt::Display for Hertz {
     }
 }
 
+/// A number of a core's cycles, or of cycles for each of something else; not negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cycles(pub f64);
+
+impl FromStr for Cycles {
+    type Err = UnitError;
+
+    /// Reads a number and its unit: `17 cycles`, `4.5 cycles`, `1 cycle`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let number = text.strip_suffix(" cycles").or(text.strip_suffix(" cycle"));
+        let cycles = number.and_then(plain_number);
+        cycles
+            .map(Self)
+            .ok_or_else(|| UnitError { expected: "cycles like \"17 cycles\"", found: text.into() })
+    }
+}
+
+impl fmt::Display for Cycles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cycles", self.0)
+    }
+}
+
+/// Bytes in a second; not negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BytesPerSecond(pub f64);
+
+impl FromStr for BytesPerSecond {
+    type Err = UnitError;
+
+    /// Reads a number and a decimal unit: `21.3 GB/s`, `800 MB/s`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong = || UnitError { expected: "a bandwidth like \"21.3 GB/s\"", found: text.into() };
+        let (number, unit) = text.split_once(' ').ok_or_else(wrong)?;
+        let scale = match unit {
+            "GB/s" => 1e9,
+            "MB/s" => 1e6,
+            _ => return Err(wrong()),
+        };
+        plain_number(number).map(|number| Self(number * scale)).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for BytesPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} GB/s", self.0 / 1e9)
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = UnitError;
+
+    /// Reads a whole number and its unit: `90 ns`, `12 us`, `200 ms`, `3 s`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let wrong = || UnitError { expected: "a time like \"90 ns\"", found: text.into() };
+        let (number, unit) = text.split_once(' ').ok_or_else(wrong)?;
+        let scale: u64 = match unit {
+            "ns" => 1,
+            "us" | "µs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        number.checked_mul(scale).map(Self).ok_or_else(wrong)
+    }
+}
+
+/// A number written with digits and at most one point, as people write them.
+fn plain_number(text: &str) -> Option<f64> {
+    let plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    text.bytes().all(plain).then(|| text.parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn speeds_as_people_write_them() {
+        assert_eq!("17 cycles".parse(), Ok(Cycles(17.0)));
+        assert_eq!("4.5 cycles".parse(), Ok(Cycles(4.5)));
+        assert_eq!("21.25 GB/s".parse(), Ok(BytesPerSecond(21.25e9)));
+        assert_eq!("90 ns".parse(), Ok(Nanos(90)));
+        assert_eq!("200 ms".parse(), Ok(Nanos::from_millis(200)));
+        for text in ["-4 cycles", "4", "inf cycles", "1e9 cycles", ". cycles"] {
+            assert!(text.parse::<Cycles>().is_err(), "{text}");
+        }
+        for text in ["-1 GB/s", "21", "5 GiB/s", "nan GB/s"] {
+            assert!(text.parse::<BytesPerSecond>().is_err(), "{text}");
+        }
+        for text in ["-90 ns", "90", "9.5 ns", "99999999999999 s"] {
+            assert!(text.parse::<Nanos>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn quantities_as_people_write_them() {

@@ -2,10 +2,17 @@
 //!
 //! Pure: reads no file, no clock and no global.
 
+pub mod assumptions;
+pub mod curve;
 pub mod mix;
 pub mod overlap;
+pub mod phase;
 pub mod profile;
+pub mod smt;
 
+pub use assumptions::{Assumptions, Fairness};
+pub use curve::MissCurve;
 pub use mix::{Class, Mix, Share};
 pub use overlap::Demand;
+pub use phase::Phase;
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};

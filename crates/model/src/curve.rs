@@ -1,0 +1,119 @@
+//! How often an instruction misses a cache, by the cache's size.
+
+use colocate_machine::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Misses per instruction of a cache that one task has for itself, by the cache's size: a miss-ratio
+/// curve times the accesses per instruction.
+///
+/// Between its points it falls in a straight line over the size; before the first and after the last
+/// it is level. More cache never means more misses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(String, f64)>", into = "Vec<(String, f64)>")]
+pub struct MissCurve {
+    /// Size in bytes and misses per instruction; sizes rise, misses do not.
+    points: Vec<(f64, f64)>,
+}
+
+impl MissCurve {
+    /// The curve through `points` of size and misses per instruction.
+    ///
+    /// # Errors
+    /// In one line, if there is no point, sizes do not rise, misses rise, or a number is not finite or
+    /// negative.
+    pub fn new(points: impl IntoIterator<Item = (Bytes, f64)>) -> Result<Self, String> {
+        #[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
+        let points: Vec<_> =
+            points.into_iter().map(|(size, misses)| (size.0 as f64, misses)).collect();
+        if points.is_empty() {
+            return Err("expected points of size and misses, found none".into());
+        }
+        if let Some((_, misses)) = points.iter().find(|(_, m)| !m.is_finite() || *m < 0.0) {
+            return Err(format!("expected misses per instruction of at least 0, found {misses}"));
+        }
+        for pair in points.windows(2) {
+            if pair[0].0 >= pair[1].0 {
+                return Err(format!(
+                    "expected sizes that rise, found {} after {}",
+                    pair[1].0, pair[0].0
+                ));
+            }
+            if pair[0].1 < pair[1].1 {
+                return Err(format!(
+                    "expected misses that do not rise with the size, found {} after {}",
+                    pair[1].1, pair[0].1
+                ));
+            }
+        }
+        Ok(Self { points })
+    }
+
+    /// Misses per instruction with `size` bytes of cache; 0 for a curve without points.
+    #[must_use]
+    pub fn at(&self, size: f64) -> f64 {
+        let after = self.points.partition_point(|&(point, _)| point <= size);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (None, None) => 0.0,
+            (None, Some(&(_, first))) => first,
+            (Some((_, last)), None) => last,
+            (Some((from, high)), Some(&(to, low))) => {
+                high + (low - high) * (size - from) / (to - from)
+            }
+        }
+    }
+
+    /// Its points, of size in bytes and misses per instruction.
+    #[must_use]
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+}
+
+impl TryFrom<Vec<(String, f64)>> for MissCurve {
+    type Error = String;
+    fn try_from(points: Vec<(String, f64)>) -> Result<Self, String> {
+        let read = |(size, misses): (String, f64)| {
+            Ok((size.parse::<Bytes>().map_err(|error| error.to_string())?, misses))
+        };
+        Self::new(points.into_iter().map(read).collect::<Result<Vec<_>, String>>()?)
+    }
+}
+
+impl From<MissCurve> for Vec<(String, f64)> {
+    fn from(curve: MissCurve) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // made from whole bytes
+        let text = |(size, misses): (f64, f64)| (format!("{} B", size as u64), misses);
+        curve.points.into_iter().map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_its_points() {
+        let curve = MissCurve::new([(Bytes::kib(32), 0.02), (Bytes::kib(64), 0.01)]).unwrap();
+        let at = |kib: f64| curve.at(kib * 1024.0);
+        assert!((at(0.0) - 0.02).abs() < 1e-15);
+        assert!((at(48.0) - 0.015).abs() < 1e-15);
+        assert!((at(1e6) - 0.01).abs() < 1e-15);
+        let back: Vec<(String, f64)> = curve.clone().into();
+        assert_eq!(MissCurve::try_from(back), Ok(curve));
+    }
+
+    #[test]
+    fn what_is_no_curve() {
+        let read = |points: &[(&str, f64)]| {
+            let points: Vec<(String, f64)> =
+                points.iter().map(|&(size, misses)| (size.to_owned(), misses)).collect();
+            MissCurve::try_from(points).unwrap_err()
+        };
+        assert!(read(&[]).contains("found none"));
+        assert!(read(&[("1 KiB", -0.1)]).contains("at least 0"));
+        assert!(read(&[("1 KiB", f64::NAN)]).contains("at least 0"));
+        assert!(read(&[("2 KiB", 0.1), ("1 KiB", 0.0)]).contains("sizes that rise"));
+        assert!(read(&[("1 KiB", 0.1), ("2 KiB", 0.2)]).contains("do not rise"));
+        assert!(read(&[("1 kb", 0.1)]).contains("expected a size like"));
+    }
+}
