@@ -1,7 +1,7 @@
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
-# make lab       what is proved on real kernels in guests; SIZE=full takes half an hour
+# make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
 # make install   into PREFIX, with manual pages and completions
