@@ -77,15 +77,24 @@ pub struct GArray {
 
 /// Adds to a counter; the only inline operation used.
 pub const INLINE_ADD: c_int = 0;
+/// A callback is made if a counter is at least as large as a number; the only condition used.
+pub const AT_LEAST: c_int = 7;
 /// A callback that reads no registers.
 pub const NO_REGS: c_int = 0;
 /// A callback that reads registers.
 pub const READS_REGS: c_int = 1;
 
+/// Accesses that read.
+pub const READS: c_int = 1;
+/// Accesses that write.
+pub const WRITES: c_int = 2;
+
 /// Called with the plugin's handle and a virtual CPU.
 pub type OnCpu = extern "C" fn(Id, c_uint);
 /// Called from translated code, with the virtual CPU and the given word.
 pub type OnExec = extern "C" fn(c_uint, *mut c_void);
+/// Called after an access to memory: CPU, what to ask about it with, address and the given word.
+pub type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
 /// Called before a system call: handle, CPU, number and eight arguments.
 pub type OnSyscall = extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
 /// Called after a system call: handle, CPU, number and result.
@@ -112,6 +121,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_scoreboard_new(bytes_per_cpu: usize) -> *mut Board;
     pub fn qemu_plugin_scoreboard_find(board: *mut Board, cpu: c_uint) -> *mut c_void;
     pub fn qemu_plugin_u64_add(counter: Counter, cpu: c_uint, added: u64);
+    pub fn qemu_plugin_u64_set(counter: Counter, cpu: c_uint, value: u64);
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         block: *mut Block,
         operation: c_int,
@@ -124,12 +134,30 @@ unsafe extern "C" {
         registers: c_int,
         word: *mut c_void,
     );
+    pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
+        block: *mut Block,
+        call: OnExec,
+        registers: c_int,
+        condition: c_int,
+        counter: Counter,
+        operand: u64,
+        word: *mut c_void,
+    );
     pub fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut Insn,
         call: OnExec,
         registers: c_int,
         word: *mut c_void,
     );
+
+    pub fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut Insn,
+        call: OnAccess,
+        registers: c_int,
+        which: c_int,
+        word: *mut c_void,
+    );
+    pub fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
 
     pub fn qemu_plugin_get_registers() -> *mut GArray;
     pub fn qemu_plugin_read_register(register: *mut Register, to: *mut GArray) -> c_int;

@@ -5,6 +5,8 @@ use crate::api::{self, Block, Counter, GArray, Id, Insn};
 use crate::report::Unsupported;
 use crate::slots::{KINDS, Tally, with_instruction};
 use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
+use crate::stretches::{Code, STRIKES};
+use crate::sys;
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -13,6 +15,8 @@ pub static BOARD: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
 /// The flags register, once known; see [`find_flags`].
 static FLAGS: AtomicPtr<api::Register> = AtomicPtr::new(std::ptr::null_mut());
 /// Which emulated instruction set the blocks are of, as an index into [`ISAS`].
+/// The clocks of all CPUs by which stretches are taken; null if none are.
+pub static CLOCKS: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
 pub static ISA: AtomicUsize = AtomicUsize::new(0);
 /// The instruction sets that can be counted.
 pub const ISAS: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
@@ -31,6 +35,7 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     let mut tally: Tally = [0; KINDS];
     let mut repeats = false;
     // SAFETY: QEMU hands out a live block, and instructions below the number it states.
+    let mut instructions = Vec::new();
     unsafe {
         for place in 0..api::qemu_plugin_tb_n_insns(block) {
             let insn = api::qemu_plugin_tb_get_insn(block, place);
@@ -40,6 +45,9 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
             let code = &bytes[..len.min(bytes.len())];
             let found = classify(isa, code, address);
             tally = with_instruction(tally, found.map(|found| found.classes));
+            if !CLOCKS.load(Ordering::Relaxed).is_null() {
+                instructions.push((address, code.to_vec()));
+            }
             repeats |= place == 0 && isa == Isa::X86_64 && is_repeated_string(code);
             if isa == Isa::X86_64 {
                 watch_if_unsupported(insn, address, code, found);
@@ -49,6 +57,67 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     add_counting(block, tally, repeats);
 }
 
+    if let Some((address, _)) = instructions.first() {
+        let address = *address;
+        let instructions = instructions.into_iter().map(|(_, bytes)| bytes).collect();
+        add_clock(block, Code { address, instructions });
+    }
+}
+
+/// The clock of each CPU.
+fn clock() -> Counter {
+    Counter { board: CLOCKS.load(Ordering::Relaxed), offset: 0 }
+}
+
+/// Lets the block move the clock on and be noted while a stretch is taken.
+fn add_clock(block: *mut Block, code: Code) {
+    let count = code.instructions.len() as u64;
+    let place = STATE.lock().as_mut().and_then(|state| Some(state.stretches.as_mut()?.block(code)));
+    let Some(place) = place else { return };
+    let word = std::ptr::without_provenance_mut(place);
+    // SAFETY: the block is live and each CPU has a clock; the callback takes the word as a number.
+    unsafe {
+        api::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+            block,
+            api::INLINE_ADD,
+            clock(),
+            count,
+        );
+        api::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+            block,
+            on_struck,
+            api::NO_REGS,
+            api::AT_LEAST,
+            clock(),
+            STRIKES,
+            word,
+        );
+    }
+}
+
+/// A block is about to run within a stretch.
+extern "C" fn on_struck(cpu: c_uint, place: *mut c_void) {
+    let wound_up = STATE.lock().as_mut().and_then(|state| {
+        let tid = sys::tid();
+        state.stretches.as_mut()?.note(cpu, tid, place.addr())
+    });
+    if let Some(value) = wound_up {
+        // SAFETY: the CPU is the one that runs.
+        unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
+    }
+}
+
+/// A CPU begins: its clock may be another's that has ended.
+pub fn wind_clock(cpu: c_uint) {
+    let value = STATE.lock().as_mut().and_then(|state| {
+        let stretches = state.stretches.as_mut()?;
+        stretches.drop_open(cpu);
+        Some(stretches.wound_up())
+    });
+    if let Some(value) = value {
+        // SAFETY: the CPU exists and runs no code yet.
+        unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
+    }
 fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
     let Some(additions) = STATE.lock().as_mut().map(|state| state.slots.additions(tally)) else {
         return;

@@ -27,7 +27,8 @@
 //!
 //! # Arguments
 //! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
-//! the first thread gets, as the kernel would have given it.
+//! the first thread gets, as the kernel would have given it. `stretch=N`: takes stretches of `N`
+//! instructions, see `stretches`.
 //!
 //! # Locks
 //! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So no function of
@@ -40,8 +41,10 @@ mod life;
 mod lock;
 mod report;
 mod slots;
+mod recency;
 mod sys;
 
+mod stretches;
 use lock::Lock;
 
 /// Everything the plugin knows; `None` until it is installed.

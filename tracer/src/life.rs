@@ -2,10 +2,13 @@
 
 use crate::STATE;
 use crate::api::{self, Id, Info};
-use crate::counting::{BOARD, ISA, ISAS, find_flags, on_translated, read_memory};
+use crate::counting::{
+    BOARD, CLOCKS, ISA, ISAS, find_flags, on_translated, read_memory, wind_clock,
+};
 use crate::report::{Process, Thread, Unsupported, unhex};
 use crate::slots::{SLOTS, Slots};
 use crate::sys;
+use crate::stretches::Stretches;
 use colocate_isa::Isa;
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
@@ -20,6 +23,8 @@ pub struct State {
     /// Instructions that QEMU lacks, as they were translated.
     pub unsupported: Vec<Unsupported>,
     folder: PathBuf,
+    /// Stretches of instructions, if they are taken.
+    pub stretches: Option<Stretches>,
     file: PathBuf,
     name: Vec<u8>,
     pid: i32,
@@ -99,6 +104,7 @@ impl State {
             slots: Slots::default(),
             unsupported: Vec::new(),
             folder,
+            stretches: None,
             file: PathBuf::new(),
             name,
             pid: 0,
@@ -132,6 +138,9 @@ impl State {
             found.ran = false;
         }
         sys::create_empty(&self.file);
+        if let Some(stretches) = &mut self.stretches {
+            stretches.clear();
+        }
     }
 
     /// Notes that thread `tid` exists, unless that is known. Its creator and the thread itself both
@@ -183,6 +192,7 @@ impl State {
             handlers: self.handlers,
         }
         .text();
+            stretches: self.stretches.as_ref().map(Stretches::text).unwrap_or_default(),
         sys::fill(&self.file, &text);
     }
 
@@ -228,7 +238,17 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
     let folder = PathBuf::from(OsString::from_vec(folder));
-    *STATE.lock() = Some(State::new(folder, value(b"name=").unwrap_or_default()));
+    let mut state = State::new(folder, value(b"name=").unwrap_or_default());
+    let number = |arg: &&[u8]| {
+        std::str::from_utf8(arg.strip_prefix(b"stretch=")?).ok()?.parse::<usize>().ok()
+    };
+    state.stretches = args.iter().find_map(number).filter(|length| *length > 0).map(Stretches::new);
+    if state.stretches.is_some() {
+        // SAFETY: allocates; QEMU keeps the board until the process ends.
+        let clocks = unsafe { api::qemu_plugin_scoreboard_new(size_of::<u64>()) };
+        CLOCKS.store(clocks, Ordering::Relaxed);
+    }
+    *STATE.lock() = Some(state);
     // SAFETY: allocates; QEMU keeps the board until the process ends.
     BOARD.store(
         unsafe { api::qemu_plugin_scoreboard_new(SLOTS * size_of::<u64>()) },
@@ -276,6 +296,7 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
         // QEMU's own name would stand there else, and every thread would inherit it.
         if !name.is_empty() {
             sys::set_name(&name);
+    wind_clock(cpu);
         }
         find_flags();
     }

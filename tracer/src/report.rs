@@ -8,11 +8,16 @@
 //! unsupported ADDRESS BYTES
 //! …
 //! handlers N
+//! block NUMBER ADDRESS BYTES …
+//! …
+//! stretch TID NUMBER …
+//! …
 //! end THREADS
 //! ```
 //! Numbers are decimal, but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, `-` if empty.
 //! Times are of `CLOCK_MONOTONIC`. Threads stand in the order of their creation. A file without
-//! its last line is of a process that was killed.
+//! its last line is of a process that was killed. A block has the bytes of each of its instructions,
+//! which follow each other; a stretch names the blocks that a thread ran in a row, in their order.
 
 use crate::slots::KINDS;
 use std::fmt::Write;
@@ -69,6 +74,8 @@ pub struct Process<'a> {
 impl Process<'_> {
     /// The file's text.
     pub fn text(&mut self) -> String {
+    /// The lines of blocks and stretches.
+    pub stretches: String,
         let mut text = format!("colocate-counts {VERSION} {}\n", self.target);
         let (pid, parent) = (self.pid, self.parent);
         line(&mut text, format_args!("process {pid} {parent} {} {}", self.start_ns, self.end_ns));
@@ -93,6 +100,7 @@ fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = text.write_fmt(words);
     text.push('\n');
+        text.push_str(&self.stretches);
 }
 
 /// `bytes` in hexadecimal, `-` if there are none.

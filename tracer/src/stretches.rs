@@ -1,0 +1,152 @@
+//! Stretches of instructions as they ran, one after the other, taken now and then all through a run.
+//!
+//! # Approach
+//! Every block adds its instructions to a clock that each virtual CPU has. When the clock strikes, a
+//! callback notes block after block until the stretch is long enough, and winds the clock up again.
+//! Only blocks inside of stretches pay for more than one addition and one comparison.
+//! # Properties
+//! - **Bounded**: at most [`MOST`] stretches are kept. When there are more, every second one goes and
+//!   the gap between them doubles, so those that stay are spread over the whole run.
+//! - **Out of step**: gaps vary around their mean, so that no loop keeps time with them.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// The clock strikes here. Far from 0, so that any gap can be taken off.
+pub const STRIKES: u64 = 1 << 62;
+
+/// Most stretches that are kept; at least half as many of a program that runs long enough.
+pub const MOST: usize = 128;
+
+/// Instructions between two stretches at first. Chosen: a program of a second of CPU time then reaches
+/// [`MOST`] within a hundredth of it.
+const FIRST_GAP: u64 = 50_000;
+
+/// The instructions of a translated block.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Code {
+    /// Where the first one lies.
+    pub address: u64,
+    /// The bytes of each.
+    pub instructions: Vec<Vec<u8>>,
+}
+
+/// Instructions that one thread ran in a row.
+struct Stretch {
+    tid: i32,
+    /// Places in [`Stretches::blocks`].
+    blocks: Vec<usize>,
+    instructions: usize,
+}
+
+/// All that is known of stretches in this process.
+pub struct Stretches {
+    /// Instructions of a stretch, at least.
+    length: usize,
+    gap: u64,
+    blocks: Vec<Code>,
+    place_of: HashMap<Code, usize>,
+    done: Vec<Stretch>,
+    /// The stretch under way on each virtual CPU.
+    open: HashMap<u32, Stretch>,
+    random: u64,
+}
+
+impl Stretches {
+    /// None yet; each will be of `length` instructions or a few more.
+    pub fn new(length: usize) -> Self {
+        Self {
+            length,
+            gap: FIRST_GAP,
+            blocks: Vec::new(),
+            place_of: HashMap::new(),
+            done: Vec::new(),
+            open: HashMap::new(),
+            random: 1,
+        }
+    }
+
+    /// The place of a block, which may be new.
+    pub fn block(&mut self, code: Code) -> usize {
+        if let Some(place) = self.place_of.get(&code) {
+            return *place;
+        }
+        self.place_of.insert(code.clone(), self.blocks.len());
+        self.blocks.push(code);
+        self.blocks.len() - 1
+    }
+
+    /// What the clock of a CPU is set to: strikes after about a gap.
+    pub fn wound_up(&mut self) -> u64 {
+        // Knuth's MMIX generator; the upper bits vary well.
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let part = self.random >> 48;
+        STRIKES - self.gap / 2 - (self.gap >> 16) * part - 1
+    }
+
+    /// Block `place` is about to run on `cpu` in thread `tid`, after the clock struck. What to set the
+    /// clock to, if this ends the stretch.
+    pub fn note(&mut self, cpu: u32, tid: i32, place: usize) -> Option<u64> {
+        let code = self.blocks.get(place)?;
+        let empty = || Stretch { tid, blocks: Vec::new(), instructions: 0 };
+        let stretch = self.open.entry(cpu).or_insert_with(empty);
+        stretch.blocks.push(place);
+        stretch.instructions += code.instructions.len();
+        if stretch.instructions < self.length {
+            return None;
+        }
+        self.done.extend(self.open.remove(&cpu));
+        if self.done.len() >= MOST {
+            let mut keep = false;
+            self.done.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.gap = self.gap.saturating_mul(2).min(STRIKES / 4);
+        }
+        Some(self.wound_up())
+    }
+
+    /// A CPU begins or ends: what was under way there is not whole.
+    pub fn drop_open(&mut self, cpu: u32) {
+        self.open.remove(&cpu);
+    }
+
+    /// Forgets all stretches, as a new process does; the blocks stay translated.
+    pub fn clear(&mut self) {
+        self.done.clear();
+        self.open.clear();
+        self.gap = FIRST_GAP;
+    }
+
+    /// The lines of the report: the blocks that stretches have, and the stretches.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut used: Vec<usize> =
+            self.done.iter().flat_map(|s| s.blocks.iter().copied()).collect();
+        used.sort_unstable();
+        used.dedup();
+        for (number, place) in used.iter().enumerate() {
+            let code = &self.blocks[*place];
+            let _ = write!(text, "block {number} {:x}", code.address);
+            for bytes in &code.instructions {
+                text.push(' ');
+                for byte in bytes {
+                    let _ = write!(text, "{byte:02x}");
+                }
+            }
+            text.push('\n');
+        }
+        for stretch in &self.done {
+            let _ = write!(text, "stretch {}", stretch.tid);
+            for place in &stretch.blocks {
+                let _ = write!(text, " {}", used.partition_point(|other| other < place));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,63 @@
+//! Which stretches are kept: whole ones, spread over the run, never more than the limit.
+
+#[path = "../src/stretches.rs"]
+mod stretches;
+
+use stretches::{Code, MOST, STRIKES, Stretches};
+
+fn code(address: u64) -> Code {
+    Code { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
+}
+
+#[test]
+fn a_stretch_names_its_blocks_in_their_order() {
+    let mut taken = Stretches::new(6);
+    let places = [0x30, 0x10, 0x20].map(|address| taken.block(code(address)));
+    assert_eq!(taken.block(code(0x10)), places[1]);
+    assert_eq!(taken.note(0, 7, places[2]), None);
+    assert_eq!(taken.note(1, 8, places[0]), None);
+    assert_eq!(taken.note(0, 7, places[1]), None);
+    assert!(taken.note(0, 7, places[2]).is_some_and(|clock| clock < STRIKES));
+    // What CPU 1 has begun is not whole, so its block is not named.
+    assert_eq!(taken.text(), "block 0 10 90 31c0\nblock 1 20 90 31c0\nstretch 7 1 0 1\n");
+    taken.clear();
+    assert_eq!(taken.text(), "");
+}
+
+#[test]
+fn what_a_cpu_began_before_it_ended_is_dropped() {
+    let mut taken = Stretches::new(4);
+    let place = taken.block(code(0x10));
+    assert_eq!(taken.note(0, 7, place), None);
+    taken.drop_open(0);
+    assert_eq!(taken.note(0, 9, place), None);
+    assert!(taken.note(0, 9, place).is_some());
+    assert!(taken.text().ends_with("stretch 9 0 0\n"));
+}
+
+/// Stretch `i` is block `i`; after many, those kept are at most the limit, at least half of it, and
+/// come from the first as well as the last tenth of the run.
+#[test]
+fn bounded_and_spread() {
+    let mut taken = Stretches::new(1);
+    let (mut now, end) = (0, 2_000_000_000_u64);
+    let mut clock = taken.wound_up();
+    while now < end {
+        assert!(clock < STRIKES && STRIKES - clock < 1 << 40);
+        now += STRIKES - clock;
+        let place = taken.block(code(now));
+        clock = taken.note(0, 1, place).unwrap();
+    }
+    let text = taken.text();
+    let block = |line: &str| {
+        let address = line.strip_prefix("block ")?.split(' ').nth(1)?;
+        u64::from_str_radix(address, 16).ok()
+    };
+    let times: Vec<u64> = text.lines().filter_map(block).collect();
+    assert!((MOST / 2..MOST).contains(&times.len()), "{}", times.len());
+    for tenth in 0..10 {
+        let inside = |time: &&u64| (end / 10 * tenth..end / 10 * (tenth + 1)).contains(*time);
+        let count = times.iter().filter(inside).count();
+        assert!(count >= times.len() / 40, "{count} of {} in {tenth}", times.len());
+    }
+}
