@@ -41,7 +41,6 @@ mod life;
 mod lock;
 mod report;
 mod slots;
-mod recency;
 mod sys;
 
 mod stretches;
