@@ -1,0 +1,132 @@
+//! The kernel's scheduler as it is simulated: every rule of it can be switched.
+//!
+//! What is simulated are the rules of Linux's fair class (EEVDF, 6.6 and later; the placement and
+//! balancing rules are those that CFS had), as far as they decide where threads run. All threads have the
+//! same weight. Other classes, cgroups, real-time threads, CPU idle states and the kernel's own threads
+//! are not simulated.
+
+use crate::scenario::{ScenarioError, error};
+use colocate_machine::{Bytes, Nanos};
+
+/// How the kernel treats threads that nobody pinned, and PUs that several threads want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Time after which a thread gives its PU to another one that waits for it. Never 0.
+    pub slice: Nanos,
+    /// Where a new thread starts.
+    pub fork: Fork,
+    /// Where a thread wakes up.
+    pub wake: Wake,
+    /// Whether an idle PU takes a waiting thread from another PU at once.
+    pub idle_balance: bool,
+    /// Whether PUs with few threads take threads from PUs with many, time and again, and idle cores take
+    /// one of two siblings.
+    pub periodic_balance: Option<PeriodicBalance>,
+    /// Whether pages and threads are moved towards each other (`kernel.numa_balancing`).
+    pub numa_balancing: Option<NumaBalancing>,
+}
+
+/// Where a new thread starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// On the PU of its parent, until it is balanced away.
+    WithParent,
+    /// From the largest part of the machine to the smallest: in the part with the fewest threads for
+    /// each PU, the parent's if it is one of them; so on an idle core of a little used node.
+    Idlest {
+        /// Parts at a greater distance from each other than this are not compared: a new thread stays on
+        /// its parent's side.
+        reclaim_distance: u32,
+    },
+}
+
+/// Where a thread wakes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Where it ran before, whatever happens there.
+    Previous,
+    /// Where it ran before if that PU is idle; else an idle PU under the same last-level cache, one of
+    /// an idle core first if `idle_cores`; else where it ran before.
+    IdleSibling {
+        /// Whether PUs of idle cores come first.
+        idle_cores: bool,
+    },
+}
+
+/// How often the load is balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodicBalance {
+    /// Time between two looks of a part of the machine, for each PU in it: larger parts are balanced less
+    /// often. Never 0.
+    pub interval_per_pu: Nanos,
+    /// How many looks in vain there are before a thread that runs is moved, not only one that waits.
+    pub patience: u32,
+}
+
+/// How pages and threads are moved towards each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumaBalancing {
+    /// Time between two looks at a thread. Never 0.
+    pub period: Nanos,
+    /// How much memory is looked at, and moved at most, each time. Never 0.
+    pub scan: Bytes,
+    /// Whether threads are moved to the node with most of their memory, too.
+    pub move_threads: bool,
+}
+
+impl Default for Kernel {
+    /// Linux as distributions set it up, NUMA balancing on.
+    fn default() -> Self {
+        Self {
+            slice: BASE_SLICE,
+            fork: Fork::Idlest { reclaim_distance: RECLAIM_DISTANCE },
+            wake: Wake::IdleSibling { idle_cores: true },
+            idle_balance: true,
+            periodic_balance: Some(PeriodicBalance::default()),
+            numa_balancing: Some(NumaBalancing::default()),
+        }
+    }
+}
+
+/// `sysctl_sched_base_slice`: 0.75 ms times 1 + log2 of at most 8 CPUs, so 3 ms from 8 CPUs on
+/// (kernel/sched/fair.c, 6.6).
+pub const BASE_SLICE: Nanos = Nanos::from_millis(3);
+
+/// `RECLAIM_DISTANCE` (include/linux/topology.h): beyond it, domains do not balance forks. AMD's Zen raised it
+/// to 32 from Linux 5.4 on; this is the value of all others and of Zen before that.
+pub const RECLAIM_DISTANCE: u32 = 30;
+
+impl Default for PeriodicBalance {
+    /// `min_interval` of a domain is a millisecond for each of its CPUs; four looks in vain are
+    /// `cache_nice_tries` + 2 and one, with `cache_nice_tries` 1 as most domains have it
+    /// (kernel/sched/{topology,fair}.c, 6.6). The factor 16 of busy CPUs is left out, since an idle one
+    /// does the looking.
+    fn default() -> Self {
+        Self { interval_per_pu: Nanos::from_millis(1), patience: 4 }
+    }
+}
+
+impl Default for NumaBalancing {
+    /// `sysctl_numa_balancing_scan_period_min` and `sysctl_numa_balancing_scan_size`
+    /// (kernel/sched/fair.c, 6.6). The kernel makes the period longer where little is gained; here it is
+    /// not, and nothing happens to a thread whose memory is all near.
+    fn default() -> Self {
+        Self { period: Nanos::from_secs(1), scan: Bytes::mib(256), move_threads: true }
+    }
+}
+
+impl Kernel {
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |expected| Err(error("kernel".to_owned(), expected, "0"));
+        if self.slice == Nanos::ZERO {
+            return wrong("a slice above 0");
+        }
+        if self.periodic_balance.is_some_and(|each| each.interval_per_pu == Nanos::ZERO) {
+            return wrong("an interval above 0 between two balancings");
+        }
+        if self.numa_balancing.is_some_and(|each| each.period == Nanos::ZERO || each.scan.0 == 0) {
+            return wrong("a period and a size above 0 for NUMA balancing");
+        }
+        Ok(())
+    }
+}

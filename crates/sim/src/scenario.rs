@@ -1,0 +1,234 @@
+//! What is to be simulated: programs, what their threads do, and how the kernel treats them.
+
+use crate::kernel::Kernel;
+use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
+use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::{Class, Mix, Phase, Share};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A workload, and the rules of the experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// For people.
+    pub name: String,
+    /// Decides whatever a real machine would leave to chance; the same seed gives the same run.
+    pub seed: u64,
+    /// What the threads can be doing.
+    pub phases: Vec<PhaseSpec>,
+    /// The jobs; their places are their `JobIdx`.
+    pub jobs: Vec<JobSpec>,
+    /// What becomes of a job that has done its work.
+    pub method: Method,
+    /// Time between two decisions of a policy that decides again and again. Never 0.
+    pub quantum: Nanos,
+    /// Changes of phase less than this apart are taken together: a thread goes on with its old phase
+    /// until then, and has as much less to do of the new one. 0 is exact, and slow where many threads
+    /// change phases often.
+    pub grain: Nanos,
+    /// When the simulation is given up, and jobs that have not ended are killed. Never 0.
+    pub horizon: Nanos,
+    /// PUs that the jobs may use, or `None` for all that are online.
+    pub usable: Option<Vec<PuNr>>,
+    /// The kernel that runs what no policy places.
+    pub kernel: Kernel,
+}
+
+/// A place in `Scenario::phases`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PhaseIdx(pub u32);
+
+/// A phase, as the model sees it and as policies do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseSpec {
+    /// What an instruction of it asks for.
+    pub phase: Phase,
+    /// Its instruction mix as a profile would show it to a policy. [`PhaseSpec::of`] takes it from the
+    /// phase's work, where that is known by kind.
+    pub mix: Mix,
+}
+
+/// A program with its threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSpec {
+    /// For people.
+    pub name: String,
+    /// When it is launched.
+    pub arrives: Nanos,
+    /// Its threads in the order of their creation, which is their order in `TaskId`. Never empty.
+    pub threads: Vec<ThreadSpec>,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSpec {
+    /// For people.
+    pub name: String,
+    /// When it is born, after the launch of its job.
+    pub born: Nanos,
+    /// What it does, one after another, and then again from the start until its work is done. Never
+    /// empty.
+    pub course: Vec<Stretch>,
+    /// How much that is in all.
+    pub work: Work,
+    /// On which nodes its memory is.
+    pub pages: Pages,
+    /// How much memory it has: what has to move when it is to be near again. Matters only with NUMA
+    /// balancing.
+    pub resident: Bytes,
+}
+
+/// A phase and how long it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The phase.
+    pub phase: PhaseIdx,
+    /// Instructions until it is over. Never 0.
+    pub instructions: u64,
+    /// How long the thread sleeps then, before it goes on.
+    pub sleep: Nanos,
+}
+
+/// How much a thread does before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Its course, once.
+    Once,
+    /// So many instructions. Never 0.
+    Instructions(u64),
+    /// As many as it does in so long when it is alone on the machine, on a core of the fastest kind
+    /// with its memory near: Feliu's method, which makes jobs equally long.
+    AloneFor(Nanos),
+}
+
+/// Where the memory of a thread is when it is born.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// On the node of the PU where it runs first: each thread touches its own memory first.
+    #[default]
+    FirstTouch,
+    /// On the node where the first thread of its job ran first: one thread set up all memory.
+    FirstThread,
+    /// Evenly on all nodes that have memory.
+    Interleaved,
+    /// On one node.
+    On(NodeIdx),
+}
+
+/// What becomes of a job that has done its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// It leaves, and the others have more room: the last ones are alone for a while.
+    #[default]
+    Leave,
+    /// It begins anew at once, until every job has done its work once; that first time is what counts.
+    /// So all are under the same load from their start to their end.
+    Restart,
+}
+
+/// Why a scenario cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{place}: expected {expected}, found {found}")]
+pub struct ScenarioError {
+    /// Which part of it, e.g. `job 2, thread 0`.
+    pub place: String,
+    /// What would do.
+    pub expected: &'static str,
+    /// What is there.
+    pub found: String,
+}
+
+impl PhaseSpec {
+    /// A phase with the mix that its work says; classes are unknown if the work is not known by kind.
+    #[must_use]
+    pub fn of(phase: Phase) -> Self {
+        let mix = mix_of(&phase.work);
+        Self { phase, mix }
+    }
+}
+
+/// Shares of the classes, where work is known by kind.
+fn mix_of(work: &Known<PortWork>) -> Mix {
+    use colocate_machine::performance::WorkKind;
+    let mut mix = Mix::default();
+    let Some(PortWork::Kinds(kinds)) = work.get() else { return mix };
+    let class = |kind: WorkKind| match kind {
+        WorkKind::Branch => Class::Branch,
+        WorkKind::Int | WorkKind::IntMul | WorkKind::IntDiv => Class::Int,
+        WorkKind::FloatAdd | WorkKind::FloatMul | WorkKind::FloatDiv => Class::Float,
+        WorkKind::Load => Class::Load,
+        WorkKind::Store => Class::Store,
+    };
+    for each in Class::ALL {
+        let of_class = kinds.iter().filter(|(kind, _)| class(*kind) == each);
+        // Micro-operations of one instruction can be more than one.
+        mix.set(each, Share::new(of_class.fold(0.0, |sum, (_, n)| sum + n).min(1.0)));
+    }
+    mix
+}
+
+impl Scenario {
+    /// Checks that it makes sense on `machine`.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] with the first thing that does not.
+    pub fn check(&self, machine: &Machine) -> Result<(), ScenarioError> {
+        let whole = |expected, found: &str| error("scenario".to_owned(), expected, found);
+        if self.jobs.is_empty() {
+            return Err(whole("at least one job", "none"));
+        }
+        if self.quantum == Nanos::ZERO || self.horizon == Nanos::ZERO {
+            return Err(whole("a quantum and a horizon above 0", "0"));
+        }
+        for &pu in self.usable.iter().flatten() {
+            if machine.pu_by_os(pu).is_none() {
+                return Err(whole("usable PUs that are online", &pu.to_string()));
+            }
+        }
+        if self.usable.as_ref().is_some_and(Vec::is_empty) {
+            return Err(whole("a usable PU", "none"));
+        }
+        for (j, job) in self.jobs.iter().enumerate() {
+            if job.threads.is_empty() {
+                return Err(error(format!("job {j}"), "at least one thread", "none"));
+            }
+            for (t, thread) in job.threads.iter().enumerate() {
+                self.check_thread(machine, thread, &format!("job {j}, thread {t}"))?;
+            }
+        }
+        self.kernel.check()
+    }
+
+    fn check_thread(
+        &self,
+        machine: &Machine,
+        thread: &ThreadSpec,
+        place: &str,
+    ) -> Result<(), ScenarioError> {
+        let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
+        if thread.course.is_empty() {
+            return wrong("a course of at least one phase", "none");
+        }
+        for stretch in &thread.course {
+            if stretch.phase.0 as usize >= self.phases.len() {
+                return wrong("a phase of the scenario", &format!("phase {}", stretch.phase.0));
+            }
+            if stretch.instructions == 0 {
+                return wrong("at least one instruction a phase", "0");
+            }
+        }
+        match (thread.work, thread.pages) {
+            (Work::Instructions(0) | Work::AloneFor(Nanos::ZERO), _) => wrong("some work", "0"),
+            (_, Pages::On(node)) if node.idx() >= machine.nodes.len().max(1) => {
+                wrong("memory on a node of the machine", &node.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn error(place: String, expected: &'static str, found: &str) -> ScenarioError {
+    ScenarioError { place, expected, found: found.to_owned() }
+}
