@@ -1,12 +1,13 @@
 //! What happens when a block is translated, and the few callbacks that blocks make.
 
 use crate::STATE;
+use crate::accesses;
 use crate::api::{self, Block, Counter, GArray, Id, Insn};
 use crate::report::Unsupported;
 use crate::slots::{KINDS, Tally, with_instruction};
-use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
 use crate::stretches::{Code, STRIKES};
 use crate::sys;
+use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -14,9 +15,9 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 pub static BOARD: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
 /// The flags register, once known; see [`find_flags`].
 static FLAGS: AtomicPtr<api::Register> = AtomicPtr::new(std::ptr::null_mut());
-/// Which emulated instruction set the blocks are of, as an index into [`ISAS`].
 /// The clocks of all CPUs by which stretches are taken; null if none are.
 pub static CLOCKS: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
+/// Which emulated instruction set the blocks are of, as an index into [`ISAS`].
 pub static ISA: AtomicUsize = AtomicUsize::new(0);
 /// The instruction sets that can be counted.
 pub const ISAS: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
@@ -34,8 +35,8 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     let isa = ISAS[ISA.load(Ordering::Relaxed)];
     let mut tally: Tally = [0; KINDS];
     let mut repeats = false;
-    // SAFETY: QEMU hands out a live block, and instructions below the number it states.
     let mut instructions = Vec::new();
+    // SAFETY: QEMU hands out a live block, and instructions below the number it states.
     unsafe {
         for place in 0..api::qemu_plugin_tb_n_insns(block) {
             let insn = api::qemu_plugin_tb_get_insn(block, place);
@@ -44,10 +45,11 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
             let address = api::qemu_plugin_insn_vaddr(insn);
             let code = &bytes[..len.min(bytes.len())];
             let found = classify(isa, code, address);
-            tally = with_instruction(tally, found.map(|found| found.classes));
             if !CLOCKS.load(Ordering::Relaxed).is_null() {
                 instructions.push((address, code.to_vec()));
             }
+            tally = with_instruction(tally, found.map(|found| found.classes));
+            accesses::watch(insn);
             repeats |= place == 0 && isa == Isa::X86_64 && is_repeated_string(code);
             if isa == Isa::X86_64 {
                 watch_if_unsupported(insn, address, code, found);
@@ -55,8 +57,6 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
         }
     }
     add_counting(block, tally, repeats);
-}
-
     if let Some((address, _)) = instructions.first() {
         let address = *address;
         let instructions = instructions.into_iter().map(|(_, bytes)| bytes).collect();
@@ -118,6 +118,8 @@ pub fn wind_clock(cpu: c_uint) {
         // SAFETY: the CPU exists and runs no code yet.
         unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
     }
+}
+
 fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
     let Some(additions) = STATE.lock().as_mut().map(|state| state.slots.additions(tally)) else {
         return;

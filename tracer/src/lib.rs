@@ -35,15 +35,18 @@
 //! QEMU that takes its lock is called while `STATE` is held.
 #![allow(unsafe_code)] // a plugin is called by C and calls C
 
+mod accesses;
 mod api;
 mod counting;
+mod distances;
 mod life;
 mod lock;
+mod recency;
 mod report;
 mod slots;
+mod stretches;
 mod sys;
 
-mod stretches;
 use lock::Lock;
 
 /// Everything the plugin knows; `None` until it is installed.

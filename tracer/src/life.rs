@@ -1,14 +1,15 @@
 //! Births and ends: of threads, of forked children, of the process.
 
 use crate::STATE;
+use crate::accesses;
 use crate::api::{self, Id, Info};
 use crate::counting::{
     BOARD, CLOCKS, ISA, ISAS, find_flags, on_translated, read_memory, wind_clock,
 };
 use crate::report::{Process, Thread, Unsupported, unhex};
 use crate::slots::{SLOTS, Slots};
-use crate::sys;
 use crate::stretches::Stretches;
+use crate::sys;
 use colocate_isa::Isa;
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
@@ -22,9 +23,9 @@ pub struct State {
     pub slots: Slots,
     /// Instructions that QEMU lacks, as they were translated.
     pub unsupported: Vec<Unsupported>,
-    folder: PathBuf,
     /// Stretches of instructions, if they are taken.
     pub stretches: Option<Stretches>,
+    folder: PathBuf,
     file: PathBuf,
     name: Vec<u8>,
     pid: i32,
@@ -103,8 +104,8 @@ impl State {
         let mut state = Self {
             slots: Slots::default(),
             unsupported: Vec::new(),
-            folder,
             stretches: None,
+            folder,
             file: PathBuf::new(),
             name,
             pid: 0,
@@ -137,10 +138,10 @@ impl State {
         for found in &mut self.unsupported {
             found.ran = false;
         }
-        sys::create_empty(&self.file);
         if let Some(stretches) = &mut self.stretches {
             stretches.clear();
         }
+        sys::create_empty(&self.file);
     }
 
     /// Notes that thread `tid` exists, unless that is known. Its creator and the thread itself both
@@ -174,7 +175,9 @@ impl State {
         counts.fill(0);
         let Some(tid) = self.on_cpu.remove(&cpu) else { return };
         let Some(Birth { order, start_ns }) = self.born.remove(&tid) else { return };
-        self.ended.push(Thread { order, tid, start_ns, end_ns: sys::now_ns(), total, name });
+        let misses = accesses::end(cpu).map(|distances| distances.misses());
+        let end_ns = sys::now_ns();
+        self.ended.push(Thread { order, tid, start_ns, end_ns, total, name, misses });
     }
 
     fn report(&mut self, target: &'static str) {
@@ -189,10 +192,10 @@ impl State {
             end_ns: sys::now_ns(),
             threads: &mut self.ended,
             unsupported: &self.unsupported,
+            stretches: self.stretches.as_ref().map(Stretches::text).unwrap_or_default(),
             handlers: self.handlers,
         }
         .text();
-            stretches: self.stretches.as_ref().map(Stretches::text).unwrap_or_default(),
         sys::fill(&self.file, &text);
     }
 
@@ -237,6 +240,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let isa = TARGETS.iter().position(|name| name.as_bytes() == target.to_bytes());
     let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
+    if value(b"misses=").is_some() {
+        accesses::ask();
+    }
     let folder = PathBuf::from(OsString::from_vec(folder));
     let mut state = State::new(folder, value(b"name=").unwrap_or_default());
     let number = |arg: &&[u8]| {
@@ -284,6 +290,7 @@ unsafe extern "C" fn after_fork() {
 
 /// A thread begins; called in it, before it runs its first instruction.
 extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
+    accesses::begin(cpu);
     let first = {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -292,11 +299,11 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
         state.on_cpu.insert(cpu, tid);
         (tid == state.pid).then(|| state.name.clone())
     };
+    wind_clock(cpu);
     if let Some(name) = first {
         // QEMU's own name would stand there else, and every thread would inherit it.
         if !name.is_empty() {
             sys::set_name(&name);
-    wind_clock(cpu);
         }
         find_flags();
     }
@@ -419,6 +426,8 @@ fn on_forked(state: &mut State, cpu: c_uint) {
         // SAFETY: no other thread is there to move the counters or to use them.
         unsafe { counters(*parents, used) }.fill(0);
     }
+    accesses::forget();
+    accesses::begin(cpu);
     state.begin_process();
     let tid = sys::tid();
     state.bear(tid);

@@ -1,29 +1,34 @@
 //! The file that one process leaves.
 //!
 //! ```text
-//! colocate-counts 1 x86_64
+//! colocate-counts 2 x86_64
 //! process PID PARENT START_NS END_NS
 //! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
+//! misses LINE_BYTES LEFT LEFT_WRITTEN LINES:MISSES …
 //! …
 //! unsupported ADDRESS BYTES
 //! …
-//! handlers N
 //! block NUMBER ADDRESS BYTES …
 //! …
 //! stretch TID NUMBER …
 //! …
+//! handlers N
 //! end THREADS
 //! ```
 //! Numbers are decimal, but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, `-` if empty.
+//! `misses` follows its thread if misses were asked for: lines that a cache of 4,112 lines gave up, how
+//! many of them had been written to, and pairs of a cache's lines and the accesses that miss it.
 //! Times are of `CLOCK_MONOTONIC`. Threads stand in the order of their creation. A file without
 //! its last line is of a process that was killed. A block has the bytes of each of its instructions,
 //! which follow each other; a stretch names the blocks that a thread ran in a row, in their order.
 
+use crate::accesses::LINE_BYTES;
+use crate::distances::Misses;
 use crate::slots::KINDS;
 use std::fmt::Write;
 
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A thread that has ended.
 pub struct Thread {
@@ -39,6 +44,8 @@ pub struct Thread {
     pub total: [u64; KINDS],
     /// Its name when it ended.
     pub name: Vec<u8>,
+    /// How often caches of any size would have missed, if that was asked for.
+    pub misses: Option<Misses>,
 }
 
 /// An instruction that QEMU lacks.
@@ -67,6 +74,8 @@ pub struct Process<'a> {
     pub threads: &'a mut [Thread],
     /// Instructions that QEMU lacks.
     pub unsupported: &'a [Unsupported],
+    /// The lines of blocks and stretches.
+    pub stretches: String,
     /// How often a signal handler returned.
     pub handlers: u64,
 }
@@ -74,8 +83,6 @@ pub struct Process<'a> {
 impl Process<'_> {
     /// The file's text.
     pub fn text(&mut self) -> String {
-    /// The lines of blocks and stretches.
-    pub stretches: String,
         let mut text = format!("colocate-counts {VERSION} {}\n", self.target);
         let (pid, parent) = (self.pid, self.parent);
         line(&mut text, format_args!("process {pid} {parent} {} {}", self.start_ns, self.end_ns));
@@ -85,11 +92,15 @@ impl Process<'_> {
             let counts = total.map(|count| count.to_string()).join(" ");
             let name = hex(name);
             line(&mut text, format_args!("thread {tid} {start_ns} {end_ns} {counts} {name}"));
+            if let Some(misses) = &thread.misses {
+                misses_line(&mut text, misses);
+            }
         }
         for found in self.unsupported.iter().filter(|found| found.ran) {
             let bytes = hex(&found.bytes);
             line(&mut text, format_args!("unsupported {:x} {bytes}", found.address));
         }
+        text.push_str(&self.stretches);
         line(&mut text, format_args!("handlers {}", self.handlers));
         line(&mut text, format_args!("end {}", self.threads.len()));
         text
@@ -100,7 +111,13 @@ fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = text.write_fmt(words);
     text.push('\n');
-        text.push_str(&self.stretches);
+}
+
+fn misses_line(text: &mut String, misses: &Misses) {
+    let Misses { by_lines, left, left_written } = misses;
+    let pairs = by_lines.iter().map(|(lines, missed)| format!(" {lines}:{missed}"));
+    let pairs: String = pairs.collect();
+    line(text, format_args!("misses {LINE_BYTES} {left} {left_written}{pairs}"));
 }
 
 /// `bytes` in hexadecimal, `-` if there are none.
