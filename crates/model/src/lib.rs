@@ -3,12 +3,15 @@
 //! Pure: reads no file, no clock and no global.
 
 pub mod assumptions;
+pub mod cache;
 pub mod curve;
+pub mod memory;
 pub mod mix;
 pub mod overlap;
 pub mod phase;
 pub mod profile;
 pub mod smt;
+pub mod system;
 
 pub use assumptions::{Assumptions, Fairness};
 pub use curve::MissCurve;
@@ -16,3 +19,4 @@ pub use mix::{Class, Mix, Share};
 pub use overlap::Demand;
 pub use phase::Phase;
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};
+pub use system::{Model, ModelError, Prediction, Seat, TaskRate};
