@@ -5,6 +5,7 @@
 
 use crate::check::Flaw;
 use crate::machine::Machine;
+use crate::performance::{Impossible, Performance};
 use crate::usable::Usable;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -22,6 +23,9 @@ pub struct Exact {
     pub machine: Machine,
     /// What may be used of it, or `None` where nobody asked.
     pub usable: Option<Usable>,
+    /// How fast its parts are, or `None` where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<Performance>,
 }
 
 /// Why a text is not a machine.
@@ -44,6 +48,9 @@ pub enum ExactError {
     /// The machine contradicts itself.
     #[error(transparent)]
     Flaw(#[from] Flaw),
+    /// No machine has these speeds, or not this one.
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
     /// What is said to be usable is not part of the machine.
     #[error("usable: expected PUs below {limit} in logical order, each once")]
     Usable {
@@ -56,13 +63,13 @@ impl Exact {
     /// The current version of a machine.
     #[must_use]
     pub const fn new(machine: Machine, usable: Option<Usable>) -> Self {
-        Self { version: VERSION, machine, usable }
+        Self { version: VERSION, machine, usable, performance: None }
     }
 
     /// As JSON, one line after another.
     ///
     /// # Panics
-    /// Never: a machine has only text keys and whole numbers.
+    /// Never: a machine has only text keys and numbers.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a machine is plain data");
@@ -101,6 +108,7 @@ impl Exact {
 
     fn checked(self) -> Result<Self, ExactError> {
         self.machine.check()?;
+        self.performance.as_ref().map_or(Ok(()), |speeds| speeds.check(&self.machine))?;
         let limit = self.machine.pus.len();
         let sane = self.usable.as_ref().is_none_or(|usable| {
             usable.pus.is_sorted_by(|a, b| a < b)
@@ -130,9 +138,10 @@ mod tests {
     #[test]
     fn described_machines_travel_unchanged() {
         for (name, text) in described::MACHINES {
-            let machine = described::from_toml(text).expect(name).machine;
-            let usable = Usable::within(&machine, Some("0-3,8".parse().expect("list")), None, None);
-            let exact = Exact::new(machine, Some(usable));
+            let described = described::from_toml(text).expect(name);
+            let wanted = Some("0-3,8".parse().expect("list"));
+            let usable = Usable::within(&described.machine, wanted, None, None);
+            let exact = Exact { usable: Some(usable), ..described };
             assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact.clone()), "{name}");
             let toml = exact.to_toml().expect(name);
             assert_eq!(described::from_toml(&toml), Ok(exact), "{name}");

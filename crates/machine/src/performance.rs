@@ -8,8 +8,13 @@ use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+mod check;
+
+pub use check::{Impossible, Part};
+
 /// Speeds and widths of the parts of a machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Performance {
     /// Kinds of cores, in the order of `Machine::kinds`.
     pub kinds: Vec<CorePerformance>,
@@ -25,7 +30,8 @@ pub struct Performance {
 }
 
 /// A kind of core.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CorePerformance {
     /// Clock rate under load on all cores, which cycles are converted with.
     pub clock: Hertz,
@@ -36,7 +42,8 @@ pub struct CorePerformance {
     /// Names of the ports, in the order of the bits of [`PortSet`]. A divider that is not pipelined is a
     /// port of its own.
     pub ports: Vec<String>,
-    /// Which ports do which work, for what is known by kind only; at most one entry a kind.
+    /// Which ports do which work, for what is known by kind only. A kind with several entries takes a
+    /// port of each of them: a store its address and its data.
     pub units: Vec<Unit>,
     /// Cycles lost to a mispredicted branch.
     pub branch_miss: Cycles,
@@ -45,7 +52,10 @@ pub struct CorePerformance {
 }
 
 /// Ports of a core: bit `i` is port `i` of [`CorePerformance::ports`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct PortSet(pub u32);
 
 impl PortSet {
@@ -100,7 +110,8 @@ pub enum WorkKind {
 }
 
 /// Who does a kind of work.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Unit {
     /// The work.
     pub kind: WorkKind,
@@ -123,7 +134,8 @@ pub enum Inclusion {
 }
 
 /// A level of caches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CachePerformance {
     /// 1 is nearest to the core.
     pub level: u8,
@@ -137,7 +149,8 @@ pub struct CachePerformance {
 }
 
 /// A memory controller, or all of a node's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MemoryPerformance {
     /// From a load's miss in the last cache to its use, when nobody else asks.
     pub latency: Nanos,
@@ -149,7 +162,8 @@ pub struct MemoryPerformance {
 }
 
 /// A link between nodes, in one direction.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LinkPerformance {
     /// What people call it.
     pub name: String,

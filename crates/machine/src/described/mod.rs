@@ -1,0 +1,181 @@
+//! Machines that somebody described, figure by figure, in TOML.
+//!
+//! The compact form says how a machine is built and leaves the indices to us:
+//!
+//! ```toml
+//! version = 1
+//! name = "two small sockets"
+//! processor = { value = "Example 2000", source = "vendor's data sheet" }
+//!
+//! [shape]
+//! packages = { value = 2, source = "measured with lstopo" }
+//! cores-per-package = 4
+//! pus-per-core = 2
+//! nodes = 2
+//!
+//! [numbering]
+//! pus = { value = "siblings-last", source = "/proc/cpuinfo" }
+//!
+//! [memory]
+//! per-node = "16 GiB"
+//! distances = [[10, 21], [21, 10]]
+//!
+//! [[cache]]
+//! level = 3
+//! kind = "unified"
+//! size = "8 MiB"
+//! cores = 4
+//!
+//! [[kind]]
+//! name = "core"
+//! max-frequency = "2.3 GHz"
+//! ```
+//!
+//! Every figure may stand alone or carry its source. The exact form ([`crate::exact`]) is read too.
+
+use crate::check::Flaw;
+use crate::exact::{self, Exact, ExactError};
+use crate::performance::Performance;
+use thiserror::Error;
+
+mod figure;
+mod performance;
+mod place;
+mod shape;
+
+/// The machines that come with colocate: name and description.
+pub const MACHINES: [(&str, &str); 7] = [
+    ("epyc-7301", include_str!("../../../../machines/epyc-7301.toml")),
+    ("xeon-x3320", include_str!("../../../../machines/xeon-x3320.toml")),
+    ("xeon-e5645", include_str!("../../../../machines/xeon-e5645.toml")),
+    ("power8-10c", include_str!("../../../../machines/power8-10c.toml")),
+    ("xeon-e5405", include_str!("../../../../machines/xeon-e5405.toml")),
+    ("opteron-6282se", include_str!("../../../../machines/opteron-6282se.toml")),
+    ("amp-4x12", include_str!("../../../../machines/amp-4x12.toml")),
+];
+
+/// Why a text does not describe a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DescribedError {
+    /// The text is not TOML, or has a key or a value that a description does not have.
+    #[error("line {line}: {detail}")]
+    Syntax {
+        /// Where it stands.
+        line: usize,
+        /// What is wrong, in one line.
+        detail: String,
+    },
+    /// The text has no version.
+    #[error("expected version = {}, found none", exact::VERSION)]
+    NoVersion,
+    /// The figures do not fit together.
+    #[error("line {line}: {key}: expected {expected}, found {found}")]
+    Figure {
+        /// Where the figure stands, or where it should.
+        line: usize,
+        /// Which figure.
+        key: String,
+        /// What would fit.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// An exact machine is wrong, or any machine is of another version.
+    #[error(transparent)]
+    Exact(#[from] ExactError),
+    /// The machine contradicts itself.
+    #[error(transparent)]
+    Flaw(#[from] Flaw),
+}
+
+/// Reads a described machine, compact or exact.
+///
+/// # Errors
+/// [`DescribedError`], one line each.
+pub fn from_toml(text: &str) -> Result<Exact, DescribedError> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    let version = table.get("version").and_then(toml::Value::as_integer);
+    let version = version.ok_or(DescribedError::NoVersion)?;
+    exact::check_version(u64::try_from(version).unwrap_or(u64::MAX))?;
+    if table.contains_key("machine") {
+        return Ok(Exact::from_value(table)?);
+    }
+    let described = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    compact(described).map_err(|error| error.on_its_line(text))
+}
+
+fn compact(mut described: shape::Description) -> Result<Exact, DescribedError> {
+    let speeds = described.performance.take();
+    let machine = described.parts()?.assemble()?;
+    let performance = speeds.map(|speeds| speeds.performance(&machine)).transpose()?;
+    Ok(Exact { performance, ..Exact::new(machine, None) })
+}
+
+/// Reads how fast the parts of a described machine are; `None` if its description does not say.
+///
+/// # Errors
+/// As [`from_toml`].
+pub fn performance(text: &str) -> Result<Option<Performance>, DescribedError> {
+    from_toml(text).map(|exact| exact.performance)
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> DescribedError {
+    DescribedError::Syntax {
+        line: error.span().map_or(1, |span| place::line_at(text, span.start)),
+        detail: error.message().lines().collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Where the figures of a compact description come from: key and source, in the file's order of
+/// keys.
+///
+/// # Errors
+/// [`DescribedError::Syntax`] if the text is not TOML.
+pub fn sources(text: &str) -> Result<Vec<(String, String)>, DescribedError> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    let mut found = Vec::new();
+    collect_sources("", &toml::Value::Table(table), &mut found);
+    Ok(found)
+}
+
+fn collect_sources(key: &str, value: &toml::Value, found: &mut Vec<(String, String)>) {
+    let below = |name: &str| if key.is_empty() { name.into() } else { format!("{key}.{name}") };
+    match value {
+        toml::Value::Table(table) => match table.get("source").and_then(toml::Value::as_str) {
+            Some(source) => found.push((key.into(), source.into())),
+            None => {
+                table.iter().for_each(|(name, value)| collect_sources(&below(name), value, found))
+            }
+        },
+        toml::Value::Array(values) => values.iter().enumerate().for_each(|(index, value)| {
+            collect_sources(&format!("{key}[{index}]"), value, found);
+        }),
+        _ => {}
+    }
+}
+
+fn misfit(
+    key: impl Into<String>,
+    expected: impl Into<String>,
+    found: impl ToString,
+) -> DescribedError {
+    DescribedError::Figure {
+        line: 1,
+        key: key.into(),
+        expected: expected.into(),
+        found: found.to_string(),
+    }
+}
+
+impl DescribedError {
+    /// With the line on which the figure stands in `text`.
+    fn on_its_line(mut self, text: &str) -> Self {
+        if let Self::Figure { line, key, .. } = &mut self {
+            *line = place::line_of(text, key);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Where in a text a figure stands.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The line of the byte `at`, counted from 1.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    1 + before.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// The line of a figure by its key, `cache[1].size`, counted from 1: where its name or its entry of the
+/// list stands, or, if it is missing, that of what should hold it.
+pub(super) fn line_of(text: &str, key: &str) -> usize {
+    let Ok(table) = DeTable::parse(text) else { return 1 };
+    let mut steps = key.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+    let mut at = 0;
+    let mut value = steps.next().and_then(|step| named(table.get_ref(), step, &mut at));
+    for step in steps {
+        value = match value.map(Spanned::get_ref) {
+            Some(DeValue::Table(table)) => named(table, step, &mut at),
+            Some(DeValue::Array(values)) => {
+                let value = step.parse().ok().and_then(|index: usize| values.get(index));
+                at = value.map_or(at, |value| value.span().start);
+                value
+            }
+            _ => break,
+        };
+    }
+    line_at(text, at)
+}
+
+/// The entry of a table by its name; `at` becomes the place of the name.
+fn named<'t, 'i>(
+    table: &'t DeTable<'i>,
+    name: &str,
+    at: &mut usize,
+) -> Option<&'t Spanned<DeValue<'i>>> {
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+    *at = key.span().start;
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "version = 1\n[shape]\npackages = 2\n[[cache]]\nlevel = 1\n[[cache]]\nlevel = 2\n[x]\ny = [\n 1,\n 2,\n]\n";
+
+    #[test]
+    fn figures_are_found() {
+        let lines = [
+            ("version", 1),
+            ("shape.packages", 3),
+            ("cache[0].level", 5),
+            ("cache[1].level", 7),
+            ("x.y[1]", 11),
+            ("x.y", 9),
+        ];
+        for (key, line) in lines {
+            assert_eq!(line_of(TEXT, key), line, "{key}");
+        }
+    }
+
+    /// A figure that is not there is named where it should be.
+    #[test]
+    fn what_should_hold_it_is_found() {
+        let lines =
+            [("shape.nodes", 2), ("cache[1].size", 6), ("cache[7].size", 4), ("nothing", 1)];
+        for (key, line) in lines {
+            assert_eq!(line_of(TEXT, key), line, "{key}");
+        }
+    }
+}

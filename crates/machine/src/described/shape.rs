@@ -1,0 +1,249 @@
+//! How a described machine is built: from counts to parts.
+
+use super::figure::{Figure, Text};
+use super::{DescribedError, misfit, performance};
+use crate::cpulist::{MAX_PU_NR, PuSet};
+use crate::ids::{NodeNr, PuNr};
+use crate::machine::CacheKind;
+use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::units::{Bytes, Hertz};
+use serde::Deserialize;
+
+/// Most sorts of caches: five levels of three kinds, and some room. Each is made for every core.
+const MAX_CACHES: usize = 32;
+
+/// A compact description.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Description {
+    #[serde(rename = "version")]
+    _version: u32,
+    name: String,
+    processor: Option<Figure<String>>,
+    shape: Shape,
+    #[serde(default)]
+    numbering: Numbering,
+    #[serde(default)]
+    memory: Memory,
+    #[serde(default)]
+    cache: Vec<CacheLevel>,
+    #[serde(default)]
+    kind: Vec<Kind>,
+    /// Speeds, which are described or not, but not in part.
+    pub(super) performance: Option<performance::Speeds>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Shape {
+    packages: Figure<u32>,
+    cores_per_package: Figure<u32>,
+    pus_per_core: Figure<u32>,
+    /// NUMA nodes of the whole machine; 0 or nothing where it reports none.
+    nodes: Option<Figure<u32>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbering {
+    /// "in-order" (the default), "siblings-last", or a list in logical order.
+    pus: Option<Figure<String>>,
+    /// PUs that are switched off, beside those of the shape.
+    offline: Option<Figure<Text<PuSet>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Memory {
+    per_node: Option<Figure<Text<Bytes>>>,
+    distances: Option<Figure<Vec<Vec<u32>>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CacheLevel {
+    level: u8,
+    kind: CacheKind,
+    size: Option<Figure<Text<Bytes>>>,
+    /// How many neighbouring cores share one.
+    cores: Figure<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Kind {
+    name: String,
+    /// Which cores, counted from 0 in logical order; all of them if there is one kind.
+    cores: Option<Figure<Text<PuSet>>>,
+    capacity: Option<Figure<u32>>,
+    max_frequency: Option<Figure<Text<Hertz>>>,
+}
+
+/// The size of everything, checked.
+#[derive(Clone, Copy)]
+struct Size {
+    packages: usize,
+    cores: usize,
+    smt: usize,
+}
+
+impl Description {
+    /// What it is built of.
+    pub(super) fn parts(self) -> Result<Parts, DescribedError> {
+        let size = self.shape.size()?;
+        let cores = self.numbering.cores(size)?;
+        let offline = self.numbering.offline(&cores)?;
+        let nodes = self.shape.nodes.as_ref().map_or(0, |nodes| nodes.value as usize);
+        let nodes = split("shape.nodes", &cores, nodes)?;
+        let memory = self.memory.per_node.as_ref().map(|memory| memory.value.0);
+        let node = |(index, pus): (usize, Vec<PuNr>)| NodePart {
+            os: NodeNr::new(index),
+            memory,
+            pus: pus.into_iter().collect(),
+        };
+        Ok(Parts {
+            distances: self.memory.distances(nodes.len())?,
+            name: self.name,
+            processor: self.processor.map(|processor| processor.value),
+            pus: cores.concat(),
+            offline,
+            packages: split("shape.packages", &cores, size.packages)?,
+            nodes: nodes.into_iter().enumerate().map(node).collect(),
+            caches: caches(&self.cache, &cores)?,
+            kinds: kinds(&self.kind, &cores)?,
+            cores,
+        })
+    }
+}
+
+impl Shape {
+    fn size(&self) -> Result<Size, DescribedError> {
+        let figures = [
+            ("shape.packages", self.packages.value),
+            ("shape.cores-per-package", self.cores_per_package.value),
+            ("shape.pus-per-core", self.pus_per_core.value),
+        ];
+        if let Some((key, found)) = figures.iter().find(|(_, figure)| *figure == 0) {
+            return Err(misfit(*key, "at least 1", found));
+        }
+        let all: u128 = figures.iter().map(|(_, figure)| u128::from(*figure)).product();
+        if all > u128::from(MAX_PU_NR) + 1 {
+            return Err(misfit("shape", format!("at most {} PUs", MAX_PU_NR + 1), all));
+        }
+        let [packages, cores, smt] = figures.map(|(_, figure)| figure as usize);
+        Ok(Size { packages, cores: packages * cores, smt })
+    }
+}
+
+impl Numbering {
+    /// The PUs of every core, in logical order.
+    fn cores(&self, size: Size) -> Result<Vec<Vec<PuNr>>, DescribedError> {
+        let count = size.cores * size.smt;
+        let order = match self.pus.as_ref().map_or("in-order", |pus| pus.value.as_str()) {
+            "in-order" => (0..count).map(PuNr::new).collect(),
+            "siblings-last" => (0..count)
+                .map(|place| PuNr::new(place % size.smt * size.cores + place / size.smt))
+                .collect(),
+            list => listed(list)?,
+        };
+        if order.len() != count {
+            return Err(misfit("numbering.pus", format!("{count} PUs"), order.len()));
+        }
+        Ok(order.chunks(size.smt).map(<[PuNr]>::to_vec).collect())
+    }
+
+    /// PUs that are switched off: the shape has the others.
+    fn offline(&self, cores: &[Vec<PuNr>]) -> Result<PuSet, DescribedError> {
+        let offline = self.offline.as_ref().map(|set| set.value.0.clone()).unwrap_or_default();
+        let both = offline.intersection(&cores.iter().flatten().copied().collect());
+        if !both.is_empty() {
+            return Err(misfit("numbering.offline", "PUs beside those of the shape", both));
+        }
+        Ok(offline)
+    }
+}
+
+/// PU numbers in the order in which they are listed.
+fn listed(list: &str) -> Result<Vec<PuNr>, DescribedError> {
+    let mut order = Vec::new();
+    for part in list.split(',') {
+        let part = PuSet::parse_list(part).map_err(|error| {
+            misfit("numbering.pus", "in-order, siblings-last or a list", format!("a flaw: {error}"))
+        })?;
+        order.extend(part.iter());
+    }
+    Ok(order)
+}
+
+impl Memory {
+    fn distances(&self, nodes: usize) -> Result<Option<DistancePart>, DescribedError> {
+        let Some(rows) = self.distances.as_ref().map(|distances| &distances.value) else {
+            return Ok(None);
+        };
+        let wrong = rows.iter().map(Vec::len).find(|&width| width != nodes);
+        let wrong = wrong.or_else(|| (rows.len() != nodes).then_some(rows.len()));
+        if let Some(found) = wrong {
+            let expected = format!("{nodes} rows of {nodes}");
+            return Err(misfit("memory.distances", expected, format!("one of {found}")));
+        }
+        let values = rows.iter().flatten().map(|&distance| distance.into()).collect();
+        Ok(Some(DistancePart { nodes: (0..nodes).map(NodeNr::new).collect(), values }))
+    }
+}
+
+/// Cores in `groups` groups of neighbours, as PUs; none for 0.
+fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>, DescribedError> {
+    if groups == 0 {
+        return Ok(Vec::new());
+    }
+    if !cores.len().is_multiple_of(groups) {
+        return Err(misfit(key, format!("a divisor of {} cores", cores.len()), groups));
+    }
+    Ok(cores.chunks(cores.len() / groups).map(<[Vec<PuNr>]>::concat).collect())
+}
+
+fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, DescribedError> {
+    if levels.len() > MAX_CACHES {
+        return Err(misfit("cache", format!("at most {MAX_CACHES} of them"), levels.len()));
+    }
+    let mut caches = Vec::new();
+    for (index, level) in levels.iter().enumerate() {
+        let key = format!("cache[{index}].cores");
+        let sharers = level.cores.value as usize;
+        if sharers == 0 || !cores.len().is_multiple_of(sharers) {
+            return Err(misfit(key, format!("a divisor of {} cores", cores.len()), sharers));
+        }
+        let size = level.size.as_ref().map_or(Bytes(0), |size| size.value.0);
+        let cache = |pus| CachePart { level: level.level, kind: level.kind, size, pus };
+        caches.extend(split(&key, cores, cores.len() / sharers)?.into_iter().map(cache));
+    }
+    Ok(caches)
+}
+
+fn kinds(kinds: &[Kind], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, DescribedError> {
+    let mut taken = PuSet::new();
+    let mut part = |(index, kind): (usize, &Kind)| {
+        let all = || (0..cores.len()).map(PuNr::new).collect();
+        let members: PuSet = kind.cores.as_ref().map_or_else(all, |set| set.value.0.clone());
+        let twice = members.intersection(&taken);
+        if !twice.is_empty() {
+            return Err(misfit(format!("kind[{index}].cores"), "cores of no earlier kind", twice));
+        }
+        taken.extend(members.iter());
+        let mut pus = PuSet::new();
+        for core in members.iter() {
+            let core = cores.get(core.idx()).ok_or_else(|| {
+                let expected = format!("cores below {}", cores.len());
+                misfit(format!("kind[{index}].cores"), expected, core.0)
+            })?;
+            pus.extend(core.iter().copied());
+        }
+        Ok(KindPart {
+            pus,
+            name: Some(kind.name.clone()),
+            capacity: kind.capacity.as_ref().map(|capacity| capacity.value),
+            max_frequency: kind.max_frequency.as_ref().map(|frequency| frequency.value.0),
+        })
+    };
+    kinds.iter().enumerate().map(&mut part).collect()
+}

@@ -1,0 +1,199 @@
+//! What is read, and what is refused.
+
+use super::*;
+use crate::machine::Machine;
+use crate::performance::WorkKind;
+use proptest::prelude::*;
+
+fn machine(name: &str) -> Machine {
+    let text = MACHINES.iter().find(|(found, _)| *found == name).expect(name).1;
+    from_toml(text).expect(name).machine
+}
+
+/// Packages, nodes, cores, PUs, last-level caches.
+fn counts(name: &str) -> [usize; 5] {
+    let machine = machine(name);
+    let top = machine.caches.iter().map(|cache| cache.level).max();
+    let last = machine.caches.iter().filter(|cache| Some(cache.level) == top).count();
+    [machine.packages.len(), machine.nodes.len(), machine.cores.len(), machine.pus.len(), last]
+}
+
+#[test]
+fn the_seven_machines_are_what_the_papers_say() {
+    assert_eq!(counts("epyc-7301"), [2, 8, 32, 64, 16]);
+    assert_eq!(counts("xeon-x3320"), [1, 1, 4, 4, 2]);
+    assert_eq!(counts("xeon-e5645"), [1, 1, 6, 12, 1]);
+    assert_eq!(counts("power8-10c"), [1, 2, 10, 40, 10]);
+    assert_eq!(counts("xeon-e5405"), [2, 1, 8, 8, 4]);
+    assert_eq!(counts("opteron-6282se"), [4, 8, 64, 64, 8]);
+    assert_eq!(counts("amp-4x12"), [4, 0, 16, 16, 4]);
+}
+
+#[test]
+fn siblings_on_epyc_are_32_apart() {
+    let machine = machine("epyc-7301");
+    for core in &machine.cores {
+        let os: Vec<u32> = core.pus.iter().map(|pu| machine.pus[pu.idx()].os.0).collect();
+        assert_eq!(os, [os[0], os[0] + 32]);
+    }
+}
+
+#[test]
+fn every_figure_says_where_it_comes_from() {
+    for (name, text) in MACHINES {
+        let table: toml::Table = toml::from_str(text).expect(name);
+        let sourced = sources(text).expect(name);
+        let shape = table["shape"].as_table().expect(name);
+        for key in shape.keys().map(|key| format!("shape.{key}")) {
+            assert!(sourced.iter().any(|(found, _)| *found == key), "{name}: {key}");
+        }
+        let caches = table.get("cache").and_then(toml::Value::as_array).expect(name);
+        for (index, cache) in caches.iter().enumerate() {
+            for key in ["size", "cores"].iter().filter(|key| cache.get(**key).is_some()) {
+                let key = format!("cache[{index}].{key}");
+                assert!(sourced.iter().any(|(found, _)| *found == key), "{name}: {key}");
+            }
+        }
+        assert!(sourced.iter().all(|(_, source)| source.len() > 5), "{name}");
+    }
+}
+
+/// Every die has a link to each of the 3 others of its socket and one to its counterpart: 8 × 4 links. An
+/// access to another die of the other socket crosses two of them.
+#[test]
+fn epyc_has_speeds() {
+    let speeds = performance(MACHINES[0].1).expect("read").expect("described");
+    let core = &speeds.kinds[0];
+    assert_eq!((core.width, core.divided, core.llvm_cpu.as_deref()), (5.0, true, Some("znver1")));
+    let store: Vec<u32> = core
+        .units
+        .iter()
+        .filter(|unit| unit.kind == WorkKind::Store)
+        .map(|unit| unit.ports.len())
+        .collect();
+    assert_eq!(store, [2, 1]);
+    assert_eq!(speeds.caches.iter().map(|cache| cache.level).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((speeds.memory.len(), speeds.links.len()), (8, 32));
+    let hop = |from: usize, to: usize| speeds.hops[from][to].0;
+    assert_eq!([hop(5, 5), hop(5, 6), hop(5, 1), hop(5, 2)], [0, 50, 130, 130]);
+    for (from, to, links) in [(5, 5, 0), (5, 6, 1), (5, 1, 1), (5, 2, 2)] {
+        let crossed = speeds.links.iter().filter(|link| link.crossed_by.contains(&(from, to)));
+        assert_eq!(crossed.count(), links, "{from} to {to}");
+    }
+}
+
+#[test]
+fn amp_has_slow_cores_first() {
+    let machine = machine("amp-4x12");
+    let kinds: Vec<_> = machine.kinds.iter().map(|kind| (&*kind.name, kind.capacity)).collect();
+    assert_eq!(kinds, [("slow", Some(512)), ("fast", Some(1024))]);
+    let fast = machine.cores.iter().enumerate().filter(|(_, core)| core.kind.0 == 1);
+    assert_eq!(fast.map(|(index, _)| index).collect::<Vec<_>>(), [0, 4, 8, 12]);
+}
+
+const SMALL: &str = "version = 1\nname = \"small\"\n[shape]\npackages = 2\ncores-per-package = 2\npus-per-core = 2\nnodes = 2\n";
+
+fn error(text: &str) -> String {
+    let error = from_toml(text).expect_err(text).to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn bare_figures_and_defaults() {
+    let small = from_toml(SMALL).expect("small").machine;
+    let os: Vec<u32> = small.pus.iter().map(|pu| pu.os.0).collect();
+    assert_eq!(os, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!((small.distances, small.nodes[0].memory, small.kinds.len()), (None, None, 1));
+}
+
+#[test]
+fn wrong_descriptions_get_one_line() {
+    let with = |more: &str| error(&format!("{SMALL}{more}"));
+    assert_eq!(error("name = 1"), "expected version = 1, found none");
+    assert_eq!(
+        error("version = 2"),
+        "expected a machine of version 1, found version 2; write it again with this colocate"
+    );
+    assert!(error("= 1").starts_with("line 1: "));
+    assert_eq!(
+        with("[momery]"),
+        "line 8: unknown field `momery`, expected one of `version`, `name`, `processor`, `shape`, `numbering`, `memory`, `cache`, `kind`, `performance`"
+    );
+    assert_eq!(
+        with("[memory]\nper-mode = 1"),
+        "line 9: unknown field `per-mode`, expected `per-node` or `distances`"
+    );
+    assert_eq!(
+        with("[memory]\nper-node = \"16 GB\""),
+        "line 9: expected a size like \"32 KiB\" or \"16 GiB\", found \"16 GB\""
+    );
+    assert_eq!(
+        with("[memory]\nper-node = { value = \"16 GiB\", sourse = \"x\" }"),
+        "line 9: unknown field `sourse`, expected `value` or `source`"
+    );
+    assert_eq!(
+        with("[memory]\ndistances = [[10, 20]]"),
+        "line 9: memory.distances: expected 2 rows of 2, found one of 1"
+    );
+    assert_eq!(
+        with("[numbering]\npus = \"0-6\""),
+        "line 9: numbering.pus: expected 8 PUs, found 7"
+    );
+    assert_eq!(
+        with("[numbering]\noffline = \"7-8\""),
+        "line 9: numbering.offline: expected PUs beside those of the shape, found 7"
+    );
+    assert_eq!(with("[numbering]\npus = \"0-6,6\""), "expected every CPU once, found cpu6 twice");
+    assert_eq!(
+        with("[[cache]]\nlevel = 2\nkind = \"unified\"\ncores = 3"),
+        "line 11: cache[0].cores: expected a divisor of 4 cores, found 3"
+    );
+    assert_eq!(
+        with("[[kind]]\nname = \"a\"\n[[kind]]\nname = \"b\"\ncores = \"1-2\""),
+        "line 12: kind[1].cores: expected cores of no earlier kind, found 1-2"
+    );
+    assert_eq!(
+        with("[[kind]]\nname = \"a\"\ncores = \"4\""),
+        "line 10: kind[0].cores: expected cores below 4, found 4"
+    );
+    assert_eq!(
+        error(&SMALL.replace("nodes = 2", "nodes = 3")),
+        "line 7: shape.nodes: expected a divisor of 4 cores, found 3"
+    );
+    assert_eq!(
+        error(&SMALL.replace("packages = 2", "packages = 0")),
+        "line 4: shape.packages: expected at least 1, found 0"
+    );
+    assert_eq!(
+        error(&SMALL.replace("packages = 2", "packages = 4000000000")),
+        "line 3: shape: expected at most 65536 PUs, found 16000000000"
+    );
+}
+
+proptest! {
+    /// Whatever happens to a line, the text is read or refused, and what is read is sound.
+    #[test]
+    fn damaged_descriptions_are_read_or_refused(
+        which in 0..MACHINES.len(),
+        at in 0..100_usize,
+        with in 0..100_usize,
+        how in 0..4,
+        text in "[0-9a-z\"{}\\[\\]=,. -]{0,12}",
+    ) {
+        let mut lines: Vec<&str> = MACHINES[which].1.lines().collect();
+        let (at, with) = (at % lines.len(), with % lines.len());
+        let key = lines[at].split('=').next().unwrap_or_default();
+        let changed = format!("{key}= {text}");
+        match how {
+            0 => drop(lines.remove(at)),
+            1 => lines.insert(at, lines[with]),
+            2 => lines.swap(at, with),
+            _ => lines[at] = &changed,
+        }
+        match from_toml(&lines.join("\n")) {
+            Ok(exact) => prop_assert_eq!(exact.machine.check(), Ok(())),
+            Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
+        }
+    }
+}
