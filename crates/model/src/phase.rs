@@ -1,12 +1,22 @@
 //! What a task demands while it does one thing: its demand vector, an instruction's worth of it.
 //!
 //! Every component says where it comes from, and one that nobody knows is unknown, never 0. What a core
-//! makes of it is [`Demand`]: [`Phase::on`] puts in figures for one kind of core.
+//! makes of it is [`Demand`]: [`Phase::on`] puts in figures for one kind of core, and guesses where there
+//! are none ([`Guesses`]), of which it gives account.
+
+mod guess;
+mod on;
+
+pub use guess::{Guessed, Guesses, Plausible, typical_misses};
+pub use on::OnCore;
 
 use crate::curve::MissCurve;
+use crate::mix::Mix;
+use crate::profile::{Backend, ThreadProfile};
 use colocate_machine::performance::{PortSet, WorkKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use thiserror::Error;
 
 /// A figure with its source, or unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +70,9 @@ pub enum Work {
     /// By kind: how many of each an instruction has on average. The core's table says which ports do
     /// them.
     Kinds(Vec<(WorkKind, f64)>),
+    /// By class, where an instruction mix is all that is known: a class holds several kinds, and how many
+    /// of which is guessed.
+    Classes(Mix),
     /// For one processor: names of ports, of which one is taken for so many cycles an instruction.
     Ports {
         /// What LLVM calls the processor that it was found out for.
@@ -109,12 +122,108 @@ pub struct Phase {
     pub shared_lines: Known<f64>,
 }
 
+/// Why a phase has no figures on a core.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PhaseError {
+    /// A figure that cannot be.
+    #[error("expected {component} to be {expected}, found {found}")]
+    Impossible {
+        /// Of which component.
+        component: Component,
+        /// What it can be.
+        expected: &'static str,
+        /// What it is.
+        found: f64,
+    },
+    /// The work is for the ports of a processor that the core is not.
+    #[error(
+        "expected work for the ports of {}, found that of {found}; find out the demand for this machine",
+        .expected.as_deref().unwrap_or("a processor without a table of LLVM's")
+    )]
+    OtherProcessor {
+        /// What LLVM calls the core.
+        expected: Option<String>,
+        /// What the work is for.
+        found: String,
+    },
+    /// The work names a port that the core does not have.
+    #[error("expected one of the ports {}, found {found}", .expected.join(", "))]
+    NoPort {
+        /// Those it has.
+        expected: Vec<String>,
+        /// The name.
+        found: String,
+    },
+}
+
+impl Phase {
+    /// What is known of a thread of which there is an instruction mix and no more: its work, by class.
+    #[must_use]
+    pub fn of_mix(name: impl Into<String>, mix: Mix, source: impl Into<String>) -> Self {
+        let work = if mix.is_unknown() {
+            Known::default()
+        } else {
+            Known::new(Work::Classes(mix), source)
+        };
+        Self { name: name.into(), work, ..Self::default() }
+    }
+
+    /// What is known of a thread that was profiled by `backend`.
+    #[must_use]
+    pub fn of_thread(thread: &ThreadProfile, backend: Backend) -> Self {
+        let source = format!("instruction mix, profiled by {}", backend.name());
+        Self::of_mix(thread.name.clone(), thread.mix, source)
+    }
+
+    /// Whether every figure is one that can be.
+    ///
+    /// # Errors
+    /// [`PhaseError::Impossible`] for the first that cannot.
+    pub fn check(&self) -> Result<(), PhaseError> {
+        let amount = (0.0, f64::INFINITY, "a number of at least 0");
+        let part = (0.0, 1.0, "a number from 0 to 1");
+        let at_least_one = (1.0, f64::INFINITY, "a number of at least 1");
+        let plain = [
+            (Component::Slots, &self.slots, amount),
+            (Component::DependentCycles, &self.dependent_cycles, amount),
+            (Component::DependentCyclesDivided, &self.dependent_cycles_divided, amount),
+            (Component::StallCycles, &self.stall_cycles, amount),
+            (Component::BranchMisses, &self.branch_misses, part),
+            (Component::ParallelMisses, &self.parallel_misses, at_least_one),
+            (Component::WrittenBack, &self.written_back, part),
+            (Component::SharedLines, &self.shared_lines, amount),
+        ];
+        let plain = plain.into_iter().filter_map(|(component, known, can_be)| {
+            known.get().map(|&found| (component, found, can_be))
+        });
+        let of_work = self.work.get().map_or(Vec::new(), Work::amounts);
+        let of_work = of_work.into_iter().map(|found| (Component::Work, found, amount));
+        for (component, found, (least, most, expected)) in plain.chain(of_work) {
+            if !(found.is_finite() && (least..=most).contains(&found)) {
+                return Err(PhaseError::Impossible { component, expected, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Work {
+    /// All that stands in it; shares are right by their type.
+    fn amounts(&self) -> Vec<f64> {
+        match self {
+            Self::Kinds(kinds) => kinds.iter().map(|(_, count)| *count).collect(),
+            Self::Ports { groups, .. } => groups.iter().map(|(_, cycles)| *cycles).collect(),
+            Self::Classes(_) => Vec::new(),
+        }
+    }
+}
+
 /// A phase in figures, for one kind of core; everything for one instruction on average.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Front-end slots.
     pub slots: f64,
-    /// Cycles for which one of the ports is taken; sets are all different and none is empty.
+    /// Cycles for which one of the ports is taken; sets rise, are all different, and none is empty.
     pub ports: Vec<(PortSet, f64)>,
     /// Least cycles by dependencies, whole window.
     pub dependent_cycles: f64,

@@ -1,0 +1,299 @@
+//! A phase in figures for one kind of core.
+
+use super::{Demand, Guessed, Guesses, Known, Phase, PhaseError, Work, typical_misses};
+use crate::mix::{Class, Mix};
+use colocate_machine::performance::{CorePerformance, PortSet, WorkKind};
+
+/// A phase on one kind of core, and what of it is not known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnCore {
+    /// The figures.
+    pub demand: Demand,
+    /// For what a guess had to be put in, in the order of [`Guessed`]; the figure is that of the
+    /// [`Guesses`].
+    pub guessed: Vec<Guessed>,
+    /// Kinds of work that the core's table says no unit for: no port is charged with them.
+    pub without_unit: Vec<WorkKind>,
+}
+
+impl Phase {
+    /// The phase in figures, on a core of the kind `core`; `guesses` stand for what is not known.
+    ///
+    /// A divided window that is said to be faster than the whole one counts as equally fast: tools that
+    /// count both are that inexact.
+    ///
+    /// # Errors
+    /// [`PhaseError::OtherProcessor`] or [`PhaseError::NoPort`] if the work is that of another
+    /// processor's ports; those of [`Phase::check`].
+    pub fn on(&self, core: &CorePerformance, guesses: &Guesses) -> Result<OnCore, PhaseError> {
+        self.check()?;
+        let mut asked = Asked { core, guesses, guessed: Vec::new(), without_unit: Vec::new() };
+        let slots = asked.known(&self.slots, Guessed::Slots);
+        let ports = asked.ports(&self.work)?;
+        let dependent_cycles = asked.known(&self.dependent_cycles, Guessed::DependentCycles);
+        let divided = match self.dependent_cycles_divided.get() {
+            Some(&cycles) => cycles.max(dependent_cycles),
+            None => dependent_cycles * asked.guess(Guessed::DividedFactor),
+        };
+        let stalls = asked.known(&self.stall_cycles, Guessed::StallCycles);
+        let branch_misses = asked.known(&self.branch_misses, Guessed::BranchMisses);
+        let misses = match self.misses.get() {
+            Some(curve) => curve.clone(),
+            None => typical_misses(asked.guess(Guessed::MissFactor)),
+        };
+        let demand = Demand {
+            slots,
+            ports,
+            dependent_cycles,
+            dependent_cycles_divided: divided,
+            stall_cycles: stalls + branch_misses * core.branch_miss.0,
+            misses,
+            parallel_misses: asked.known(&self.parallel_misses, Guessed::ParallelMisses),
+            written_back: asked.known(&self.written_back, Guessed::WrittenBack),
+            shared_lines: asked.known(&self.shared_lines, Guessed::SharedLines),
+        };
+        asked.guessed.sort_unstable();
+        Ok(OnCore { demand, guessed: asked.guessed, without_unit: asked.without_unit })
+    }
+}
+
+/// Looks things up and remembers what had to be guessed.
+struct Asked<'a> {
+    core: &'a CorePerformance,
+    guesses: &'a Guesses,
+    guessed: Vec<Guessed>,
+    without_unit: Vec<WorkKind>,
+}
+
+impl Asked<'_> {
+    fn guess(&mut self, guessed: Guessed) -> f64 {
+        self.guessed.push(guessed);
+        self.guesses.get(guessed)
+    }
+
+    fn known(&mut self, known: &Known<f64>, or: Guessed) -> f64 {
+        known.get().copied().unwrap_or_else(|| self.guess(or))
+    }
+
+    fn ports(&mut self, work: &Known<Work>) -> Result<Vec<(PortSet, f64)>, PhaseError> {
+        let found = match work.get() {
+            Some(Work::Ports { llvm_cpu, groups }) => self.named(llvm_cpu, groups)?,
+            Some(Work::Kinds(kinds)) => self.by_kind(kinds),
+            Some(Work::Classes(mix)) => self.by_class(mix),
+            None => self.by_class(&Mix::default()),
+        };
+        Ok(merged(found))
+    }
+
+    fn named(
+        &self,
+        llvm_cpu: &str,
+        groups: &[(Vec<String>, f64)],
+    ) -> Result<Vec<(PortSet, f64)>, PhaseError> {
+        if self.core.llvm_cpu.as_deref() != Some(llvm_cpu) {
+            return Err(PhaseError::OtherProcessor {
+                expected: self.core.llvm_cpu.clone(),
+                found: llvm_cpu.to_owned(),
+            });
+        }
+        let set = |names: &[String]| -> Result<PortSet, PhaseError> {
+            let one = |set: u32, name| Ok(set | self.port(name)?);
+            names.iter().try_fold(0, one).map(PortSet)
+        };
+        groups.iter().map(|(names, cycles)| Ok((set(names)?, *cycles))).collect()
+    }
+
+    /// The port's bit.
+    fn port(&self, name: &String) -> Result<u32, PhaseError> {
+        let place = self.core.ports.iter().take(32).position(|port| port == name);
+        let missing =
+            || PhaseError::NoPort { expected: self.core.ports.clone(), found: name.clone() };
+        place.map(|place| 1 << place).ok_or_else(missing)
+    }
+
+    fn by_kind(&mut self, kinds: &[(WorkKind, f64)]) -> Vec<(PortSet, f64)> {
+        let mut found = Vec::new();
+        for &(kind, count) in kinds {
+            let units = self.core.units.iter().filter(|unit| unit.kind == kind);
+            let before = found.len();
+            found.extend(units.map(|unit| (unit.ports, count * unit.occupancy.0)));
+            if found.len() == before && count > 0.0 {
+                self.without_unit.push(kind);
+            }
+        }
+        found
+    }
+
+    /// A mix does not tell additions from multiplications and divisions; nor does it know every class.
+    fn by_class(&mut self, mix: &Mix) -> Vec<(PortSet, f64)> {
+        let [branch, float, int, load, store] = Class::ALL.map(|class| match mix.get(class) {
+            Some(share) => share.get(),
+            None => self.guess(Guessed::share(class)),
+        });
+        let mut part = |of: f64, guessed| if of > 0.0 { of * self.guess(guessed) } else { 0.0 };
+        let int_mul = part(int, Guessed::IntMulPart);
+        let int_div = part(int, Guessed::IntDivPart);
+        let float_mul = part(float, Guessed::FloatMulPart);
+        let float_div = part(float, Guessed::FloatDivPart);
+        self.by_kind(&[
+            (WorkKind::Branch, branch),
+            (WorkKind::Int, int - int_mul - int_div),
+            (WorkKind::IntMul, int_mul),
+            (WorkKind::IntDiv, int_div),
+            (WorkKind::FloatAdd, float - float_mul - float_div),
+            (WorkKind::FloatMul, float_mul),
+            (WorkKind::FloatDiv, float_div),
+            (WorkKind::Load, load),
+            (WorkKind::Store, store),
+        ])
+    }
+}
+
+/// One entry for each set, in order; none for no port or no cycles.
+fn merged(mut found: Vec<(PortSet, f64)>) -> Vec<(PortSet, f64)> {
+    found.retain(|(set, cycles)| !set.is_empty() && *cycles > 0.0);
+    found.sort_by_key(|(set, _)| *set);
+    found.dedup_by(|next, first| {
+        let same = next.0 == first.0;
+        if same {
+            first.1 += next.1;
+        }
+        same
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::Share;
+    use crate::phase::Component;
+    use colocate_machine::performance::Unit;
+    use colocate_machine::{Cycles, Hertz};
+
+    const ADDS: PortSet = PortSet(0b011);
+    const MULS: PortSet = PortSet(0b001);
+
+    /// Two ports that add, one of which multiplies in two cycles; one that loads; no other unit.
+    fn core() -> CorePerformance {
+        let unit = |kind, ports, cycles| Unit { kind, ports, occupancy: Cycles(cycles) };
+        CorePerformance {
+            clock: Hertz::mhz(2000),
+            llvm_cpu: Some("znver1".into()),
+            width: 4.0,
+            ports: vec!["p0".into(), "p1".into(), "ld".into()],
+            units: vec![
+                unit(WorkKind::Int, ADDS, 1.0),
+                unit(WorkKind::IntMul, MULS, 2.0),
+                unit(WorkKind::Load, PortSet(0b100), 1.0),
+                unit(WorkKind::Store, PortSet(0b100), 1.0),
+                unit(WorkKind::Store, ADDS, 1.0),
+            ],
+            branch_miss: Cycles(20.0),
+            divided: true,
+        }
+    }
+
+    fn known<T>(value: T) -> Known<T> {
+        Known::new(value, "chosen for a test")
+    }
+
+    fn on(phase: &Phase) -> OnCore {
+        phase.on(&core(), &Guesses::default()).unwrap()
+    }
+
+    /// Every component known: nothing is guessed. Ports: 0.5 additions and 0.25 stores ask for 0.75
+    /// cycles of p0 or p1, 0.1 multiplications for 0.2 of p0, the stores for 0.25 of ld. Stalls: 0.1
+    /// and 0.01 mispredicted branches of 20 cycles, 0.3.
+    #[test]
+    fn all_known() {
+        let kinds = vec![(WorkKind::Int, 0.5), (WorkKind::IntMul, 0.1), (WorkKind::Store, 0.25)];
+        let phase = Phase {
+            name: "kernel".into(),
+            slots: known(1.1),
+            work: known(Work::Kinds(kinds)),
+            dependent_cycles: known(0.5),
+            dependent_cycles_divided: known(0.4),
+            stall_cycles: known(0.1),
+            branch_misses: known(0.01),
+            misses: known(typical_misses(0.0)),
+            parallel_misses: known(3.0),
+            written_back: known(0.5),
+            shared_lines: known(0.0),
+        };
+        let OnCore { demand, guessed, without_unit } = on(&phase);
+        assert_eq!((guessed, without_unit), (vec![], vec![]));
+        assert_eq!(demand.ports, [(MULS, 0.2), (ADDS, 0.75), (PortSet(0b100), 0.25)]);
+        assert!((demand.stall_cycles - 0.3).abs() < 1e-15);
+        assert!((demand.slots - 1.1).abs() < 1e-15);
+        // A smaller window is not faster: 0.4 counts as 0.5.
+        assert!((demand.dependent_cycles_divided - 0.5).abs() < 1e-15);
+    }
+
+    /// Nothing is known: everything is guessed, and what has no unit here is said.
+    #[test]
+    fn nothing_known() {
+        let OnCore { demand, guessed, without_unit } = on(&Phase::default());
+        assert_eq!(guessed, Guessed::ALL);
+        let floats = [WorkKind::FloatAdd, WorkKind::FloatMul, WorkKind::FloatDiv];
+        assert_eq!(without_unit[..2], [WorkKind::Branch, WorkKind::IntDiv]);
+        assert_eq!(without_unit[2..], floats);
+        assert!((demand.dependent_cycles_divided - 0.5 * 1.15).abs() < 1e-15);
+        assert!((demand.stall_cycles - (0.05 + 0.003 * 20.0)).abs() < 1e-15);
+        assert_eq!(demand.misses, typical_misses(1.0));
+    }
+
+    /// A mix of integer 0.5 and float 0, nothing else known: what integer arithmetic is made of is
+    /// guessed (2 % multiplications, 0.2 % divisions: 0.01 and 0.001), what float is made of is not.
+    #[test]
+    fn from_a_mix() {
+        let mut mix = Mix::default();
+        mix.int = Share::new(0.5);
+        mix.float = Share::new(0.0);
+        let OnCore { demand, guessed, .. } = on(&Phase::of_mix("thread", mix, "sampled"));
+        assert!(guessed.contains(&Guessed::IntMulPart) && guessed.contains(&Guessed::LoadShare));
+        assert!(!guessed.contains(&Guessed::IntShare) && !guessed.contains(&Guessed::FloatDivPart));
+        let asked = |set| demand.ports.iter().find(|(ports, _)| *ports == set).unwrap().1;
+        assert!((asked(MULS) - 0.02).abs() < 1e-15);
+        // 0.489 simple operations and 0.1 stores, guessed.
+        assert!((asked(ADDS) - 0.589).abs() < 1e-12);
+        assert_eq!(Phase::of_mix("thread", Mix::default(), "none").work, Known::default());
+    }
+
+    #[test]
+    fn named_ports_are_those_of_one_processor() {
+        let work = |cpu: &str, groups: &[(&[&str], f64)]| {
+            let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            let groups = groups.iter().map(|&(ports, cycles)| (names(ports), cycles)).collect();
+            let work = known(Work::Ports { llvm_cpu: cpu.to_owned(), groups });
+            Phase { work, ..Phase::default() }.on(&core(), &Guesses::default())
+        };
+        let both = work("znver1", &[(&["p1", "p0"], 0.5), (&["p0", "p1"], 0.25), (&["ld"], 0.0)]);
+        assert_eq!(both.unwrap().demand.ports, [(ADDS, 0.75)]);
+        let error = |found: Result<OnCore, PhaseError>| found.unwrap_err().to_string();
+        assert_eq!(
+            error(work("znver1", &[(&["p9"], 0.5)])),
+            "expected one of the ports p0, p1, ld, found p9"
+        );
+        assert_eq!(
+            error(work("skylake", &[])),
+            "expected work for the ports of znver1, found that of skylake; find out the demand for \
+             this machine"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be() {
+        let error = |phase: Phase| phase.on(&core(), &Guesses::default()).unwrap_err();
+        let of = |component, expected, found| PhaseError::Impossible { component, expected, found };
+        let phase = Phase { slots: known(-1.0), ..Phase::default() };
+        assert_eq!(error(phase), of(Component::Slots, "a number of at least 0", -1.0));
+        let phase = Phase { parallel_misses: known(0.5), ..Phase::default() };
+        assert_eq!(error(phase), of(Component::ParallelMisses, "a number of at least 1", 0.5));
+        let phase = Phase { written_back: known(1.5), ..Phase::default() };
+        assert_eq!(error(phase), of(Component::WrittenBack, "a number from 0 to 1", 1.5));
+        let work = known(Work::Kinds(vec![(WorkKind::Int, f64::INFINITY)]));
+        let phase = Phase { work, ..Phase::default() };
+        assert_eq!(error(phase), of(Component::Work, "a number of at least 0", f64::INFINITY));
+    }
+}
