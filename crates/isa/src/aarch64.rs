@@ -20,6 +20,29 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     Some(Decoded { ip, len: 4, classes, flow })
 }
 
+/// See [`crate::assembly`].
+pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
+    let word = bytes.get(..4)?;
+    let instruction = InstDecoder::default().decode(&mut U8Reader::new(word)).ok()?;
+    let text = instruction.to_string();
+    let flow = flow_of(&instruction, ip);
+    let name = text.split(' ').next().unwrap_or_default();
+    // Where to goes the last operand that says.
+    let without_target = || match text.rsplit_once(", ") {
+        Some((before, _)) => format!("{before}, #0"),
+        None => format!("{name} #0"),
+    };
+    Some(match flow {
+        Flow::Jump { .. } | Flow::Call { .. } => "b #0".into(),
+        Flow::Conditional { .. } => without_target(),
+        Flow::IndirectCall | Flow::IndirectJump | Flow::Return => {
+            let register = text.split([' ', ',']).nth(1).filter(|word| word.starts_with('x'));
+            format!("br {}", register.unwrap_or("x30"))
+        }
+        _ => text,
+    })
+}
+
 fn flow_of(instruction: &Instruction, ip: u64) -> Flow {
     use Opcode::{
         B, BCcc, BL, BLR, BLRAA, BLRAAZ, BLRAB, BLRABZ, BR, BRAA, BRAAZ, BRAB, BRABZ, BRK, Bcc,

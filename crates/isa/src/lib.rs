@@ -15,10 +15,12 @@
 //!   stores if it touches memory.
 
 mod aarch64;
+mod assembly;
 pub mod class;
 mod decode;
 mod x86;
 
+pub use assembly::assembly;
 pub use class::{Class, ClassCounts, ClassSet};
 pub use decode::{Decoded, Decoder, Flow, Isa, classify};
 pub use x86::{is_repeated_string, mnemonic, needs_beyond_avx2};

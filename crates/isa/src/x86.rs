@@ -2,8 +2,9 @@
 
 use crate::{Class, ClassSet, Decoded, Flow};
 use iced_x86::{
-    Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction,
-    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
+    Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Formatter,
+    GasFormatter, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
+    OpKind,
 };
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -86,6 +87,69 @@ pub fn is_repeated_string(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn mnemonic(bytes: &[u8]) -> Option<String> {
     decode(bytes, 0).map(|found| format!("{:?}", found.mnemonic()).to_ascii_lowercase())
+}
+
+/// See [`crate::assembly`].
+pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
+    let instruction = decode(bytes, ip)?;
+    let one = |instruction: &Instruction| {
+        let mut text = String::new();
+        let mut formatter = GasFormatter::new();
+        formatter.options_mut().set_gas_show_mnemonic_size_suffix(true);
+        formatter.options_mut().set_branch_leading_zeros(false);
+        formatter.format(instruction, &mut text);
+        text
+    };
+    let operand = |place: u32| {
+        let mut text = String::new();
+        // An operand that is there has a text.
+        let formatted = GasFormatter::new().format_operand(&instruction, &mut text, place);
+        formatted.map(|()| text)
+    };
+    Some(match instruction.flow_control() {
+        FlowControl::UnconditionalBranch => "jmp 0".into(),
+        FlowControl::ConditionalBranch => jump(&one(&instruction)),
+        FlowControl::Call if instruction.is_call_near() => format!("{RETURN_ADDRESS}\njmp 0"),
+        FlowControl::IndirectCall => format!("{RETURN_ADDRESS}\njmp {}", operand(0).ok()?),
+        FlowControl::IndirectBranch => format!("jmp {}", operand(0).ok()?),
+        FlowControl::Return => "jmp *(%rsp)".into(),
+        _ => match instruction.mnemonic() {
+            Mnemonic::Push => push(&instruction, &operand(0).ok()?),
+            Mnemonic::Pop if instruction.op0_kind() == OpKind::Register => {
+                format!("movq (%rsp),{}", operand(0).ok()?)
+            }
+            Mnemonic::Endbr64 | Mnemonic::Endbr32 => "nop".into(),
+            Mnemonic::Fnstenv | Mnemonic::Fldenv | Mnemonic::Fnsave | Mnemonic::Frstor => {
+                one(&instruction).replacen("l ", " ", 1)
+            }
+            _ => one(&instruction),
+        },
+    })
+}
+
+/// The store of a call.
+const RETURN_ADDRESS: &str = "movq $0,-8(%rsp)";
+
+/// A conditional jump to nowhere; `text` is the whole instruction.
+fn jump(text: &str) -> String {
+    // Prefixes may come first, and a hint may follow after a comma.
+    match text.split([' ', ',']).find(|word| word.starts_with('j')) {
+        Some(jump) => format!("{jump} 0"),
+        // `loop` and its kin.
+        None => "decq %rcx\njne 0".into(),
+    }
+}
+
+/// `push` without the stack pointer's change.
+fn push(instruction: &Instruction, operand: &str) -> String {
+    match instruction.op0_kind() {
+        OpKind::Register if instruction.op0_register().size() == 8 => {
+            format!("movq {operand},-8(%rsp)")
+        }
+        OpKind::Memory => format!("movq {operand},%r11\nmovq %r11,-8(%rsp)"),
+        // Immediates, and segment registers, which nobody pushes.
+        _ => RETURN_ADDRESS.into(),
+    }
 }
 
 fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
