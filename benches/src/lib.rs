@@ -3,7 +3,7 @@
 use colocate_machine::{
     Core, CoreIdx, CoreKind, KindIdx, Machine, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
-use colocate_model::{Class, Demand, Mix, Share};
+use colocate_model::{Class, Mix, Share, UnitDemand};
 use colocate_policy::matching::{Costs, blossom};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{JobIdx, Plan, Task, TaskId};
@@ -147,17 +147,17 @@ pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
 #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
 pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
     const STEPS: f64 = 1e9;
-    let by_id: BTreeMap<TaskId, Demand> = tasks
+    let by_id: BTreeMap<TaskId, UnitDemand> = tasks
         .iter()
-        .map(|task| (task.id, Demand::of(&task.mix, task.weight(), &Mix::default())))
+        .map(|task| (task.id, UnitDemand::of(&task.mix, task.weight(), &Mix::default())))
         .collect();
-    let mut on_core: BTreeMap<CoreIdx, Vec<Demand>> = BTreeMap::new();
+    let mut on_core: BTreeMap<CoreIdx, Vec<UnitDemand>> = BTreeMap::new();
     for decision in &plan.decisions {
         let pu = decision.pu.and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
         on_core.entry(machine.core_of(pu)).or_default().push(by_id[&decision.task]);
     }
     let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();
-    let demands: Vec<Demand> = by_id.into_values().collect();
+    let demands: Vec<UnitDemand> = by_id.into_values().collect();
     let optimum = blossom::minimum(&Costs::of_overlaps(&demands, STEPS)).expect("an even number");
     mine / (optimum.cost as f64 / STEPS) - 1.0
 }

@@ -67,7 +67,7 @@ fn weights(kind: &str, n: usize, rng: &mut SplitMix64) -> Costs {
     let assumed = colocate_model::Mix::default();
     let demands: Vec<_> = tasks
         .iter()
-        .map(|task| colocate_model::Demand::of(&task.mix, task.weight(), &assumed))
+        .map(|task| colocate_model::UnitDemand::of(&task.mix, task.weight(), &assumed))
         .collect();
     Costs::of_overlaps(&demands, STEPS)
 }

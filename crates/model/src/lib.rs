@@ -10,13 +10,14 @@ pub mod mix;
 pub mod overlap;
 pub mod phase;
 pub mod profile;
+pub mod rng;
 pub mod smt;
 pub mod system;
 
 pub use assumptions::{Assumptions, Fairness};
 pub use curve::MissCurve;
 pub use mix::{Class, Mix, Share};
-pub use overlap::Demand;
-pub use phase::Phase;
+pub use overlap::UnitDemand;
+pub use phase::{Demand, Phase};
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};
 pub use system::{Model, ModelError, Prediction, Seat, TaskRate};

@@ -5,9 +5,9 @@
 //! - `s(t, c)`: share of class `c` in thread `t`'s instructions, 0 ..= 1 ([`Share`](crate::Share)).
 //! - `b(t)`: how busy thread `t` is, CPU time over life time, 0 ..= 1.
 //! - `u(c)`: execution units that can do work of class `c`, a count ([`UNITS`]).
-//! - `d(t, c) = b(t) · s(t, c) / √u(c)`: demand, no unit of its own ([`Demand`]).
+//! - `d(t, c) = b(t) · s(t, c) / √u(c)`: demand, no unit of its own ([`UnitDemand`]).
 //! - `w(a, b) = Σ_c d(a, c) · d(b, c) = Σ_c b(a) · b(b) · s(a, c) · s(b, c) / u(c)`: overlap, in
-//!   *unit clashes per pair of instructions* ([`Demand::overlap`]).
+//!   *unit clashes per pair of instructions* ([`UnitDemand::overlap`]).
 //!
 //! What the overlap means: draw one instruction of each thread, when each thread runs for its busy
 //! share of the time, and let each instruction take one of the units of its class at random. Then
@@ -38,9 +38,9 @@ pub fn scarcity(class: Class) -> f64 {
 /// Demands add up: the demand of threads that run at the same time is the sum of theirs, and the
 /// overlap of two groups is the sum of the overlaps of all pairs between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Demand([f64; 5]);
+pub struct UnitDemand([f64; 5]);
 
-impl Demand {
+impl UnitDemand {
     /// Asks nothing: no thread.
     pub const NONE: Self = Self([0.0; 5]);
 
@@ -78,7 +78,7 @@ impl Demand {
     }
 }
 
-impl Add for Demand {
+impl Add for UnitDemand {
     type Output = Self;
     fn add(mut self, other: Self) -> Self {
         self += other;
@@ -86,7 +86,7 @@ impl Add for Demand {
     }
 }
 
-impl AddAssign for Demand {
+impl AddAssign for UnitDemand {
     fn add_assign(&mut self, other: Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
@@ -94,7 +94,7 @@ impl AddAssign for Demand {
     }
 }
 
-impl Sub for Demand {
+impl Sub for UnitDemand {
     type Output = Self;
     fn sub(mut self, other: Self) -> Self {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
@@ -152,19 +152,19 @@ mod tests {
     /// float 0.8 · 0.5 / 2 units + int 0.1 · 0.4 / 4 units = 0.2 + 0.01.
     #[test]
     fn by_hand() {
-        let a = Demand::of(&mix([0.0, 0.8, 0.1, 0.0, 0.0]), 1.0, &Mix::default());
-        let b = Demand::of(&mix([0.0, 0.5, 0.4, 0.0, 0.0]), 1.0, &Mix::default());
+        let a = UnitDemand::of(&mix([0.0, 0.8, 0.1, 0.0, 0.0]), 1.0, &Mix::default());
+        let b = UnitDemand::of(&mix([0.0, 0.5, 0.4, 0.0, 0.0]), 1.0, &Mix::default());
         assert!((a.overlap(&b) - 0.21).abs() < 1e-12);
-        let half = Demand::of(&mix([0.0, 0.5, 0.4, 0.0, 0.0]), 0.5, &Mix::default());
+        let half = UnitDemand::of(&mix([0.0, 0.5, 0.4, 0.0, 0.0]), 0.5, &Mix::default());
         assert!((a.overlap(&half) - 0.105).abs() < 1e-12);
     }
 
     #[test]
     fn unknown_takes_what_is_assumed() {
         let known = mix([0.1, 0.2, 0.3, 0.4, 0.5]);
-        let seen = Demand::of(&Mix::default(), 1.0, &known);
-        assert_eq!(seen, Demand::of(&known, 1.0, &Mix::default()));
-        assert_eq!(Demand::of(&Mix::default(), 1.0, &Mix::default()), Demand::NONE);
+        let seen = UnitDemand::of(&Mix::default(), 1.0, &known);
+        assert_eq!(seen, UnitDemand::of(&known, 1.0, &Mix::default()));
+        assert_eq!(UnitDemand::of(&Mix::default(), 1.0, &Mix::default()), UnitDemand::NONE);
     }
 
     #[test]
@@ -180,24 +180,24 @@ mod tests {
     #[test]
     fn busy_is_cut() {
         let m = mix([1.0; 5]);
-        let full = Demand::of(&m, 1.0, &m);
-        assert_eq!(Demand::of(&m, 7.0, &m), full);
-        assert_eq!(Demand::of(&m, f64::NAN, &m), full);
-        assert_eq!(Demand::of(&m, -1.0, &m), Demand::NONE);
+        let full = UnitDemand::of(&m, 1.0, &m);
+        assert_eq!(UnitDemand::of(&m, 7.0, &m), full);
+        assert_eq!(UnitDemand::of(&m, f64::NAN, &m), full);
+        assert_eq!(UnitDemand::of(&m, -1.0, &m), UnitDemand::NONE);
     }
 
     proptest! {
         #[test]
         fn symmetric_and_never_negative(a in any_shares(), b in any_shares(), busy in 0.0..=1.0) {
-            let a = Demand::of(&mix(a), busy, &Mix::default());
-            let b = Demand::of(&mix(b), 1.0, &Mix::default());
+            let a = UnitDemand::of(&mix(a), busy, &Mix::default());
+            let b = UnitDemand::of(&mix(b), 1.0, &Mix::default());
             prop_assert!(a.overlap(&b) >= 0.0);
             prop_assert!((a.overlap(&b) - b.overlap(&a)).abs() < 1e-12);
         }
 
         #[test]
         fn groups_overlap_as_their_pairs(shares in prop::array::uniform4(any_shares())) {
-            let [a, b, c, d] = shares.map(|s| Demand::of(&mix(s), 1.0, &Mix::default()));
+            let [a, b, c, d] = shares.map(|s| UnitDemand::of(&mix(s), 1.0, &Mix::default()));
             let pairs = a.overlap(&c) + a.overlap(&d) + b.overlap(&c) + b.overlap(&d);
             prop_assert!(((a + b).overlap(&(c + d)) - pairs).abs() < 1e-9);
         }

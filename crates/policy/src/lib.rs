@@ -19,10 +19,10 @@ pub mod places;
 pub mod plan;
 pub mod policies;
 mod predict;
-pub mod rng;
 #[cfg(test)]
 mod testing;
 
+pub use colocate_model::rng;
 pub use kind::{KindError, PolicyKind};
 pub use plan::{Decision, JobIdx, Newborn, Plan, PlanError, Task, TaskId, Why};
 pub use policies::plan;

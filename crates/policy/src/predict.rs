@@ -6,20 +6,20 @@
 use crate::places::Places;
 use crate::plan::Task;
 use colocate_machine::PuIdx;
-use colocate_model::{Demand, overlap};
+use colocate_model::{UnitDemand, overlap};
 
 /// The demand of each task, with the mean of the known mixes in place of unknown classes.
-pub(crate) fn demands(tasks: &[&Task]) -> Vec<Demand> {
+pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
-    tasks.iter().map(|task| Demand::of(&task.mix, task.weight(), &assumed)).collect()
+    tasks.iter().map(|task| UnitDemand::of(&task.mix, task.weight(), &assumed)).collect()
 }
 
 /// The demand of tasks that take turns on one PU.
 ///
 /// One of them runs at a time. If together they would be busy for more than all of the time, each
 /// gets its part: `Σ d(t) / max(1, Σ b(t))`.
-pub(crate) fn taking_turns(tasks: impl Iterator<Item = (Demand, f64)>) -> Demand {
-    let sum = tasks.fold((Demand::NONE, 0.0), |sum, task| (sum.0 + task.0, sum.1 + task.1));
+pub(crate) fn taking_turns(tasks: impl Iterator<Item = (UnitDemand, f64)>) -> UnitDemand {
+    let sum = tasks.fold((UnitDemand::NONE, 0.0), |sum, task| (sum.0 + task.0, sum.1 + task.1));
     sum.0.scaled(1.0 / sum.1.max(1.0))
 }
 
@@ -27,10 +27,10 @@ pub(crate) fn taking_turns(tasks: impl Iterator<Item = (Demand, f64)>) -> Demand
 pub(crate) fn total_overlap(
     places: &Places<'_>,
     tasks: &[&Task],
-    demands: &[Demand],
+    demands: &[UnitDemand],
     seats: &[PuIdx],
 ) -> f64 {
-    let mut on_pu = vec![(Demand::NONE, 0.0); places.machine().pus.len()];
+    let mut on_pu = vec![(UnitDemand::NONE, 0.0); places.machine().pus.len()];
     for ((task, demand), pu) in tasks.iter().zip(demands).zip(seats) {
         let sum = &mut on_pu[pu.idx()];
         *sum = (sum.0 + *demand, sum.1 + task.weight());
@@ -40,8 +40,8 @@ pub(crate) fn total_overlap(
 }
 
 /// The overlap of all pairs of `demands`.
-pub(crate) fn within(demands: &[Demand]) -> f64 {
-    let mut before = Demand::NONE;
+pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
+    let mut before = UnitDemand::NONE;
     let mut sum = 0.0;
     for demand in demands {
         sum += before.overlap(demand);
@@ -78,7 +78,7 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
 ///
 /// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings
 /// times the mean overlap of two tasks. `None` if tasks take turns, or for fewer than two tasks.
-fn by_chance(places: &Places<'_>, demands: &[Demand], seats: &[PuIdx]) -> Option<f64> {
+fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
     let mut used = vec![false; places.machine().pus.len()];
     for pu in seats {
         if std::mem::replace(&mut used[pu.idx()], true) {

@@ -1,6 +1,6 @@
 //! What it costs to put two vertices together: a dense symmetric table of whole numbers.
 
-use colocate_model::Demand;
+use colocate_model::UnitDemand;
 
 /// Costs of all pairs of `n` vertices, in steps of a size that the caller chose.
 ///
@@ -41,7 +41,7 @@ impl Costs {
 
     /// The overlaps of `demands`, rounded down to `steps` steps for an overlap of one.
     #[must_use]
-    pub fn of_overlaps(demands: &[Demand], steps: f64) -> Self {
+    pub fn of_overlaps(demands: &[UnitDemand], steps: f64) -> Self {
         Self::new(demands.len(), |a, b| in_steps(demands[a].overlap(&demands[b]), steps))
     }
 

@@ -1,6 +1,6 @@
 //! Exchanging members of groups until no exchange helps.
 
-use colocate_model::Demand;
+use colocate_model::UnitDemand;
 
 /// Improves `groups`, lists of places in `demands`, by exchanging members of two groups as long as
 /// the overlap within groups falls. Sizes stay.
@@ -8,9 +8,10 @@ use colocate_model::Demand;
 /// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`, so exchanging `a ∈ G` with `b ∈ H`
 /// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is `c · (ΣG − ΣH + c)`
 /// with `c = b − a`, from sums alone. A pass looks at all pairs of members, `O(n²)` at worst.
-pub fn improve(demands: &[Demand], groups: &mut [Vec<usize>]) {
-    let sum_of = |group: &[usize]| group.iter().fold(Demand::NONE, |sum, &at| sum + demands[at]);
-    let mut sums: Vec<Demand> = groups.iter().map(|group| sum_of(group)).collect();
+pub fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
+    let sum_of =
+        |group: &[usize]| group.iter().fold(UnitDemand::NONE, |sum, &at| sum + demands[at]);
+    let mut sums: Vec<UnitDemand> = groups.iter().map(|group| sum_of(group)).collect();
     // Two groups that are as they were in the pass before have nothing to exchange.
     let mut before = vec![true; groups.len()];
     while before.contains(&true) {
@@ -32,9 +33,9 @@ const WORTH: f64 = 1e-12;
 
 /// Whether an exchange between groups `g` and `h` helped.
 fn improve_two(
-    demands: &[Demand],
+    demands: &[UnitDemand],
     groups: &mut [Vec<usize>],
-    sums: &mut [Demand],
+    sums: &mut [UnitDemand],
     g: usize,
     h: usize,
 ) -> bool {
@@ -63,16 +64,16 @@ mod tests {
     use colocate_model::{Class, Mix, Share};
     use proptest::prelude::*;
 
-    fn random_demand(rng: &mut SplitMix64) -> Demand {
+    fn random_demand(rng: &mut SplitMix64) -> UnitDemand {
         let mut mix = Mix::default();
         for class in Class::ALL {
             mix.set(class, Share::new(rng.unit()));
         }
-        Demand::of(&mix, 1.0, &mix)
+        UnitDemand::of(&mix, 1.0, &mix)
     }
 
     /// Pair by pair, without the sums that the exchange relies on.
-    fn overlap(demands: &[Demand], groups: &[Vec<usize>]) -> f64 {
+    fn overlap(demands: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
         let pairs = |group: &Vec<usize>| -> f64 {
             let beside = |at: usize| group[..at].iter().map(move |&other| (other, group[at]));
             let all = (0..group.len()).flat_map(beside);
@@ -87,7 +88,7 @@ mod tests {
         fn no_exchange_is_left(sizes in prop::collection::vec(0_usize..=5, 0..=4), seed: u64) {
             let mut rng = SplitMix64::new(seed);
             let count = sizes.iter().sum();
-            let demands: Vec<Demand> = (0..count).map(|_| random_demand(&mut rng)).collect();
+            let demands: Vec<UnitDemand> = (0..count).map(|_| random_demand(&mut rng)).collect();
             let mut items = 0..count;
             let mut groups: Vec<Vec<usize>> =
                 sizes.iter().map(|&size| items.by_ref().take(size).collect()).collect();

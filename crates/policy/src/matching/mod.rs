@@ -9,7 +9,7 @@ mod oracle;
 
 pub use costs::{Costs, MAX_COST, in_steps};
 
-use colocate_model::Demand;
+use colocate_model::UnitDemand;
 
 /// Up to this many vertices, dummies included, matching is exact whatever it takes. Chosen: at worst
 /// it takes some 20 ms more than the fast way; see docs/benchmarks.md.
@@ -35,7 +35,7 @@ pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
 #[derive(Clone)]
 struct Group {
     members: Vec<usize>,
-    asked: Demand,
+    asked: UnitDemand,
 }
 
 /// Puts items with the demands `asked` into `groups` groups of at most `width`, by matching pairs,
@@ -44,11 +44,11 @@ struct Group {
 /// Group sizes differ by one at most, so `width` only says how often to match, and no group is
 /// larger if `asked` is no longer than `groups * width`.
 #[must_use]
-pub fn in_groups(asked: &[Demand], groups: usize, width: usize) -> Vec<Vec<usize>> {
-    let alone = |(item, &asked): (usize, &Demand)| Group { members: vec![item], asked };
+pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<usize>> {
+    let alone = |(item, &asked): (usize, &UnitDemand)| Group { members: vec![item], asked };
     let mut parts: Vec<Group> = asked.iter().enumerate().map(alone).collect();
     let slots = groups * width.next_power_of_two();
-    parts.resize(slots.max(parts.len()), Group { members: Vec::new(), asked: Demand::NONE });
+    parts.resize(slots.max(parts.len()), Group { members: Vec::new(), asked: UnitDemand::NONE });
     while parts.len() > groups {
         parts = join_pairs(&parts);
     }
@@ -63,7 +63,7 @@ fn join_pairs(parts: &[Group]) -> Vec<Group> {
     let smallest = parts.iter().map(|part| part.members.len()).min().unwrap_or(0);
     let small = parts.iter().filter(|part| part.members.len() == smallest).count();
     let apart = if 2 * small <= parts.len() { smallest } else { smallest + 1 };
-    let demands: Vec<Demand> = parts.iter().map(|part| part.asked).collect();
+    let demands: Vec<UnitDemand> = parts.iter().map(|part| part.asked).collect();
     let steps = steps(&demands);
     let costs = Costs::new(parts.len(), |a, b| {
         let both = [a, b].iter().all(|&at| parts[at].members.len() == apart);
@@ -82,7 +82,7 @@ fn join_pairs(parts: &[Group]) -> Vec<Group> {
 /// Steps of cost an overlap of one has, so that the costs of all pairs of a matching together stay
 /// below what is added to a pair that must not be.
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
-fn steps(demands: &[Demand]) -> f64 {
+fn steps(demands: &[UnitDemand]) -> f64 {
     // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
     let most = demands.iter().map(|d| d.overlap(d)).fold(f64::MIN_POSITIVE.sqrt(), f64::max);
     MAX_COST as f64 / 2.0 / (most * demands.len() as f64)
@@ -97,13 +97,13 @@ mod tests {
     use proptest::prelude::*;
 
     /// Random demands, some of which ask nothing and some of which are the same.
-    fn random_demands(count: usize, seed: u64) -> Vec<Demand> {
+    fn random_demands(count: usize, seed: u64) -> Vec<UnitDemand> {
         let mut rng = SplitMix64::new(seed);
         let tasks = random_tasks(&mut rng, count);
         let mut demands = demands(&tasks.iter().collect::<Vec<_>>());
         for at in 0..count {
             match rng.below(8) {
-                0 => demands[at] = Demand::NONE,
+                0 => demands[at] = UnitDemand::NONE,
                 1 => demands[at] = demands[rng.below(count)],
                 _ => {}
             }

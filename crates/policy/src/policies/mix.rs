@@ -55,7 +55,7 @@ use crate::places::Places;
 use crate::plan::{Task, Why};
 use crate::predict::{demands, taking_turns, within};
 use colocate_machine::PuIdx;
-use colocate_model::Demand;
+use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
 pub use crate::matching::EXACT_UP_TO;
@@ -66,7 +66,8 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     }
     let demands = demands(tasks);
     let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
-    let asked: Vec<Demand> = items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
+    let asked: Vec<UnitDemand> =
+        items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
     let groups = groups(places, tasks, &items, &asked);
     let mut on_pu = seat(places, tasks, &items, groups);
     join_rest(places, tasks, rest, &mut on_pu);
@@ -114,7 +115,7 @@ fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<u
     (items, rest)
 }
 
-fn demand_of(item: &[usize], tasks: &[&Task], demands: &[Demand]) -> Demand {
+fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand]) -> UnitDemand {
     taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
 }
 
@@ -124,7 +125,7 @@ fn groups(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
-    asked: &[Demand],
+    asked: &[UnitDemand],
 ) -> Vec<Vec<usize>> {
     let matched = || matching::in_groups(asked, places.cores().len(), places.width().max(2));
     if places.width() <= 2 {
@@ -141,7 +142,7 @@ fn groups(
 }
 
 /// The overlap within all groups.
-fn overlap(asked: &[Demand], groups: &[Vec<usize>]) -> f64 {
+fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
     let demands = |group: &Vec<usize>| group.iter().map(|&at| asked[at]).collect::<Vec<_>>();
     groups.iter().map(|group| within(&demands(group))).sum()
 }
@@ -223,17 +224,17 @@ fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut
 fn explain(
     places: &Places<'_>,
     tasks: &[&Task],
-    demands: &[Demand],
+    demands: &[UnitDemand],
     on_pu: &[Vec<usize>],
     choices: &mut [Choice],
 ) {
     let partners = partners(places, tasks, choices);
-    let asked: Vec<Demand> = on_pu.iter().map(|item| demand_of(item, tasks, demands)).collect();
+    let asked: Vec<UnitDemand> = on_pu.iter().map(|item| demand_of(item, tasks, demands)).collect();
     for (task, choice) in choices.iter_mut().enumerate() {
         let Some(pu) = choice.pu.filter(|_| !tasks[task].mix.is_unknown()) else { continue };
         let core = &places.machine().cores[places.machine().core_of(pu).idx()];
         let others = core.pus.iter().filter(|&&other| other != pu);
-        let beside = others.fold(Demand::NONE, |sum, other| sum + asked[other.idx()]);
+        let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
         let overlap = demands[task].overlap(&beside);
         choice.why = Why::Matched { overlap, partners: partners[task].clone() };
     }
@@ -248,12 +249,16 @@ mod tests {
     use crate::testing::{check, check_why, machine, random_tasks};
     use crate::{PolicyKind, Task};
     use colocate_machine::{Machine, PuIdx};
-    use colocate_model::Demand;
+    use colocate_model::UnitDemand;
     use expect_test::expect;
     use proptest::prelude::*;
 
     /// The least overlap of all ways to put `left` on cores with the rooms `rooms`.
-    fn by_brute_force(demands: &[Demand], rooms: &mut [usize], on: &mut Vec<Vec<Demand>>) -> f64 {
+    fn by_brute_force(
+        demands: &[UnitDemand],
+        rooms: &mut [usize],
+        on: &mut Vec<Vec<UnitDemand>>,
+    ) -> f64 {
         let Some((first, rest)) = demands.split_first() else { return 0.0 };
         let mut least = f64::INFINITY;
         for core in 0..rooms.len() {
