@@ -5,6 +5,8 @@
 //! process PID PARENT START_NS END_NS
 //! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
 //! unsupported ADDRESS BYTES
+//! block NUMBER ADDRESS BYTES …
+//! stretch TID NUMBER …
 //! handlers N
 //! end THREADS
 //! ```
@@ -42,8 +44,30 @@ pub struct Trace {
     pub threads: Vec<ThreadTrace>,
     /// Instructions that it ran and that QEMU does not have.
     pub unsupported: Vec<UnsupportedInstruction>,
+    /// Blocks of code that stretches have.
+    pub blocks: Vec<Block>,
+    /// Stretches of instructions, if they were asked for.
+    pub stretches: Vec<Stretch>,
     /// How often a signal handler returned.
     pub handlers: u64,
+}
+
+/// Instructions that run one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The address of the first.
+    pub address: u64,
+    /// The bytes of each.
+    pub instructions: Vec<Vec<u8>>,
+}
+
+/// What a thread ran in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The thread's number.
+    pub tid: u32,
+    /// Places in [`Trace::blocks`].
+    pub blocks: Vec<usize>,
 }
 
 /// What one thread ran.
@@ -113,6 +137,8 @@ pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
         end,
         threads: Vec::new(),
         unsupported: Vec::new(),
+        blocks: Vec::new(),
+        stretches: Vec::new(),
         handlers: 0,
     };
     while let Some(thread) = lines.thread()? {
@@ -120,6 +146,12 @@ pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
     }
     while let Some(found) = lines.unsupported()? {
         trace.unsupported.push(found);
+    }
+    while let Some(found) = lines.block(trace.blocks.len())? {
+        trace.blocks.push(found);
+    }
+    while let Some(found) = lines.stretch(trace.blocks.len())? {
+        trace.stretches.push(found);
     }
     trace.handlers = lines.number_after("handlers")?;
     lines.end(trace.threads.len())?;
@@ -224,6 +256,47 @@ impl<'a> Lines<'a> {
         Ok(Some(UnsupportedInstruction { address, bytes }))
     }
 
+    /// The next line if it is the block of number `number`.
+    fn block(&mut self, number: usize) -> Result<Option<Block>, TraceError> {
+        const EXPECTED: &str =
+            "block NUMBER ADDRESS and the bytes of each instruction, 1 to 15 of them";
+        let Some(words) = self.list("block") else { return Ok(None) };
+        let found = || {
+            let [place, address, bytes @ ..] = &words[..] else { return None };
+            let whole = |bytes: &Vec<u8>| (1..=LONGEST_INSTRUCTION).contains(&bytes.len());
+            let bytes = bytes.iter().map(|word| unhex(word).filter(whole));
+            let instructions = bytes.collect::<Option<Vec<_>>>()?;
+            let right = decimal(place) == u64::try_from(number).ok() && !instructions.is_empty();
+            right.then_some(Block { address: hexadecimal(address)?, instructions })
+        };
+        let found = found().ok_or_else(|| self.wrong(EXPECTED))?;
+        self.step()?;
+        Ok(Some(found))
+    }
+
+    /// The next line if it is a stretch of some of `blocks` blocks.
+    fn stretch(&mut self, blocks: usize) -> Result<Option<Stretch>, TraceError> {
+        const EXPECTED: &str = "stretch TID and numbers of blocks";
+        let Some(words) = self.list("stretch") else { return Ok(None) };
+        let found = || {
+            let [tid, places @ ..] = &words[..] else { return None };
+            let place =
+                |word: &&str| usize::try_from(decimal(word)?).ok().filter(|at| *at < blocks);
+            let places = places.iter().map(place).collect::<Option<Vec<_>>>()?;
+            Some(Stretch { tid: decimal(tid)?.try_into().ok()?, blocks: places })
+        };
+        let found = found().ok_or_else(|| self.wrong(EXPECTED))?;
+        self.step()?;
+        Ok(Some(found))
+    }
+
+    /// The words after `keyword` if the next line begins with it.
+    fn list(&self, keyword: &str) -> Option<Vec<&'a str>> {
+        let (line, _) = self.peek().ok()?;
+        let mut words = std::str::from_utf8(line).ok()?.split(' ');
+        (words.next() == Some(keyword)).then(|| words.collect())
+    }
+
     fn number_after(&mut self, keyword: &'static str) -> Result<u64, TraceError> {
         const EXPECTED: &str = "a thread, unsupported or handlers line";
         let [word] = self.words(keyword)?.ok_or_else(|| self.wrong(EXPECTED))?;
@@ -303,6 +376,9 @@ process 40 39 1000 9000
 thread 40 1000 9000 700 100 50 300 200 60 1 6d61696e
 thread 41 2000 3000 7 1 0 3 2 1 0 -
 unsupported 555555557170 62f1f54858d0
+block 0 5555 90 31c0
+block 1 5558 c3
+stretch 41 0 1 0
 handlers 2
 end 2
 ";
@@ -321,6 +397,9 @@ end 2
         assert_eq!(main.counts, ClassCounts { instructions: 700, of: [100, 50, 300, 200, 60] });
         assert_eq!((main.undecoded, &main.name[..]), (1, &b"main"[..]));
         assert!(trace.threads[1].name.is_empty());
+        assert_eq!((trace.blocks[0].address, trace.blocks.len()), (0x5555, 2));
+        assert_eq!(trace.blocks[0].instructions, [vec![0x90], vec![0x31, 0xc0]]);
+        assert_eq!(trace.stretches, [Stretch { tid: 41, blocks: vec![0, 1, 0] }]);
         assert_eq!(trace.unsupported[0].bytes, [0x62, 0xf1, 0xf5, 0x48, 0x58, 0xd0]);
     }
 
@@ -366,22 +445,30 @@ end 2
                 r#"line 3: expected thread TID START_NS END_NS, seven counts of which none exceeds the first, and NAME, found "thread 40 1000 9000 250 100 50 300 200 60 1 6d61696e""#
             ]],
         );
+        for (good, wrong) in
+            [("block 1", "block 2"), ("c3", "c3c"), ("block 1 5558 c3", "block 1 5")]
+        {
+            let error = parse(GOOD.replace(good, wrong).as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("line 7: expected block NUMBER"), "{error}");
+        }
+        let error = parse(GOOD.replace("0 1 0", "0 2 0").as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("line 8: expected stretch TID"), "{error}");
         check(
             &GOOD.replace("handlers 2", "handlers -2"),
             &expect![[
-                r#"line 6: expected a thread, unsupported or handlers line, found "handlers -2""#
+                r#"line 9: expected a thread, unsupported or handlers line, found "handlers -2""#
             ]],
         );
         check(
             &GOOD.replace("end 2", "end 3"),
             &expect![[
-                r#"line 7: expected end and the number of threads, as the last line, found "end 3""#
+                r#"line 10: expected end and the number of threads, as the last line, found "end 3""#
             ]],
         );
         check(
             &format!("{GOOD}more\n"),
             &expect![[
-                r#"line 7: expected end and the number of threads, as the last line, found "end 2""#
+                r#"line 10: expected end and the number of threads, as the last line, found "end 2""#
             ]],
         );
     }
