@@ -7,6 +7,7 @@
 pub mod figures;
 pub mod order;
 pub mod plot;
+pub mod simulate;
 pub mod state;
 pub mod stats;
 pub mod table;

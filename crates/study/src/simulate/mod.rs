@@ -1,0 +1,5 @@
+//! Simulated comparisons: scenarios × policies × assumptions × seeds, with what may be said of them.
+//!
+//! Nothing here was measured. Every output says *simulated* and names the machine.
+
+pub mod scenario;

@@ -1,0 +1,422 @@
+//! From what a file says to what is simulated, check by check.
+
+use super::form::{
+    File, ForkForm, JobForm, KernelForm, PhaseForm, StretchForm, Text, ThreadForm, WakeForm,
+};
+use super::{
+    Experiment, FileError, Lines, MAX_DRAWS, MAX_NAME, MAX_POLICIES, MAX_SEEDS, MAX_STRETCHES,
+    MAX_TASKS, cpus,
+};
+use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
+use colocate_model::Phase;
+use colocate_policy::PolicyKind;
+use colocate_sim::{
+    Fork, JobSpec, Kernel, Method, NumaBalancing, Pages, PeriodicBalance, PhaseIdx, PhaseSpec,
+    Scenario, Stretch, ThreadSpec, Wake, Work,
+};
+use std::collections::HashMap;
+use toml::Spanned;
+
+/// Policies unless the file names some: leaving alone, the order of the machine's numbering, and the one
+/// that looks at what the programs do.
+const POLICIES: [PolicyKind; 3] = [PolicyKind::Os, PolicyKind::RoundRobin, PolicyKind::Mix];
+/// Chosen: Student's t of 5 values reaches 1.2 standard deviations to either side.
+const SEEDS: u32 = 5;
+/// Chosen: enough that each of the dozen assumptions is drawn high and low several times.
+const DRAWS: u32 = 16;
+/// Feliu's quantum.
+const QUANTUM: Nanos = Nanos::from_millis(200);
+/// Longer than any scenario that makes sense.
+const HORIZON: Nanos = Nanos::from_secs(3_600);
+/// As `colocate run` watches.
+const WATCH: Nanos = Nanos::from_secs(2);
+/// A stretch that outlasts every thread: days of the fastest core.
+const WITHOUT_END: u64 = 10_u64.pow(15);
+
+/// What a file is held against.
+pub(super) struct Build<'a> {
+    pub lines: &'a Lines,
+    pub machine: &'a Machine,
+}
+
+/// Phases by name.
+type Names<'a> = HashMap<&'a str, PhaseIdx>;
+
+impl Build<'_> {
+    pub(super) fn all(
+        &self,
+        form: &File,
+        read: &dyn Fn(&str) -> Result<Phase, String>,
+    ) -> Result<Experiment, FileError> {
+        self.name(&form.name)?;
+        let (policies, baseline) = self.policies(form)?;
+        let phases = form.phase.iter().map(|phase| self.phase(phase.get_ref(), read));
+        let phases = phases.collect::<Result<Vec<_>, _>>()?;
+        let names = self.names(form)?;
+        let scenario = Scenario {
+            name: form.name.get_ref().clone(),
+            seed: form.seed.unwrap_or(1),
+            phases,
+            jobs: self.jobs(form, &names)?,
+            method: form.method.unwrap_or(Method::Restart),
+            quantum: self.time(form.quantum.as_ref(), QUANTUM)?,
+            grain: form.grain.as_ref().map_or(Nanos::ZERO, |grain| grain.0),
+            horizon: self.time(form.horizon.as_ref(), HORIZON)?,
+            usable: self.usable(form)?,
+            kernel: form.kernel.as_ref().map_or(Ok(Kernel::default()), |it| self.kernel(it))?,
+        };
+        Ok(Experiment {
+            scenario,
+            note: form.note.clone(),
+            policies,
+            baseline,
+            seeds: self.count(form.seeds.as_ref(), SEEDS, MAX_SEEDS)?,
+            draws: self.count(form.draws.as_ref(), DRAWS, MAX_DRAWS)?,
+            profiled: form.profiled.unwrap_or(true),
+            watch: self.time(form.watch.as_ref(), WATCH)?,
+        })
+    }
+
+    /// A name that fits on a line.
+    fn name(&self, name: &Spanned<String>) -> Result<(), FileError> {
+        let text = name.get_ref();
+        let length = text.chars().count();
+        if text.trim().is_empty() || length > MAX_NAME || text.chars().any(char::is_control) {
+            let expected = format!("a name of 1 to {MAX_NAME} characters on one line");
+            return Err(self.lines.misfit(name, expected, format!("{length} characters")));
+        }
+        Ok(())
+    }
+
+    fn policies(&self, form: &File) -> Result<(Vec<PolicyKind>, PolicyKind), FileError> {
+        let policies = match &form.policies {
+            None => POLICIES.to_vec(),
+            Some(list) if list.get_ref().is_empty() || list.get_ref().len() > MAX_POLICIES => {
+                let expected = format!("1 to {MAX_POLICIES} policies");
+                return Err(self.lines.misfit(list, expected, list.get_ref().len()));
+            }
+            Some(list) => list.get_ref().iter().map(|policy| *policy.get_ref()).collect(),
+        };
+        for (place, policy) in form.policies.iter().flat_map(Spanned::get_ref).enumerate() {
+            if policies[..place].contains(policy.get_ref()) {
+                let found = format!("{policy} twice");
+                return Err(self.lines.misfit(policy, "every policy once", found));
+            }
+        }
+        let Some(baseline) = &form.baseline else {
+            let usual = policies.iter().find(|&&policy| policy == PolicyKind::Os);
+            let baseline = *usual.unwrap_or(&policies[0]);
+            return Ok((policies, baseline));
+        };
+        if !policies.contains(baseline.get_ref()) {
+            let list: Vec<String> = policies.iter().map(ToString::to_string).collect();
+            let expected = format!("one of the policies, {}", list.join(", "));
+            return Err(self.lines.misfit(baseline, expected, baseline));
+        }
+        Ok((policies, *baseline.get_ref()))
+    }
+
+    fn time(&self, time: Option<&Spanned<Text<Nanos>>>, usual: Nanos) -> Result<Nanos, FileError> {
+        let Some(time) = time else { return Ok(usual) };
+        let found = time.get_ref().0;
+        if found == Nanos::ZERO {
+            return Err(self.lines.misfit(time, "a time above 0", "0"));
+        }
+        Ok(found)
+    }
+
+    fn count(&self, count: Option<&Spanned<u32>>, usual: u32, most: u32) -> Result<u32, FileError> {
+        let Some(count) = count else { return Ok(usual) };
+        let found = *count.get_ref();
+        if !(1..=most).contains(&found) {
+            return Err(self.lines.misfit(count, format!("1 to {most}"), found));
+        }
+        Ok(found)
+    }
+
+    fn usable(&self, form: &File) -> Result<Option<Vec<PuNr>>, FileError> {
+        let Some((place, cpus)) = cpus(form) else { return Ok(None) };
+        if cpus.is_empty() {
+            return Err(self.lines.misfit(place, "at least one CPU", "none"));
+        }
+        let online: Vec<PuNr> = self.machine.pus.iter().map(|pu| pu.os).collect();
+        let missing = cpus.difference(&online.iter().copied().collect());
+        if !missing.is_empty() {
+            let expected = format!("CPUs that {} has online", self.machine.name);
+            return Err(self.lines.misfit(place, expected, missing));
+        }
+        Ok(Some(online.into_iter().filter(|&pu| cpus.contains(pu)).collect()))
+    }
+
+    fn phase(
+        &self,
+        form: &PhaseForm,
+        read: &dyn Fn(&str) -> Result<Phase, String>,
+    ) -> Result<PhaseSpec, FileError> {
+        let mut phase = match (&form.demand, &form.file) {
+            (Some(demand), None) => demand.clone(),
+            (None, Some(file)) => read(file.get_ref())
+                .map_err(|detail| FileError::Syntax { line: self.lines.at(file.span()), detail })?,
+            (both, _) => {
+                let found = if both.is_some() { "both" } else { "neither" };
+                return Err(self.lines.misfit(&form.name, "a demand or a file of one", found));
+            }
+        };
+        if phase.name.is_empty() {
+            phase.name.clone_from(form.name.get_ref());
+        }
+        let mut spec = PhaseSpec::of(phase);
+        if let Some(mix) = form.mix {
+            spec.mix = mix;
+        }
+        Ok(spec)
+    }
+
+    fn names<'f>(&self, form: &'f File) -> Result<Names<'f>, FileError> {
+        let mut names = Names::new();
+        for (place, phase) in form.phase.iter().enumerate() {
+            let name = &phase.get_ref().name;
+            self.name(name)?;
+            let place = PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX));
+            if names.insert(name.get_ref(), place).is_some() {
+                let found = format!("a second {:?}", name.get_ref());
+                return Err(self.lines.misfit(name, "phases of different names", found));
+            }
+        }
+        Ok(names)
+    }
+
+    fn named(&self, name: &Spanned<String>, names: &Names<'_>) -> Result<PhaseIdx, FileError> {
+        names.get(name.get_ref().as_str()).copied().ok_or_else(|| {
+            let expected = "the name of a [[phase]]";
+            self.lines.misfit(name, expected, format!("{:?}", name.get_ref()))
+        })
+    }
+
+    fn jobs(&self, form: &File, names: &Names<'_>) -> Result<Vec<JobSpec>, FileError> {
+        let (mut jobs, mut tasks, mut stretches) = (Vec::new(), 0, 0);
+        for spanned in &form.job {
+            let job = spanned.get_ref();
+            self.name(&job.name)?;
+            let copies = self.copies(job.copies.as_ref())?;
+            for thread in &job.thread {
+                let each = copies * self.copies(thread.get_ref().copies.as_ref())?;
+                tasks += each;
+                let course = thread.get_ref().course.as_ref().map_or(1, |it| it.get_ref().len());
+                stretches += each.saturating_mul(course);
+                if tasks > MAX_TASKS || stretches > MAX_STRETCHES {
+                    let expected = format!(
+                        "at most {MAX_TASKS} threads, and {MAX_STRETCHES} stretches, in all jobs"
+                    );
+                    return Err(self.lines.misfit(thread, expected, "more"));
+                }
+            }
+            let made = self.job(spanned, names)?;
+            for number in 1..=copies {
+                let mut made = made.clone();
+                if copies > 1 {
+                    made.name = format!("{}#{number}", made.name);
+                }
+                jobs.push(made);
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn copies(&self, copies: Option<&Spanned<u32>>) -> Result<usize, FileError> {
+        let most = u32::try_from(MAX_TASKS).unwrap_or(u32::MAX);
+        self.count(copies, 1, most).map(|copies| copies as usize)
+    }
+
+    fn job(&self, form: &Spanned<JobForm>, names: &Names<'_>) -> Result<JobSpec, FileError> {
+        let job = form.get_ref();
+        if job.thread.is_empty() {
+            return Err(self.lines.misfit(form, "at least one [[job.thread]]", "none"));
+        }
+        let mut threads = Vec::new();
+        for thread in &job.thread {
+            let copies = self.copies(thread.get_ref().copies.as_ref())?;
+            let made = self.thread(thread, names)?;
+            threads.extend(std::iter::repeat_n(made, copies));
+        }
+        Ok(JobSpec {
+            name: job.name.get_ref().clone(),
+            arrives: job.arrives.as_ref().map_or(Nanos::ZERO, |arrives| arrives.0),
+            threads,
+        })
+    }
+
+    fn thread(
+        &self,
+        form: &Spanned<ThreadForm>,
+        names: &Names<'_>,
+    ) -> Result<ThreadSpec, FileError> {
+        let thread = form.get_ref();
+        let work = self.work(form)?;
+        let course = match (&thread.phase, &thread.course) {
+            (Some(phase), None) if work != Work::Once => vec![Stretch {
+                phase: self.named(phase, names)?,
+                instructions: match work {
+                    Work::Instructions(instructions) => instructions,
+                    _ => WITHOUT_END,
+                },
+                sleep: Nanos::ZERO,
+            }],
+            (Some(phase), None) => {
+                let expected = "instructions = N or alone-for = \"TIME\" beside a phase";
+                return Err(self.lines.misfit(phase, expected, "neither"));
+            }
+            (None, Some(course)) if !course.get_ref().is_empty() => {
+                let stretches = course.get_ref().iter().map(|each| self.stretch(each, names));
+                stretches.collect::<Result<_, _>>()?
+            }
+            (None, Some(course)) => {
+                return Err(self.lines.misfit(course, "at least one stretch", "none"));
+            }
+            (both, _) => {
+                let found = if both.is_some() { "both" } else { "neither" };
+                return Err(self.lines.misfit(form, "a phase or a course of them", found));
+            }
+        };
+        if let Some(name) = &thread.name {
+            self.name(name)?;
+        }
+        let named = thread.name.as_ref().or(thread.phase.as_ref()).map(Spanned::get_ref);
+        Ok(ThreadSpec {
+            name: named.cloned().unwrap_or_else(|| "thread".to_owned()),
+            born: thread.born.as_ref().map_or(Nanos::ZERO, |born| born.0),
+            course,
+            work,
+            pages: self.pages(thread.pages.as_ref())?,
+            resident: thread.resident.as_ref().map_or(Bytes(0), |resident| resident.0),
+        })
+    }
+
+    fn work(&self, form: &Spanned<ThreadForm>) -> Result<Work, FileError> {
+        let thread = form.get_ref();
+        match (&thread.instructions, &thread.alone_for) {
+            (None, None) => Ok(Work::Once),
+            (Some(count), None) if *count.get_ref() == 0 => {
+                Err(self.lines.misfit(count, "at least one instruction", "0"))
+            }
+            (Some(count), None) => Ok(Work::Instructions(*count.get_ref())),
+            (None, time) => self.time(time.as_ref(), Nanos::ZERO).map(Work::AloneFor),
+            (Some(count), Some(_)) => {
+                Err(self.lines.misfit(count, "instructions or alone-for", "both"))
+            }
+        }
+    }
+
+    fn stretch(
+        &self,
+        form: &Spanned<StretchForm>,
+        names: &Names<'_>,
+    ) -> Result<Stretch, FileError> {
+        let stretch = form.get_ref();
+        let instructions = *stretch.instructions.get_ref();
+        if instructions == 0 {
+            return Err(self.lines.misfit(&stretch.instructions, "at least one instruction", "0"));
+        }
+        let sleep = stretch.sleep.as_ref().map_or(Nanos::ZERO, |sleep| sleep.0);
+        Ok(Stretch { phase: self.named(&stretch.phase, names)?, instructions, sleep })
+    }
+
+    /// `first-touch`, `first-thread`, `interleaved` or `node N`.
+    fn pages(&self, form: Option<&Spanned<String>>) -> Result<Pages, FileError> {
+        let Some(form) = form else { return Ok(Pages::default()) };
+        let text = form.get_ref().as_str();
+        match text {
+            "first-touch" => return Ok(Pages::FirstTouch),
+            "first-thread" => return Ok(Pages::FirstThread),
+            "interleaved" => return Ok(Pages::Interleaved),
+            _ => {}
+        }
+        let Some(number) = text.strip_prefix("node ") else {
+            let expected = "first-touch, first-thread, interleaved or node N";
+            return Err(self.lines.misfit(form, expected, format!("{text:?}")));
+        };
+        let number: Option<u32> = number.parse().ok();
+        let place = self.machine.nodes.iter().position(|node| Some(node.os.0) == number);
+        // A machine that reports no nodes has one all the same.
+        let only = (self.machine.nodes.is_empty() && number == Some(0)).then_some(0);
+        place.or(only).map(|place| Pages::On(NodeIdx::new(place))).ok_or_else(|| {
+            let nodes = self.machine.nodes.len().max(1);
+            let expected = format!("one of the {nodes} nodes of {}", self.machine.name);
+            self.lines.misfit(form, expected, format!("{text:?}"))
+        })
+    }
+
+    fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
+        let usual = Kernel::default();
+        Ok(Kernel {
+            slice: self.time(form.slice.as_ref(), usual.slice)?,
+            fork: self.fork(form, usual.fork)?,
+            wake: match form.wake {
+                None => usual.wake,
+                Some(WakeForm::Previous) => Wake::Previous,
+                Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
+                Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
+            },
+            idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
+            periodic_balance: self.periodic_balance(form)?,
+            numa_balancing: self.numa_balancing(form)?,
+        })
+    }
+
+    fn fork(&self, form: &KernelForm, usual: Fork) -> Result<Fork, FileError> {
+        match (form.fork, &form.reclaim_distance) {
+            (None, None) => Ok(usual),
+            (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
+            (Some(ForkForm::WithParent), Some(distance)) => {
+                let expected = "reclaim-distance beside fork = \"idlest\"";
+                Err(self.lines.misfit(distance, expected, "fork = \"with-parent\""))
+            }
+            (_, distance) => Ok(Fork::Idlest {
+                reclaim_distance: distance
+                    .as_ref()
+                    .map_or(colocate_sim::kernel::RECLAIM_DISTANCE, |distance| *distance.get_ref()),
+            }),
+        }
+    }
+
+    fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
+        let usual = PeriodicBalance::default();
+        let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
+        if form.periodic_balance == Some(false) {
+            self.unneeded(interval.as_ref(), "periodic-balance")?;
+            self.unneeded(patience.as_ref(), "periodic-balance")?;
+            return Ok(None);
+        }
+        Ok(Some(PeriodicBalance {
+            interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
+            patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
+        }))
+    }
+
+    fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
+        let usual = NumaBalancing::default();
+        let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
+        if form.numa_balancing == Some(false) {
+            self.unneeded(period.as_ref(), "numa-balancing")?;
+            self.unneeded(scan.as_ref(), "numa-balancing")?;
+            self.unneeded(moves.as_ref(), "numa-balancing")?;
+            return Ok(None);
+        }
+        if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
+            return Err(self.lines.misfit(scan, "a size above 0", "0"));
+        }
+        Ok(Some(NumaBalancing {
+            period: self.time(period.as_ref(), usual.period)?,
+            scan: scan.as_ref().map_or(usual.scan, |scan| scan.get_ref().0),
+            move_threads: moves.as_ref().map_or(usual.move_threads, |moves| *moves.get_ref()),
+        }))
+    }
+
+    /// Refuses a setting of something that is switched off.
+    fn unneeded<T>(&self, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
+        setting.map_or(Ok(()), |setting| {
+            let expected = format!("no setting of what {off} = false switches off");
+            Err(self.lines.misfit(setting, expected, "one"))
+        })
+    }
+}

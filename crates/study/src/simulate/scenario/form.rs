@@ -1,0 +1,203 @@
+//! The form of a scenario file: what its keys are called and how its values are written.
+
+use colocate_machine::cpulist::PuSet;
+use colocate_machine::{Bytes, Nanos};
+use colocate_model::{Mix, Phase};
+use colocate_policy::PolicyKind;
+use colocate_sim::Method;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::str::FromStr;
+use toml::Spanned;
+
+/// A scenario file as it is written. Values that are checked know where they stand.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    pub version: Spanned<u32>,
+    pub name: Spanned<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    pub machine: Spanned<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Spanned<Text<PuSet>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Spanned<Vec<Spanned<PolicyKind>>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Spanned<PolicyKind>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draws: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiled: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grain: Option<Text<Nanos>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelForm>,
+    #[serde(default)]
+    pub phase: Vec<Spanned<PhaseForm>>,
+    #[serde(default)]
+    pub job: Vec<Spanned<JobForm>>,
+}
+
+/// `[[phase]]`: what threads can be doing.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct PhaseForm {
+    pub name: Spanned<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Phase>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mix>,
+}
+
+/// `[[job]]`: a program.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct JobForm {
+    pub name: Spanned<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrives: Option<Text<Nanos>>,
+    #[serde(default)]
+    pub thread: Vec<Spanned<ThreadForm>>,
+}
+
+/// `[[job.thread]]`: threads that do the same.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ThreadForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<Text<Nanos>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Spanned<Vec<Spanned<StretchForm>>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Spanned<u64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_for: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident: Option<Text<Bytes>>,
+}
+
+/// One entry of a `course`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct StretchForm {
+    pub phase: Spanned<String>,
+    pub instructions: Spanned<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<Text<Nanos>>,
+}
+
+/// `[kernel]`: how the kernel treats threads that nobody pinned.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct KernelForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<ForkForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim_distance: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake: Option<WakeForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_balance: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periodic_balance: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_interval_per_pu: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_patience: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_balancing: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_period: Option<Spanned<Text<Nanos>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_scan: Option<Spanned<Text<Bytes>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_moves_threads: Option<Spanned<bool>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ForkForm {
+    WithParent,
+    Idlest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WakeForm {
+    Previous,
+    IdlePu,
+    IdleCore,
+}
+
+/// A quantity that is written as text with its unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Text<T>(pub T);
+
+impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<T: Exactly> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.exactly())
+    }
+}
+
+/// Written so that reading gives the same value: what is meant for people is rounded.
+pub(super) trait Exactly {
+    fn exactly(&self) -> String;
+}
+
+/// `number` in the largest of `units` that it is a whole multiple of; the last one is 1.
+fn in_largest(number: u64, units: &[(u64, &str)]) -> String {
+    let fitting = units.iter().find(|(scale, _)| number >= *scale && number.is_multiple_of(*scale));
+    let (scale, unit) = fitting.or(units.last()).copied().unwrap_or((1, ""));
+    format!("{} {unit}", number / scale)
+}
+
+impl Exactly for Nanos {
+    fn exactly(&self) -> String {
+        in_largest(self.0, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")])
+    }
+}
+
+impl Exactly for Bytes {
+    fn exactly(&self) -> String {
+        in_largest(self.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")])
+    }
+}
+
+impl Exactly for PuSet {
+    fn exactly(&self) -> String {
+        self.to_string()
+    }
+}
