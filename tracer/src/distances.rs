@@ -27,7 +27,7 @@
 //! - **Sampled far**: misses of a program with more lines are near those of a simulated cache.
 //!   -> test `sampled_distances_are_near`
 
-use crate::recency::{Line, Recency, mix};
+use crate::recency::{Known, Line, Recency, mix};
 
 /// Lines that are searched one by one. Measured on the ten programs of `scripts/miss-curves`: nine of ten
 /// accesses end here.
@@ -44,7 +44,8 @@ const ALL: u64 = 1 << 32;
 
 /// The distances between one thread's accesses to the same line.
 pub struct Distances {
-    front: [Line; FRONT],
+    /// Each with what the middle knows it as; what stands there at first is no line and unknown.
+    front: [(Line, Option<Known>); FRONT],
     middle: Recency,
     far: Option<Recency>,
     /// How many accesses found their line at each distance within front and middle.
@@ -83,10 +84,10 @@ impl Default for Distances {
 impl Distances {
     /// Of a thread that has used nothing yet.
     pub fn new() -> Self {
-        // No line of a program has these numbers: addresses end long before.
-        let nothing = |place: usize| Line::new((u64::MAX >> 1) - place as u64, false);
+        // No line of a program has this number: addresses end long before.
+        let nothing = (Line::new(u64::MAX >> 1, false), None);
         Self {
-            front: std::array::from_fn(nothing),
+            front: [nothing; FRONT],
             middle: Recency::new(MIDDLE),
             far: None,
             near: [0; BUCKETS],
@@ -102,50 +103,54 @@ impl Distances {
     /// The thread uses `line`.
     #[inline]
     pub fn access(&mut self, line: Line) {
-        if self.front[0].number() == line.number() {
+        let (first, known) = self.front[0];
+        if first.is(line) {
             self.near[0] += 1;
-            self.front[0] = self.front[0].or(line);
+            self.front[0] = (first.or(line), known);
             return;
         }
-        let place = self.front.iter().position(|other| other.number() == line.number());
-        let Some(place) = place else { return self.access_behind(line) };
-        self.near[place] += 1;
-        let line = self.front[place].or(line);
-        self.front.copy_within(..place, 1);
-        self.front[0] = line;
+        let mut moved = self.front[0];
+        for place in 1..FRONT {
+            std::mem::swap(&mut moved, &mut self.front[place]);
+            if moved.0.is(line) {
+                self.near[place] += 1;
+                self.front[0] = (moved.0.or(line), moved.1);
+                return;
+            }
+        }
+        self.access_behind(line, moved);
     }
 
-    /// The thread uses a line that is not in front.
-    fn access_behind(&mut self, line: Line) {
-        let mut line = line;
-        if let Some((found, above)) = self.middle.take(line.number()) {
+    /// The thread uses a line that is not in front; the others made room and `last` found none.
+    fn access_behind(&mut self, line: Line, last: (Line, Option<Known>)) {
+        self.front[0] = if let Some(known) = self.middle.find(line.number()) {
+            let (found, above) = self.middle.lift(known);
             self.near[bucket(FRONT + above)] += 1;
-            line = line.or(found);
+            (line.or(found), Some(known))
         } else {
             self.access_far(line);
-        }
-        let last = self.front[FRONT - 1];
-        self.front.copy_within(..FRONT - 1, 1);
-        self.front[0] = line;
-        // What stands in front at first is no line.
-        if last.number() <= (u64::MAX >> 1) - FRONT as u64 {
-            self.put_in_middle(last);
+            (line, Some(self.middle.know(line)))
+        };
+        if let (last, Some(known)) = last {
+            self.middle.put(known, last);
+            if self.middle.len() > MIDDLE {
+                self.leave_middle();
+            }
         }
     }
 
-    fn put_in_middle(&mut self, line: Line) {
-        self.middle.put(line);
-        if self.middle.len() <= MIDDLE {
-            return;
-        }
-        let Some(out) = self.middle.take_lowest() else { return };
+    fn leave_middle(&mut self) {
+        let Some(lowest) = self.middle.lowest() else { return };
+        self.middle.lift(lowest);
+        let line = self.middle.forget(lowest);
         self.left += 1;
-        self.left_written += u64::from(out.is_written());
-        if !self.is_sampled(out.number()) {
+        self.left_written += u64::from(line.is_written());
+        if !self.is_sampled(line.number()) {
             return;
         }
         let far = self.far.get_or_insert_with(|| Recency::new(FAR));
-        far.put(Line::new(out.number(), false));
+        let known = far.know(line);
+        far.put(known, line);
         if far.len() > FAR {
             self.threshold /= 2;
             let threshold = self.threshold;
@@ -159,14 +164,17 @@ impl Distances {
             return;
         }
         let stands_for = ALL / self.threshold.max(1);
-        match self.far.as_mut().and_then(|far| far.take(line.number())) {
-            Some((_, above)) => {
-                let distance = FRONT
-                    + MIDDLE
-                    + above.saturating_mul(usize::try_from(stands_for).unwrap_or(usize::MAX));
-                self.beyond[bucket(distance)] += stands_for;
-            }
-            None => self.first += stands_for,
+        let found = self.far.as_mut().and_then(|far| {
+            let known = far.find(line.number())?;
+            let (_, above) = far.lift(known);
+            far.forget(known);
+            Some(above)
+        });
+        if let Some(above) = found {
+            let above = above.saturating_mul(usize::try_from(stands_for).unwrap_or(usize::MAX));
+            self.beyond[bucket(FRONT + MIDDLE + above)] += stands_for;
+        } else {
+            self.first += stands_for;
         }
     }
 

@@ -108,16 +108,22 @@ fn lines_above_are_counted_through_every_move() {
     let mut expected: Vec<u64> = Vec::new();
     for step in 0..20_000 {
         let number = mix(step) % 120;
-        let found = recency.take(number);
+        let known = recency.find(number);
+        let found = known.map(|known| (known, recency.lift(known)));
         let place = expected.iter().position(|other| *other == number);
-        assert_eq!(
-            found.map(|(line, above)| (line.number(), above)),
-            place.map(|place| { (expected.remove(place), expected.len() - place) })
-        );
+        let above = place.map(|place| {
+            expected.remove(place);
+            expected.len() - place
+        });
+        assert_eq!(found.map(|(_, (_, above))| above), above);
         expected.push(number);
-        recency.put(Line::new(number, false));
+        let line = Line::new(number, false);
+        let known = found.map_or_else(|| recency.know(line), |(known, _)| known);
+        recency.put(known, line);
         if expected.len() > 100 {
-            assert_eq!(recency.take_lowest().map(Line::number), Some(expected.remove(0)));
+            let lowest = recency.lowest().unwrap();
+            recency.lift(lowest);
+            assert_eq!(recency.forget(lowest).number(), expected.remove(0));
         }
         assert_eq!(recency.len(), expected.len());
     }
