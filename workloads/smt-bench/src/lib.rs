@@ -8,6 +8,7 @@
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.
 #![allow(unsafe_code)]
 
+pub mod clock;
 mod control;
 mod kernel;
 mod list;

@@ -1,0 +1,97 @@
+//! The core's clock rate now, without counters.
+//!
+//! An addition of two registers takes one cycle on every processor that these loops run on, so a chain
+//! in which each waits for the one before takes a known number of cycles.
+
+use crate::thread::cpu_ns;
+use core::arch::asm;
+
+/// Additions in a row between two jumps; the jump runs beside them.
+const IN_A_ROW: u64 = 64;
+
+/// Additions of one reading: about 5 ms, a thousand times what reading the clock costs.
+const ADDITIONS: u64 = 1 << 24;
+
+/// Cycles in a second of CPU time, as the calling thread's core runs now: the most of `readings`, since
+/// interruptions only make a reading smaller.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // a rate needs few digits
+pub fn cycles_per_second(readings: u32) -> f64 {
+    let reading = |_| {
+        let before = cpu_ns();
+        chain(ADDITIONS / IN_A_ROW);
+        ADDITIONS as f64 * 1e9 / (cpu_ns() - before).max(1) as f64
+    };
+    (0..readings).map(reading).fold(0.0, f64::max)
+}
+
+/// Eight additions, each to what the one before gave; the summand is in a register, because additions of
+/// constants are folded away before the adders on some processors (Intel since Alder Lake).
+#[cfg(target_arch = "x86_64")]
+macro_rules! eight {
+    () => {
+        "add {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\n\
+         add {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\n"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! eight {
+    () => {
+        "add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n\
+         add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n\
+         add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n"
+    };
+}
+
+/// The jump back while `{left}` is not 0.
+#[cfg(target_arch = "x86_64")]
+macro_rules! back {
+    () => {
+        "dec {left}\njnz 2b"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! back {
+    () => {
+        "sub {left}, {left}, #1\ncbnz {left}, 2b"
+    };
+}
+
+/// `rounds` times [`IN_A_ROW`] additions; their sum.
+#[inline(never)]
+fn chain(rounds: u64) -> u64 {
+    let mut sum: u64 = 1;
+    // SAFETY: changes the named registers and the flags only; `rounds` is above 0.
+    unsafe {
+        asm!(
+            ".p2align 6",
+            "2:",
+            eight!(), eight!(), eight!(), eight!(), eight!(), eight!(), eight!(), eight!(),
+            back!(),
+            sum = inout(reg) sum,
+            by = in(reg) 3_u64,
+            left = inout(reg) rounds => _,
+            options(nostack, nomem)
+        );
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_has_as_many_additions_as_it_says() {
+        for rounds in [1, 2, 1000] {
+            assert_eq!(chain(rounds), 1 + 3 * IN_A_ROW * rounds);
+        }
+    }
+
+    /// Processors that exist run at 0.1 to 10 GHz.
+    #[test]
+    fn a_rate_that_a_processor_can_have() {
+        let found = cycles_per_second(3);
+        assert!((1e8..1e10).contains(&found), "{found}");
+    }
+}
