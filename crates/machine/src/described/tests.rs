@@ -29,6 +29,49 @@ fn the_seven_machines_are_what_the_papers_say() {
     assert_eq!(counts("amp-4x12"), [4, 0, 16, 16, 4]);
 }
 
+/// All figures of `performance`, with what should carry their source.
+fn figures(key: &str, value: &toml::Value, found: &mut Vec<String>) {
+    let has_source = |table: &toml::Table| table.contains_key("source");
+    match value {
+        toml::Value::Table(table) if has_source(table) => {}
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(name, value)| figures(&format!("{key}.{name}"), value, found));
+        }
+        toml::Value::Array(values) => values.iter().enumerate().for_each(|(index, value)| {
+            figures(&format!("{key}[{index}]"), value, found);
+        }),
+        _ => found.push(key.into()),
+    }
+}
+
+/// All but names, which are no figures.
+#[test]
+fn every_speed_says_where_it_comes_from() {
+    for (name, text) in MACHINES {
+        let table: toml::Table = toml::from_str(text).expect(name);
+        let mut bare = Vec::new();
+        figures("performance", &table["performance"], &mut bare);
+        bare.retain(|key| !key.ends_with(".name") && !key.ends_with(".level"));
+        assert!(bare.is_empty(), "{name}: {bare:?}");
+    }
+}
+
+#[test]
+fn all_machines_have_speeds_and_every_kind_of_work_a_unit() {
+    for (name, text) in MACHINES {
+        let exact = from_toml(text).expect(name);
+        let speeds = exact.performance.expect(name);
+        for core in &speeds.kinds {
+            for work in WorkKind::ALL {
+                assert!(core.units.iter().any(|unit| unit.kind == work), "{name}: {work}");
+            }
+        }
+        let (nodes, hops) = (exact.machine.nodes.len().max(1), &speeds.hops);
+        let pairs = |from: usize| (0..nodes).filter(move |&to| from != to);
+        assert!((0..nodes).all(|from| pairs(from).all(|to| hops[from][to].0 > 0)), "{name}");
+    }
+}
+
 #[test]
 fn siblings_on_epyc_are_32_apart() {
     let machine = machine("epyc-7301");
