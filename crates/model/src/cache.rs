@@ -1,63 +1,96 @@
-//! Caches that tasks share: who has how much of one, and how often each misses.
+//! Caches that tasks share: who holds how much of one, and how often each misses.
 //!
 //! # Problem
 //! Tasks that share a cache push each other's lines out. How much of it each holds follows from how fast
 //! each brings lines in, and that follows from how much each holds.
 //!
 //! # Approach
-//! The footprint of a window is the data that is touched in it. While a window grows, the footprint
-//! grows by one line with every miss of a cache that the footprint just fills; so a miss curve tells
-//! the footprint of every window. An LRU cache holds the footprints of all tasks in the longest window
-//! of time for which they fit (Xiang et al., "HOTL: a higher order theory of locality", ASPLOS 2013).
+//! The footprint of a window of instructions is the data touched in it. While a window grows by an
+//! instruction its footprint grows by the lines that a cache of just that size would miss: so a miss
+//! curve tells the footprint of every window. A cache with LRU replacement holds the footprints of all
+//! its tasks in the longest time for which they fit (Xiang, Ding, Luo and Bao: HOTL, a higher order
+//! theory of locality, ASPLOS 2013).
 //!
 //! # Terms
 //! - `m(c)`: misses per instruction with `c` bytes.
-//! - `c(n)`: footprint of `n` instructions in bytes: `dc/dn = line · m(c)`, `c(0) = 0`.
-//! - `r(t)`: instructions per second of task `t`; in a window of `T` seconds it has `r(t) · T`.
+//! - window: instructions times the size of a line, so that `dc = m(c) · d(window)`, from `c(0) = 0`.
+//! - speed: how fast a task's window grows, instructions per second times the size of a line.
+//!
+//! # What is left out
+//! Associativity, prefetching, replacement other than LRU, and that tasks of one address space may hold
+//! a line together: their footprints are added, as if they touched different data.
 
 use crate::curve::MissCurve;
 
-/// Bytes that a task holds of a window of `filled` instruction-lines: instructions times the line's
-/// size. Infinitely many fill what the curve asks for at most.
-///
-/// Exact for a curve of straight pieces: on one that falls by `k` a byte, misses fall exponentially,
-/// `m = m₀ · exp(−k · filled)`.
-#[must_use]
-pub fn footprint(curve: &MissCurve, filled: f64) -> f64 {
-    let mut rest = filled;
-    let mut at = (0.0, curve.at(0.0));
-    for &(size, misses) in curve.points() {
-        let (step, fall) = (size - at.0, at.1 - misses);
-        if at.1 <= 0.0 {
-            return at.0;
-        }
-        if step > 0.0 {
-            let takes = window(step, at.1, misses);
-            if takes > rest {
-                let slope = fall / step;
-                let bytes = if slope * rest < NEARLY_LEVEL {
-                    at.1 * rest
-                } else {
-                    at.1 * -(-slope * rest).exp_m1() / slope
-                };
-                return at.0 + bytes.min(step);
-            }
-            rest -= takes;
-        }
-        at = (size, misses);
-    }
-    // Rounding of a level curve's end must not make infinity times 0 of it.
-    if at.1 > 0.0 { at.0 + at.1 * rest } else { at.0 }
+/// What a window of instructions touches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Footprint {
+    /// Its size.
+    pub bytes: f64,
+    /// Misses per instruction of a cache of that size: how fast the footprint grows.
+    pub misses: f64,
 }
 
-/// Below it `1 − exp(−x)` and `x` are the same to the twelfth digit.
-const NEARLY_LEVEL: f64 = 1e-12;
+/// Two numbers that are nearer to each other than this, as a share, count as equal.
+/// Rounding errors of a dozen operations are a thousand times smaller.
+const EQUAL: f64 = 1e-12;
 
-/// Instruction-lines that it takes to fill `step` bytes while misses fall from `high` to `low` in a
-/// straight line: `∫ dc / m(c)`. Infinite if `low` is 0.
-fn window(step: f64, high: f64, low: f64) -> f64 {
+/// How long it takes to fill `bytes` more while misses fall from `high` to `low` in a straight line:
+/// `∫ dc / m(c)`. Infinite if `low` is 0.
+#[must_use]
+pub fn window(bytes: f64, high: f64, low: f64) -> f64 {
     let fall = high - low;
-    if fall <= high * NEARLY_LEVEL { step / high } else { step / fall * (high / low).ln() }
+    if fall <= high * EQUAL { bytes / high } else { bytes / fall * (high / low).ln() }
+}
+
+/// How long it takes from nothing to fill each of a curve's points, of size and misses.
+pub(crate) fn windows(points: &[(f64, f64)]) -> Vec<f64> {
+    let mut before = points.first().map_or((0.0, 0.0), |&(_, misses)| (0.0, misses));
+    let mut sum = 0.0;
+    let step = |&(bytes, misses): &(f64, f64)| {
+        // A point of no bytes is filled at once, whatever the misses.
+        sum += if bytes > before.0 { window(bytes - before.0, before.1, misses) } else { 0.0 };
+        before = (bytes, misses);
+        sum
+    };
+    points.iter().map(step).collect()
+}
+
+/// What is touched in a window.
+///
+/// Where misses fall by `k` a byte they fall exponentially with the window: `dc = m · dw` and
+/// `dm = −k · dc` give `m = m₀ · exp(−k·w)`, and `c = c₀ + (m₀ − m) / k`. Where they are level,
+/// `c = c₀ + m₀ · w`.
+#[must_use]
+pub fn footprint(curve: &MissCurve, window: f64) -> Footprint {
+    let (points, windows) = (curve.points(), curve.windows());
+    let after = windows.partition_point(|&filled| filled <= window);
+    let Some(&(low_at, low)) = points.get(after.min(points.len().wrapping_sub(1))) else {
+        return Footprint { bytes: 0.0, misses: 0.0 };
+    };
+    let (from, high, filled) = match after.checked_sub(1) {
+        None => (0.0, points[0].1, 0.0),
+        Some(before) => (points[before].0, points[before].1, windows[before]),
+    };
+    // Where nothing misses nothing grows, not even in an infinite window.
+    if high <= 0.0 {
+        return Footprint { bytes: from, misses: 0.0 };
+    }
+    let rest = window - filled;
+    if after == points.len() || high - low <= high * EQUAL {
+        return Footprint { bytes: from + high * rest, misses: high };
+    }
+    let slope = (high - low) / (low_at - from);
+    let share_gone = -(-slope * rest).exp_m1();
+    Footprint { bytes: from + high * share_gone / slope, misses: high * (1.0 - share_gone) }
+}
+
+/// All that a task ever touches: infinite if its misses never end.
+#[must_use]
+pub fn touched(curve: &MissCurve) -> f64 {
+    let mut points = curve.points().iter();
+    let all = points.clone().find(|(_, misses)| *misses <= 0.0).map(|&(bytes, _)| bytes);
+    all.unwrap_or_else(|| if points.next().is_some() { f64::INFINITY } else { 0.0 })
 }
 
 /// A task that shares a cache.
@@ -65,39 +98,113 @@ fn window(step: f64, high: f64, low: f64) -> f64 {
 pub struct Sharer<'a> {
     /// Its misses.
     pub curve: &'a MissCurve,
-    /// How fast it goes on: instructions per second times the line's size.
+    /// Its speed; at least 0.
     pub speed: f64,
-    /// Bytes of its footprint that other caches hold in place of this one: 0 but for an exclusive one.
+    /// Bytes of its footprint that nearer caches hold in place of this one: 0 but for an exclusive one.
     pub elsewhere: f64,
+}
+
+impl Sharer<'_> {
+    /// Bytes that it holds after some time, and how fast they grow.
+    fn after(&self, time: f64) -> (f64, f64) {
+        if self.speed <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let footprint = footprint(self.curve, self.speed * time);
+        let here = footprint.bytes - self.elsewhere;
+        if here > 0.0 { (here, footprint.misses * self.speed) } else { (0.0, 0.0) }
+    }
+
+    /// Bytes that it holds of a cache whose content is that of the last `time` seconds.
+    #[must_use]
+    pub fn held(&self, time: f64) -> f64 {
+        self.after(time).0
+    }
+
+    /// Bytes that it holds of a cache of `capacity` bytes that it has for itself.
+    #[must_use]
+    pub fn alone(&self, capacity: f64) -> f64 {
+        (touched(self.curve) - self.elsewhere).clamp(0.0, capacity)
+    }
+}
+
+/// How many seconds back the content of a cache of `capacity` bytes reaches: the time in which its
+/// sharers touch as much. Infinite if all that they ever touch fits.
+///
+/// `near` is where to begin the search; any number will do. Newton's method, held within bounds: what is
+/// touched grows with the time and ever more slowly, but for jumps where an exclusive cache's part begins.
+#[must_use]
+pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
+    /// Chosen; on random curves and speeds the search ends after a handful.
+    const STEPS: u32 = 200;
+    let active = sharers.iter().filter(|sharer| sharer.speed > 0.0);
+    let all: f64 = active.map(|sharer| sharer.alone(f64::INFINITY)).sum();
+    if all <= capacity {
+        return f64::INFINITY;
+    }
+    let (mut low, mut high) = (0.0, f64::INFINITY);
+    let mut time = if near > 0.0 && near.is_finite() { near } else { 1e-6 };
+    for _ in 0..STEPS {
+        let (mut held, mut growth) = (0.0, 0.0);
+        for sharer in sharers {
+            let (bytes, more) = sharer.after(time);
+            held += bytes;
+            growth += more;
+        }
+        let missing = capacity - held;
+        if missing.abs() <= capacity * EQUAL {
+            break;
+        }
+        *(if missing > 0.0 { &mut low } else { &mut high }) = time;
+        let newton = time + missing / growth;
+        time = match (newton > low && newton < high, high.is_finite()) {
+            (true, _) => newton,
+            (false, true) => f64::midpoint(low, high),
+            (false, false) => time * 4.0,
+        };
+        if high - low <= low * f64::EPSILON || !time.is_finite() {
+            break;
+        }
+    }
+    time
 }
 
 /// Bytes that each task holds of a cache of `capacity` bytes.
 ///
-/// Never more than `capacity` together; less if all that they touch fits.
+/// Never more than `capacity` together, but for rounding; less if all that they touch fits.
 #[must_use]
 pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
-    let held = |time: f64| {
-        let held = |sharer: &Sharer<'_>| {
-            let filled = if sharer.speed > 0.0 { sharer.speed * time } else { 0.0 };
-            (footprint(sharer.curve, filled) - sharer.elsewhere).max(0.0)
-        };
-        sharers.iter().map(held).collect::<Vec<_>>()
-    };
-    let whole = held(f64::INFINITY);
-    if whole.iter().sum::<f64>() <= capacity {
-        return whole;
-    }
-    let (mut low, mut high) = (0.0, 1.0);
-    while held(high).iter().sum::<f64>() < capacity {
-        (low, high) = (high, high * 2.0);
-    }
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if held(middle).iter().sum::<f64>() < capacity {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    held(low)
+    let time = reach(capacity, sharers, 0.0);
+    sharers.iter().map(|sharer| sharer.held(time)).collect()
 }
+
+/// Lines that are missed on top of the usual ones while `bytes` of a cache that was empty are filled.
+///
+/// Filling takes one miss a line. In the same window, `∫ dc / m(c)`, a full cache misses `m(bytes)` an
+/// instruction; so `bytes − window · m(bytes)`, in lines. None for data that streams through, since
+/// `m` is level then; every line for a working set that stays.
+#[must_use]
+pub fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
+    let bytes = bytes.min(touched(curve));
+    let misses = curve.at(bytes);
+    let usual = if misses > 0.0 { window_of(curve, bytes) * misses } else { 0.0 };
+    ((bytes - usual) / line).max(0.0)
+}
+
+/// The window in which `bytes` are touched: the inverse of [`footprint`].
+#[must_use]
+pub fn window_of(curve: &MissCurve, bytes: f64) -> f64 {
+    let (points, windows) = (curve.points(), curve.windows());
+    if bytes <= 0.0 || points.is_empty() {
+        return 0.0;
+    }
+    let after = points.partition_point(|&(size, _)| size <= bytes);
+    let (from, high, filled) = match after.checked_sub(1) {
+        None => (0.0, points[0].1, 0.0),
+        Some(before) => (points[before].0, points[before].1, windows[before]),
+    };
+    if bytes <= from { filled } else { filled + window(bytes - from, high, curve.at(bytes)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct MissCurve {
     /// Size in bytes and misses per instruction; sizes rise, misses do not.
     points: Vec<(f64, f64)>,
+    /// How long it takes to fill each size; see [`crate::cache::window`].
+    windows: Vec<f64>,
 }
 
 impl MissCurve {
@@ -45,7 +47,8 @@ impl MissCurve {
                 ));
             }
         }
-        Ok(Self { points })
+        let windows = crate::cache::windows(&points);
+        Ok(Self { points, windows })
     }
 
     /// Misses per instruction with `size` bytes of cache; 0 for a curve without points.
@@ -66,6 +69,11 @@ impl MissCurve {
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
         &self.points
+    }
+
+    /// For each point how long it takes to fill its size: instructions times the size of a line.
+    pub(crate) fn windows(&self) -> &[f64] {
+        &self.windows
     }
 }
 
