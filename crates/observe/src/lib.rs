@@ -4,10 +4,12 @@
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
 pub mod births;
+pub mod code;
 pub mod doctor;
 pub mod emulate;
 pub mod identity;
 pub mod limits;
+pub mod mca;
 pub mod perf;
 pub mod pmu;
 pub mod proc;

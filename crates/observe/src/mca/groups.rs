@@ -1,0 +1,350 @@
+//! From pressure on single ports back to sets of alternative ports.
+//!
+//! # Problem
+//! An instruction table says how many cycles an instruction takes of each port *on average*, with the
+//! work split evenly among alternatives: 0.25 of four ports each. A contention model needs the sets: one
+//! cycle of any of the four. The average alone is ambiguous: 0.5 of four ports each can be two
+//! micro-operations for a pair each, in three ways, or two cycles of any.
+//!
+//! # Approach
+//! A simulation of the instruction alone, once, says which port each of its micro-operations took, and
+//! for how long: so their number and their cycles are known. Wanted are sets, one for each that holds
+//! the port that was taken, which together give the table's averages.
+//!
+//! 1. A resource of several units is a set by itself.
+//! 2. The others are searched for: all sets that fit, with as few as possible that no instruction has
+//!    shown. What an instruction shows for certain helps to read the next.
+//! 3. If more than one answer is left, ports that some answer has in one set become one set.
+//!
+//! # Terms
+//! - *average*: cycles of each port, from the table.
+//! - *taken*: port and cycles of each micro-operation, from the simulation.
+//! - *known*: sets that some instruction has shown for certain.
+//!
+//! # Properties
+//! - **Conserves**: cycles of all sets sum to the table's. -> test `conserves`
+//! - **Found again**: a sum of known sets is taken apart into them, or into larger ones.
+//!   -> test `known_sets_are_found_again`
+//! - **Never too strict**: what is in doubt may use every port in question, so no contention is claimed
+//!   that may not exist. -> test `doubt_becomes_one_set`
+
+use std::collections::BTreeSet;
+
+/// Ports by number, in order: alternatives for a micro-operation.
+pub type Set = Vec<usize>;
+
+/// How an instruction uses ports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uses {
+    /// Sets of alternatives, all different, and the cycles that one port of the set is taken.
+    pub sets: Vec<(Set, f64)>,
+    /// Whether this is the only answer; if not, some set is larger than the truth.
+    pub certain: bool,
+}
+
+/// Ports of a processor, by number.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    /// The resource that each is a unit of.
+    pub resource: Vec<usize>,
+}
+
+impl Ports {
+    /// All units of the resource of `port`.
+    fn units(&self, port: usize) -> Set {
+        let same = |other: &usize| self.resource.get(*other) == self.resource.get(port);
+        (0..self.resource.len()).filter(same).collect()
+    }
+}
+
+/// Averages are printed with about six digits.
+const NEAR: f64 = 1e-4;
+/// Sets that are tried for one instruction, each in some nanoseconds.
+const MOST_TRIES: usize = 1_000_000;
+/// Ports of one instruction, resources of several units apart, that are searched: 2 to that many sets.
+const MOST_PORTS: usize = 12;
+/// Different answers that are kept.
+const MOST_ANSWERS: usize = 100;
+
+/// Takes `average` apart into one set for each of `taken`.
+///
+/// An instruction that took nothing in the simulation, for example a move that renaming does, uses no
+/// port whatever the table says.
+#[must_use]
+pub fn apart(
+    ports: &Ports,
+    average: &[(usize, f64)],
+    taken: &[(usize, f64)],
+    known: &BTreeSet<Set>,
+) -> Uses {
+    if taken.is_empty() {
+        return Uses { sets: Vec::new(), certain: true };
+    }
+    let (mut sets, rest) = whole_resources(ports, average);
+    let alone = |(port, _): &&(usize, f64)| ports.units(*port).len() == 1;
+    let taken: Vec<(usize, f64)> = taken.iter().filter(alone).copied().collect();
+    let (searched, certain) = Search::of(&rest, &taken, known);
+    sets.extend(searched);
+    sets.sort_by(|a, b| a.0.cmp(&b.0));
+    Uses { sets, certain }
+}
+
+/// All of `average` without a simulation to help: true of every way to take it apart.
+#[must_use]
+pub fn in_doubt(ports: &Ports, average: &[(usize, f64)]) -> Uses {
+    let (mut sets, rest) = whole_resources(ports, average);
+    let certain = rest.len() <= 1;
+    sets.extend(one_set(&rest));
+    Uses { sets, certain }
+}
+
+fn one_set(average: &[(usize, f64)]) -> Option<(Set, f64)> {
+    let set: Set = average.iter().map(|(port, _)| *port).collect();
+    (!set.is_empty()).then(|| (set, sum(average.iter().map(|(_, cycles)| *cycles))))
+}
+
+/// The sets that are resources of several units, and what is left.
+fn whole_resources(
+    ports: &Ports,
+    average: &[(usize, f64)],
+) -> (Vec<(Set, f64)>, Vec<(usize, f64)>) {
+    let mut sets: Vec<(Set, f64)> = Vec::new();
+    let mut rest = Vec::new();
+    for &(port, cycles) in average {
+        let units = ports.units(port);
+        match sets.iter_mut().find(|(set, _)| *set == units) {
+            _ if units.len() <= 1 => rest.push((port, cycles)),
+            Some((_, all)) => *all += cycles,
+            None => sets.push((units, cycles)),
+        }
+    }
+    (sets, rest)
+}
+
+/// A set of the ports of one instruction: bit `i` is the `i`-th of them.
+type Local = u32;
+
+/// Tries one micro-operation after the other.
+struct Search {
+    known: Vec<Local>,
+    all: Vec<Local>,
+    found: Vec<Vec<(Local, f64)>>,
+    tries: usize,
+}
+
+impl Search {
+    /// Sets of `average`, and whether they are certain.
+    fn of(
+        average: &[(usize, f64)],
+        taken: &[(usize, f64)],
+        known: &BTreeSet<Set>,
+    ) -> (Vec<(Set, f64)>, bool) {
+        let sum = |of: &[(usize, f64)]| sum(of.iter().map(|(_, cycles)| *cycles));
+        let differ = (sum(average) - sum(taken)).abs() > NEAR * sum(average);
+        if differ || average.len() > MOST_PORTS {
+            return (one_set(average).into_iter().collect(), average.len() <= 1);
+        }
+        let place = |port: usize| average.iter().position(|(other, _)| *other == port);
+        let local = |set: &Set| -> Option<Local> {
+            set.iter().try_fold(0, |bits, port| Some(bits | 1 << place(*port)?))
+        };
+        let singles = (0..average.len()).map(|at| 1 << at);
+        let known: BTreeSet<Local> = known.iter().filter_map(local).chain(singles).collect();
+        let all = (1..1 << average.len()).filter(|set| !known.contains(set)).collect();
+        let mut search =
+            Self { known: known.into_iter().collect(), all, found: Vec::new(), tries: 0 };
+        let taken: Option<Vec<(usize, f64)>> =
+            taken.iter().map(|(port, cycles)| Some((place(*port)?, *cycles))).collect();
+        let left: Vec<f64> = average.iter().map(|(_, cycles)| *cycles).collect();
+        let complete = taken.is_some_and(|taken| search.run(&left, &taken));
+        let global = |set: Local| -> Set {
+            average
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| set >> at & 1 == 1)
+                .map(|(_, a)| a.0)
+                .collect()
+        };
+        match &search.found[..] {
+            [only] if complete => (only.iter().map(|(set, c)| (global(*set), *c)).collect(), true),
+            [] => (one_set(average).into_iter().collect(), false),
+            _ if !complete => (one_set(average).into_iter().collect(), false),
+            answers => {
+                let joined = joined(answers, average.len());
+                let cycles = |set: Local| sum_of(&left, set);
+                (joined.into_iter().map(|set| (global(set), cycles(set))).collect(), false)
+            }
+        }
+    }
+
+    /// Finds all answers with as few unknown sets as possible. Returns whether these are all.
+    fn run(&mut self, average: &[f64], taken: &[(usize, f64)]) -> bool {
+        for unknown in 0..=taken.len() {
+            self.go(&mut average.to_vec(), taken, &mut Vec::new(), unknown);
+            if self.full() || !self.found.is_empty() {
+                break;
+            }
+        }
+        !self.full()
+    }
+
+    fn full(&self) -> bool {
+        self.tries >= MOST_TRIES || self.found.len() >= MOST_ANSWERS
+    }
+
+    fn go(
+        &mut self,
+        left: &mut [f64],
+        taken: &[(usize, f64)],
+        chosen: &mut Vec<(Local, f64)>,
+        unknown: usize,
+    ) {
+        let Some(((port, cycles), rest)) = taken.split_first() else {
+            self.end(left, chosen);
+            return;
+        };
+        let most = if unknown > 0 { self.all.len() } else { 0 };
+        for at in 0..self.known.len() + most {
+            self.tries += 1;
+            if self.full() {
+                return;
+            }
+            let is_known = at < self.known.len();
+            let set = if is_known { self.known[at] } else { self.all[at - self.known.len()] };
+            let share = cycles / f64::from(set.count_ones());
+            // LLVM adds up what an instruction takes of the same set, so no set comes twice.
+            let again = chosen.iter().any(|(other, _)| *other == set);
+            if set >> port & 1 == 0 || again || !fits(left, set, share) {
+                continue;
+            }
+            take(left, set, share);
+            chosen.push((set, *cycles));
+            self.go(left, rest, chosen, unknown - usize::from(!is_known));
+            chosen.pop();
+            take(left, set, -share);
+        }
+    }
+
+    /// Micro-operations of equal length can be exchanged; such answers are the same.
+    fn end(&mut self, left: &[f64], chosen: &[(Local, f64)]) {
+        if left.iter().any(|cycles| cycles.abs() > NEAR) {
+            return;
+        }
+        let mut answer = chosen.to_vec();
+        answer.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        if !self.found.contains(&answer) {
+            self.found.push(answer);
+        }
+    }
+}
+
+/// The finest division of the ports such that no set of any answer lies in two parts.
+fn joined(answers: &[Vec<(Local, f64)>], ports: usize) -> Vec<Local> {
+    let mut parts: Vec<Local> = (0..ports).map(|at| 1 << at).collect();
+    for (set, _) in answers.iter().flatten() {
+        let (touched, mut kept): (Vec<Local>, Vec<Local>) =
+            parts.iter().partition(|part| *part & set != 0);
+        kept.push(touched.iter().fold(0, |all, part| all | part));
+        parts = kept;
+    }
+    parts
+}
+
+fn fits(left: &[f64], set: Local, share: f64) -> bool {
+    left.iter().enumerate().all(|(at, cycles)| set >> at & 1 == 0 || *cycles > share - NEAR)
+}
+
+fn take(left: &mut [f64], set: Local, share: f64) {
+    for (_, cycles) in left.iter_mut().enumerate().filter(|(at, _)| set >> at & 1 == 1) {
+        *cycles -= share;
+    }
+}
+
+fn sum_of(cycles: &[f64], set: Local) -> f64 {
+    sum(cycles.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, cycles)| *cycles))
+}
+
+/// An empty `sum()` of floats is -0.
+fn sum(cycles: impl Iterator<Item = f64>) -> f64 {
+    cycles.fold(0.0, |sum, cycles| sum + cycles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ports 0 to 7 of one unit each, and 8, 9, which are two units of one resource.
+    fn ports() -> Ports {
+        Ports { resource: vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 8] }
+    }
+
+    /// What the table says of an instruction that takes `sets`.
+    fn average(sets: &[(&[usize], f64)]) -> Vec<(usize, f64)> {
+        let of = |port: usize| {
+            let with = sets.iter().filter(|(set, _)| set.contains(&port));
+            with.map(|(set, cycles)| cycles / set.len() as f64).fold(0.0, |sum, share| sum + share)
+        };
+        (0..10).map(|port| (port, of(port))).filter(|(_, cycles)| *cycles > 0.0).collect()
+    }
+
+    fn uses(sets: &[(&[usize], f64)], taken: &[(usize, f64)], known: &[&[usize]]) -> Uses {
+        let known = known.iter().map(|set| set.to_vec()).collect();
+        apart(&ports(), &average(sets), taken, &known)
+    }
+
+    fn certain(sets: &[(&[usize], f64)]) -> Uses {
+        let sets = sets.iter().map(|(set, cycles)| (set.to_vec(), *cycles)).collect();
+        Uses { sets, certain: true }
+    }
+
+    #[test]
+    fn one_micro_operation() {
+        let add: &[(&[usize], f64)] = &[(&[0, 1, 2, 3], 1.0)];
+        assert_eq!(uses(add, &[(2, 1.0)], &[]), certain(add));
+        let divide: &[(&[usize], f64)] = &[(&[4], 1.0), (&[5], 41.0)];
+        assert_eq!(uses(divide, &[(4, 1.0), (5, 41.0)], &[]), certain(divide));
+        assert_eq!(uses(add, &[], &[]), certain(&[]));
+    }
+
+    /// 0 has 1 + 1/2: one cycle of itself and one of the pair. The micro-operations that were seen
+    /// exclude that it is 3/2 of something.
+    #[test]
+    fn a_set_within_another() {
+        let nested: &[(&[usize], f64)] = &[(&[0], 1.0), (&[0, 1], 1.0)];
+        assert_eq!(uses(nested, &[(0, 1.0), (1, 1.0)], &[]), certain(nested));
+    }
+
+    /// Half of four ports each, by two micro-operations on 0 and 3: {0,1} {2,3} and {0,2} {1,3} explain
+    /// it. Whoever knows the sets of loads and of additions decides.
+    #[test]
+    fn doubt_becomes_one_set() {
+        let load_add: &[(&[usize], f64)] = &[(&[0, 1], 1.0), (&[2, 3], 1.0)];
+        let taken = [(0, 1.0), (3, 1.0)];
+        let doubt = uses(load_add, &taken, &[]);
+        assert_eq!(doubt, Uses { sets: vec![(vec![0, 1, 2, 3], 2.0)], certain: false });
+        assert_eq!(uses(load_add, &taken, &[&[0, 1]]), certain(load_add));
+    }
+
+    /// The certain part stays apart from the doubtful one.
+    #[test]
+    fn doubt_keeps_to_its_ports() {
+        let three: &[(&[usize], f64)] = &[(&[0, 1], 1.0), (&[2, 3], 1.0), (&[5], 1.0)];
+        let found = uses(three, &[(0, 1.0), (3, 1.0), (5, 1.0)], &[]);
+        let sets = vec![(vec![0, 1, 2, 3], 2.0), (vec![5], 1.0)];
+        assert_eq!(found, Uses { sets, certain: false });
+    }
+
+    #[test]
+    fn a_resource_of_two_units_is_a_set() {
+        let load: &[(&[usize], f64)] = &[(&[0, 1], 1.0), (&[8, 9], 2.0)];
+        assert_eq!(uses(load, &[(1, 1.0), (8, 2.0)], &[]), certain(load));
+    }
+
+    /// A table and a simulation that contradict each other prove nothing.
+    #[test]
+    fn other_cycles_than_the_table() {
+        let add: &[(&[usize], f64)] = &[(&[0, 1], 1.0)];
+        let found = uses(add, &[(0, 2.0)], &[]);
+        assert_eq!(found, Uses { sets: vec![(vec![0, 1], 1.0)], certain: false });
+    }
+}

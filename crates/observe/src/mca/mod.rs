@@ -1,0 +1,451 @@
+//! What a block of machine code asks of a core, by `llvm-mca`: LLVM's tables and its simulation of a
+//! processor's scheduler.
+//!
+//! # Problem
+//! A contention model wants, for each instruction on average: front-end slots, cycles of each set of
+//! alternative ports, and the cycles that dependencies ask for, with the whole window and with half of
+//! it.
+//!
+//! # Approach
+//! - Slots stand in the instruction table.
+//! - Sets of ports: [`groups`].
+//! - *Dependent cycles*: the block is simulated as a loop without an end, with a front end that is never
+//!   the limit. Ports cannot be taken out of the simulation; where they are the limit, the figure is
+//!   theirs, which adds no limit that was not there. Loops run for N and 3 N rounds, and the difference
+//!   counts, so neither filling nor draining of the pipeline does.
+//! - *Divided window*: the same with as many no-operations as micro-operations between the instructions:
+//!   they take half of the reorder buffer and nothing else. Schedulers, load and store queues and
+//!   register files stay whole, since `llvm-mca` cannot be told their sizes or does not tell us them.
+//!
+//! # What it does not know
+//! Caches (every load is a hit), values forwarded from stores, the limits of fetch and decoding, taken
+//! branches, divisions whose length depends on the values. Some processors' names are accepted and
+//! another's table is used: `core2`, `penryn`, `nehalem` and `westmere` have Sandy Bridge's ports. How
+//! well a table fits a processor is the table's matter; they change between versions of LLVM, so the
+//! version belongs to every figure.
+//!
+//! # Properties
+//! - A block's simulation never takes fewer cycles than its slots and sets of ports ask for.
+//!   -> test `sets_never_ask_for_more_than_the_simulation_takes` in `tests/mca.rs`
+//!
+//! Needs the program `llvm-mca`, LLVM 14 or newer (Debian: `llvm-19` or `llvm`).
+
+mod alone;
+pub mod groups;
+mod run;
+
+use run::Region;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why there are no figures.
+#[derive(Debug, Error)]
+pub enum McaError {
+    /// No `llvm-mca` of a version that is understood.
+    #[error(
+        "no llvm-mca of version {OLDEST} or newer found; looked for {looked_for} (Debian: apt-get install llvm)"
+    )]
+    Missing {
+        /// Names and paths that were tried.
+        looked_for: String,
+    },
+    /// `path` could not be run.
+    #[error("cannot run {}: {source}", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `path` does not say which version of LLVM it is, or an old one.
+    #[error("{}: expected LLVM {OLDEST} or newer, found {found}", path.display())]
+    Version {
+        /// The program.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+    },
+    /// LLVM has no such processor for the architecture.
+    #[error("llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found {found}")]
+    UnknownCpu {
+        /// The name.
+        found: String,
+    },
+    /// The code could not be read or simulated.
+    #[error("{}: {found}", path.display())]
+    Refused {
+        /// The program.
+        path: PathBuf,
+        /// The first thing it complains of.
+        found: String,
+    },
+    /// What it printed is not what we know.
+    #[error("{}: expected the JSON of LLVM {OLDEST} or newer: {source}", path.display())]
+    Printed {
+        /// The program.
+        path: PathBuf,
+        /// Where reading failed.
+        source: serde_json::Error,
+    },
+    /// The text holds no instruction.
+    #[error("expected assembly text, found no instruction in it")]
+    Empty,
+}
+
+/// The oldest version whose JSON has all that is read here.
+pub const OLDEST: u32 = 14;
+/// The newest that is looked for by name; a newer one is found as `llvm-mca`.
+const NEWEST: u32 = 22;
+
+/// How a block is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// As the architecture's assembler reads it: on x86 `addq %rax, %rbx`.
+    Usual,
+    /// On x86: `add rbx, rax`.
+    Intel,
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// LLVM's name of the architecture: `x86_64`, `aarch64`, `powerpc64le`.
+    pub triple: String,
+    /// LLVM's name of the processor (`-mcpu`).
+    pub cpu: String,
+}
+
+/// An instruction of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// As LLVM prints it, in the usual syntax.
+    pub text: String,
+    /// Front-end slots.
+    pub slots: u32,
+    /// Names of alternative ports, and cycles that one of them is taken; sets are all different.
+    pub ports: Vec<(Vec<String>, f64)>,
+    /// Whether the sets are certain; if not, one of them is larger than the truth.
+    pub certain: bool,
+}
+
+/// What a block asks for. Per instruction means: on average over the instructions of the block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Its instructions, in order.
+    pub instructions: Vec<Instruction>,
+    /// Slots per instruction.
+    pub slots: f64,
+    /// Names of alternative ports, and cycles per instruction; sets are all different.
+    pub ports: Vec<(Vec<String>, f64)>,
+    /// Cycles per instruction that it takes alone, on a core that does nothing else.
+    pub cycles: f64,
+    /// Cycles per instruction that dependencies ask for, at most: with a front end without limit.
+    pub dependent_cycles: f64,
+    /// The same with half of the reorder buffer; `None` if this processor's no-operation cannot divide
+    /// it, since it takes a port or no slot.
+    pub dependent_cycles_divided: Option<f64>,
+    /// Slots that can be filled in a cycle, as LLVM has it.
+    pub width: u32,
+}
+
+impl Figures {
+    /// Part of the cycles of ports that are in sets which may be larger than the truth; 0 to 1.
+    #[must_use]
+    pub fn in_doubt(&self) -> f64 {
+        let of = |wanted: &dyn Fn(&&Instruction) -> bool| -> f64 {
+            let cycles = self.instructions.iter().filter(wanted).flat_map(|i| &i.ports);
+            cycles.map(|(_, cycles)| cycles).fold(0.0, |sum, cycles| sum + cycles)
+        };
+        let all = of(&|_| true);
+        if all > 0.0 { of(&|instruction| !instruction.certain) / all } else { 0.0 }
+    }
+}
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Mca {
+    program: PathBuf,
+    version: u32,
+}
+
+impl Mca {
+    /// The newest that is there: `llvm-mca-N` of `PATH`, or `llvm-mca`.
+    ///
+    /// # Errors
+    /// [`McaError::Missing`] if there is none of a version that is understood.
+    pub fn find() -> Result<Self, McaError> {
+        let numbered = (OLDEST..=NEWEST).rev().map(|version| format!("llvm-mca-{version}"));
+        let names: Vec<String> = numbered.chain(["llvm-mca".to_owned()]).collect();
+        let found = names.iter().filter_map(|name| Self::at(Path::new(name)).ok());
+        let newest = found.max_by_key(|mca| mca.version);
+        newest.ok_or_else(|| McaError::Missing { looked_for: names.join(", ") })
+    }
+
+    /// That one.
+    ///
+    /// # Errors
+    /// [`McaError::Start`] if it cannot be run, [`McaError::Version`] if it is too old.
+    pub fn at(program: &Path) -> Result<Self, McaError> {
+        let printed = run::text(program, &["--version".to_owned()], "")?;
+        let version = printed.split("LLVM version ").nth(1).and_then(|rest| {
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse().ok())
+        });
+        match version {
+            Some(version) if version >= OLDEST => Ok(Self { program: program.to_owned(), version }),
+            _ => Err(McaError::Version {
+                path: program.to_owned(),
+                found: printed.lines().next().unwrap_or("nothing").trim().to_owned(),
+            }),
+        }
+    }
+
+    /// The major version of LLVM.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// What each of `blocks` asks for, as a loop that never ends. Runs of the program are shared, so
+    /// many blocks at once are much faster than one after the other.
+    ///
+    /// # Errors
+    /// [`McaError::UnknownCpu`], [`McaError::Start`] or [`McaError::Printed`] if nothing works; for one
+    /// block [`McaError::Refused`] or [`McaError::Empty`].
+    pub fn analyse(
+        &self,
+        target: &Target,
+        syntax: Syntax,
+        blocks: &[&str],
+    ) -> Result<Vec<Result<Figures, McaError>>, McaError> {
+        let texts: Vec<String> = blocks.iter().map(|text| syntax.marked(target, text)).collect();
+        let table = self.regions(target, &[TABLE], &texts)?;
+        let read = table.regions.iter().flatten().collect::<Vec<_>>();
+        let uses = self.uses(target, &read)?;
+        let codes: Vec<Vec<String>> =
+            read.iter().map(|region| region.instructions.clone()).collect();
+        let mut alone = self.alone(target, &codes)?.into_iter();
+        let figures = table.regions.into_iter().map(|region| {
+            let region = region?;
+            let alone = alone.next().unwrap_or(Err(McaError::Empty))?;
+            let instructions = instructions(&region, &uses, &table.resources);
+            Ok(alone.figures(instructions))
+        });
+        Ok(figures.collect())
+    }
+
+    /// Cycles that one round of each of `codes` takes, as a loop that never ends; a code is a list of
+    /// instructions in the usual syntax.
+    ///
+    /// # Errors
+    /// As [`analyse`](Self::analyse).
+    pub fn cycles(
+        &self,
+        target: &Target,
+        codes: &[Vec<String>],
+    ) -> Result<Vec<Result<f64, McaError>>, McaError> {
+        let timed = self.rounds(target, &[], codes)?;
+        Ok(timed.into_iter().map(|timed| timed.map(|timed| timed.cycles)).collect())
+    }
+
+    /// How each different instruction of `regions`, by its text, uses ports.
+    fn uses(
+        &self,
+        target: &Target,
+        regions: &[&Region],
+    ) -> Result<BTreeMap<String, groups::Uses>, McaError> {
+        let probes = probes(target).iter().map(|text| Syntax::Usual.marked(target, text));
+        let probes = self.regions(target, &[TABLE], &probes.collect::<Vec<_>>())?.regions;
+        let mut averages: BTreeMap<&str, Vec<(usize, f64)>> = BTreeMap::new();
+        for region in regions.iter().copied().chain(probes.iter().flatten()) {
+            for (at, text) in region.instructions.iter().enumerate() {
+                averages.insert(text, region.pressure(at));
+            }
+        }
+        let texts = averages.keys().map(|text| Syntax::Usual.marked(target, text));
+        let once = self.regions(target, &["--iterations=1"], &texts.collect::<Vec<_>>())?;
+        let ports = ports(&once.resources);
+        let taken = once.regions.iter().map(|region| Some(region.as_ref().ok()?.pressure(0)));
+        let taken: Vec<Option<Vec<(usize, f64)>>> = taken.collect();
+        let mut known = BTreeSet::new();
+        loop {
+            let apart = averages.values().zip(&taken).map(|(average, taken)| match taken {
+                Some(taken) => groups::apart(&ports, average, taken, &known),
+                None => groups::in_doubt(&ports, average),
+            });
+            let apart: Vec<groups::Uses> = apart.collect();
+            let before = known.len();
+            let certain = apart.iter().filter(|uses| uses.certain);
+            known.extend(certain.flat_map(|uses| uses.sets.iter().map(|(set, _)| set.clone())));
+            if known.len() == before {
+                return Ok(averages.keys().map(|text| (*text).to_owned()).zip(apart).collect());
+            }
+        }
+    }
+
+    /// Runs the program on `texts`, each a region. A text that is refused does not stop the others: the
+    /// rest is run again in halves.
+    fn regions(
+        &self,
+        target: &Target,
+        arguments: &[&str],
+        texts: &[String],
+    ) -> Result<Regions, McaError> {
+        let mut all = vec![format!("-mtriple={}", target.triple), format!("-mcpu={}", target.cpu)];
+        all.push("--output-asm-variant=0".to_owned());
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        if texts.is_empty() {
+            return Ok(Regions::default());
+        }
+        let input: String =
+            texts.iter().enumerate().map(|(at, text)| target.region(at, text)).collect();
+        match run::report(&self.program, &all, &input) {
+            Ok(report) => Ok(Regions::of(report, texts.len())),
+            Err(McaError::Refused { .. }) if texts.len() > 1 => {
+                let (first, second) = texts.split_at(texts.len() / 2);
+                let first = self.regions(target, arguments, first)?;
+                Ok(first.and(self.regions(target, arguments, second)?))
+            }
+            Err(refused @ McaError::Refused { .. }) => {
+                let none = texts[0].lines().all(|line| line.trim().is_empty());
+                let error = if none { McaError::Empty } else { refused };
+                Ok(Regions { regions: vec![Err(error)], resources: Vec::new() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+const TABLE: &str = "--instruction-tables";
+
+/// Regions in the order of the texts, and the names of the processor's ports.
+#[derive(Default)]
+struct Regions {
+    regions: Vec<Result<Region, McaError>>,
+    resources: Vec<String>,
+}
+
+impl Regions {
+    /// A text without an instruction has no region in the report.
+    fn of(report: run::Report, texts: usize) -> Self {
+        let mut regions: Vec<_> = (0..texts).map(|_| Err(McaError::Empty)).collect();
+        for region in report.regions {
+            let at: Option<usize> = region.name.strip_prefix('r').and_then(|at| at.parse().ok());
+            if let Some(place) = at.and_then(|at| regions.get_mut(at)) {
+                *place = Ok(region);
+            }
+        }
+        Self { regions, resources: report.target.resources.iter().map(|name| tidy(name)).collect() }
+    }
+
+    fn and(mut self, mut other: Self) -> Self {
+        self.regions.append(&mut other.regions);
+        if self.resources.is_empty() {
+            self.resources = other.resources;
+        }
+        self
+    }
+}
+
+impl Target {
+    /// A region that holds `text`; the marks are comments.
+    fn region(&self, at: usize, text: &str) -> String {
+        let comment = if self.is("aarch64") || self.is("arm64") { "//" } else { "#" };
+        format!("{comment} LLVM-MCA-BEGIN r{at}\n{text}\n{comment} LLVM-MCA-END r{at}\n")
+    }
+
+    fn is(&self, architecture: &str) -> bool {
+        self.triple.starts_with(architecture)
+    }
+}
+
+impl Syntax {
+    /// `text` with what the assembler has to know before it.
+    fn marked(self, target: &Target, text: &str) -> String {
+        match self {
+            Self::Intel if target.is("x86_64") => format!(".intel_syntax noprefix\n{text}"),
+            Self::Usual if target.is("x86_64") => format!(".att_syntax\n{text}"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Instructions which together use most sets of ports alone: what a processor can do at all, so that
+/// none of them is refused.
+fn probes(target: &Target) -> &'static [&'static str] {
+    const X86: &[&str] = &[
+        "addq %rax, %rcx",
+        "leaq 8(%rax), %rcx",
+        "imulq %rax, %rcx",
+        "shlq $3, %rcx",
+        "bswapq %rax",
+        "jne 1f\n1:",
+        "jmp 1f\n1:",
+        "movq (%rax), %rcx",
+        "movq %rcx, (%rax)",
+        "movsd (%rax), %xmm0",
+        "movsd %xmm0, (%rax)",
+        "addsd %xmm0, %xmm1",
+        "mulsd %xmm0, %xmm1",
+        "divsd %xmm0, %xmm1",
+        "sqrtsd %xmm0, %xmm1",
+        "cvtsi2sdq %rax, %xmm0",
+        "cvttsd2si %xmm0, %rax",
+        "ucomisd %xmm0, %xmm1",
+        "movq %rax, %xmm0",
+        "movq %xmm0, %rax",
+        "paddd %xmm0, %xmm1",
+        "pmuludq %xmm0, %xmm1",
+        "pand %xmm0, %xmm1",
+        "andps %xmm0, %xmm1",
+        "pshufd $1, %xmm0, %xmm1",
+        "shufps $1, %xmm0, %xmm1",
+        "pslld $1, %xmm1",
+        "pmovmskb %xmm0, %eax",
+    ];
+    if target.is("x86_64") { X86 } else { &[] }
+}
+
+/// LLVM names unit 0 of a resource of several units by a full stop and the character of number 0.
+fn tidy(name: &str) -> String {
+    match name.chars().last() {
+        Some(unit) if unit.is_control() => {
+            format!("{}{}", &name[..name.len() - unit.len_utf8()], u32::from(unit))
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// Which ports are units of the same resource, by their names.
+fn ports(resources: &[String]) -> groups::Ports {
+    let resource = |name: &String| name.split('.').next().unwrap_or_default().to_owned();
+    let mut names: Vec<String> = Vec::new();
+    let mut number = |name: String| {
+        names.iter().position(|other| *other == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        })
+    };
+    groups::Ports { resource: resources.iter().map(|name| number(resource(name))).collect() }
+}
+
+/// The instructions of `region`, with names of ports.
+fn instructions(
+    region: &Region,
+    uses: &BTreeMap<String, groups::Uses>,
+    resources: &[String],
+) -> Vec<Instruction> {
+    let name = |port: &usize| resources.get(*port).cloned().unwrap_or_else(|| port.to_string());
+    let one = |(text, slots): (&String, u32)| {
+        let uses = uses.get(text);
+        let sets = uses.map_or(&[][..], |uses| &uses.sets).iter();
+        Instruction {
+            text: text.clone(),
+            slots,
+            ports: sets.map(|(set, cycles)| (set.iter().map(name).collect(), *cycles)).collect(),
+            certain: uses.is_some_and(|uses| uses.certain),
+        }
+    };
+    region.instructions.iter().zip(region.slots()).map(one).collect()
+}

@@ -1,0 +1,148 @@
+//! One run of `llvm-mca`: its process and its JSON.
+
+use super::McaError;
+use serde::Deserialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// What `llvm-mca --json` prints, as far as it is used. The same in LLVM 14 and 19.
+#[derive(Debug, Deserialize)]
+pub struct Report {
+    /// One entry a region of the input that holds instructions.
+    #[serde(rename = "CodeRegions")]
+    pub regions: Vec<Region>,
+    /// The processor.
+    #[serde(rename = "TargetInfo")]
+    pub target: TargetInfo,
+}
+
+/// The processor of a report.
+#[derive(Debug, Deserialize)]
+pub struct TargetInfo {
+    /// Names of its ports and other resources, each unit by itself.
+    #[serde(rename = "Resources")]
+    pub resources: Vec<String>,
+}
+
+/// One region: a block of code.
+#[derive(Debug, Deserialize)]
+pub struct Region {
+    /// As in the marks of the input.
+    #[serde(rename = "Name")]
+    pub name: String,
+    /// Text of each instruction.
+    #[serde(rename = "Instructions")]
+    pub instructions: Vec<String>,
+    #[serde(rename = "InstructionInfoView", default)]
+    info: InfoView,
+    #[serde(rename = "ResourcePressureView", default)]
+    pressure: PressureView,
+    #[serde(rename = "SummaryView", default)]
+    summary: Option<Summary>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct InfoView {
+    #[serde(rename = "InstructionList")]
+    list: Vec<Info>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Info {
+    #[serde(rename = "NumMicroOpcodes")]
+    slots: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PressureView {
+    #[serde(rename = "ResourcePressureInfo")]
+    list: Vec<Pressure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pressure {
+    #[serde(rename = "InstructionIndex")]
+    instruction: usize,
+    #[serde(rename = "ResourceIndex")]
+    resource: usize,
+    #[serde(rename = "ResourceUsage")]
+    cycles: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Summary {
+    #[serde(rename = "TotalCycles")]
+    cycles: u64,
+    #[serde(rename = "DispatchWidth")]
+    width: u32,
+}
+
+impl Region {
+    /// Slots that each instruction takes.
+    pub fn slots(&self) -> Vec<u32> {
+        self.info.list.iter().map(|info| info.slots).collect()
+    }
+
+    /// Cycles of each resource that instruction `at` takes; resources that it leaves alone are missing.
+    pub fn pressure(&self, at: usize) -> Vec<(usize, f64)> {
+        let of_it = self.pressure.list.iter().filter(|entry| entry.instruction == at);
+        of_it.map(|entry| (entry.resource, entry.cycles)).filter(|(_, c)| *c > 0.0).collect()
+    }
+
+    /// Simulated cycles from the first dispatch to the last retirement, if it was simulated.
+    pub fn cycles(&self) -> Option<u64> {
+        self.summary.as_ref().map(|summary| summary.cycles)
+    }
+
+    /// Slots that can be filled in a cycle, if it was simulated.
+    pub fn width(&self) -> Option<u32> {
+        self.summary.as_ref().map(|summary| summary.width)
+    }
+}
+
+/// Runs `program` with `arguments` on the assembly text `input`, and returns what it printed.
+pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String, McaError> {
+    let start = |source| McaError::Start { path: program.to_owned(), source };
+    let output = with_input(program, arguments, input).map_err(start)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if let Some(line) = errors.lines().find(|line| line.contains("is not a recognized processor")) {
+        return Err(McaError::UnknownCpu { found: line.split('\'').nth(1).unwrap_or(line).into() });
+    }
+    if !output.status.success() {
+        let complaint =
+            errors.lines().find(|line| line.contains("error: ")).or(errors.lines().next());
+        return Err(McaError::Refused {
+            path: program.to_owned(),
+            found: complaint.unwrap_or("no message").trim().to_owned(),
+        });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// As [`text`] with `--json`, read.
+pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<Report, McaError> {
+    let arguments: Vec<String> = ["--json".to_owned()].iter().chain(arguments).cloned().collect();
+    let printed = text(program, &arguments, input)?;
+    serde_json::from_str(&printed)
+        .map_err(|source| McaError::Printed { path: program.to_owned(), source })
+}
+
+/// Input and output are pipes of some tens of kilobytes; who writes all before reading can wait for ever.
+fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<Output> {
+    let piped = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = piped?;
+    let stdin = child.stdin.take();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program that ends without reading all says why by itself.
+            stdin.map(|mut stdin| stdin.write_all(input.as_bytes()))
+        });
+        child.wait_with_output()
+    })
+}
