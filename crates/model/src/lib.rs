@@ -6,6 +6,7 @@ pub mod assumptions;
 pub mod cache;
 pub mod curve;
 pub mod memory;
+pub mod misses;
 pub mod mix;
 pub mod overlap;
 pub mod phase;
@@ -16,6 +17,7 @@ pub mod system;
 
 pub use assumptions::{Assumptions, Fairness};
 pub use curve::MissCurve;
+pub use misses::MissCounts;
 pub use mix::{Class, Mix, Share};
 pub use overlap::UnitDemand;
 pub use phase::{Demand, Phase};

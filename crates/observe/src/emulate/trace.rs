@@ -1,9 +1,10 @@
 //! The file of counts that the plugin leaves for one process.
 //!
 //! ```text
-//! colocate-counts 1 x86_64
+//! colocate-counts 2 x86_64
 //! process PID PARENT START_NS END_NS
 //! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
+//! misses LINE_BYTES LEFT LEFT_WRITTEN LINES:MISSES …
 //! unsupported ADDRESS BYTES
 //! block NUMBER ADDRESS BYTES …
 //! stretch TID NUMBER …
@@ -12,15 +13,16 @@
 //! ```
 //! `thread` and `unsupported` lines come as often as there is something to say. Numbers are decimal
 //! but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, and `-` stands for no bytes. Times are
-//! of `CLOCK_MONOTONIC`. Threads stand in the order of their creation.
+//! of `CLOCK_MONOTONIC`. `misses`, if it was asked for, follows its thread. Threads stand in the order of their creation.
 
 use colocate_isa::ClassCounts;
-use colocate_machine::Nanos;
+use colocate_machine::{Bytes, Nanos};
+use colocate_model::MissCounts;
 use std::fmt::Write;
 use thiserror::Error;
 
 /// The version of the format that is read here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest name that the kernel gives a thread, in bytes.
 const LONGEST_NAME: usize = 15;
@@ -85,6 +87,8 @@ pub struct ThreadTrace {
     pub undecoded: u64,
     /// Its name when it ended, as bytes without meaning.
     pub name: Vec<u8>,
+    /// How often caches of any size would have missed, if that was asked for.
+    pub misses: Option<MissCounts>,
 }
 
 /// An instruction that ran and that QEMU does not have.
@@ -236,9 +240,29 @@ impl<'a> Lines<'a> {
             return Ok(None);
         }
         let words: [&str; 11] = self.words("thread")?.ok_or_else(|| self.wrong(EXPECTED))?;
-        let thread = thread_of(&words).ok_or_else(|| self.wrong(EXPECTED))?;
+        let mut thread = thread_of(&words).ok_or_else(|| self.wrong(EXPECTED))?;
         self.step()?;
+        thread.misses = self.misses()?;
         Ok(Some(thread))
+    }
+
+    /// The next line if it says what a thread's accesses miss.
+    fn misses(&mut self) -> Result<Option<MissCounts>, TraceError> {
+        const EXPECTED: &str = "misses LINE_BYTES LEFT LEFT_WRITTEN and LINES:MISSES, from 0 lines, of \
+                                which lines rise and misses do not";
+        let Some(words) = self.list("misses") else { return Ok(None) };
+        let found = || {
+            let [line, left, left_written, pairs @ ..] = &words[..] else { return None };
+            let pair = |word: &&str| {
+                let (lines, misses) = word.split_once(':')?;
+                Some((decimal(lines)?, decimal(misses)?))
+            };
+            let pairs = pairs.iter().map(pair).collect::<Option<Vec<_>>>()?;
+            MissCounts::new(Bytes(decimal(line)?), pairs, decimal(left)?, decimal(left_written)?)
+        };
+        let found = found().ok_or_else(|| self.wrong(EXPECTED))?;
+        self.step()?;
+        Ok(Some(found))
     }
 
     fn unsupported(&mut self) -> Result<Option<UnsupportedInstruction>, TraceError> {
@@ -330,7 +354,7 @@ fn thread_of(words: &[&str; 11]) -> Option<ThreadTrace> {
         && name.len() <= LONGEST_NAME;
     let tid = decimal(tid)?.try_into().ok()?;
     let (start, end) = (Nanos(start), Nanos(end));
-    plausible.then_some(ThreadTrace { tid, start, end, counts, undecoded, name })
+    plausible.then_some(ThreadTrace { tid, start, end, counts, undecoded, name, misses: None })
 }
 
 /// A number in decimal digits and nothing else.
@@ -371,9 +395,10 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    const GOOD: &str = "colocate-counts 1 x86_64
+    const GOOD: &str = "colocate-counts 2 x86_64
 process 40 39 1000 9000
 thread 40 1000 9000 700 100 50 300 200 60 1 6d61696e
+misses 64 9 4 0:260 1:40 16:7
 thread 41 2000 3000 7 1 0 3 2 1 0 -
 unsupported 555555557170 62f1f54858d0
 block 0 5555 90 31c0
@@ -396,6 +421,8 @@ end 2
         let main = &trace.threads[0];
         assert_eq!(main.counts, ClassCounts { instructions: 700, of: [100, 50, 300, 200, 60] });
         assert_eq!((main.undecoded, &main.name[..]), (1, &b"main"[..]));
+        let misses = MissCounts::new(Bytes(64), vec![(0, 260), (1, 40), (16, 7)], 9, 4);
+        assert!(main.misses == misses && trace.threads[1].misses.is_none(), "{trace:?}");
         assert!(trace.threads[1].name.is_empty());
         assert_eq!((trace.blocks[0].address, trace.blocks.len()), (0x5555, 2));
         assert_eq!(trace.blocks[0].instructions, [vec![0x90], vec![0x31, 0xc0]]);
@@ -424,13 +451,13 @@ end 2
     #[test]
     fn each_kind_of_error() {
         check(
-            &GOOD.replace("counts 1", "counts 2"),
-            &expect!["expected counts of version 1, found version 2; run `make tracer` again"],
+            &GOOD.replace("counts 2", "counts 1"),
+            &expect!["expected counts of version 2, found version 1; run `make tracer` again"],
         );
         check(
             &GOOD.replace("x86_64", "mips"),
             &expect![[
-                r#"line 1: expected a target that is x86_64 or aarch64, found "colocate-counts 1 mips""#
+                r#"line 1: expected a target that is x86_64 or aarch64, found "colocate-counts 2 mips""#
             ]],
         );
         check(
@@ -449,26 +476,31 @@ end 2
             [("block 1", "block 2"), ("c3", "c3c"), ("block 1 5558 c3", "block 1 5")]
         {
             let error = parse(GOOD.replace(good, wrong).as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("line 7: expected block NUMBER"), "{error}");
+            assert!(error.starts_with("line 8: expected block NUMBER"), "{error}");
         }
         let error = parse(GOOD.replace("0 1 0", "0 2 0").as_bytes()).unwrap_err().to_string();
-        assert!(error.starts_with("line 8: expected stretch TID"), "{error}");
+        assert!(error.starts_with("line 9: expected stretch TID"), "{error}");
+        for wrong in ["64 9 10 0:260", "64 9 0:260 1:40", "64 9 4 0:260 1:300", "64 9 4 1:260"] {
+            let text = GOOD.replace("64 9 4 0:260 1:40 16:7", wrong);
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("line 4: expected misses LINE_BYTES"), "{error}");
+        }
         check(
             &GOOD.replace("handlers 2", "handlers -2"),
             &expect![[
-                r#"line 9: expected a thread, unsupported or handlers line, found "handlers -2""#
+                r#"line 10: expected a thread, unsupported or handlers line, found "handlers -2""#
             ]],
         );
         check(
             &GOOD.replace("end 2", "end 3"),
             &expect![[
-                r#"line 10: expected end and the number of threads, as the last line, found "end 3""#
+                r#"line 11: expected end and the number of threads, as the last line, found "end 3""#
             ]],
         );
         check(
             &format!("{GOOD}more\n"),
             &expect![[
-                r#"line 10: expected end and the number of threads, as the last line, found "end 2""#
+                r#"line 11: expected end and the number of threads, as the last line, found "end 2""#
             ]],
         );
     }
