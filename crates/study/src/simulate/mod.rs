@@ -2,4 +2,5 @@
 //!
 //! Nothing here was measured. Every output says *simulated* and names the machine.
 
+pub mod figures;
 pub mod scenario;

@@ -4,8 +4,8 @@ use super::form::{
     File, ForkForm, JobForm, KernelForm, PhaseForm, StretchForm, Text, ThreadForm, WakeForm,
 };
 use super::{
-    Experiment, FileError, Lines, MAX_DRAWS, MAX_NAME, MAX_POLICIES, MAX_SEEDS, MAX_STRETCHES,
-    MAX_TASKS, cpus,
+    Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
+    MAX_STRETCHES, MAX_TASKS, cpus,
 };
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
 use colocate_model::Phase;
@@ -199,6 +199,10 @@ impl Build<'_> {
             let job = spanned.get_ref();
             self.name(&job.name)?;
             let copies = self.copies(job.copies.as_ref())?;
+            if jobs.len() + copies > MAX_JOBS {
+                let expected = format!("at most {MAX_JOBS} jobs");
+                return Err(self.lines.misfit(spanned, expected, jobs.len() + copies));
+            }
             for thread in &job.thread {
                 let each = copies * self.copies(thread.get_ref().copies.as_ref())?;
                 tasks += each;
@@ -390,6 +394,7 @@ impl Build<'_> {
         Ok(Some(PeriodicBalance {
             interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
             patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
+            ..usual
         }))
     }
 

@@ -51,6 +51,9 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Most tasks of all jobs together. Chosen: as many as the largest kernels have CPUs, eight times.
 pub const MAX_TASKS: usize = 65_536;
 
+/// Most jobs: who shared a core with whom is counted for every pair of them. Chosen: 8 MiB.
+pub const MAX_JOBS: usize = 1_024;
+
 /// Most phases that one task goes through in a row, times the number of tasks. Chosen: 24 MiB.
 const MAX_STRETCHES: usize = 1_000_000;
 
