@@ -241,6 +241,23 @@ pub struct Demand {
     pub shared_lines: f64,
 }
 
+impl Demand {
+    /// Least cycles by dependencies with one of `parts` equal parts of the window.
+    ///
+    /// Known are the whole and the half; for smaller parts each halving costs the same factor, which is
+    /// how instructions that are ready at a time grow with the window: as a power of it.
+    #[must_use]
+    pub fn least_cycles(&self, parts: usize) -> f64 {
+        let (whole, half) = (self.dependent_cycles, self.dependent_cycles_divided);
+        match parts {
+            0 | 1 => whole,
+            _ if parts == 2 || whole <= 0.0 => half,
+            #[allow(clippy::cast_precision_loss)] // a core has few PUs
+            _ => whole * (half / whole).powf((parts as f64).log2()),
+        }
+    }
+}
+
 /// A component of a demand vector, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
