@@ -177,7 +177,7 @@ fn refused_with_the_line() {
         ("file = \"walks.toml\"", "file = \"walks.toml\"\ndemand = {}"),
         ("file = \"walks.toml\"\n", ""),
         ("copies = 2", "copies = 0"),
-        ("copies = 2", "copies = 1_023"),
+        ("copies = 2", "copies = 1_025"),
         ("copies = 3", "copies = 60_000"),
         ("phase = \"adds\"\n", "phase = \"subs\"\n"),
         ("phase = \"adds\"\n", ""),
@@ -221,6 +221,7 @@ fn refused_with_the_line() {
         line 30: expected a demand or a file of one, found both
         line 30: expected a demand or a file of one, found neither
         line 35: expected 1 to 65536, found 0
+        line 33: expected at most 1024 jobs, found 1025
         line 36: expected at most 65536 threads, and 1000000 stretches, in all jobs, found more
         line 38: expected the name of a [[phase]], found "subs"
         line 36: expected a phase or a course of them, found neither
