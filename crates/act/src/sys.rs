@@ -103,6 +103,8 @@ pub struct Waited {
     pub status: i32,
     /// CPU time, user and system, of it and of its children that it waited for.
     pub cpu_time: Nanos,
+    /// The part of it outside of the kernel.
+    pub user_time: Nanos,
 }
 
 /// Reaps one child that has ended; `None` if there is none. Waits for it if `block`.
@@ -123,6 +125,7 @@ pub fn wait(which: Option<Pid>, block: bool) -> Result<Option<Waited>, SysError>
             pid: Pid(pid),
             status: shell_status(status),
             cpu_time: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+            user_time: nanos(usage.ru_utime),
         })),
     }
 }

@@ -84,6 +84,8 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
         argv: &command.argv,
         scratch: &scratch,
         ignores_pipe: sys::pipe_was_ignored(),
+        stretches: false,
+        misses: false,
     };
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);

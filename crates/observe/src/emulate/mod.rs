@@ -27,7 +27,9 @@ pub use program::{Loadable, NotLoadable};
 pub use run::RunError;
 pub use trace::{Trace, TraceError, parse};
 
+use crate::code::{Stretch, of_trace};
 use colocate_machine::Nanos;
+use colocate_model::MissCounts;
 use colocate_model::mix::Mix;
 use colocate_model::profile::{Backend, Profile, Program, ThreadProfile, VERSION};
 use std::ffi::{OsStr, OsString};
@@ -49,6 +51,10 @@ pub struct Command<'a> {
     /// Whether it is to start with SIGPIPE ignored, as this process was. Rust's start-up code and its
     /// way to start programs both forget that.
     pub ignores_pipe: bool,
+    /// Whether stretches of its code are wanted; costs about a tenth of the time again.
+    pub stretches: bool,
+    /// Whether it is wanted what caches of any size would miss; takes several times as long.
+    pub misses: bool,
 }
 
 /// A program that has run.
@@ -58,6 +64,11 @@ pub struct Ran {
     pub status: ExitStatus,
     /// What its threads did, or why that is not known.
     pub profile: Result<Profile, Refusal>,
+    /// Stretches of its code, if they were asked for and there is a profile; threads that ran little
+    /// have none.
+    pub stretches: Vec<Stretch>,
+    /// What its threads' accesses would miss, in the profile's order of threads, if that was asked for.
+    pub misses: Vec<Option<MissCounts>>,
 }
 
 /// Why there is no profile of a program that has run.
@@ -150,7 +161,10 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
     let began = crate::sys::now();
     let started = SystemTime::now();
     let status = run::run(emulator, &loadable, command, folder.path())?;
-    let profile = read_folder(folder.path()).map(|traces| {
+    let traces = read_folder(folder.path());
+    let stretches = traces.as_deref().map(|traces| stretches_of(traces)).unwrap_or_default();
+    let misses = traces.as_deref().map(misses_of).unwrap_or_default();
+    let profile = traces.map(|traces| {
         let started_unix_s =
             started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
         Profile {
@@ -169,7 +183,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
             threads: threads_of(&traces, began),
         }
     });
-    Ok(Ran { status, profile })
+    Ok(Ran { status, profile, stretches, misses })
 }
 
 fn program_of(command: Command<'_>) -> Program {
@@ -184,11 +198,13 @@ fn program_of(command: Command<'_>) -> Program {
 
 /// The threads of all processes in the order of their creation.
 fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
-    let mut threads: Vec<ThreadProfile> = Vec::new();
-    for (process, trace) in (0..).zip(traces) {
-        threads.extend(trace.threads.iter().map(|thread| ThreadProfile {
-            order: 0,
-            process,
+    in_order(traces)
+        .into_iter()
+        .map(|(process, thread)| (process, &traces[process].threads[thread]))
+        .zip(0..)
+        .map(|((process, thread), order)| ThreadProfile {
+            order,
+            process: u32::try_from(process).unwrap_or(u32::MAX),
             name: String::from_utf8_lossy(&thread.name).into_owned(),
             start_ns: thread.start.saturating_sub(began),
             end_ns: Some(thread.end.saturating_sub(began)),
@@ -198,14 +214,36 @@ fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
             cycles: None,
             samples: None,
             mix: Mix::from_counts(thread.counts.instructions, thread.counts.of),
-        }));
-    }
+        })
+        .collect()
+}
+
+/// Process and thread, by their places, of all threads in the order of creation.
+fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
+    let of =
+        |(process, trace): (usize, &Trace)| (0..trace.threads.len()).map(move |at| (process, at));
+    let mut all: Vec<(usize, usize)> = traces.iter().enumerate().flat_map(of).collect();
     // Within a process they already stand in order; the sort keeps that where times are equal.
-    threads.sort_by_key(|thread| thread.start_ns);
-    for (order, thread) in (0..).zip(&mut threads) {
-        thread.order = order;
-    }
-    threads
+    all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start);
+    all
+}
+
+/// What the threads of all processes missed.
+fn misses_of(traces: &[Trace]) -> Vec<Option<MissCounts>> {
+    let of = |(process, thread): (usize, usize)| traces[process].threads[thread].misses.clone();
+    in_order(traces).into_iter().map(of).collect()
+}
+
+/// The stretches of all processes.
+fn stretches_of(traces: &[Trace]) -> Vec<Stretch> {
+    let order = in_order(traces);
+    let of = |(process, trace): (usize, &Trace)| {
+        of_trace(trace, |tid| {
+            let thread = trace.threads.iter().rposition(|thread| thread.tid == tid)?;
+            u32::try_from(order.iter().position(|found| *found == (process, thread))?).ok()
+        })
+    };
+    traces.iter().enumerate().flat_map(of).collect()
 }
 
 fn notes_of(traces: &[Trace]) -> Vec<String> {

@@ -125,6 +125,12 @@ fn arguments(
     let name = command.path.file_name().unwrap_or_default().as_bytes();
     let name = hex(&name[..name.len().min(15)]);
     plugin.extend(format!(",out={},name={name}", hex(folder.as_os_str().as_bytes())).bytes());
+    if command.stretches {
+        plugin.extend(format!(",stretch={}", crate::code::LENGTH).bytes());
+    }
+    if command.misses {
+        plugin.extend(b",misses=");
+    }
 
     let (called, rest) = loadable.argv.split_first().map_or((None, &[][..]), |(a, b)| (Some(a), b));
     let mut words: Vec<OsString> = vec!["-plugin".into(), super::word(plugin)];
