@@ -19,7 +19,7 @@
 //!   part back.
 //! - `s(t)`: cycles per instruction for which it is stalled.
 //! - `W`: slots per cycle of the core.
-//! - `overlap`: how well siblings use a stall, 0 to 1; see [`Assumptions`](crate::Assumptions).
+//! - `overlap`: how well siblings use a stall, 0 to 1; see [`Assumptions`].
 //!
 //! # Constraints
 //! - `Σ y(t) f(t) ≤ W`
@@ -50,9 +50,9 @@
 //!   their progress at once: that is what max–min fairness says.) → `continuity`
 //! - **All of it**: the constraints are those of assigning work to ports. → `tests/max_min.rs`
 
-use crate::assumptions::Fairness;
+use crate::assumptions::{Assumptions, Fairness};
 use crate::phase::Demand;
-use colocate_machine::performance::PortSet;
+use colocate_machine::performance::{CorePerformance, PortSet};
 
 /// What a task asks of the core while it is active, per instruction.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,18 @@ pub struct Shared {
     pub divided: bool,
     /// What siblings get an equal part of.
     pub fairness: Fairness,
+}
+
+impl Shared {
+    /// A core of this kind under these assumptions; it has one slot at least.
+    #[must_use]
+    pub fn new(core: &CorePerformance, assumptions: &Assumptions) -> Self {
+        Self {
+            width: (core.width + assumptions.width).max(1.0),
+            divided: core.divided,
+            fairness: assumptions.fairness,
+        }
+    }
 }
 
 /// Relative; sums of a dozen products are exact to about 1e-15.

@@ -17,7 +17,7 @@ use crate::assumptions::Assumptions;
 use crate::cache::{self, Sharer};
 use crate::memory::{WAIT, agreed_wait};
 use crate::phase::Demand;
-use crate::smt::{self, Active};
+use crate::smt::{Shared, Siblings};
 use colocate_machine::performance::{Inclusion, Performance};
 use colocate_machine::{BytesPerSecond, CacheKind, Machine, PuIdx};
 use thiserror::Error;
@@ -262,11 +262,11 @@ impl<'a> Model<'a> {
             }
         }
         on_core.retain(|tasks| !tasks.is_empty());
-        let tables: Vec<_> = on_core.iter().map(|tasks| self.core_table(seats, tasks)).collect();
+        let mut cores: Vec<_> = on_core.iter().map(|tasks| self.siblings(seats, tasks)).collect();
         let mut states: Vec<State> = seats.iter().map(|seat| self.start(seat)).collect();
-        for (tasks, table) in on_core.iter().zip(&tables) {
+        for (tasks, siblings) in on_core.iter().zip(&cores) {
             for (i, &t) in tasks.iter().enumerate() {
-                states[t].alone = table[1 << i][i];
+                states[t].alone = siblings.alone(i);
                 states[t].active = states[t].alone;
                 states[t].ipc = states[t].alone;
                 states[t].parallel = self.parallel(&seats[t], tasks.len());
@@ -280,8 +280,8 @@ impl<'a> Model<'a> {
             }
             self.wait(seats, &mut states, &mut waits);
             residual = 0.0;
-            for (tasks, table) in on_core.iter().zip(&tables) {
-                residual = self.share_core(tasks, table, &mut states).max(residual);
+            for (tasks, siblings) in on_core.iter().zip(&mut cores) {
+                residual = self.share_core(tasks, siblings, &mut states).max(residual);
             }
             rounds += 1;
         }
@@ -312,28 +312,11 @@ impl<'a> Model<'a> {
         1.0 + (seat.demand.parallel_misses - 1.0).max(0.0) / parts
     }
 
-    /// Rates of the tasks of a core while just those of a set are active: by set, then by task.
-    fn core_table(&self, seats: &[Seat<'_>], tasks: &[usize]) -> Vec<Vec<f64>> {
+    /// The tasks of a core, ready to share it.
+    fn siblings(&self, seats: &[Seat<'_>], tasks: &[usize]) -> Siblings {
         let kind = &self.performance.kinds[self.place(&seats[tasks[0]]).kind];
-        let width = (kind.width + self.assumptions.width).max(1.0);
-        let active = |t: usize, alone: bool| {
-            let demand = seats[t].demand;
-            let divided = kind.divided && !alone;
-            let dependent_cycles =
-                if divided { demand.dependent_cycles_divided } else { demand.dependent_cycles };
-            Active { slots: demand.slots, ports: &demand.ports, dependent_cycles }
-        };
-        let rates = |set: usize| {
-            let members: Vec<usize> = (0..tasks.len()).filter(|i| set >> i & 1 == 1).collect();
-            let of: Vec<_> = members.iter().map(|&i| active(tasks[i], members.len() == 1)).collect();
-            let rates = smt::rates(width, self.assumptions.fairness, &of);
-            let mut all = vec![0.0; tasks.len()];
-            for (i, rate) in members.into_iter().zip(rates) {
-                all[i] = rate;
-            }
-            all
-        };
-        (0..1 << tasks.len()).map(rates).collect()
+        let demands: Vec<&Demand> = tasks.iter().map(|&t| seats[t].demand).collect();
+        Siblings::new(Shared::new(kind, &self.assumptions), &demands)
     }
 
     /// Divides every cache by the rates, and finds out what each task misses.
@@ -490,25 +473,16 @@ impl<'a> Model<'a> {
     }
 
     /// New rates of the tasks of a core; returns the largest change, as a share.
-    fn share_core(&self, tasks: &[usize], table: &[Vec<f64>], states: &mut [State]) -> f64 {
+    fn share_core(&self, tasks: &[usize], siblings: &mut Siblings, states: &mut [State]) -> f64 {
         let stalls: Vec<f64> = tasks.iter().map(|&t| states[t].stalls()).collect();
-        let mut change = 0.0_f64;
+        let mut rates: Vec<f64> = tasks.iter().map(|&t| states[t].ipc).collect();
+        let change = siblings.round(self.assumptions.overlap, &stalls, &mut rates);
         for (i, &t) in tasks.iter().enumerate() {
-            let stalled =
-                |j: usize| self.assumptions.overlap * (states[tasks[j]].ipc * stalls[j]).min(1.0);
-            let mut active = 0.0;
-            for (set, rates) in table.iter().enumerate().filter(|(set, _)| set >> i & 1 == 1) {
-                let chance = |j: usize| if set >> j & 1 == 1 { 1.0 - stalled(j) } else { stalled(j) };
-                let others = (0..tasks.len()).filter(|&j| j != i);
-                active += others.map(chance).product::<f64>() * rates[i];
-            }
             let state = &mut states[t];
-            state.active = active;
-            let ipc = 1.0 / (1.0 / active + stalls[i]);
-            change = change.max((ipc / state.ipc - 1.0).abs());
-            state.ipc = ipc;
+            state.ipc = rates[i];
+            state.active = 1.0 / (1.0 / rates[i] - stalls[i]);
             state.cpi.core = 1.0 / state.alone;
-            state.cpi.siblings = 1.0 / active - state.cpi.core;
+            state.cpi.siblings = 1.0 / state.active - state.cpi.core;
         }
         change
     }

@@ -2,7 +2,7 @@
 //! that it may well lie in.
 //!
 //! A prediction that rests on a guess is only worth something together with those of the other guesses
-//! in the range: `Assumptions::sample` draws them. Unless a line says otherwise the
+//! in the range: [`Assumptions::sample`](crate::Assumptions::sample) draws them. Unless a line says otherwise the
 //! ranges are our own judgement of ordinary compiled programs, not measured.
 
 use crate::curve::MissCurve;
@@ -64,6 +64,18 @@ pub struct Plausible {
     pub usual: f64,
     /// The most.
     pub most: f64,
+}
+
+impl Plausible {
+    /// The figure at a place from 0, the least, over 0.5, the usual, to 1, the most.
+    #[must_use]
+    pub fn at(self, place: f64) -> f64 {
+        if place < 0.5 {
+            self.least + 2.0 * place * (self.usual - self.least)
+        } else {
+            self.usual + (2.0 * place - 1.0) * (self.most - self.usual)
+        }
+    }
 }
 
 const fn plausible(least: f64, usual: f64, most: f64) -> Plausible {
