@@ -4,7 +4,8 @@ use super::*;
 use crate::curve::MissCurve;
 use colocate_machine::described;
 use colocate_machine::performance::{
-    CachePerformance, CorePerformance, LinkPerformance, MemoryPerformance, Performance, PortSet,
+    CachePerformance, CorePerformance, Inclusion, LinkPerformance, MemoryPerformance, Performance,
+    PortSet,
 };
 use colocate_machine::{Bytes, Cycles, Hertz, Nanos};
 

@@ -1,0 +1,1 @@
+//! Properties of predictions under generated input.
