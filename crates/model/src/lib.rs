@@ -22,4 +22,4 @@ pub use mix::{Class, Mix, Share};
 pub use overlap::UnitDemand;
 pub use phase::{Demand, Phase};
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};
-pub use system::{Model, ModelError, Prediction, Seat, TaskRate};
+pub use system::{CpiStack, Migration, Model, ModelError, Prediction, Search, Seat, TaskRate};

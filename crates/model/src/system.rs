@@ -46,7 +46,7 @@ use colocate_machine::performance::{Impossible, Performance};
 use colocate_machine::{BytesPerSecond, Machine, PuIdx};
 use parts::Parts;
 use thiserror::Error;
-use work::Work;
+use work::{End, Work};
 
 mod migration;
 mod parts;
@@ -128,7 +128,7 @@ pub struct TaskRate {
 }
 
 /// What is expected of tasks that run at the same time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prediction {
     /// One a seat, in their order.
     pub tasks: Vec<TaskRate>,
@@ -146,7 +146,7 @@ pub struct Prediction {
     pub rounds: u32,
     /// By what share a rate changed most in the last round.
     pub residual: f64,
-    work: Work,
+    end: End,
 }
 
 /// A machine, ready to predict.
@@ -194,39 +194,14 @@ impl<'a> Model<'a> {
 
     /// Rates of tasks that run at the same time, at most one a PU.
     ///
-    /// `warm` is a prediction of the same model for a similar situation, which shortens the search; see
-    /// [`Self::update`] for the fastest way to predict one situation after the other.
+    /// `warm` is a prediction of the same model for a similar situation, which shortens the search. Who
+    /// predicts one situation after the other is faster with a [`Search`].
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
     pub fn predict(&self, seats: &[Seat<'_>], warm: Option<&Prediction>) -> Prediction {
-        let mut prediction = Prediction::default();
-        if let Some(warm) = warm {
-            prediction.work.begin_at(&warm.work);
-        }
-        self.update(seats, &mut prediction);
-        prediction
-    }
-
-    /// The same in the place of an earlier prediction of this model, where the search begins; its memory
-    /// is used again.
-    ///
-    /// # Panics
-    /// If a seat's PU is not of the machine.
-    pub fn update(&self, seats: &[Seat<'_>], prediction: &mut Prediction) {
-        let work = &mut prediction.work;
-        work.seat(self, seats);
-        let mut sharers = Vec::new();
-        (prediction.rounds, prediction.residual) = (0, f64::INFINITY);
-        while prediction.rounds < ROUNDS && prediction.residual > NEAR {
-            work.divide_caches(&self.parts, seats, &mut sharers);
-            work.stall(&self.parts, seats);
-            work.wait(&self.parts);
-            prediction.residual = work.share_cores(self.assumptions.overlap);
-            prediction.rounds += 1;
-        }
-        self.report(seats, prediction);
+        Search::new(self).predict(seats, warm)
     }
 
     /// A task alone on the machine, on that PU.
@@ -238,15 +213,11 @@ impl<'a> Model<'a> {
         self.predict(std::slice::from_ref(seat), None).tasks.swap_remove(0)
     }
 
-    fn report(&self, seats: &[Seat<'_>], prediction: &mut Prediction) {
-        let Prediction { tasks, controllers, links, caches, slots, ports, work, .. } = prediction;
-        tasks.resize_with(seats.len(), TaskRate::default);
-        for (t, task) in tasks.iter_mut().enumerate() {
-            work.report(t, task);
-        }
-        work.used(&self.parts, controllers, links, caches);
-        zero(slots, self.machine.cores.len());
-        zero(ports, self.machine.cores.len());
+    /// Used shares of the front end's slots and of all ports, by core.
+    fn cores(&self, seats: &[Seat<'_>], tasks: &[TaskRate]) -> (Vec<f64>, Vec<f64>) {
+        let (mut slots, mut ports) = (Vec::new(), Vec::new());
+        zero(&mut slots, self.machine.cores.len());
+        zero(&mut ports, self.machine.cores.len());
         for (seat, task) in seats.iter().zip(tasks) {
             let core = self.machine.core_of(seat.pu).idx();
             let kind = &self.performance.kinds[self.machine.cores[core].kind.idx()];
@@ -256,6 +227,47 @@ impl<'a> Model<'a> {
             slots[core] += task.ipc * seat.demand.slots / self.parts.width(seat.pu);
             ports[core] += task.ipc * work / of;
         }
+        (slots, ports)
+    }
+}
+
+/// Predicts one situation after the other, in memory that is kept.
+#[derive(Clone, Debug)]
+pub struct Search<'m> {
+    model: &'m Model<'m>,
+    work: Work,
+}
+
+impl<'m> Search<'m> {
+    /// A search for rates on the model's machine.
+    #[must_use]
+    pub fn new(model: &'m Model<'m>) -> Self {
+        Self { model, work: Work::default() }
+    }
+
+    /// As [`Model::predict`].
+    ///
+    /// # Panics
+    /// If a seat's PU is not of the machine.
+    #[must_use]
+    pub fn predict(&mut self, seats: &[Seat<'_>], warm: Option<&Prediction>) -> Prediction {
+        let (model, work) = (self.model, &mut self.work);
+        work.begin_at(&model.parts, warm.map(|warm| &warm.end));
+        work.seat(&model.parts, seats);
+        let mut sharers = Vec::new();
+        let (mut rounds, mut residual) = (0, f64::INFINITY);
+        while rounds < ROUNDS && residual > NEAR {
+            work.divide_caches(&model.parts, seats, &mut sharers);
+            work.stall(&model.parts, seats);
+            work.wait(&model.parts);
+            residual = work.share_cores(model.assumptions.overlap);
+            rounds += 1;
+        }
+        let tasks: Vec<TaskRate> = (0..seats.len()).map(|t| work.rate(t)).collect();
+        let (slots, ports) = model.cores(seats, &tasks);
+        let (controllers, links, caches) = work.used(&model.parts);
+        let end = work.end.clone();
+        Prediction { tasks, controllers, links, caches, slots, ports, rounds, residual, end }
     }
 }
 

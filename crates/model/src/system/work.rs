@@ -1,21 +1,35 @@
 //! The search for rates that agree with themselves: what a round works on, and its four steps.
 
 use super::parts::{Parts, parallel};
-use super::{CpiStack, Model, Seat, TaskRate, zero};
+use super::{CpiStack, Seat, TaskRate, zero};
 use crate::cache::{Sharer, reach};
 use crate::memory::agreed_wait;
 use crate::smt::Siblings;
 use colocate_machine::BytesPerSecond;
 use colocate_machine::performance::Inclusion;
 
-/// What a search works on. Its memory is kept for the next, and so is where it ended.
+/// Where a search ended, and another can begin. Zeros say that nothing is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct End {
+    /// Rates by PU.
+    ipc: Vec<f64>,
+    /// Seconds that an access waits, by queue.
+    waits: Vec<f64>,
+    /// How many seconds back a cache's content reaches, by cache.
+    reaches: Vec<f64>,
+}
+
+impl End {
+    /// Seconds that an access waits at a queue; 0 if nothing is known.
+    pub fn waited(&self, queue: usize) -> f64 {
+        self.waits.get(queue).copied().unwrap_or(0.0)
+    }
+}
+
+/// What a search works on. Its memory is kept for the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
-    /// Where it ended: rates by PU, seconds that an access waits by queue, and how many seconds back a
-    /// cache's content reaches, by cache.
-    ipc: Vec<f64>,
-    waits: Vec<f64>,
-    reaches: Vec<f64>,
+    pub end: End,
     /// One a seat.
     tasks: Vec<Task>,
     /// For each task, one for each cache over its PU, and one for lines of other tasks.
@@ -74,24 +88,19 @@ struct Access {
 }
 
 impl Work {
-    /// Begins where another search ended.
-    pub fn begin_at(&mut self, other: &Self) {
-        self.ipc.clone_from(&other.ipc);
-        self.waits.clone_from(&other.waits);
-        self.reaches.clone_from(&other.reaches);
-    }
-
-    /// Seconds that an access waited at a queue in the end; 0 before the first search.
-    pub fn waited(&self, queue: usize) -> f64 {
-        self.waits.get(queue).copied().unwrap_or(0.0)
+    /// Begins where another search ended, or knowing nothing.
+    pub fn begin_at(&mut self, parts: &Parts, other: Option<&End>) {
+        match other {
+            Some(other) => self.end.clone_from(other),
+            None => self.end = End::default(),
+        }
+        self.end.ipc.resize(parts.places.len(), 0.0);
+        self.end.waits.resize(parts.queues.len(), 0.0);
+        self.end.reaches.resize(parts.caches.len(), 0.0);
     }
 
     /// Takes in who is where.
-    pub fn seat(&mut self, model: &Model<'_>, seats: &[Seat<'_>]) {
-        let parts = &model.parts;
-        self.ipc.resize(parts.places.len(), 0.0);
-        self.waits.resize(parts.queues.len(), 0.0);
-        self.reaches.resize(parts.caches.len(), 0.0);
+    pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.by_core.clear();
         self.by_cache.clear();
         self.levels.clear();
@@ -147,7 +156,7 @@ impl Work {
                 let task = &mut self.tasks[t];
                 task.parallel = parallel(demands[i].parallel_misses, count);
                 task.cpi.core = 1.0 / siblings.alone(i);
-                let before = self.ipc[task.pu];
+                let before = self.end.ipc[task.pu];
                 task.ipc = if before > 0.0 { before } else { siblings.alone(i) };
                 task.cpi.stalls = demands[i].stall_cycles;
             }
@@ -223,7 +232,7 @@ impl Work {
         seats: &[Seat<'s>],
         sharers: &mut Vec<Sharer<'s>>,
     ) {
-        let Self { tasks, levels, by_cache, reaches, .. } = self;
+        let Self { tasks, levels, by_cache, end: End { reaches, .. }, .. } = self;
         for users in by_cache.chunk_by(|a, b| a.0 == b.0) {
             let cache = &parts.caches[users[0].0];
             let exclusive = cache.inclusion == Inclusion::Exclusive;
@@ -277,7 +286,7 @@ impl Work {
 
     /// Lets waits and the rates of those who wait agree, one queue after the other.
     pub fn wait(&mut self, parts: &Parts) {
-        let Self { tasks, levels, accesses, waits, .. } = self;
+        let Self { tasks, levels, accesses, end: End { waits, .. }, .. } = self;
         // Cycles per instruction with all waits, where what a task does beside waiting stays the same.
         let cpi = &mut self.stalls;
         zero(cpi, tasks.len());
@@ -326,47 +335,41 @@ impl Work {
                 let task = &mut self.tasks[t];
                 task.ipc = rate;
                 task.cpi.siblings = 1.0 / rate - stalls - task.cpi.core;
-                self.ipc[task.pu] = rate;
+                self.end.ipc[task.pu] = rate;
             }
         }
         change
     }
 
     /// How task `t` goes on.
-    pub fn report(&self, t: usize, rate: &mut TaskRate) {
+    pub fn rate(&self, t: usize) -> TaskRate {
         let task = &self.tasks[t];
         let levels = &self.levels[task.first..][..task.caches];
-        rate.ipc = task.ipc;
-        rate.instructions_per_second = task.ipc * task.clock;
-        rate.cpi = task.cpi;
-        rate.misses.clear();
-        rate.misses.extend(levels.iter().map(|level| level.misses));
-        rate.occupancy.clear();
-        rate.occupancy.extend(levels.iter().map(|level| level.held));
         let missed = self.levels[task.first + task.caches.saturating_sub(1)].misses;
-        rate.memory = BytesPerSecond(rate.instructions_per_second * missed * task.bytes);
+        let instructions_per_second = task.ipc * task.clock;
+        TaskRate {
+            ipc: task.ipc,
+            instructions_per_second,
+            cpi: task.cpi,
+            misses: levels.iter().map(|level| level.misses).collect(),
+            occupancy: levels.iter().map(|level| level.held).collect(),
+            memory: BytesPerSecond(instructions_per_second * missed * task.bytes),
+        }
     }
 
     /// Used shares of controllers, links and caches.
-    pub fn used(
-        &self,
-        parts: &Parts,
-        controllers: &mut Vec<f64>,
-        links: &mut Vec<f64>,
-        caches: &mut Vec<f64>,
-    ) {
+    pub fn used(&self, parts: &Parts) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let mut used = vec![0.0; parts.queues.len()];
         for access in &self.accesses {
             let task = &self.tasks[access.task];
             let often = task.ipc * task.clock * self.levels[access.level].misses * access.share;
             used[access.queue] += often * access.bytes / parts.queues[access.queue].bandwidth;
         }
-        controllers.clear();
-        controllers.extend_from_slice(&used[..parts.controllers]);
-        links.clear();
-        links.extend_from_slice(&used[parts.controllers..][..parts.links]);
-        caches.clear();
-        caches.extend(parts.caches.iter().map(|cache| cache.queue.map_or(0.0, |q| used[q])));
+        let caches = parts.caches.iter().map(|cache| cache.queue.map_or(0.0, |q| used[q]));
+        let caches = caches.collect();
+        let links = used[parts.controllers..][..parts.links].to_vec();
+        used.truncate(parts.controllers);
+        (used, links, caches)
     }
 }
 
