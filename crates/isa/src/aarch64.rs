@@ -20,6 +20,12 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     Some(Decoded { ip, len: 4, classes, flow })
 }
 
+/// The mnemonic of the first instruction of `bytes` in lower case.
+pub fn mnemonic(bytes: &[u8]) -> Option<String> {
+    let instruction = InstDecoder::default().decode(&mut U8Reader::new(bytes.get(..4)?)).ok()?;
+    instruction.to_string().split(' ').next().map(str::to_owned)
+}
+
 /// See [`crate::assembly`].
 pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
     let word = bytes.get(..4)?;

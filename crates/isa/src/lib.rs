@@ -20,7 +20,7 @@ pub mod class;
 mod decode;
 mod x86;
 
-pub use assembly::assembly;
+pub use assembly::{Arithmetic, arithmetic, assembly};
 pub use class::{Class, ClassCounts, ClassSet};
 pub use decode::{Decoded, Decoder, Flow, Isa, classify};
 pub use x86::{is_repeated_string, mnemonic, needs_beyond_avx2};

@@ -96,7 +96,7 @@ pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
         let mut text = String::new();
         let mut formatter = GasFormatter::new();
         formatter.options_mut().set_gas_show_mnemonic_size_suffix(true);
-        formatter.options_mut().set_branch_leading_zeros(false);
+        formatter.options_mut().set_rip_relative_addresses(true);
         formatter.format(instruction, &mut text);
         text
     };

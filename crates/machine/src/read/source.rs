@@ -3,6 +3,7 @@
 use crate::described;
 use crate::exact::Exact;
 use crate::machine::Machine;
+use crate::performance::Performance;
 use crate::read::error::ReadError;
 use crate::read::limits;
 use crate::read::sysfs::Sysfs;
@@ -18,6 +19,8 @@ pub struct Seen {
     pub machine: Machine,
     /// What may be used of it, or `None` where the question makes no sense: on a described machine.
     pub usable: Option<Usable>,
+    /// How fast its parts are, or `None` where nobody says, as on every machine but described ones.
+    pub performance: Option<Performance>,
 }
 
 /// Reads the machine that `spec` names:
@@ -46,11 +49,11 @@ pub fn look(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
         let machine = crate::read::live()?;
         let usable = Some(limits::usable(&machine, &Sysfs::at(Path::new("/"))));
-        return Ok(Seen { machine, usable });
+        return Ok(Seen { machine, usable, performance: None });
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
-        return Ok(Seen { machine, usable: None });
+        return Ok(Seen { machine, usable: None, performance: None });
     }
     let path = Path::new(spec);
     if let Some(text) = by_name(spec) {
@@ -85,13 +88,25 @@ pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
     described::sources(&text).map_err(|error| wrong(path, error))
 }
 
+/// How fast the parts of a machine are; `None` if nobody has said.
+///
+/// # Errors
+/// As [`open`].
+pub fn performance(spec: &str) -> Result<Option<Performance>, ReadError> {
+    look(spec).map(|seen| seen.performance)
+}
+
 /// The description that comes with colocate under this name.
 fn by_name(name: &str) -> Option<&'static str> {
     described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)
 }
 
 fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
-    exact.map(|exact| Seen { machine: exact.machine, usable: exact.usable })
+    exact.map(|Exact { version: _, machine, usable, performance }| Seen {
+        machine,
+        usable,
+        performance,
+    })
 }
 
 fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
@@ -115,7 +130,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
         machine.name = stem.to_string_lossy().into_owned();
     }
     let usable = allowed.map(|allowed| Usable::within(&machine, None, Some(allowed), None));
-    Ok(Seen { machine, usable })
+    Ok(Seen { machine, usable, performance: None })
 }
 
 /// The text of a file that describes a machine.
