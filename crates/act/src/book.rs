@@ -318,6 +318,8 @@ impl Book {
             born: task.born.saturating_sub(launch),
             ended: task.ended.map(|end| end.saturating_sub(launch)),
             cpu_time: task.cpu_time,
+            instructions: None,
+            cycles: None,
             mix: Mix::default(),
             aim: task.aim,
             stand: task.stand.clone(),

@@ -76,6 +76,10 @@ pub struct SeenTask {
     pub ended: Option<Nanos>,
     /// CPU time it has used since it was born; `None` if the host cannot say.
     pub cpu_time: Option<Nanos>,
+    /// Instructions it has done; `None` if the host does not count them.
+    pub instructions: Option<u64>,
+    /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.
+    pub cycles: Option<u64>,
     /// Its mix since it was born; all unknown if it was not watched.
     pub mix: Mix,
     /// Where plan or newborn rule want it; `None` if they leave it to the kernel.

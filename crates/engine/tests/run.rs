@@ -103,6 +103,8 @@ fn seen(at: (u32, u32)) -> SeenTask {
         born: Nanos::ZERO,
         ended: None,
         cpu_time: Some(Nanos::from_secs(1)),
+        instructions: None,
+        cycles: None,
         mix: Mix { int: Share::new(0.5), ..Mix::default() },
         aim: None,
         stand: Stand::LeftToKernel,

@@ -61,6 +61,11 @@ pub struct PeriodicBalance {
     pub interval_per_pu: Nanos,
     /// How many looks in vain there are before a thread that runs is moved, not only one that waits.
     pub patience: u32,
+    /// By how much longer the time between two looks is where all PUs are busy.
+    pub busy_factor: u32,
+    /// How much more load than another one, in percent of it, a full part must have to give some away; above
+    /// 100.
+    pub percent: u32,
 }
 
 /// How pages and threads are moved towards each other.
@@ -99,10 +104,10 @@ pub const RECLAIM_DISTANCE: u32 = 30;
 impl Default for PeriodicBalance {
     /// `min_interval` of a domain is a millisecond for each of its CPUs; four looks in vain are
     /// `cache_nice_tries` + 2 and one, with `cache_nice_tries` 1 as most domains have it
-    /// (kernel/sched/{topology,fair}.c, 6.6). The factor 16 of busy CPUs is left out, since an idle one
-    /// does the looking.
+    /// (kernel/sched/{topology,fair}.c, 6.6); `busy_factor` 16 and `imbalance_pct` 117 are those of `sd_init`.
     fn default() -> Self {
-        Self { interval_per_pu: Nanos::from_millis(1), patience: 4 }
+        let interval_per_pu = Nanos::from_millis(1);
+        Self { interval_per_pu, patience: 4, busy_factor: 16, percent: 117 }
     }
 }
 

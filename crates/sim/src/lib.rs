@@ -3,13 +3,61 @@
 //! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. Everything that
 //! comes out is simulated.
 
+mod aims;
+mod balance;
+mod cold;
+mod domains;
+pub mod host;
+mod invariants;
 pub mod kernel;
 pub mod metrics;
+mod numa;
 pub mod outcome;
+mod place;
+pub mod platform;
+mod queues;
+mod rates;
+pub mod run;
 pub mod scenario;
+mod tally;
+mod task;
+mod world;
 
+use colocate_engine::HostError;
+use colocate_model::ModelError;
+use colocate_model::phase::PhaseError;
+use thiserror::Error;
+
+pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 pub use outcome::{JobOutcome, Moves, Outcome, Span, TaskOutcome, Together, Used};
+pub use platform::Platform;
+pub use run::{Options, simulate};
 pub use scenario::{
     JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, ScenarioError, Stretch, ThreadSpec, Work,
 };
+
+/// Why there is no simulation.
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// The scenario does not make sense on this machine.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The machine's figures are not enough for the model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A phase cannot run on this machine.
+    #[error("phase {phase}: {error}")]
+    Phase {
+        /// Its name.
+        phase: String,
+        /// Why not.
+        error: PhaseError,
+    },
+    /// The engine's loop could not go on.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The simulation broke one of the rules that it checks itself by: an error of ours.
+    #[error("the simulation is wrong, please report it: {0}")]
+    Broken(String),
+}

@@ -145,8 +145,10 @@ impl Together {
 pub struct Used {
     /// PUs: part of the time that each ran a task.
     pub pus: Vec<f64>,
-    /// Ports by kind of core: names and part of their cycles, on average over the kind's cores.
-    pub ports: Vec<Vec<(String, f64)>>,
+    /// Cores: part of the front end's slots.
+    pub slots: Vec<f64>,
+    /// Cores: part of the cycles of all their ports.
+    pub ports: Vec<f64>,
     /// Memory controllers: part of the bandwidth.
     pub controllers: Vec<f64>,
     /// Links: part of the bandwidth.

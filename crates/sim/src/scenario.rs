@@ -153,7 +153,11 @@ impl PhaseSpec {
 fn mix_of(work: &Known<PortWork>) -> Mix {
     use colocate_machine::performance::WorkKind;
     let mut mix = Mix::default();
-    let Some(PortWork::Kinds(kinds)) = work.get() else { return mix };
+    let kinds = match work.get() {
+        Some(PortWork::Kinds(kinds)) => kinds,
+        Some(PortWork::Classes(mix)) => return *mix,
+        _ => return mix,
+    };
     let class = |kind: WorkKind| match kind {
         WorkKind::Branch => Class::Branch,
         WorkKind::Int | WorkKind::IntMul | WorkKind::IntDiv => Class::Int,

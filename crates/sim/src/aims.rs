@@ -1,0 +1,115 @@
+//! Where a plan wants each task, and making it so.
+
+use crate::queues::TaskNo;
+use crate::task::State;
+use crate::world::World;
+use colocate_engine::Stand;
+use colocate_machine::{PuIdx, PuNr};
+use colocate_policy::{Newborn, Plan};
+
+/// What a plan says of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// This PU.
+    Pu(PuIdx),
+    /// A PU that cannot be used.
+    Unusable(PuNr),
+    /// The kernel may choose.
+    Kernel,
+    /// Nothing; the rule for newborn tasks says.
+    Newborn,
+}
+
+/// What the plan in force says.
+#[derive(Clone, Debug)]
+pub(crate) struct Aims {
+    of: Vec<Aim>,
+    /// PUs to fill with tasks that the plan does not name; `None` leaves them to the kernel.
+    fill: Option<Vec<PuIdx>>,
+}
+
+impl Aims {
+    pub fn new(tasks: usize) -> Self {
+        Self { of: vec![Aim::Newborn; tasks], fill: None }
+    }
+}
+
+impl World<'_> {
+    /// Puts the plan in force: moves the tasks that live, and remembers it for those to be born.
+    pub fn follow(&mut self, plan: &Plan) {
+        self.aims.fill = match &plan.newborn {
+            Newborn::LeaveToKernel => None,
+            Newborn::FillInOrder { pus } => {
+                Some(pus.iter().filter_map(|&pu| self.usable_pu(pu)).collect())
+            }
+        };
+        for task in 0..self.tasks.len() {
+            self.aims.of[task] = match plan.place_of(self.tasks[task].id) {
+                None => Aim::Newborn,
+                Some(None) => Aim::Kernel,
+                Some(Some(pu)) => self.usable_pu(pu).map_or(Aim::Unusable(pu), Aim::Pu),
+            };
+        }
+        for task in 0..self.tasks.len() {
+            if matches!(self.tasks[task].state, State::Ready | State::Asleep | State::Done) {
+                self.aim(task);
+            }
+        }
+    }
+
+    fn usable_pu(&self, pu: PuNr) -> Option<PuIdx> {
+        self.platform.machine().pu_by_os(pu).filter(|pu| self.usable[pu.idx()])
+    }
+
+    /// Pins a task where the plan wants it, or sets it free.
+    pub fn aim(&mut self, task: TaskNo) {
+        let pinned = match self.aims.of[task] {
+            Aim::Pu(pu) => Some(pu),
+            Aim::Kernel | Aim::Unusable(_) => None,
+            Aim::Newborn => self.newborn_pu(task),
+        };
+        if self.tasks[task].pinned != pinned {
+            self.tasks[task].pinned = pinned;
+            self.looks.stale = true;
+        }
+        if let (Some(pu), State::Ready, true) =
+            (pinned, self.tasks[task].state, self.tasks[task].pu.is_some())
+        {
+            // One that is being born is on no queue yet; its birth puts it there.
+            if self.is_queued(task) {
+                self.migrate(task, pu);
+            }
+        }
+    }
+
+    pub fn is_queued(&self, task: TaskNo) -> bool {
+        let queue = self.tasks[task].pu.map(|pu| &self.queues[pu.idx()]);
+        queue.is_some_and(|queue| queue.members().any(|member| member == task))
+    }
+
+    /// Of the PUs to fill, the first with the fewest living tasks placed on it; where it is if it is on one.
+    fn newborn_pu(&self, task: TaskNo) -> Option<PuIdx> {
+        let fill = self.aims.fill.as_ref()?;
+        if let Some(kept) = self.tasks[task].pinned.filter(|pu| fill.contains(pu)) {
+            return Some(kept);
+        }
+        let mut placed = vec![0_u32; self.queues.len()];
+        let others = self.tasks.iter().enumerate().filter(|&(other, _)| other != task);
+        let alive = others.filter(|(_, t)| t.born.is_some() && t.state != State::Ended);
+        for pu in alive.filter_map(|(_, other)| other.pinned) {
+            placed[pu.idx()] += 1;
+        }
+        fill.iter().copied().min_by_key(|pu| placed[pu.idx()])
+    }
+
+    /// Where the plan wants a task, and how it stands to that.
+    pub fn stand(&self, task: TaskNo) -> (Option<PuIdx>, Stand) {
+        match (self.aims.of[task], self.tasks[task].pinned) {
+            (Aim::Unusable(pu), _) => {
+                (None, Stand::Trouble(format!("expected a PU that can be used, found {pu}")))
+            }
+            (_, Some(pu)) => (Some(pu), Stand::Placed),
+            (_, None) => (None, Stand::LeftToKernel),
+        }
+    }
+}

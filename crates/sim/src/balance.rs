@@ -1,0 +1,212 @@
+//! How the simulated kernel balances load between PUs.
+//!
+//! # Problem
+//! Threads come and go, and PUs end up with several or with none.
+//!
+//! # Approach
+//! What `kernel/sched/fair.c` does (Linux 6.6), in few rules:
+//! - A PU that has nothing to run takes a waiting thread at once, from the nearest part of the machine where
+//!   one waits.
+//! - The groups of a domain are compared time and again. While the least loaded has room, it gets a thread of
+//!   the most loaded as long as that makes them more equal: a waiting one at once, a running one when a few
+//!   looks were in vain. That is how idle cores get one of two siblings.
+//! - Where all groups are full, one that has too much by a percentage gives a waiting thread away; so threads
+//!   change PUs for ever if they cannot be divided evenly.
+//!
+//! Threads that are pinned stay. Of all groups with the same load the first counts.
+
+use crate::domains::Domains;
+use crate::kernel::PeriodicBalance;
+use crate::queues::TaskNo;
+use crate::task::State;
+use crate::world::World;
+use colocate_machine::{Nanos, PuIdx};
+
+/// When each domain is looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Looks {
+    /// Whether loads have changed since `due` was found out.
+    pub stale: bool,
+    /// By domain; `None` while a look would change nothing.
+    due: Vec<Option<Nanos>>,
+    /// Looks in vain.
+    failures: Vec<u32>,
+}
+
+/// What a look would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Imbalance {
+    /// Groups.
+    from: usize,
+    to: usize,
+    /// Whether there are waiting threads for it.
+    waiting: bool,
+    /// Whether all groups are full.
+    full: bool,
+}
+
+impl Looks {
+    pub fn new(domains: &Domains) -> Self {
+        let domains = domains.all.len();
+        Self { stale: true, due: vec![None; domains], failures: vec![0; domains] }
+    }
+}
+
+impl World<'_> {
+    /// Whatever balancing is due now.
+    pub fn balance(&mut self) {
+        if self.looks.stale {
+            self.fill_idle();
+        }
+        let Some(settings) = self.scenario.kernel.periodic_balance else {
+            self.looks.stale = false;
+            return;
+        };
+        for domain in 0..self.domains.all.len() {
+            if self.looks.due[domain].is_some_and(|due| due <= self.now) {
+                self.look(domain, settings);
+            }
+        }
+        // Whoever was moved while it ran may have left an idle PU.
+        if self.looks.stale {
+            self.fill_idle();
+        }
+        if std::mem::take(&mut self.looks.stale) {
+            (0..self.domains.all.len()).for_each(|domain| self.schedule(domain, settings));
+        }
+    }
+
+    pub fn next_look(&self) -> Option<Nanos> {
+        self.looks.due.iter().flatten().copied().min()
+    }
+
+    /// Gives every idle PU a waiting thread from as near as there is one.
+    fn fill_idle(&mut self) {
+        if !self.scenario.kernel.idle_balance {
+            return;
+        }
+        for pu in self.platform.machine().all_pus() {
+            if self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0 {
+                if let Some(task) = self.nearest_waiting(pu) {
+                    self.migrate(task, pu);
+                }
+            }
+        }
+    }
+
+    /// Of the most loaded queue in the nearest part of the machine, the thread that came last.
+    fn nearest_waiting(&self, pu: PuIdx) -> Option<TaskNo> {
+        self.domains.over[pu.idx()].iter().find_map(|&domain| {
+            let pus = self.domains.all[domain].pus.iter();
+            let most = pus.filter(|&&pu| self.spare(pu).is_some());
+            let most =
+                most.max_by_key(|pu| (self.queues[pu.idx()].load(), std::cmp::Reverse(**pu)));
+            self.spare(*most?)
+        })
+    }
+
+    /// A thread that waits on a PU for others and may go; the one that came last.
+    fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
+        let queue = &self.queues[pu.idx()];
+        // The first that waits is about to run if nobody runs.
+        let from = usize::from(queue.running.is_none());
+        let waiting = queue.waiting.get(from..)?;
+        waiting.iter().rev().copied().find(|&task| self.tasks[task].pinned.is_none())
+    }
+
+    /// A thread that runs on a PU and may go.
+    fn runner(&self, pu: PuIdx) -> Option<TaskNo> {
+        self.queues[pu.idx()].running.filter(|&task| self.tasks[task].pinned.is_none())
+    }
+
+    fn look(&mut self, domain: usize, settings: PeriodicBalance) {
+        self.looks.due[domain] = None;
+        self.looks.stale = true;
+        let Some(found) = self.imbalance(domain, settings) else { return };
+        let patient = found.full || !found.waiting;
+        let patience = if found.full { FULL_PATIENCE } else { settings.patience };
+        if patient && self.looks.failures[domain] < patience {
+            self.looks.failures[domain] += 1;
+            return;
+        }
+        self.looks.failures[domain] = 0;
+        let task = self.task_to_move(domain, &found);
+        if let Some((task, to)) = task.zip(self.pu_to_fill(domain, found.to)) {
+            self.migrate(task, to);
+        }
+    }
+
+    /// Notes when a domain is looked at next: at the next multiple of its interval, if there is a reason.
+    fn schedule(&mut self, domain: usize, settings: PeriodicBalance) {
+        let Some(found) = self.imbalance(domain, settings) else {
+            self.looks.due[domain] = None;
+            self.looks.failures[domain] = 0;
+            return;
+        };
+        if self.looks.due[domain].is_some() {
+            return;
+        }
+        let pus = self.domains.all[domain].pus.len() as u64;
+        let busy = if found.full { u64::from(settings.busy_factor.max(1)) } else { 1 };
+        let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
+        let next = (self.now.0 / interval + 1).saturating_mul(interval);
+        self.looks.due[domain] = Some(Nanos(next));
+    }
+
+    /// What a look at a domain would find.
+    fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
+        let groups = &self.domains.all[domain].groups;
+        let load = |group: &[PuIdx]| -> u64 {
+            group.iter().map(|pu| self.queues[pu.idx()].load() as u64).sum()
+        };
+        let loads: Vec<(u64, u64)> = groups.iter().map(|g| (load(g), g.len() as u64)).collect();
+        let compare = |&a: &usize, &b: &usize| {
+            let ((tasks_a, pus_a), (tasks_b, pus_b)) = (loads[a], loads[b]);
+            (tasks_a * pus_b).cmp(&(tasks_b * pus_a)).then(b.cmp(&a))
+        };
+        let from = (0..groups.len()).max_by(compare)?;
+        let to = (0..groups.len()).rev().min_by(compare)?;
+        let ((much, pus_from), (little, pus_to)) = (loads[from], loads[to]);
+        let full = little >= pus_to;
+        let worth = if full {
+            100 * much * pus_to > u64::from(settings.percent) * little * pus_from
+        } else {
+            much * pus_to > (little + 1) * pus_from
+        };
+        let waiting = groups[from].iter().any(|&pu| self.spare(pu).is_some());
+        let runs = groups[from].iter().any(|&pu| self.runner(pu).is_some());
+        (worth && (waiting || (runs && !full))).then_some(Imbalance { from, to, waiting, full })
+    }
+
+    /// From the most loaded core of the group the thread that waits, or else one that runs.
+    fn task_to_move(&self, domain: usize, found: &Imbalance) -> Option<TaskNo> {
+        let task = |pu: PuIdx| if found.waiting { self.spare(pu) } else { self.runner(pu) };
+        let group = &self.domains.all[domain].groups[found.from];
+        let can = group.iter().copied().filter(|&pu| task(pu).is_some());
+        let most = can.max_by_key(|&pu| {
+            (self.core_load(pu), self.queues[pu.idx()].load(), std::cmp::Reverse(pu))
+        });
+        task(most?)
+    }
+
+    /// Of a group the PU with the least load, on the core with the least load.
+    fn pu_to_fill(&self, domain: usize, group: usize) -> Option<PuIdx> {
+        let pus = self.domains.all[domain].groups[group].iter().copied();
+        pus.min_by_key(|&pu| (self.queues[pu.idx()].load(), self.core_load(pu), pu))
+    }
+
+    fn core_load(&self, pu: PuIdx) -> usize {
+        let machine = self.platform.machine();
+        let core = &machine.cores[machine.core_of(pu).idx()];
+        core.pus.iter().map(|pu| self.queues[pu.idx()].load()).sum()
+    }
+
+    /// Whether a task is on a queue and may be put on another one.
+    pub fn is_free(&self, task: TaskNo) -> bool {
+        self.tasks[task].state == State::Ready && self.tasks[task].pinned.is_none()
+    }
+}
+
+/// Looks in vain until a waiting thread is taken from one full group to another: the second succeeds, since
+/// the load that is compared is halved with each (`detach_tasks` in kernel/sched/fair.c, 6.6).
+const FULL_PATIENCE: u32 = 1;

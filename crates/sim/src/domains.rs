@@ -1,0 +1,161 @@
+//! Parts of the machine within which the kernel balances load: cores, caches, nodes, and nodes at most so
+//! far from each other.
+
+use colocate_machine::{Machine, NodeIdx, PuIdx};
+use std::collections::BTreeSet;
+
+/// Parts of the machine that are balanced against each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Domain {
+    /// All PUs of it, in logical order.
+    pub pus: Vec<PuIdx>,
+    /// What is balanced: parts that together are all of it, each in logical order. Two at least.
+    pub groups: Vec<Vec<PuIdx>>,
+    /// Distance between the nodes of it that are farthest apart, if it spans several.
+    pub distance: Option<u32>,
+}
+
+/// The domains of a machine, as far as its PUs may be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Domains {
+    /// Smallest first.
+    pub all: Vec<Domain>,
+    /// Domains over each PU, smallest first; by place in `Machine::pus`. Empty for one that may not be used.
+    pub over: Vec<Vec<usize>>,
+}
+
+/// A part of the machine, and the distance between the nodes that it spans.
+type Part = (Vec<PuIdx>, Option<u32>);
+
+impl Domains {
+    pub fn new(machine: &Machine, usable: &[bool]) -> Self {
+        let mut all: Vec<Domain> = Vec::new();
+        let mut over = vec![Vec::new(); machine.pus.len()];
+        for pu in machine.all_pus().filter(|pu| usable[pu.idx()]) {
+            let mut inner = vec![pu];
+            for (pus, distance) in parts_over(machine, pu) {
+                let pus: Vec<_> = pus.into_iter().filter(|pu| usable[pu.idx()]).collect();
+                // A part with nothing but the smaller one is no part of its own.
+                if pus.len() <= inner.len() || !inner.iter().all(|pu| pus.contains(pu)) {
+                    continue;
+                }
+                let known = all.iter().position(|domain| domain.pus == pus);
+                let domain = known.unwrap_or_else(|| {
+                    let groups = groups(machine, usable, &pus, inner.len());
+                    all.push(Domain { pus: pus.clone(), groups, distance });
+                    all.len() - 1
+                });
+                over[pu.idx()].push(domain);
+                inner = pus;
+            }
+        }
+        Self { all, over }
+    }
+}
+
+/// Ever larger parts of the machine with this PU: core, last-level cache, node, nodes at growing distances,
+/// everything.
+fn parts_over(machine: &Machine, pu: PuIdx) -> Vec<Part> {
+    let core = &machine.cores[machine.core_of(pu).idx()];
+    let mut parts = vec![(core.pus.clone(), None)];
+    if let Some(cache) = machine.last_level_cache(pu) {
+        parts.push((machine.caches[cache.idx()].pus.clone(), None));
+    }
+    if let Some(node) = core.node {
+        parts.push((machine.home_pus(node).collect(), None));
+        parts.extend(nodes_around(machine, node));
+    }
+    parts.push((machine.all_pus().collect(), farthest(machine)));
+    parts
+}
+
+fn farthest(machine: &Machine) -> Option<u32> {
+    machine.distances.as_ref()?.rows.iter().flatten().copied().max()
+}
+
+/// What lies within each distance of a node.
+fn nodes_around(machine: &Machine, node: NodeIdx) -> Vec<Part> {
+    let Some(distances) = &machine.distances else { return Vec::new() };
+    let row = &distances.rows[node.idx()];
+    let steps: BTreeSet<u32> = row.iter().copied().collect();
+    let within = |distance: u32| {
+        let near = (0..row.len()).filter(|&other| row[other] <= distance);
+        let mut pus: Vec<_> = near.flat_map(|n| machine.home_pus(NodeIdx::new(n))).collect();
+        pus.sort_unstable();
+        (pus, Some(distance))
+    };
+    steps.into_iter().map(within).collect()
+}
+
+/// Covers `pus` with the largest parts around its PUs that are smaller than it: those of the next smaller
+/// level, where levels are regular. `inner` is the size of one that is known to be.
+fn groups(machine: &Machine, usable: &[bool], pus: &[PuIdx], inner: usize) -> Vec<Vec<PuIdx>> {
+    let mut groups: Vec<Vec<PuIdx>> = Vec::new();
+    for &pu in pus {
+        if groups.iter().any(|group| group.contains(&pu)) {
+            continue;
+        }
+        let parts = parts_over(machine, pu).into_iter().map(|(part, _)| part);
+        let left = |part: Vec<PuIdx>| -> Vec<PuIdx> {
+            let free = |pu: &PuIdx| !groups.iter().any(|group| group.contains(pu));
+            part.into_iter().filter(|p| usable[p.idx()] && pus.contains(p) && free(p)).collect()
+        };
+        let parts = parts.map(left).chain([vec![pu]]);
+        let fits = parts.filter(|part| part.len() <= inner.max(1));
+        groups.push(fits.max_by_key(Vec::len).unwrap_or_else(|| vec![pu]));
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::described;
+
+    fn of(name: &str) -> (Machine, Domains) {
+        let text = described::MACHINES.iter().find(|(known, _)| *known == name).unwrap().1;
+        let machine = described::from_toml(text).unwrap().machine;
+        let domains = Domains::new(&machine, &vec![true; machine.pus.len()]);
+        (machine, domains)
+    }
+
+    /// Core 2, L3 4, die 8, socket 32, both 64 PUs.
+    #[test]
+    fn two_sockets_of_four_dies() {
+        let (_, domains) = of("epyc-7301");
+        let chain: Vec<_> = domains.over[0].iter().map(|&d| &domains.all[d]).collect();
+        let shape: Vec<_> =
+            chain.iter().map(|d| (d.pus.len(), d.groups.len(), d.distance)).collect();
+        let expected =
+            [(2, 2, None), (4, 2, None), (8, 2, None), (32, 4, Some(16)), (64, 2, Some(32))];
+        assert_eq!(shape, expected);
+        assert_eq!(domains.all.len(), 32 + 16 + 8 + 2 + 1);
+    }
+
+    #[test]
+    fn every_machine_is_covered() {
+        for (name, _) in described::MACHINES {
+            let (machine, domains) = of(name);
+            for domain in &domains.all {
+                let mut all: Vec<_> = domain.groups.iter().flatten().copied().collect();
+                all.sort_unstable();
+                assert_eq!(all, domain.pus, "{name}");
+                assert!(domain.groups.len() > 1, "{name}: {domain:?}");
+            }
+            for pu in machine.all_pus() {
+                let top = domains.over[pu.idx()].last().map(|&top| domains.all[top].pus.len());
+                assert_eq!(top, Some(machine.pus.len()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_used_is_in_no_part() {
+        let (machine, _) = of("epyc-7301");
+        let usable: Vec<bool> = machine.all_pus().map(|pu| pu.0 % 2 == 0).collect();
+        let domains = Domains::new(&machine, &usable);
+        assert!(domains.all.iter().flat_map(|domain| &domain.pus).all(|pu| pu.0 % 2 == 0));
+        assert_eq!(domains.all[0].pus.len(), 2, "two cores under one L3");
+        assert!(domains.over[1].is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! The simulated machine behind the same trait as a real one.
+
+use crate::SimError;
+use crate::outcome::Outcome;
+use crate::platform::Platform;
+use crate::scenario::Scenario;
+use crate::tally::Tally;
+use crate::task::{State, Task};
+use crate::world::World;
+use colocate_engine::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_model::Mix;
+use colocate_policy::{JobIdx, Plan};
+
+/// A machine that is not here, with a scenario's jobs on it.
+#[derive(Debug)]
+pub struct SimHost<'a> {
+    world: World<'a>,
+    usable: Vec<PuNr>,
+    watched: Vec<JobIdx>,
+    /// What a policy is told of each phase, at most.
+    mixes: Vec<Mix>,
+    /// By task: what was seen of it while it was watched.
+    seen: Vec<Mix>,
+}
+
+impl<'a> SimHost<'a> {
+    /// The jobs of `scenario` on `platform`, none launched yet.
+    ///
+    /// # Errors
+    /// [`SimError::Scenario`] if the scenario does not make sense on this machine; [`SimError::Phase`] if
+    /// one of its phases does not.
+    pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
+        let world = World::new(platform, scenario)?;
+        let nr = |pu: PuIdx| platform.machine().pus[pu.idx()].os;
+        let usable = platform.machine().all_pus().filter(|pu| world.usable[pu.idx()]);
+        Ok(Self {
+            usable: usable.map(nr).collect(),
+            watched: Vec::new(),
+            mixes: scenario.phases.iter().map(|phase| phase.mix).collect(),
+            seen: vec![Mix::default(); world.tasks.len()],
+            world,
+        })
+    }
+
+    /// Keeps up to `most` spans of who ran where, for a picture. None are kept unless this is called.
+    pub fn record(&mut self, most: usize) {
+        self.world.tally.most_spans = most;
+    }
+
+    /// What has come of it so far.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Tally::outcome(&self.world)
+    }
+
+    /// Whether everything is over.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.world.over
+    }
+
+    /// The machine's clock.
+    #[must_use]
+    pub const fn now(&self) -> Nanos {
+        self.world.now
+    }
+
+    /// How often the model was asked for rates so far.
+    #[must_use]
+    pub const fn predictions(&self) -> u64 {
+        self.world.predictions()
+    }
+
+    /// Lets the placed tasks run, as [`Host::run_quantum`] does, and says only why that ended.
+    ///
+    /// # Errors
+    /// [`SimError::Broken`] if the simulation breaks one of its own rules.
+    pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
+        self.world.follow(plan);
+        self.world.run(self.world.now + quantum)?;
+        Ok(match (self.world.over, self.world.job_ended) {
+            (true, _) => QuantumEnd::AllJobsEnded,
+            (_, true) => QuantumEnd::JobEnded,
+            _ => QuantumEnd::Elapsed,
+        })
+    }
+
+    /// A task that is watched shows the mix of its phase.
+    fn look(&mut self) {
+        for (no, task) in self.world.tasks.iter().enumerate() {
+            if self.watched.contains(&task.id.job) && task.born.is_some() {
+                self.seen[no] = self.mixes[task.course.phase()];
+            }
+        }
+    }
+
+    fn seen_task(&self, no: usize, task: &Task, born: Nanos) -> SeenTask {
+        let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
+        let (aim, stand) = self.world.stand(no);
+        let allowed = match task.pinned {
+            Some(pu) => vec![os(pu)],
+            None => self.usable.clone(),
+        };
+        SeenTask {
+            id: task.id,
+            name: task.name.clone(),
+            born,
+            ended: task.ended.filter(|_| task.state == State::Ended),
+            cpu_time: Some(task.total.ran),
+            instructions: Some(whole(task.total.instructions)),
+            cycles: Some(whole(task.total.cycles)),
+            mix: self.seen[no],
+            aim: aim.map(os),
+            stand,
+            allowed,
+            last_ran: task.pu.map(os),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // counts are not negative
+fn whole(count: f64) -> u64 {
+    count.round() as u64
+}
+
+impl Host for SimHost<'_> {
+    fn machine(&self) -> &Machine {
+        self.world.platform.machine()
+    }
+
+    fn usable(&self) -> &[PuNr] {
+        &self.usable
+    }
+
+    fn watch(&mut self, jobs: &[JobIdx]) {
+        self.watched = jobs.to_vec();
+    }
+
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        let end = self
+            .go_on(plan, quantum)
+            .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
+        self.look();
+        let tasks = self.world.tasks.iter().enumerate();
+        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.born?)));
+        Ok(Snapshot {
+            at: self.world.now,
+            end,
+            tasks: tasks.collect(),
+            ended: self.world.ended.clone(),
+        })
+    }
+}

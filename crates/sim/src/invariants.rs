@@ -1,0 +1,186 @@
+//! What must hold in every step of every simulation. It is always checked: a simulation that breaks a rule
+//! ends with an error.
+//!
+//! The checker keeps accounts of its own, so that it does not believe the figures that it checks.
+//!
+//! # Rules
+//! 1. Time goes on, and steps follow each other without a gap.
+//! 2. A PU runs one task at most, and a task runs on one PU at most; both may be used and are alive.
+//! 3. A task that is placed runs where it was placed, and nowhere else.
+//! 4. A PU on which tasks wait runs one of them.
+//! 5. Where idle PUs take work at once, none is idle while a free task waits that is not about to run.
+//! 6. Rates are finite and above 0; no core does more than its front end can begin, no controller or link
+//!    carries more than its bandwidth.
+//! 7. Shares of a task's memory sum to 1.
+//! 8. The time that each task ran is what the steps say, and so are the instructions, cold caches apart; time
+//!    since birth is time that it ran, waited, slept, or was over with its work.
+//! 9. At its end a task has done its work, not more and not less.
+
+use crate::queues::Queue;
+use crate::task::{State, Task};
+use crate::world::OnPu;
+use colocate_machine::Nanos;
+use colocate_model::Prediction;
+
+/// What sums of thousands of rounded terms may be off by, relatively.
+const NEAR: f64 = 1e-6;
+
+/// By how much more than a whole may be used of a resource: the model ends its search when rates change
+/// by less than this share.
+const FULL: f64 = 1.0 + 1e-3;
+
+/// What happened between two events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'w> {
+    pub from: Nanos,
+    pub to: Nanos,
+    pub on: &'w [OnPu],
+    pub queues: &'w [Queue],
+    pub tasks: &'w [Task],
+    /// The prediction, if it is another one than in the step before.
+    pub new: Option<&'w Prediction>,
+    /// Whether idle PUs take waiting tasks at once.
+    pub idle_balance: bool,
+}
+
+/// Accounts of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Checker {
+    now: Nanos,
+    usable: Vec<bool>,
+    /// By task.
+    ran: Vec<Nanos>,
+    most_instructions: Vec<f64>,
+    /// The step in which each task was last seen to run.
+    seen: Vec<u64>,
+    steps: u64,
+}
+
+/// The first rule that is broken, in one line.
+pub(crate) type Broken = String;
+
+impl Checker {
+    pub fn new(usable: &[bool], tasks: usize) -> Self {
+        Self {
+            now: Nanos::ZERO,
+            usable: usable.to_vec(),
+            ran: vec![Nanos::ZERO; tasks],
+            most_instructions: vec![0.0; tasks],
+            seen: vec![0; tasks],
+            steps: 0,
+        }
+    }
+
+    /// Checks a step.
+    pub fn step(&mut self, step: &Step<'_>) -> Result<(), Broken> {
+        self.steps += 1;
+        if step.from != self.now || step.to <= step.from {
+            return Err(format!(
+                "expected a step from {}, found {} to {}",
+                self.now, step.from, step.to
+            ));
+        }
+        self.now = step.to;
+        for on in step.on {
+            self.running(step, on)?;
+        }
+        queues(step, &self.usable)?;
+        step.new.map_or(Ok(()), |new| rates(step, new))
+    }
+
+    /// Rules 2, 3, and the accounts for 8.
+    fn running(&mut self, step: &Step<'_>, on: &OnPu) -> Result<(), Broken> {
+        let task = &step.tasks[on.task];
+        let wrong =
+            |what: &str| Err(format!("task {} on {} at {}: {what}", task.id, on.pu, step.from));
+        if std::mem::replace(&mut self.seen[on.task], self.steps) == self.steps {
+            return wrong("runs twice");
+        }
+        if !self.usable[on.pu.idx()] || task.pinned.is_some_and(|pinned| pinned != on.pu) {
+            return wrong("runs where it may not");
+        }
+        if task.state != State::Ready || step.queues[on.pu.idx()].running != Some(on.task) {
+            return wrong("runs, but not by its queue");
+        }
+        let time = step.to - step.from;
+        self.ran[on.task] += time;
+        self.most_instructions[on.task] += on.speed * time.as_secs_f64();
+        let most = self.most_instructions[on.task];
+        if task.total.ran != self.ran[on.task] {
+            return wrong("has run for another time than was counted");
+        }
+        if task.total.instructions > most * (1.0 + NEAR) + 1.0 {
+            return wrong("has done more than its speed allows");
+        }
+        Ok(())
+    }
+
+    /// Checks how all stands when everything is over.
+    pub fn end(&self, tasks: &[Task], complete: bool) -> Result<(), Broken> {
+        for task in tasks {
+            let Some((born, ended)) = task.born.zip(task.ended) else { continue };
+            let total = &task.total;
+            let known = total.ran + total.waited + total.slept;
+            if known != ended - born {
+                let life = ended - born;
+                return Err(format!(
+                    "task {} lived {life}, but {known} are accounted for",
+                    task.id
+                ));
+            }
+            let (did, work) = (total.instructions, task.course.work());
+            let done = complete && task.state == State::Ended;
+            if done && did < work * (1.0 - NEAR) - 1.0 {
+                return Err(format!("task {} did {did} of {work} instructions", task.id));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rules 4 and 5.
+fn queues(step: &Step<'_>, usable: &[bool]) -> Result<(), Broken> {
+    let mut running = 0;
+    let mut idle = false;
+    let mut free_waits = false;
+    for (pu, queue) in step.queues.iter().enumerate() {
+        running += usize::from(queue.running.is_some());
+        idle |= usable[pu] && queue.load() == 0;
+        if queue.running.is_none() && !queue.waiting.is_empty() {
+            return Err(format!("tasks wait on PU {pu}, which runs none, at {}", step.from));
+        }
+        free_waits |= queue.waiting.iter().any(|&task| step.tasks[task].pinned.is_none());
+    }
+    if running != step.on.len() {
+        return Err(format!("{running} tasks run, {} are accounted for", step.on.len()));
+    }
+    if step.idle_balance && idle && free_waits {
+        return Err(format!("a free task waits while a PU is idle, at {}", step.from));
+    }
+    Ok(())
+}
+
+/// Rules 6 and 7.
+fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
+    for on in step.on {
+        let task = &step.tasks[on.task];
+        let sum: f64 = task.pages.iter().sum();
+        if !(on.speed.is_finite() && on.speed > 0.0) {
+            return Err(format!("task {} has speed {}", task.id, on.speed));
+        }
+        if !task.pages.is_empty() && (sum - 1.0).abs() > NEAR {
+            return Err(format!("task {} has memory shares that sum to {sum}", task.id));
+        }
+    }
+    for (what, used) in [
+        ("front ends", &new.slots),
+        ("ports", &new.ports),
+        ("controllers", &new.controllers),
+        ("links", &new.links),
+    ] {
+        if let Some(found) = used.iter().find(|used| !(**used <= FULL)) {
+            return Err(format!("expected at most all of the {what}, found {found}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! NUMA balancing: threads and their memory are moved towards each other.
+//!
+//! # Problem
+//! A thread that was moved to another node has its memory far away.
+//!
+//! # Approach
+//! What the kernel's NUMA balancing comes to (kernel/sched/fair.c, mm/memory.c, Linux 6.6): once a period it
+//! unmaps some of a thread's memory and sees from which node it is touched next. Here, once a period, for
+//! each thread with memory on other nodes than its own:
+//! - If most of its memory is on one other node, it goes there, if a PU is idle there, or if it can change
+//!   places with a thread so that both together have more memory near.
+//! - Else, if it was on the same node a period ago, the scanned part of what is far comes to its node: a page
+//!   moves when it was touched from the same node twice.
+//!
+//! Copying costs nothing but time that nobody accounts for here. Threads that are pinned stay; their memory
+//! comes.
+
+use crate::queues::TaskNo;
+use crate::task::State;
+use crate::world::World;
+use colocate_machine::{Nanos, PuIdx};
+
+/// Less than this share of memory on other nodes is none.
+const NEAR: f64 = 1e-3;
+
+impl World<'_> {
+    /// Share of a task's memory that is not on the node of `pu`.
+    pub fn far_share(&self, task: TaskNo, pu: PuIdx) -> f64 {
+        let node = self.platform.node_of(pu);
+        let near = node.and_then(|node| self.tasks[task].pages.get(node));
+        near.map_or(0.0, |near| (1.0 - near).max(0.0))
+    }
+
+    /// Notes when a task's memory is looked at next: at the next multiple of the period, if some is far.
+    pub fn watch_pages(&mut self, task: TaskNo) {
+        let Some(settings) = self.scenario.kernel.numa_balancing else { return };
+        let far = self.tasks[task].pu.map_or(0.0, |pu| self.far_share(task, pu));
+        self.tasks[task].next_scan = if far > NEAR {
+            Nanos((self.now.0 / settings.period.0 + 1).saturating_mul(settings.period.0))
+        } else {
+            Nanos(u64::MAX)
+        };
+    }
+
+    pub fn next_scan(&self) -> Option<Nanos> {
+        self.scenario.kernel.numa_balancing?;
+        self.tasks.iter().map(|task| task.next_scan).min()
+    }
+
+    /// Looks at the memory of every task for which that is due.
+    pub fn look_at_pages(&mut self) {
+        let Some(settings) = self.scenario.kernel.numa_balancing else { return };
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].next_scan > self.now {
+                continue;
+            }
+            if self.tasks[task].state != State::Ready {
+                self.tasks[task].next_scan = Nanos(u64::MAX);
+                continue;
+            }
+            let moved = settings.move_threads && self.go_to_memory(task);
+            if !moved {
+                self.fetch_pages(task, settings.scan.0);
+            }
+            self.watch_pages(task);
+        }
+    }
+
+    /// Moves a task to the node with most of its memory; whether it was moved.
+    fn go_to_memory(&mut self, task: TaskNo) -> bool {
+        if !self.is_free(task) {
+            return false;
+        }
+        let Some((here, home)) = self.better_node(task) else { return false };
+        if let Some(pu) = self.idle_pu(home) {
+            self.migrate(task, pu);
+            return true;
+        }
+        let Some(other) = self.partner(task, here, home) else { return false };
+        let (Some(from), Some(to)) = (self.tasks[task].pu, self.tasks[other].pu) else {
+            return false;
+        };
+        self.migrate(task, to);
+        self.migrate(other, from);
+        true
+    }
+
+    /// Its node and the one with most of its memory, if that is another one.
+    fn better_node(&self, task: TaskNo) -> Option<(usize, usize)> {
+        let here = self.platform.node_of(self.tasks[task].pu?)?;
+        let pages = &self.tasks[task].pages;
+        let most =
+            (0..pages.len()).max_by(|&a, &b| pages[a].total_cmp(&pages[b]).then(b.cmp(&a)))?;
+        (pages[most] > pages[here]).then_some((here, most))
+    }
+
+    /// An idle PU of a node, one of an idle core first.
+    fn idle_pu(&self, node: usize) -> Option<PuIdx> {
+        let machine = self.platform.machine();
+        let home = machine.home_pus(colocate_machine::NodeIdx::new(node));
+        let idle = home.filter(|pu| self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0);
+        let siblings = |pu: &PuIdx| &machine.cores[machine.core_of(*pu).idx()].pus;
+        idle.min_by_key(|pu| {
+            siblings(pu).iter().map(|pu| self.queues[pu.idx()].load()).sum::<usize>()
+        })
+    }
+
+    /// The task on `home` that gains most, or loses least, by changing places with `task`, if both together
+    /// gain.
+    fn partner(&self, task: TaskNo, here: usize, home: usize) -> Option<TaskNo> {
+        let gain = |task: TaskNo, from: usize, to: usize| {
+            self.tasks[task].pages[to] - self.tasks[task].pages[from]
+        };
+        let there = |other: &TaskNo| {
+            let pu = self.tasks[*other].pu.filter(|_| self.is_free(*other));
+            pu.and_then(|pu| self.platform.node_of(pu)) == Some(home)
+        };
+        let others = (0..self.tasks.len()).filter(there);
+        let best = others
+            .max_by(|&a, &b| gain(a, home, here).total_cmp(&gain(b, home, here)).then(b.cmp(&a)))?;
+        (gain(task, here, home) + gain(best, home, here) > NEAR).then_some(best)
+    }
+
+    /// Brings the scanned part of what is far to the task's node.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn fetch_pages(&mut self, no: TaskNo, scan: u64) {
+        let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
+        if self.tasks[no].scanned_from.replace(node) != Some(node) {
+            return;
+        }
+        let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
+        let thread = &self.scenario.jobs[self.tasks[no].id.job.0 as usize].threads[no - first];
+        let resident = thread.resident.0 as f64;
+        let part = if resident > 0.0 { (scan as f64 / resident).min(1.0) } else { 1.0 };
+        let task = &mut self.tasks[no];
+        let far = 1.0 - task.pages[node];
+        let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
+        task.pages.iter_mut().for_each(|share| *share *= stays);
+        task.pages[node] += 1.0 - task.pages.iter().sum::<f64>();
+        task.pages_version += 1;
+        task.total.moves.page_bytes += (resident * far * (1.0 - stays)) as u64;
+        self.stale = true;
+    }
+}

@@ -1,0 +1,147 @@
+//! A described machine, ready to simulate on: what many scenarios share.
+
+use crate::SimError;
+use crate::scenario::{PhaseSpec, Scenario, Stretch, Work};
+use colocate_machine::{Machine, Nanos, Performance, PuIdx};
+use colocate_model::phase::{Demand, Guesses};
+use colocate_model::{Assumptions, Model, ModelError, Seat};
+
+/// A machine with its speeds, under one choice of assumptions.
+#[derive(Debug)]
+pub struct Platform<'a> {
+    machine: &'a Machine,
+    performance: &'a Performance,
+    assumptions: Assumptions,
+    guesses: Guesses,
+    model: Model<'a>,
+}
+
+impl<'a> Platform<'a> {
+    /// The machine with these speeds, under these assumptions.
+    ///
+    /// # Errors
+    /// [`ModelError`] if the figures are not of this machine, or too few.
+    pub fn new(
+        machine: &'a Machine,
+        performance: &'a Performance,
+        assumptions: Assumptions,
+    ) -> Result<Self, ModelError> {
+        let model = Model::new(machine, performance, assumptions)?;
+        Ok(Self { machine, performance, assumptions, guesses: Guesses::default(), model })
+    }
+
+    /// The same, with other guesses for what is not known of the phases.
+    #[must_use]
+    pub fn with_guesses(self, guesses: Guesses) -> Self {
+        Self { guesses, ..self }
+    }
+
+    /// The machine.
+    #[must_use]
+    pub const fn machine(&self) -> &'a Machine {
+        self.machine
+    }
+
+    /// Its speeds.
+    #[must_use]
+    pub const fn performance(&self) -> &'a Performance {
+        self.performance
+    }
+
+    /// What is assumed.
+    #[must_use]
+    pub const fn assumptions(&self) -> Assumptions {
+        self.assumptions
+    }
+
+    /// The model that predicts the rates.
+    #[must_use]
+    pub const fn model(&self) -> &Model<'a> {
+        &self.model
+    }
+
+    /// Which kind of core a PU belongs to, by place in `Machine::kinds`.
+    pub(crate) fn kind_of(&self, pu: PuIdx) -> usize {
+        self.machine.cores[self.machine.core_of(pu).idx()].kind.idx()
+    }
+
+    /// The home node of a PU, by place in `Machine::nodes`.
+    pub(crate) fn node_of(&self, pu: PuIdx) -> Option<usize> {
+        self.machine.cores[self.machine.core_of(pu).idx()].node.map(|node| node.idx())
+    }
+
+    /// Cycles per second of a PU's core.
+    #[allow(clippy::cast_precision_loss)] // clock rates are far below 2^53
+    pub(crate) fn clock_of(&self, pu: PuIdx) -> f64 {
+        self.performance.kinds[self.kind_of(pu)].clock.0 as f64
+    }
+}
+
+/// The phases of a scenario in figures for every kind of core, and how fast each is alone.
+#[derive(Debug)]
+pub(crate) struct Demands {
+    /// By phase, then by kind of core.
+    by_kind: Vec<Vec<Demand>>,
+    /// Instructions per second, alone on a core of the fastest kind, memory near.
+    alone: Vec<f64>,
+}
+
+impl Demands {
+    pub fn new(platform: &Platform<'_>, scenario: &Scenario) -> Result<Self, SimError> {
+        let kinds = &platform.performance.kinds;
+        let of = |spec: &PhaseSpec| -> Result<Vec<Demand>, SimError> {
+            let on = |core| Ok(spec.phase.on(core, &platform.guesses)?.demand);
+            let wrong = |error| SimError::Phase { phase: spec.phase.name.clone(), error };
+            kinds.iter().map(on).collect::<Result<_, _>>().map_err(wrong)
+        };
+        let by_kind = scenario.phases.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let alone = by_kind.iter().map(|demands| fastest_alone(platform, demands)).collect();
+        Ok(Self { by_kind, alone })
+    }
+
+    pub fn of(&self, phase: usize, kind: usize) -> &Demand {
+        &self.by_kind[phase][kind]
+    }
+
+    pub fn alone(&self, phase: usize) -> f64 {
+        self.alone[phase]
+    }
+
+    /// How many instructions a thread does before it ends.
+    #[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
+    pub fn work(&self, course: &[Stretch], work: Work) -> f64 {
+        let once: f64 = course.iter().map(|stretch| stretch.instructions as f64).sum();
+        match work {
+            Work::Once => once,
+            Work::Instructions(instructions) => instructions as f64,
+            Work::AloneFor(time) => self.done_in(course, once, time),
+        }
+    }
+
+    /// Instructions that a thread does alone in so long, sleep included; at least one.
+    #[allow(clippy::cast_precision_loss)] // as above
+    fn done_in(&self, course: &[Stretch], once: f64, time: Nanos) -> f64 {
+        let busy =
+            |stretch: &Stretch| stretch.instructions as f64 / self.alone(stretch.phase.0 as usize);
+        let round: f64 = course.iter().map(|s| busy(s) + s.sleep.as_secs_f64()).sum();
+        let rounds = (time.as_secs_f64() / round).floor();
+        let mut rest = time.as_secs_f64() - rounds * round;
+        let mut done = rounds * once;
+        for stretch in course {
+            let part = (rest / busy(stretch)).clamp(0.0, 1.0);
+            done += part * stretch.instructions as f64;
+            rest -= busy(stretch) + stretch.sleep.as_secs_f64();
+        }
+        done.round().max(1.0)
+    }
+}
+
+fn fastest_alone(platform: &Platform<'_>, demands: &[Demand]) -> f64 {
+    let first_of =
+        |kind: usize| platform.machine.all_pus().find(|&pu| platform.kind_of(pu) == kind);
+    let rate = |kind: usize| {
+        let seat = Seat { pu: first_of(kind)?, demand: &demands[kind], pages: &[], space: 0 };
+        Some(platform.model.alone(&seat).instructions_per_second)
+    };
+    (0..demands.len()).filter_map(rate).fold(0.0, f64::max)
+}

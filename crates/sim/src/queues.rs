@@ -1,0 +1,102 @@
+//! The PUs' run queues: who runs, who waits, for how long.
+//!
+//! # Problem
+//! Several threads want one PU.
+//!
+//! # Approach
+//! EEVDF (Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995; Linux since 6.6) with
+//! equal weights and equal slices. A thread's virtual time is the time it ran on the queue. It is eligible
+//! while that is not above the mean of the queue, and its deadline is a slice later. A thread that leaves
+//! the queue takes its lag behind the mean with it, at most a slice, and has it again where it comes back.
+//!
+//! # Terms
+//! - *lag*: mean of the virtual times minus the task's; what it is owed, in nanoseconds.
+//!
+//! # Properties
+//! - **Fair**: tasks that share a queue from the start differ by two slices at most.  -> test `turns_are_fair`
+//! - **To the end of the slice**: nobody who runs is stopped before, not even for one who wakes up.
+//!   -> test `a_slice_is_run_to_its_end`
+
+use crate::task::Task;
+use colocate_machine::{Nanos, PuIdx};
+
+/// A place in the list of all tasks.
+pub(crate) type TaskNo = usize;
+
+/// What happens on one PU.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    pub running: Option<TaskNo>,
+    /// In the order of their coming.
+    pub waiting: Vec<TaskNo>,
+    /// When the running task's turn is over, if others wait.
+    pub slice_end: Nanos,
+}
+
+impl Queue {
+    /// Tasks that run or wait here.
+    pub fn load(&self) -> usize {
+        usize::from(self.running.is_some()) + self.waiting.len()
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = TaskNo> + '_ {
+        self.running.into_iter().chain(self.waiting.iter().copied())
+    }
+
+    /// Sum of virtual times, and their number.
+    fn mean(&self, tasks: &[Task]) -> (i64, i64) {
+        let times = self.members().map(|task| tasks[task].virtual_time);
+        (times.sum(), i64::try_from(self.load()).unwrap_or(i64::MAX))
+    }
+
+    /// Puts a task on the queue, with the lag that it has.
+    pub fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
+        let (sum, number) = self.mean(tasks);
+        let mean = if number == 0 { 0 } else { sum / number };
+        // The mean moves by the newcomer's own lag, for which EEVDF makes up.
+        let lag = tasks[task].virtual_time;
+        let lag = if number == 0 { 0 } else { lag.saturating_mul(number + 1) / number };
+        tasks[task].virtual_time = mean - lag;
+        tasks[task].pu = Some(pu);
+        self.waiting.push(task);
+    }
+
+    /// Takes a task off the queue; it takes its lag along, a slice at most.
+    pub fn dequeue(&mut self, task: TaskNo, slice: Nanos, tasks: &mut [Task]) {
+        let (sum, number) = self.mean(tasks);
+        let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
+        let lag = if number == 0 { 0 } else { sum / number - tasks[task].virtual_time };
+        tasks[task].virtual_time = lag.clamp(-slice, slice);
+        self.waiting.retain(|&other| other != task);
+        if self.running == Some(task) {
+            self.running = None;
+        }
+    }
+
+    /// The task whose turn it is: of the eligible ones the one with the earliest deadline, which with equal
+    /// slices is the one that ran least; of several the first by number.
+    fn pick(&self, tasks: &[Task]) -> Option<TaskNo> {
+        self.members().min_by_key(|&task| (tasks[task].virtual_time, task))
+    }
+
+    /// Lets the right task run from `now` on. Whether another one runs than before.
+    pub fn reschedule(&mut self, now: Nanos, slice: Nanos, tasks: &[Task]) -> bool {
+        let over = now >= self.slice_end;
+        if self.waiting.is_empty() || (self.running.is_some() && !over) {
+            return false;
+        }
+        let Some(next) = self.pick(tasks) else { return false };
+        self.slice_end = now + slice;
+        if self.running == Some(next) {
+            return false;
+        }
+        self.waiting.retain(|&task| task != next);
+        self.waiting.extend(self.running.replace(next));
+        true
+    }
+
+    /// When the running task may have to go; `None` while nobody waits.
+    pub fn next_turn(&self) -> Option<Nanos> {
+        (self.running.is_some() && !self.waiting.is_empty()).then_some(self.slice_end)
+    }
+}

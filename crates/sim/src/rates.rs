@@ -1,0 +1,95 @@
+//! How fast the tasks that run now go on: the model's word, kept for when the same tasks run again.
+
+use crate::platform::{Demands, Platform};
+use crate::queues::TaskNo;
+use crate::task::Task;
+use colocate_machine::PuIdx;
+use colocate_model::{Prediction, Seat};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
+
+/// Who runs where, doing what: one number a PU, 0 for an idle one.
+type Key = Box<[u64]>;
+
+/// Predictions that are kept. Threads that take turns come back to the same few situations; a run that
+/// never does must not fill the memory: these are some 20 MB for 64 tasks.
+const KEPT: usize = 2048;
+
+/// Predictions, and those that were made before.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
+    last: Option<Rc<Prediction>>,
+    /// How often the model was asked.
+    pub asked: u64,
+}
+
+/// Who runs where.
+pub(crate) type Running = [(TaskNo, PuIdx)];
+
+impl Rates {
+    /// What to expect while just these tasks run, in their order. `jobs` says which job each task is of.
+    pub fn of(
+        &mut self,
+        platform: &Platform<'_>,
+        demands: &Demands,
+        tasks: &[Task],
+        running: &Running,
+    ) -> Rc<Prediction> {
+        let key = key(platform.machine().pus.len(), tasks, running);
+        if let Some(known) = self.kept.get(&key) {
+            return Rc::clone(known);
+        }
+        let seat = |&(no, pu): &(TaskNo, PuIdx)| Seat {
+            pu,
+            demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
+            pages: &tasks[no].pages,
+            space: tasks[no].id.job.0,
+        };
+        let seats: Vec<_> = running.iter().map(seat).collect();
+        let prediction = Rc::new(platform.model().predict(&seats, self.last.as_deref()));
+        self.asked += 1;
+        if self.kept.len() >= KEPT {
+            self.kept.clear();
+        }
+        self.kept.insert(key, Rc::clone(&prediction));
+        self.last = Some(Rc::clone(&prediction));
+        prediction
+    }
+}
+
+/// 24 bits for the task, 16 for its phase, 24 for the state of its pages.
+fn key(pus: usize, tasks: &[Task], running: &Running) -> Key {
+    let mut key = vec![0; pus].into_boxed_slice();
+    for &(no, pu) in running {
+        let task = &tasks[no];
+        let phase = task.course.phase() as u64;
+        key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(task.pages_version);
+    }
+    key
+}
+
+/// Stirs whole words; keys are ours, so nobody can make them collide.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // The golden ratio's odd fraction, as SplitMix64 has it.
+        let stirred = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = stirred ^ stirred >> 32;
+    }
+}
