@@ -1,7 +1,8 @@
 //! Instructions that ran in a row.
 
 use crate::emulate::Trace;
-use colocate_isa::{Isa, assembly};
+use colocate_isa::{Arithmetic, Class, Isa, arithmetic, assembly, classify};
+use colocate_machine::performance::WorkKind;
 use std::collections::BTreeMap;
 
 /// Instructions of a stretch, or a few more. Chosen: some times what the window of any processor
@@ -19,6 +20,8 @@ pub struct Stretch {
     pub instructions: usize,
     /// As `llvm-mca` reads them.
     pub text: String,
+    /// How much work of each kind its instructions do, in the order of [`WorkKind::ALL`].
+    pub kinds: [u32; WorkKind::ALL.len()],
     /// Where the block begins in which it spends most instructions.
     pub hottest: u64,
 }
@@ -34,20 +37,43 @@ impl Stretch {
         blocks: impl IntoIterator<Item = (u64, &'a [Vec<u8>])>,
     ) -> Option<Self> {
         let (mut text, mut instructions) = (String::new(), 0);
+        let mut kinds = [0; WorkKind::ALL.len()];
         let mut in_block: BTreeMap<u64, usize> = BTreeMap::new();
         for (address, block) in blocks {
             let mut ip = address;
             for bytes in block {
                 text += &assembly(isa, bytes, ip)?;
                 text.push('\n');
+                for kind in kinds_of(isa, bytes, ip)? {
+                    kinds[kind as usize] += 1;
+                }
                 ip = ip.wrapping_add(bytes.len() as u64);
             }
             instructions += block.len();
             *in_block.entry(address).or_default() += block.len();
         }
         let (hottest, _) = in_block.into_iter().max_by_key(|(_, count)| *count)?;
-        Some(Self { thread, weight, instructions, text, hottest })
+        Some(Self { thread, weight, instructions, text, kinds, hottest })
     }
+}
+
+/// The work that one instruction does. What vectors of integers do counts as that of integers.
+fn kinds_of(isa: Isa, bytes: &[u8], ip: u64) -> Option<Vec<WorkKind>> {
+    let classes = classify(isa, bytes, ip)?.classes;
+    let arithmetic = arithmetic(isa, bytes)?;
+    let by = |other, multiply, divide| match arithmetic {
+        Arithmetic::Other => other,
+        Arithmetic::Multiply => multiply,
+        Arithmetic::Divide => divide,
+    };
+    let kind = |class| match class {
+        Class::Branch => WorkKind::Branch,
+        Class::Float => by(WorkKind::FloatAdd, WorkKind::FloatMul, WorkKind::FloatDiv),
+        Class::Int => by(WorkKind::Int, WorkKind::IntMul, WorkKind::IntDiv),
+        Class::Load => WorkKind::Load,
+        Class::Store => WorkKind::Store,
+    };
+    Some(Class::ALL.into_iter().filter(|class| classes.has(*class)).map(kind).collect())
 }
 
 /// The stretches of one process; `order_of` says which thread of the profile has a number. Each stands
@@ -71,4 +97,47 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(u32) -> Option<u32>) -> Vec<Str
         Stretch::of(isa, order_of(stretch.tid)?, weight, blocks)
     };
     trace.stretches.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOP: [&[u8]; 5] = [
+        &[0xf2, 0x0f, 0x59, 0x07], // mulsd (%rdi),%xmm0
+        &[0x48, 0xf7, 0xf1],       // div %rcx
+        &[0x55],                   // push %rbp
+        &[0x48, 0xff, 0xc8],       // dec %rax
+        &[0x75, 0xf2],             // jne
+    ];
+
+    #[test]
+    fn a_stretch_is_its_blocks_in_a_row() {
+        let [first, second] = [&LOOP[..2], &LOOP[2..]]
+            .map(|block| block.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>());
+        let blocks = [(0x10, &first[..]), (0x17, &second[..]), (0x17, &second[..])];
+        let found = Stretch::of(Isa::X86_64, 3, 100.0, blocks).unwrap();
+        assert_eq!((found.thread, found.instructions, found.hottest), (3, 8, 0x17));
+        let rest = "movq %rbp,-8(%rsp)\ndecq %rax\njne 0\n";
+        assert_eq!(found.text, format!("mulsd (%rdi),%xmm0\ndivq %rcx\n{rest}{rest}"));
+        let expected = [
+            (WorkKind::Branch, 2),
+            (WorkKind::Int, 2),
+            (WorkKind::IntDiv, 1),
+            (WorkKind::FloatMul, 1),
+            (WorkKind::Load, 1),
+            (WorkKind::Store, 2),
+        ];
+        for kind in WorkKind::ALL {
+            let count = expected.iter().find(|(of, _)| *of == kind).map_or(0, |(_, count)| *count);
+            assert_eq!(found.kinds[kind as usize], count, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_instruction_makes_no_stretch() {
+        let block = [vec![0x06]];
+        assert_eq!(Stretch::of(Isa::X86_64, 0, 1.0, [(0, &block[..])]), None);
+        assert_eq!(Stretch::of(Isa::X86_64, 0, 1.0, []), None);
+    }
 }
