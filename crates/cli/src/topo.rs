@@ -2,7 +2,7 @@
 
 use crate::output;
 use colocate_machine::exact::Exact;
-use colocate_machine::{picture, read};
+use colocate_machine::{picture, read, speeds};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,9 +41,12 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
     let mut text = if args.json {
-        Exact::new(seen.machine, seen.usable).to_json()
+        let exact = Exact::new(seen.machine, seen.usable);
+        Exact { performance: seen.performance, ..exact }.to_json()
     } else {
-        picture(&seen.machine, seen.usable.as_ref())
+        let picture = picture(&seen.machine, seen.usable.as_ref());
+        let speeds = seen.performance.map(|found| format!("\n{}", speeds(&seen.machine, &found)));
+        picture + &speeds.unwrap_or_default()
     };
     if args.sources {
         text.push_str(&sources(&args.machine)?);

@@ -96,6 +96,51 @@ fn described_machines_by_name_anywhere() {
 }
 
 #[test]
+fn speeds_where_somebody_described_them() {
+    let text = shown(&["--machine", "epyc-7301"]);
+    assert!(text.contains("\nspeeds\n  core     2.70 GHz · 5 slots a cycle"), "{text}");
+    assert!(text.contains("\n    int-div    ZnALU2 and ZnDivider for 41 cycles\n"), "{text}");
+    assert!(
+        !shown(&[]).contains("speeds")
+            && !shown(&["--synthetic", "pack:1 core:2 pu:1"]).contains("speeds")
+    );
+    let sources = shown(&["--machine", "epyc-7301", "--sources"]);
+    assert!(sources.contains("\n  performance.kind[0].llvm-cpu: LLVM's name"), "{sources}");
+    let text = shown(&["--machine", "epyc-7301", "--json"]);
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["performance"]["memory"][0]["bandwidth"] = 0.into();
+    assert!(!schema().is_valid(&value));
+    let (_dir, path) = file("slow.json", value.to_string().as_bytes());
+    assert_eq!(
+        refused(&["--machine", &path]),
+        (
+            125,
+            format!(
+                "colocate: {path}: performance.memory[0].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found 0.00 GB/s"
+            )
+        )
+    );
+}
+
+#[test]
+fn wrong_speeds_are_refused_with_file_line_and_reason() {
+    let described = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/epyc-7301.toml");
+    let text = std::fs::read_to_string(described).unwrap();
+    let line = 1 + text.lines().position(|line| line.starts_with("branch-miss")).unwrap();
+    let text = text.replace("value = \"18 cycles\"", "value = \"18 ns\"");
+    let (_dir, path) = file("wrong.toml", text.as_bytes());
+    assert_eq!(
+        refused(&["--machine", &path]),
+        (
+            125,
+            format!(
+                "colocate: {path}: line {line}: expected cycles like \"17 cycles\", found \"18 ns\""
+            )
+        )
+    );
+}
+
+#[test]
 fn sources_of_the_figures() {
     let text = shown(&["--machine", "opteron-6282se", "--sources"]);
     assert!(text.contains("\n  shape.nodes: Piccoli, section 4\n"), "{text}");

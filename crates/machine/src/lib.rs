@@ -14,6 +14,7 @@ pub mod performance;
 pub mod picture;
 #[cfg(feature = "read")]
 pub mod read;
+pub mod speeds;
 pub mod units;
 pub mod usable;
 
@@ -25,5 +26,6 @@ pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, Pu
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 pub use performance::Performance;
 pub use picture::picture;
+pub use speeds::speeds;
 pub use units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 pub use usable::{CpuQuota, Usable};

@@ -152,7 +152,8 @@ pub struct CachePerformance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPerformance {
-    /// From a load's miss in the last cache to its use, when nobody else asks.
+    /// From a load to its use if no cache has the data and nobody else asks: all of it, as a pointer
+    /// chase over much memory measures it.
     pub latency: Nanos,
     /// Bytes a second that can be had, reads and writes together: what a benchmark reaches, not the
     /// product of clock and width.

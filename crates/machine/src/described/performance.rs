@@ -209,8 +209,7 @@ impl Speeds {
         for (index, group) in self.links.iter().enumerate() {
             let routes = group.routes.value.len();
             if link < routes {
-                let figure =
-                    if bandwidth { "bandwidth".into() } else { format!("routes.value[{link}]") };
+                let figure = if bandwidth { "bandwidth".into() } else { format!("routes[{link}]") };
                 return format!("links[{index}].{figure}");
             }
             link -= routes;
@@ -253,11 +252,11 @@ impl KindSpeed {
 impl LinkGroup {
     fn links(&self, key: &str) -> Result<Vec<LinkPerformance>, DescribedError> {
         let link = |(index, text): (usize, &String)| {
-            let (name, ways) = text.split_once(": ").unwrap_or((text, ""));
             let wrong = || {
                 let expected = "a link like \"0 to 1: 0>1 0>4-7\"";
-                misfit(format!("{key}.value[{index}]"), expected, format!("\"{text}\""))
+                misfit(format!("{key}[{index}]"), expected, format!("\"{text}\""))
             };
+            let (name, ways) = text.split_once(": ").ok_or_else(wrong)?;
             let mut crossed_by = Vec::new();
             for way in ways.split_whitespace() {
                 crossed_by.extend(pairs(way).ok_or_else(wrong)?);

@@ -10,7 +10,8 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
 }
 
 /// The line of a figure by its key, `cache[1].size`, counted from 1: where its name or its entry of the
-/// list stands, or, if it is missing, that of what should hold it.
+/// list stands, or, if it is missing, that of what should hold it. The key has no `value` for figures that
+/// stand beside their source.
 pub(super) fn line_of(text: &str, key: &str) -> usize {
     let Ok(table) = DeTable::parse(text) else { return 1 };
     let mut steps = key.split(['.', '[']).map(|step| step.trim_end_matches(']'));
@@ -18,16 +19,29 @@ pub(super) fn line_of(text: &str, key: &str) -> usize {
     let mut value = steps.next().and_then(|step| named(table.get_ref(), step, &mut at));
     for step in steps {
         value = match value.map(Spanned::get_ref) {
-            Some(DeValue::Table(table)) => named(table, step, &mut at),
-            Some(DeValue::Array(values)) => {
-                let value = step.parse().ok().and_then(|index: usize| values.get(index));
-                at = value.map_or(at, |value| value.span().start);
-                value
+            Some(DeValue::Table(table)) => {
+                let figure = table.iter().find(|(key, _)| key.get_ref() == "value");
+                match figure.map(|(_, figure)| figure.get_ref()) {
+                    Some(DeValue::Array(values)) => entry(values, step, &mut at),
+                    _ => named(table, step, &mut at),
+                }
             }
+            Some(DeValue::Array(values)) => entry(values, step, &mut at),
             _ => break,
         };
     }
     line_at(text, at)
+}
+
+/// The entry of a list; `at` becomes its place.
+fn entry<'t, 'i>(
+    values: &'t [Spanned<DeValue<'i>>],
+    step: &str,
+    at: &mut usize,
+) -> Option<&'t Spanned<DeValue<'i>>> {
+    let value = step.parse().ok().and_then(|index: usize| values.get(index))?;
+    *at = value.span().start;
+    Some(value)
 }
 
 /// The entry of a table by its name; `at` becomes the place of the name.
@@ -45,7 +59,7 @@ fn named<'t, 'i>(
 mod tests {
     use super::*;
 
-    const TEXT: &str = "version = 1\n[shape]\npackages = 2\n[[cache]]\nlevel = 1\n[[cache]]\nlevel = 2\n[x]\ny = [\n 1,\n 2,\n]\n";
+    const TEXT: &str = "version = 1\n[shape]\npackages = 2\n[[cache]]\nlevel = 1\n[[cache]]\nlevel = 2\n[x]\ny = [\n 1,\n 2,\n]\n[z]\nvalue = [\n 1,\n]\n";
 
     #[test]
     fn figures_are_found() {
@@ -56,6 +70,7 @@ mod tests {
             ("cache[1].level", 7),
             ("x.y[1]", 11),
             ("x.y", 9),
+            ("z[0]", 15),
         ];
         for (key, line) in lines {
             assert_eq!(line_of(TEXT, key), line, "{key}");
