@@ -4,72 +4,32 @@
 //! makes of it is [`Demand`]: [`Phase::on`] puts in figures for one kind of core, and guesses where there
 //! are none ([`Guesses`]), of which it gives account.
 
+pub mod file;
 mod guess;
+mod known;
 mod on;
 
+pub use file::{PhaseFile, PhaseFileError};
 pub use guess::{Guessed, Guesses, Plausible, typical_misses};
+pub use known::Known;
 pub use on::OnCore;
 
 use crate::curve::MissCurve;
 use crate::mix::Mix;
+use crate::phase::known::{AMOUNT, AT_LEAST_ONE, PART};
 use crate::profile::{Backend, ThreadProfile};
 use colocate_machine::performance::{PortSet, WorkKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// A figure with its source, or unknown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum Known<T> {
-    /// It is known.
-    Known {
-        /// The figure.
-        value: T,
-        /// Where it comes from, in a few words: a manual, a tool with its version, "measured on …".
-        source: String,
-    },
-    /// It is not.
-    Unknown(Unknown),
-}
-
-/// The word that stands for a figure that is not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unknown {
-    /// Unknown.
-    #[default]
-    #[serde(rename = "unknown")]
-    Unknown,
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self::Unknown(Unknown::Unknown)
-    }
-}
-
-impl<T> Known<T> {
-    /// A figure that is known.
-    pub fn new(value: T, source: impl Into<String>) -> Self {
-        Self::Known { value, source: source.into() }
-    }
-
-    /// The figure, if it is known.
-    pub const fn get(&self) -> Option<&T> {
-        match self {
-            Self::Known { value, .. } => Some(value),
-            Self::Unknown(_) => None,
-        }
-    }
-}
-
 /// Work for the ports of a core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Work {
     /// By kind: how many of each an instruction has on average. The core's table says which ports do
     /// them.
-    Kinds(Vec<(WorkKind, f64)>),
+    Kinds(#[serde(with = "file::kinds")] Vec<(WorkKind, f64)>),
     /// By class, where an instruction mix is all that is known: a class holds several kinds, and how many
     /// of which is guessed.
     Classes(Mix),
@@ -90,35 +50,35 @@ pub struct Phase {
     #[serde(default)]
     pub name: String,
     /// Front-end slots: micro-operations.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::amount")]
     pub slots: Known<f64>,
     /// Work for the ports.
     #[serde(default)]
     pub work: Known<Work>,
     /// Cycles that dependencies between instructions ask for at least, with the whole window.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles: Known<f64>,
     /// The same with the part of the window that is left when a sibling is active.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles_divided: Known<f64>,
     /// Cycles of stalls that neither ports nor shared caches explain: address translation, forwarding
     /// of stores, the instruction cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::amount")]
     pub stall_cycles: Known<f64>,
     /// Branches that are mispredicted.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::part")]
     pub branch_misses: Known<f64>,
     /// Misses of a cache that it has for itself, by the cache's size.
     #[serde(default)]
     pub misses: Known<MissCurve>,
     /// Misses that are under way at the same time, with the whole window; at least 1.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::at_least_one")]
     pub parallel_misses: Known<f64>,
     /// Lines written back, for each that is fetched from memory; 0 to 1.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::part")]
     pub written_back: Known<f64>,
     /// Lines that another task of the job has changed since: read from its cache, not from memory.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known::amount")]
     pub shared_lines: Known<f64>,
 }
 
@@ -180,27 +140,24 @@ impl Phase {
     /// # Errors
     /// [`PhaseError::Impossible`] for the first that cannot.
     pub fn check(&self) -> Result<(), PhaseError> {
-        let amount = (0.0, f64::INFINITY, "a number of at least 0");
-        let part = (0.0, 1.0, "a number from 0 to 1");
-        let at_least_one = (1.0, f64::INFINITY, "a number of at least 1");
         let plain = [
-            (Component::Slots, &self.slots, amount),
-            (Component::DependentCycles, &self.dependent_cycles, amount),
-            (Component::DependentCyclesDivided, &self.dependent_cycles_divided, amount),
-            (Component::StallCycles, &self.stall_cycles, amount),
-            (Component::BranchMisses, &self.branch_misses, part),
-            (Component::ParallelMisses, &self.parallel_misses, at_least_one),
-            (Component::WrittenBack, &self.written_back, part),
-            (Component::SharedLines, &self.shared_lines, amount),
+            (Component::Slots, &self.slots, AMOUNT),
+            (Component::DependentCycles, &self.dependent_cycles, AMOUNT),
+            (Component::DependentCyclesDivided, &self.dependent_cycles_divided, AMOUNT),
+            (Component::StallCycles, &self.stall_cycles, AMOUNT),
+            (Component::BranchMisses, &self.branch_misses, PART),
+            (Component::ParallelMisses, &self.parallel_misses, AT_LEAST_ONE),
+            (Component::WrittenBack, &self.written_back, PART),
+            (Component::SharedLines, &self.shared_lines, AMOUNT),
         ];
         let plain = plain.into_iter().filter_map(|(component, known, can_be)| {
             known.get().map(|&found| (component, found, can_be))
         });
         let of_work = self.work.get().map_or(Vec::new(), Work::amounts);
-        let of_work = of_work.into_iter().map(|found| (Component::Work, found, amount));
-        for (component, found, (least, most, expected)) in plain.chain(of_work) {
-            if !(found.is_finite() && (least..=most).contains(&found)) {
-                return Err(PhaseError::Impossible { component, expected, found });
+        let of_work = of_work.into_iter().map(|found| (Component::Work, found, AMOUNT));
+        for (component, found, can_be) in plain.chain(of_work) {
+            if !can_be.contains(found) {
+                return Err(PhaseError::Impossible { component, expected: can_be.text, found });
             }
         }
         Ok(())

@@ -1,0 +1,302 @@
+//! Demand vectors as files, TOML for people and JSON for programs.
+//!
+//! ```toml
+//! version = 1
+//!
+//! [[phase]]
+//! name = "int-mul"
+//! slots = { value = 1.03, source = "disassembly: 32 multiplications and one fused compare and branch" }
+//! work = { value = { kinds = { int-mul = 0.97, branch = 0.03 } }, source = "disassembly" }
+//! dependent-cycles = "unknown"
+//! misses = { value = [["32 KiB", 0.0]], source = "it reads no memory" }
+//! ```
+//!
+//! What is left out is unknown, too. docs/schemas/demand.json says the same of the JSON form.
+
+use super::Phase;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Version of the format that this build reads and writes.
+pub const VERSION: u32 = 1;
+
+/// Demand vectors of one or more phases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseFile {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// The phases, in the order in which they are written.
+    #[serde(rename = "phase")]
+    pub phases: Vec<Phase>,
+}
+
+/// Why a text holds no demand vectors.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PhaseFileError {
+    /// It is not of the right form, or a figure is wrong.
+    #[error("line {line}: {detail}")]
+    Malformed {
+        /// Where, from 1.
+        line: usize,
+        /// What is wrong, in one line.
+        detail: String,
+    },
+    /// It is of another version.
+    #[error("expected demand vectors of version {VERSION}, found version {found}")]
+    Version {
+        /// That version.
+        found: u64,
+    },
+    /// It is longer than any that is written.
+    #[error("expected demand vectors of at most {most} bytes, found {found}")]
+    TooLarge {
+        /// The most that is read.
+        most: usize,
+        /// How many there are.
+        found: usize,
+    },
+}
+
+#[derive(Deserialize)]
+struct Head {
+    version: u64,
+}
+
+impl PhaseFile {
+    /// The longest text that is read, in bytes. Chosen: thousands of phases.
+    pub const MAX_BYTES: usize = 16 << 20;
+
+    /// These phases, as a file of this version.
+    #[must_use]
+    pub const fn new(phases: Vec<Phase>) -> Self {
+        Self { version: VERSION, phases }
+    }
+
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// [`PhaseFileError::TooLarge`]; [`PhaseFileError::Version`] for another version, whatever else stands
+    /// there; [`PhaseFileError::Malformed`] with the line for a key that is not known or stands twice, a
+    /// figure without a source, or one that cannot be.
+    pub fn from_toml(text: &str) -> Result<Self, PhaseFileError> {
+        short(text)?;
+        let wrong = |error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start);
+            PhaseFileError::Malformed {
+                line: text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1,
+                detail: error.message().lines().collect::<Vec<_>>().join(", "),
+            }
+        };
+        same_version(&toml::from_str(text).map_err(wrong)?)?;
+        toml::from_str(text).map_err(wrong)
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub fn from_json(text: &str) -> Result<Self, PhaseFileError> {
+        short(text)?;
+        let wrong = |error: serde_json::Error| PhaseFileError::Malformed {
+            line: error.line(),
+            detail: error.to_string(),
+        };
+        same_version(&serde_json::from_str(text).map_err(wrong)?)?;
+        serde_json::from_str(text).map_err(wrong)
+    }
+
+    /// As JSON, ending in a newline.
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// As TOML.
+    ///
+    /// # Panics
+    /// Never: every field has a TOML form.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every field has a TOML form")
+    }
+}
+
+fn short(text: &str) -> Result<(), PhaseFileError> {
+    let (most, found) = (PhaseFile::MAX_BYTES, text.len());
+    if found > most { Err(PhaseFileError::TooLarge { most, found }) } else { Ok(()) }
+}
+
+fn same_version(head: &Head) -> Result<(), PhaseFileError> {
+    let found = head.version;
+    if found == u64::from(VERSION) { Ok(()) } else { Err(PhaseFileError::Version { found }) }
+}
+
+/// Work by kind as a table, `{ int = 0.5, load = 0.25 }`; in memory a list, in the order of
+/// kinds.
+pub(super) mod kinds {
+    use crate::phase::known::AMOUNT;
+    use colocate_machine::performance::WorkKind;
+    use serde::de::{Error, MapAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+    use std::fmt;
+
+    pub(in crate::phase) fn serialize<S: Serializer>(
+        kinds: &[(WorkKind, f64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(kinds.iter().copied())
+    }
+
+    pub(in crate::phase) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(WorkKind, f64)>, D::Error> {
+        deserializer.deserialize_map(Table)
+    }
+
+    struct Table;
+
+    impl<'de> Visitor<'de> for Table {
+        type Value = Vec<(WorkKind, f64)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("kinds of work like { int = 0.5, load = 0.25 }")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut kinds: Self::Value = Vec::new();
+            while let Some((kind, count)) = map.next_entry::<WorkKind, f64>()? {
+                if !AMOUNT.contains(count) {
+                    let expected = AMOUNT.text;
+                    let message = format!("{kind}: expected {expected}, found {count}");
+                    return Err(A::Error::custom(message));
+                }
+                if kinds.iter().any(|(known, _)| *known == kind) {
+                    return Err(A::Error::custom(format!("expected {kind} once, found it twice")));
+                }
+                kinds.push((kind, count));
+            }
+            kinds.sort_by_key(|(kind, _)| *kind);
+            Ok(kinds)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::{Mix, Share};
+    use crate::phase::{Known, Work, typical_misses};
+    use colocate_machine::performance::WorkKind;
+
+    fn known<T>(value: T) -> Known<T> {
+        Known::new(value, "made up for a test")
+    }
+
+    fn phases() -> PhaseFile {
+        let kinds = vec![(WorkKind::Branch, 0.03), (WorkKind::IntMul, 0.97)];
+        let mix = Mix { int: Share::new(0.4), ..Mix::default() };
+        let groups = vec![(vec!["Zn1FPU0".to_owned(), "Zn1FPU1".to_owned()], 0.5)];
+        let ports = Work::Ports { llvm_cpu: "znver1".into(), groups };
+        let all = Phase {
+            name: "all".into(),
+            slots: known(1.1),
+            work: known(Work::Kinds(kinds)),
+            dependent_cycles: known(0.5),
+            dependent_cycles_divided: known(1.0 / 3.0),
+            stall_cycles: known(0.1),
+            branch_misses: known(0.01),
+            misses: known(typical_misses(1.0)),
+            parallel_misses: known(3.0),
+            written_back: known(0.5),
+            shared_lines: known(0.0),
+        };
+        let named = Phase { work: known(ports), ..Phase::default() };
+        PhaseFile::new(vec![all, named, Phase::of_mix("m", mix, "made up"), Phase::default()])
+    }
+
+    #[test]
+    fn written_and_read() {
+        let file = phases();
+        assert_eq!(PhaseFile::from_json(&file.to_json()), Ok(file.clone()));
+        assert_eq!(PhaseFile::from_toml(&file.to_toml()), Ok(file));
+    }
+
+    #[test]
+    fn as_people_write_it() {
+        let text = r#"
+            version = 1
+            [[phase]]
+            name = "int-mul"
+            slots = { value = 1.03, source = "disassembly" }
+            work = { value = { kinds = { int-mul = 0.97, branch = 0.03 } }, source = "disassembly" }
+            dependent-cycles = "unknown"
+            misses = { value = [["32 KiB", 0.0]], source = "it reads no memory" }
+        "#;
+        let [phase] = &PhaseFile::from_toml(text).unwrap().phases[..] else { panic!("one") };
+        assert_eq!(phase.slots, Known::new(1.03, "disassembly"));
+        let kinds = vec![(WorkKind::Branch, 0.03), (WorkKind::IntMul, 0.97)];
+        assert_eq!(phase.work.get(), Some(&Work::Kinds(kinds)));
+        assert_eq!(phase.dependent_cycles, Known::Unknown);
+        assert_eq!(phase.parallel_misses, Known::Unknown);
+        assert_eq!(phase.misses.source(), Some("it reads no memory"));
+    }
+
+    /// Every message says the line, what was expected and what was found.
+    #[test]
+    fn what_is_refused() {
+        let error = |line: &str| {
+            let text = format!("version = 1\n[[phase]]\nname = \"a\"\n{line}\n");
+            let error = PhaseFile::from_toml(&text).unwrap_err().to_string();
+            assert!(!error.contains('\n'), "{error}");
+            error.strip_prefix("line 4: ").unwrap_or(&error).to_owned()
+        };
+        let form = "a figure like { value = …, source = \"…\" }, or \"unknown\"";
+        assert_eq!(
+            error("slots = 1.0"),
+            format!("invalid type: floating point `1.0`, expected {form}")
+        );
+        assert_eq!(
+            error("slots = \"unknwon\""),
+            format!("invalid value: string \"unknwon\", expected {form}")
+        );
+        assert_eq!(error("slots = { value = 1.0 }"), "missing field `source`");
+        assert_eq!(
+            error("slots = { value = 1.0, source = \" \" }"),
+            "expected the source of a figure, found none"
+        );
+        let figure = |component: &str, value: &str| {
+            error(&format!("{component} = {{ value = {value}, source = \"s\" }}"))
+        };
+        assert_eq!(figure("slots", "-1.0"), "expected a number of at least 0, found -1");
+        assert_eq!(figure("stall-cycles", "nan"), "expected a number of at least 0, found NaN");
+        assert_eq!(figure("branch-misses", "2.0"), "expected a number from 0 to 1, found 2");
+        assert_eq!(figure("parallel-misses", "0.5"), "expected a number of at least 1, found 0.5");
+        assert_eq!(
+            figure("misses", "[[\"32 KB\", 0.1]]"),
+            "expected a size like \"32 KiB\" or \"16 GiB\", found \"32 KB\""
+        );
+        assert_eq!(
+            figure("work", "{ kinds = { int = -1.0 } }"),
+            "int: expected a number of at least 0, found -1"
+        );
+        assert!(figure("work", "{ kinds = { ints = 1.0 } }").contains("unknown variant `ints`"));
+        assert!(figure("slosts", "1.0").contains("unknown field `slosts`"));
+        assert_eq!(
+            PhaseFile::from_toml("version = 2\nphases = 7").unwrap_err().to_string(),
+            "expected demand vectors of version 1, found version 2"
+        );
+        let twice = r#"{"version": 1, "phase": [{"work": {"value": {"kinds":
+            {"int": 0.5, "int": 0.25}}, "source": "s"}}]}"#;
+        let error = PhaseFile::from_json(twice).unwrap_err().to_string();
+        assert!(error.starts_with("line 2: expected int once, found it twice"), "{error}");
+        let long = " ".repeat(PhaseFile::MAX_BYTES + 1);
+        let error = PhaseFile::from_toml(&long).unwrap_err().to_string();
+        assert_eq!(error, "expected demand vectors of at most 16777216 bytes, found 16777217");
+    }
+}
