@@ -80,7 +80,11 @@ pub fn seat(pu: u32, demand: &Demand) -> Seat<'_> {
 }
 
 pub fn near(found: f64, expected: f64) {
-    assert!((found / expected - 1.0).abs() < 1e-6, "expected {expected}, found {found}");
+    near_to(found, expected, 1e-5);
+}
+
+pub fn near_to(found: f64, expected: f64, share: f64) {
+    assert!((found / expected - 1.0).abs() < share, "expected {expected}, found {found}");
 }
 
 /// One cycle of work and 1 % misses of 200 cycles make 3 cycles: 2/3 of 10⁹ instructions a second, which
