@@ -11,11 +11,13 @@ const LEAST_INSTRUCTIONS: usize = 4096;
 /// Cycles of the shorter run are enough even if its instructions are fewer: each waits for another.
 const MOST_CYCLES: usize = 16_384;
 /// Rounds of the shorter run. Few rounds of a long block still have to reach the steady state.
-const ROUNDS: std::ops::RangeInclusive<usize> = 16..=1024;
+const ROUNDS: std::ops::RangeInclusive<usize> = 8..=1024;
 /// How much longer the second run is.
 const LONGER: usize = 3;
 /// Rounds of a first run that says how many cycles a round takes, about.
-const PILOT: u32 = 16;
+const PILOT: u32 = 4;
+/// Leaves out of the report what is large and not needed for a loop's time.
+const TIMES_ONLY: [&str; 2] = ["--instruction-info=false", "--resource-pressure=false"];
 /// What takes a place in the reorder buffer and nothing else.
 const NOTHING: &str = "nop";
 /// Relative: differences of one cycle in the longest runs do not count.
@@ -119,6 +121,7 @@ impl Mca {
         arguments: &[&str],
         codes: &[Vec<String>],
     ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
+        let arguments: &[&str] = &[arguments, &TIMES_ONLY].concat();
         let pilot = self.regions(
             target,
             &[arguments, &[&format!("--iterations={PILOT}")]].concat(),

@@ -298,15 +298,20 @@ impl Mca {
         if texts.is_empty() {
             return Ok(Regions::default());
         }
+        let halves = || {
+            let (first, second) = texts.split_at(texts.len() / 2);
+            let first = self.regions(target, arguments, first)?;
+            Ok(first.and(self.regions(target, arguments, second)?))
+        };
+        let size: usize = texts.iter().map(String::len).sum();
+        if size > MOST_INPUT && texts.len() > 1 {
+            return halves();
+        }
         let input: String =
             texts.iter().enumerate().map(|(at, text)| target.region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
-            Err(McaError::Refused { .. }) if texts.len() > 1 => {
-                let (first, second) = texts.split_at(texts.len() / 2);
-                let first = self.regions(target, arguments, first)?;
-                Ok(first.and(self.regions(target, arguments, second)?))
-            }
+            Err(McaError::Refused { .. }) if texts.len() > 1 => halves(),
             Err(refused @ McaError::Refused { .. }) => {
                 let none = texts[0].lines().all(|line| line.trim().is_empty());
                 let error = if none { McaError::Empty } else { refused };
@@ -316,6 +321,9 @@ impl Mca {
         }
     }
 }
+
+/// Bytes of assembly text for one run. A report is some twenty times as long, and is held in memory.
+const MOST_INPUT: usize = 256 << 10;
 
 const TABLE: &str = "--instruction-tables";
 
