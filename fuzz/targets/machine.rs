@@ -1,13 +1,19 @@
-//! Described machines: what is read holds together.
+//! Described machines: what is read holds together, and reads back the same once written.
 #![no_main]
 
-use colocate_machine::described;
+use colocate_machine::exact::Exact;
+use colocate_machine::{described, speeds};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(exact) = described::from_toml(text) {
         exact.machine.check().expect("a machine that was read holds together");
+        if let Some(performance) = &exact.performance {
+            performance.check(&exact.machine).expect("speeds that were read are possible");
+            let _ = speeds(&exact.machine, performance);
+        }
+        assert_eq!(Exact::from_json(&exact.to_json()).expect("what we write, we read"), exact);
     }
     let _ = described::sources(text);
 });

@@ -413,8 +413,8 @@ proptest! {
     #[test]
     fn damaged_descriptions_are_read_or_refused(
         which in 0..MACHINES.len(),
-        at in 0..100_usize,
-        with in 0..100_usize,
+        at in 0..200_usize,
+        with in 0..200_usize,
         how in 0..4,
         text in "[0-9a-z\"{}\\[\\]=,. -]{0,12}",
     ) {
@@ -429,7 +429,16 @@ proptest! {
             _ => lines[at] = &changed,
         }
         match from_toml(&lines.join("\n")) {
-            Ok(exact) => prop_assert_eq!(exact.machine.check(), Ok(())),
+            Ok(exact) => {
+                prop_assert_eq!(exact.machine.check(), Ok(()));
+                if let Some(speeds) = &exact.performance {
+                    prop_assert_eq!(speeds.check(&exact.machine), Ok(()));
+                    prop_assert!(!crate::speeds(&exact.machine, speeds).is_empty());
+                }
+                prop_assert_eq!(&Exact::from_json(&exact.to_json()), &Ok(exact.clone()));
+                let toml = exact.to_toml().expect("what was read from TOML fits into it");
+                prop_assert_eq!(from_toml(&toml), Ok(exact));
+            }
             Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
         }
     }
