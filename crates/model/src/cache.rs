@@ -85,14 +85,6 @@ pub fn footprint(curve: &MissCurve, window: f64) -> Footprint {
     Footprint { bytes: from + high * share_gone / slope, misses: high * (1.0 - share_gone) }
 }
 
-/// All that a task ever touches: infinite if its misses never end.
-#[must_use]
-pub fn touched(curve: &MissCurve) -> f64 {
-    let mut points = curve.points().iter();
-    let all = points.clone().find(|(_, misses)| *misses <= 0.0).map(|&(bytes, _)| bytes);
-    all.unwrap_or_else(|| if points.next().is_some() { f64::INFINITY } else { 0.0 })
-}
-
 /// A task that shares a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharer<'a> {
@@ -105,8 +97,10 @@ pub struct Sharer<'a> {
 }
 
 impl Sharer<'_> {
-    /// Bytes that it holds after some time, and how fast they grow.
-    fn after(&self, time: f64) -> (f64, f64) {
+    /// Bytes that it holds of a cache whose content is that of the last `time` seconds, and how fast they
+    /// grow with the time.
+    #[must_use]
+    pub fn after(&self, time: f64) -> (f64, f64) {
         if self.speed <= 0.0 {
             return (0.0, 0.0);
         }
@@ -115,16 +109,10 @@ impl Sharer<'_> {
         if here > 0.0 { (here, footprint.misses * self.speed) } else { (0.0, 0.0) }
     }
 
-    /// Bytes that it holds of a cache whose content is that of the last `time` seconds.
-    #[must_use]
-    pub fn held(&self, time: f64) -> f64 {
-        self.after(time).0
-    }
-
     /// Bytes that it holds of a cache of `capacity` bytes that it has for itself.
     #[must_use]
     pub fn alone(&self, capacity: f64) -> f64 {
-        (touched(self.curve) - self.elsewhere).clamp(0.0, capacity)
+        (self.curve.touched() - self.elsewhere).clamp(0.0, capacity)
     }
 }
 
@@ -175,7 +163,7 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
 #[must_use]
 pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
     let time = reach(capacity, sharers, 0.0);
-    sharers.iter().map(|sharer| sharer.held(time)).collect()
+    sharers.iter().map(|sharer| sharer.after(time).0).collect()
 }
 
 /// Lines that are missed on top of the usual ones while `bytes` of a cache that was empty are filled.
@@ -185,7 +173,7 @@ pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
 /// `m` is level then; every line for a working set that stays.
 #[must_use]
 pub fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
-    let bytes = bytes.min(touched(curve));
+    let bytes = bytes.min(curve.touched());
     let misses = curve.at(bytes);
     let usual = if misses > 0.0 { window_of(curve, bytes) * misses } else { 0.0 };
     ((bytes - usual) / line).max(0.0)

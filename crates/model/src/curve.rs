@@ -15,6 +15,8 @@ pub struct MissCurve {
     points: Vec<(f64, f64)>,
     /// How long it takes to fill each size; see [`crate::cache::window`].
     windows: Vec<f64>,
+    /// Bytes from which on there are no misses; infinite if there always are some.
+    touched: f64,
 }
 
 impl MissCurve {
@@ -48,7 +50,9 @@ impl MissCurve {
             }
         }
         let windows = crate::cache::windows(&points);
-        Ok(Self { points, windows })
+        let touched = points.iter().find(|(_, misses)| *misses <= 0.0);
+        let touched = touched.map_or(f64::INFINITY, |&(size, _)| size);
+        Ok(Self { points, windows, touched })
     }
 
     /// Misses per instruction with `size` bytes of cache; 0 for a curve without points.
@@ -74,6 +78,12 @@ impl MissCurve {
     /// For each point how long it takes to fill its size: instructions times the size of a line.
     pub(crate) fn windows(&self) -> &[f64] {
         &self.windows
+    }
+
+    /// Bytes that are ever touched: infinite if misses never end, 0 for a curve without points.
+    #[must_use]
+    pub const fn touched(&self) -> f64 {
+        self.touched
     }
 }
 

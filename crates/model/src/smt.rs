@@ -212,6 +212,14 @@ impl Siblings {
         self.alone[task]
     }
 
+    /// Begins the rounds of a task at a rate that it may have in the end, to need fewer.
+    ///
+    /// # Panics
+    /// If there is no such task.
+    pub fn begin_at(&mut self, task: usize, rate: f64) {
+        self.by_chance[task] = rate;
+    }
+
     /// One round towards the rates of tasks that are stalled for `stalls` cycles per instruction: sets
     /// `rates`, and returns by what share one of them changed most since the round before.
     ///

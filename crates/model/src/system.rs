@@ -254,11 +254,11 @@ impl<'m> Search<'m> {
         let (model, work) = (self.model, &mut self.work);
         work.begin_at(&model.parts, warm.map(|warm| &warm.end));
         work.seat(&model.parts, seats);
-        let mut sharers = Vec::new();
+        let (mut sharers, mut held) = (Vec::new(), Vec::new());
         let (mut rounds, mut residual) = (0, f64::INFINITY);
         while rounds < ROUNDS && residual > NEAR {
-            work.divide_caches(&model.parts, seats, &mut sharers);
-            work.stall(&model.parts, seats);
+            work.divide_caches(&model.parts, seats, &mut sharers, &mut held);
+            work.stall(&model.parts);
             work.wait(&model.parts);
             residual = work.share_cores(model.assumptions.overlap);
             rounds += 1;

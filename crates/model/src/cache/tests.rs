@@ -17,7 +17,7 @@ fn data_that_streams() {
     let stream = curve(&[(1024, 0.1)]);
     near(footprint(&stream, 64.0 * 1e6).bytes, 6.4e6);
     near(window_of(&stream, 6.4e6), 64.0 * 1e6);
-    assert_eq!(touched(&stream), f64::INFINITY);
+    assert_eq!(stream.touched(), f64::INFINITY);
     near(cold_misses(&stream, 1e6, 64.0), 0.0);
 }
 
@@ -32,7 +32,7 @@ fn data_that_stays() {
     near(window_of(&stays, 500.0), half);
     assert_eq!(window_of(&stays, 1000.0), f64::INFINITY);
     near(footprint(&stays, f64::INFINITY).bytes, 1000.0);
-    near(touched(&stays), 1000.0);
+    near(stays.touched(), 1000.0);
     // All of it comes back once, line by line.
     near(cold_misses(&stays, 1000.0, 50.0), 20.0);
     // With half of it: 500 bytes are 10 lines, and at half a miss an instruction a window of 1000 · ln 2 bytes has
@@ -114,7 +114,7 @@ fn any_curve() -> impl Strategy<Value = MissCurve> {
 proptest! {
     #[test]
     fn footprint_and_window_are_inverse(curve in any_curve(), share in 0.01_f64..0.99) {
-        let bytes = share * touched(&curve).min(1e8);
+        let bytes = share * curve.touched().min(1e8);
         let there = footprint(&curve, window_of(&curve, bytes));
         prop_assert!((there.bytes / bytes - 1.0).abs() < 1e-6, "{} {}", there.bytes, bytes);
         let slack = 1e-6 * curve.at(0.0);
@@ -130,7 +130,7 @@ proptest! {
         let sharers: Vec<_> = tasks.iter().map(|(curve, speed, elsewhere)|
             Sharer { curve, speed: *speed, elsewhere: *elsewhere }).collect();
         let time = reach(capacity, &sharers, near);
-        let held: f64 = sharers.iter().map(|sharer| sharer.held(time)).sum();
+        let held: f64 = sharers.iter().map(|sharer| sharer.after(time).0).sum();
         let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
         prop_assert!((held / all.min(capacity) - 1.0).abs() < 1e-6 || all == 0.0, "{held} {all} {capacity}");
     }
