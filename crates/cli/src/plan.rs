@@ -6,8 +6,9 @@ use anyhow::Context;
 use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
-use colocate_model::{Class, Profile};
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, plan};
+use colocate_model::{Assumptions, Class, Profile};
+use colocate_policy::forecast::{self, Slowdown};
+use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, plan_on};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::Read;
@@ -32,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
 
-    /// os, round-robin, scatter, compact, random, instruction or mix
+    /// os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model
     #[arg(long, value_name = "POLICY", default_value = "mix")]
     policy: String,
 
@@ -64,10 +65,42 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let usable = usable(&seen, args.cpus.as_deref())?;
     let programs = programs(&args.profiles, args.machine == "live")?;
     let workload = Workload::of(&programs);
-    let made = plan(&policy, &seen.machine, &usable, &workload.tasks);
-    let text = if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload) };
+    let speeds = seen.performance.as_ref();
+    if policy == PolicyKind::SymbiosisModel && speeds.is_none() {
+        return Err(usage(format!(
+            "expected a machine of which it is described how fast it is (docs/machines.md) with \
+             --policy {policy}, found {}",
+            args.machine
+        )));
+    }
+    let mut made = plan_on(&policy, &seen.machine, speeds, &usable, &workload.tasks);
+    let trust = foresee(&mut made, &seen, &workload.tasks);
+    let text =
+        if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload, &trust) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets of assumptions that slowdowns are predicted with, the usual one among them. Chosen: a few for each
+/// of the two dozen things that are assumed.
+const DRAWS: usize = 65;
+
+/// Has the slowdowns of the plan's tasks predicted, and says what they are worth, in one line.
+fn foresee(plan: &mut Plan, seen: &read::Seen, tasks: &[Task]) -> String {
+    let Some(performance) = &seen.performance else {
+        return "not predicted: nobody has described how fast this machine is".to_owned();
+    };
+    let assumed = Assumptions::sample(DRAWS, 0);
+    match forecast::slowdowns(&seen.machine, performance, plan, tasks, &assumed) {
+        Ok(slowdowns) => {
+            plan.slowdowns = Some(slowdowns);
+            format!(
+                "time beside the others over time alone, as if all ran all the time: predicted by the \
+                 model, not measured; in brackets the range over {DRAWS} sets of assumptions"
+            )
+        }
+        Err(why) => format!("not predicted: {why}"),
+    }
 }
 
 /// Wrong usage: exit code 2.
@@ -261,7 +294,13 @@ fn repeated(job: JobIdx, tasks: &[Task], wanted: u32) -> Vec<Task> {
 }
 
 /// The plan as people read it: core by core, with what each task does and why it is there.
-fn table(plan: &Plan, seen: &read::Seen, usable: &[PuIdx], workload: &Workload) -> String {
+fn table(
+    plan: &Plan,
+    seen: &read::Seen,
+    usable: &[PuIdx],
+    workload: &Workload,
+    trust: &str,
+) -> String {
     let machine = &seen.machine;
     let mut text = String::new();
     let mut cores: Vec<u32> = usable.iter().map(|&pu| machine.core_of(pu).0).collect();
@@ -299,6 +338,7 @@ fn table(plan: &Plan, seen: &read::Seen, usable: &[PuIdx], workload: &Workload) 
         if taken.is_empty() { "nothing: no task is placed" } else { "nothing: no mix is known" };
     let predicted = plan.predicted.as_deref().unwrap_or(nothing);
     let _ = writeln!(text, "predicted  {predicted}");
+    let _ = writeln!(text, "slowdown   {trust}");
     let _ = writeln!(text, "born later {}", born_later(&plan.newborn));
     text
 }
@@ -311,13 +351,14 @@ fn born_later(newborn: &Newborn) -> String {
 }
 
 /// One row a task, in the order of cores; with a heading.
-fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 7]> {
+fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 8]> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
     let place = |decision: &Decision| decision.pu.and_then(|os| index.get(&os).copied());
     let mut order: Vec<usize> = (0..plan.decisions.len()).collect();
     order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
-    let heading = ["core", "PU", "task", "name", "busy", "most of", "why"].map(str::to_owned);
+    let heading =
+        ["core", "PU", "task", "name", "busy", "most of", "slowdown", "why"].map(str::to_owned);
     let mut rows = vec![heading];
     let mut last = None;
     for at in order {
@@ -335,16 +376,22 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 7]>
             decision.name.clone(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
             task.mix.dominant().map_or("?".to_owned(), |(class, share)| format!("{class} {share}")),
+            plan.slowdowns.as_ref().map_or("?".to_owned(), |all| told(&all[at])),
             decision.why.to_string(),
         ]);
     }
     rows
 }
 
+fn told(slowdown: &Slowdown) -> String {
+    let Slowdown { usual, least, most } = slowdown;
+    format!("{usual:.2} ({least:.2} to {most:.2})")
+}
+
 /// Columns padded to their widest cell, two spaces apart.
-fn aligned(rows: &[[String; 7]]) -> String {
+fn aligned(rows: &[[String; 8]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let widths: [usize; 8] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));

@@ -139,6 +139,13 @@ impl Speaker {
 }
 
 fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
+    if args.plan.is_none() && args.policy == PolicyKind::SymbiosisModel {
+        anyhow::bail!(
+            "expected a policy that needs no figures of how fast this machine is, found {}: make a plan \
+             with colocate plan --machine FILE, and run it with --plan",
+            args.policy
+        );
+    }
     let Some(path) = &args.plan else {
         return Ok(Box::new(match (args.policy, args.seed) {
             (PolicyKind::Random { .. }, Some(seed)) => PolicyKind::Random { seed },

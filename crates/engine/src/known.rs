@@ -153,6 +153,7 @@ fn expected(job: &Known, id: TaskId) -> Task {
         name: format!("{}/{name}", job.name),
         mix: thread.map(|thread| thread.mix).unwrap_or_default(),
         busy: thread.and_then(|thread| busy_of(thread, watched)),
+        phase: None,
     }
 }
 
@@ -173,6 +174,7 @@ fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
         busy: before
             .and_then(|task| task.busy)
             .or_else(|| busy(task.cpu_time, at.saturating_sub(task.born))),
+        phase: None,
     }
 }
 

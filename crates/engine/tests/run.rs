@@ -143,6 +143,7 @@ impl Planner for Dealer {
             decisions: decisions.collect(),
             newborn: Newborn::FillInOrder { pus: pus.clone() },
             predicted: None,
+            slowdowns: None,
         }
     }
 }
@@ -359,6 +360,7 @@ fn a_fixed_plan_never_leaves_the_usable_pus() {
             name: "t".into(),
             mix: Mix::default(),
             busy: None,
+            phase: None,
         }),
     );
     let steps = vec![

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// A policy with its settings.
 ///
 /// Written `NAME` or `NAME:SETTING=VALUE`: `os`, `round-robin`, `scatter`, `compact`,
-/// `random:seed=7`, `instruction:key=float`, `mix`.
+/// `random:seed=7`, `instruction:key=float`, `mix`, `symbiosis-model`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PolicyKind {
@@ -33,11 +33,13 @@ pub enum PolicyKind {
     },
     /// Least overlap of whole mixes (minimum-weight matching).
     Mix,
+    /// Least slowdown that the contention model predicts (matching of pairs, then of groups).
+    SymbiosisModel,
 }
 
 impl PolicyKind {
     /// Every policy with its default settings, in the order of this list.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Os,
         Self::RoundRobin,
         Self::Scatter,
@@ -45,6 +47,7 @@ impl PolicyKind {
         Self::Random { seed: 0 },
         Self::Instruction { key: None },
         Self::Mix,
+        Self::SymbiosisModel,
     ];
 
     /// The policy's name without its settings.
@@ -58,13 +61,14 @@ impl PolicyKind {
             Self::Random { .. } => "random",
             Self::Instruction { .. } => "instruction",
             Self::Mix => "mix",
+            Self::SymbiosisModel => "symbiosis-model",
         }
     }
 
     /// Whether the policy looks at what tasks do, so that it needs profiles.
     #[must_use]
     pub const fn needs_mixes(self) -> bool {
-        matches!(self, Self::Instruction { .. } | Self::Mix)
+        matches!(self, Self::Instruction { .. } | Self::Mix | Self::SymbiosisModel)
     }
 }
 
@@ -84,7 +88,7 @@ impl fmt::Display for PolicyKind {
 pub enum KindError {
     /// No policy has this name.
     #[error(
-        "expected os, round-robin, scatter, compact, random, instruction or mix, found policy {0:?}"
+        "expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy {0:?}"
     )]
     Name(String),
     /// The policy has no such setting.
@@ -173,7 +177,7 @@ mod tests {
         let refusal = |text: &str| text.parse::<PolicyKind>().unwrap_err().to_string();
         assert_eq!(
             refusal("best"),
-            "expected os, round-robin, scatter, compact, random, instruction or mix, found policy \"best\""
+            "expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy \"best\""
         );
         assert_eq!(refusal("mix:seed=1"), "expected mix with no setting, found \"seed=1\"");
         assert_eq!(

@@ -13,6 +13,8 @@
 #[cfg(test)]
 extern crate self as colocate_policy; // so that `testing` reads the same here and in tests/
 
+pub mod forecast;
+mod judge;
 pub mod kind;
 pub mod matching;
 pub mod places;
@@ -25,4 +27,4 @@ mod testing;
 pub use colocate_model::rng;
 pub use kind::{KindError, PolicyKind};
 pub use plan::{Decision, JobIdx, Newborn, Plan, PlanError, Task, TaskId, Why};
-pub use policies::plan;
+pub use policies::{plan, plan_on};

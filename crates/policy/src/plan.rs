@@ -1,7 +1,8 @@
 //! A plan: a place for every task, the reason of every choice, the predicted effect.
 
+use crate::forecast::Slowdown;
 use colocate_machine::{Machine, PuNr};
-use colocate_model::{Class, Mix};
+use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -48,6 +49,8 @@ pub struct Task {
     /// How busy it is: CPU time over life time, in 0 ..= 1; `None` if unknown. A task that mostly
     /// sleeps stresses nothing.
     pub busy: Option<f64>,
+    /// Its demand vector, if there is more to say than its mix.
+    pub phase: Option<Phase>,
 }
 
 impl Task {
@@ -98,6 +101,13 @@ pub enum Why {
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
+    /// Matched so that the tasks of a core slow each other down least, as the contention model predicts.
+    Modelled {
+        /// Loss of its core's tasks; see the policy `symbiosis-model`. No unit.
+        loss: f64,
+        /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
+        partners: Vec<TaskId>,
+    },
     /// There are at least as many cores as tasks, so it has a core of its own.
     OwnCore,
     /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
@@ -124,6 +134,9 @@ impl fmt::Display for Why {
             }
             Self::Matched { overlap, partners } => {
                 write!(f, "least overlap, {overlap:.4} {}", beside(partners))
+            }
+            Self::Modelled { loss, partners } => {
+                write!(f, "least predicted loss, {loss:.4} {}", beside(partners))
             }
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
@@ -191,6 +204,10 @@ pub struct Plan {
     pub newborn: Newborn,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
+    /// What the contention model expects of each decision's task, in their order; `None` if nobody asked
+    /// it, or it is not known how fast the machine is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdowns: Option<Vec<Slowdown>>,
 }
 
 /// Why a text is not a plan for this machine.

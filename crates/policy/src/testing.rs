@@ -103,6 +103,7 @@ pub fn letters(names: &str, mixes: &str) -> Vec<Task> {
             name: char::from(letter).to_string(),
             mix,
             busy,
+            phase: None,
         }
     };
     names.bytes().map(task).collect()
@@ -132,7 +133,13 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
             mix.set(class, Share::new(rng.unit()));
         }
         let job = JobIdx(u32::try_from(job).unwrap());
-        Task { id: TaskId { job, order: 0 }, name: job.0.to_string(), mix, busy: Some(rng.unit()) }
+        Task {
+            id: TaskId { job, order: 0 },
+            name: job.0.to_string(),
+            mix,
+            busy: Some(rng.unit()),
+            phase: None,
+        }
     };
     (0..count).map(&mut task).collect()
 }

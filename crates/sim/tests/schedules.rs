@@ -1,14 +1,73 @@
 //! Hand-traced schedules. Letters are jobs, lines PUs, siblings next to each other; `_` is idle.
+//!
+//! The machine: PUs 0 and 1 are core 0, 2 and 3 core 1, both on node 0; 4 to 7 the same on node 1.
 
 mod common;
 
-use colocate_machine::Nanos;
-use colocate_policy::PolicyKind;
-use common::{INT, job, picture, run, scenario};
-use expect_test::expect;
+use colocate_engine::FixedPlan;
+use colocate_machine::{Nanos, NodeIdx, PuNr};
+use colocate_model::Assumptions;
+use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, TaskId, Why};
+use colocate_sim::{
+    Fork, JobSpec, Kernel, Method, Options, Outcome, Pages, Platform, Scenario, SimHost, Stretch,
+    ThreadSpec, Wake, Work, simulate,
+};
+use common::{INT, MUL, STREAM, job, picture, run, scenario, stretch, thread};
+use expect_test::{Expect, expect};
+
+/// A seed with which jobs are launched from the first of four PUs: the generator's first number is 0 modulo 4.
+const LAUNCHED_FROM_0_OF_4: u64 = 6;
+/// The same of eight.
+const LAUNCHED_FROM_0_OF_8: u64 = 6;
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
+}
+
+/// Every job's first thread on a PU, or left to the kernel.
+fn pinned(pus: &[Option<u32>]) -> FixedPlan {
+    let decision = |(job, pu): (u32, &Option<u32>)| Decision {
+        task: TaskId { job: JobIdx(job), order: 0 },
+        name: String::new(),
+        pu: pu.map(PuNr),
+        why: Why::LeftToKernel,
+    };
+    FixedPlan(Plan {
+        version: colocate_policy::plan::VERSION,
+        machine: String::new(),
+        pus: Vec::new(),
+        policy: String::new(),
+        decisions: (0..).zip(pus).map(decision).collect(),
+        newborn: Newborn::LeaveToKernel,
+        predicted: None,
+        slowdowns: None,
+    })
+}
+
+fn with(scenario: Scenario, kernel: Kernel) -> Scenario {
+    Scenario { kernel, ..scenario }
+}
+
+/// No balancing at all.
+fn still() -> Kernel {
+    Kernel {
+        idle_balance: false,
+        periodic_balance: None,
+        numa_balancing: None,
+        ..Kernel::default()
+    }
+}
+
+fn on_pus(scenario: Scenario, pus: &[u32]) -> Scenario {
+    Scenario { usable: Some(pus.iter().copied().map(PuNr).collect()), ..scenario }
+}
+
+fn check(outcome: &Outcome, step: Nanos, expected: &Expect) {
+    expected.assert_eq(&picture(outcome, 8, step));
+}
+
+fn times(outcome: &Outcome) -> Vec<Option<u64>> {
+    outcome.jobs.iter().map(|job| Some(job.took()?.0 / 1_000_000)).collect()
 }
 
 /// Two adders on siblings: half the speed each. A has 20 ms of work: it is done after 40. B has 40 ms, of
@@ -16,16 +75,312 @@ fn ms(ms: u64) -> Nanos {
 #[test]
 fn siblings_share_a_port() {
     let outcome = run(&scenario(vec![job("a", INT, 20), job("b", INT, 40)]), &PolicyKind::Compact);
-    expect![[r#"
+    let expected = expect![[r#"
         0 AAAA__
         1 BBBBBB
         2 ______
         3 ______
-    "#]]
-    .assert_eq(&picture(&outcome, 4, ms(10)));
-    let took: Vec<_> = outcome.jobs.iter().map(|job| job.took()).collect();
-    assert_eq!(took, [Some(ms(40)), Some(ms(60))]);
+        4 ______
+        5 ______
+        6 ______
+        7 ______
+    "#]];
+    check(&outcome, ms(10), &expected);
+    assert_eq!(times(&outcome), [Some(40), Some(60)]);
     assert_eq!(outcome.slowdowns(), Some(vec![2.0, 1.5]));
     assert!((outcome.together.seconds(0, 1) - 0.04).abs() < 1e-12);
     assert!((outcome.used.pus[1] - 1.0).abs() < 1e-12);
+}
+
+/// Adder and multiplier on siblings: nobody waits for anybody.
+#[test]
+fn siblings_of_another_kind_do_not_contend() {
+    let outcome = run(&scenario(vec![job("a", INT, 20), job("b", MUL, 40)]), &PolicyKind::Compact);
+    assert_eq!(outcome.slowdowns(), Some(vec![1.0, 1.0]));
+}
+
+/// Two tasks on one PU: turns of 3 ms. A has 9 ms of work, its third turn is the fifth of all: 15 ms. B has
+/// 12: three turns until 18 ms, and 3 more alone.
+#[test]
+fn tasks_on_a_pu_take_turns() {
+    let jobs = scenario(vec![job("a", INT, 9), job("b", INT, 12)]);
+    let outcome = run(&jobs, &pinned(&[Some(2), Some(2)]));
+    let expected = expect![[r#"
+        0 _______
+        1 _______
+        2 ABABABB
+        3 _______
+        4 _______
+        5 _______
+        6 _______
+        7 _______
+    "#]];
+    check(&outcome, ms(3), &expected);
+    assert_eq!(times(&outcome), [Some(15), Some(21)]);
+    let waited: Vec<_> = outcome.tasks.iter().map(|task| task.waited).collect();
+    assert_eq!(waited, [ms(6), ms(9)]);
+}
+
+/// What the kernel does with new tasks: the nodes take turns, then the cores, then the siblings.
+#[test]
+fn new_tasks_go_to_idle_cores() {
+    let jobs = (0..6).map(|place| JobSpec { arrives: ms(place), ..job("j", INT, 50) }).collect();
+    let outcome = run(&with(scenario(jobs), still()), &PolicyKind::Os);
+    let expected = expect![[r#"
+        0 BBBBBBBBBB_
+        1 FFFFFFFFFF_
+        2 DDDDD______
+        3 ___________
+        4 CCCCC______
+        5 ___________
+        6 EEEEEEEEEE_
+        7 AAAAAAAAAA_
+    "#]];
+    check(&outcome, ms(10), &expected);
+}
+
+/// Without it they stay with their parent, and idle PUs fetch all but one of them: at once, from as near
+/// as possible.
+#[test]
+fn idle_pus_take_what_waits() {
+    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..Kernel::default() };
+    let jobs = (0..3).map(|_| job("j", MUL, 30)).collect();
+    let outcome = run(&with(scenario(jobs), kernel), &PolicyKind::Os);
+    let expected = expect![[r#"
+        0 CCC
+        1 ___
+        2 BBB
+        3 ___
+        4 ___
+        5 ___
+        6 ___
+        7 AAA
+    "#]];
+    check(&outcome, ms(10), &expected);
+    assert!(outcome.tasks.iter().all(|task| task.waited == Nanos::ZERO));
+}
+
+/// A and B are siblings on core 0, C has core 1 for 10 ms. From then on a look at the cores of the node, every
+/// 4 ms, finds 2 tasks against none. Nobody waits, so the fourth look in vain, at 24 ms, only makes the
+/// fifth move one that runs, at 28 ms.
+#[test]
+fn an_idle_core_gets_one_of_two_siblings() {
+    let kernel = Kernel { fork: Fork::WithParent, ..Kernel::default() };
+    let jobs = vec![job("a", INT, 50), job("b", INT, 50), job("c", INT, 10)];
+    let jobs = on_pus(with(scenario(jobs), kernel), &[0, 1, 2, 3]);
+    let jobs = Scenario { seed: LAUNCHED_FROM_0_OF_4, ..jobs };
+    let outcome = run(&jobs, &pinned(&[None, None, Some(2)]));
+    let expected = expect![[r#"
+        0 AAAAAAAAAAAAAA___________________
+        1 BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB_
+        2 CCCCC_________AAAAAAAAAAAAAAAAAA_
+        3 _________________________________
+        4 _________________________________
+        5 _________________________________
+        6 _________________________________
+        7 _________________________________
+    "#]];
+    check(&outcome, ms(2), &expected);
+}
+
+/// Three tasks on two PUs: two looks of 2 PUs x 1 ms x 16 apart, and one of two that take turns changes PUs. In
+/// the long run each has two thirds of a PU, within a tenth: who is taken is not who waited longest.
+#[test]
+fn what_cannot_be_divided_goes_round() {
+    let jobs = (0..3).map(|_| job("j", MUL, 2_000)).collect();
+    let outcome = run(&on_pus(scenario(jobs), &[0, 2]), &PolicyKind::Os);
+    let times: Vec<f64> = outcome.jobs.iter().map(|j| j.took().unwrap().as_secs_f64()).collect();
+    assert!(times.iter().all(|time| (2.69..3.1).contains(time)), "{times:?}");
+    assert!(outcome.tasks.iter().all(|task| task.moves.total() > 10));
+}
+
+/// A sleeps 5 ms after every 5 ms; when it wakes up, B has its PU. The sibling PU 1 is idle, but core 1 is
+/// idle as a whole.
+#[test]
+fn a_woken_task_prefers_an_idle_core() {
+    let naps = |times: u64| {
+        let stretch = Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) };
+        let thread =
+            ThreadSpec { work: Work::Instructions(5_000_000 * times), ..thread(&[stretch]) };
+        JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads: vec![thread] }
+    };
+    let jobs = vec![naps(3), JobSpec { arrives: ms(7), ..job("b", MUL, 40) }];
+    let wake = |idle_cores| Kernel {
+        wake: Wake::IdleSibling { idle_cores },
+        fork: Fork::WithParent,
+        periodic_balance: None,
+        ..Kernel::default()
+    };
+    let jobs = |kernel| Scenario {
+        seed: LAUNCHED_FROM_0_OF_4,
+        ..on_pus(with(scenario(jobs.clone()), kernel), &[0, 1, 2, 3])
+    };
+    let outcome = run(&jobs(wake(true)), &pinned(&[None, Some(0)]));
+    check(
+        &outcome,
+        ms(5),
+        &expect![[r#"
+            0 ABBBBBBBB_
+            1 __________
+            2 __A_A_____
+            3 __________
+            4 __________
+            5 __________
+            6 __________
+            7 __________
+        "#]],
+    );
+    let outcome = run(&jobs(wake(false)), &pinned(&[None, Some(0)]));
+    check(
+        &outcome,
+        ms(5),
+        &expect![[r#"
+            0 ABBBBBBBBBB_
+            1 __AA_AA_____
+            2 ____________
+            3 ____________
+            4 ____________
+            5 ____________
+            6 ____________
+            7 ____________
+        "#]],
+    );
+}
+
+/// A does its 20 ms twice while B does its 50, and begins a third time; then all is over.
+#[test]
+fn short_jobs_begin_anew() {
+    let jobs = vec![job("a", INT, 20), job("b", MUL, 50)];
+    let outcome =
+        run(&Scenario { method: Method::Restart, ..scenario(jobs) }, &PolicyKind::RoundRobin);
+    check(
+        &outcome,
+        ms(10),
+        &expect![[r#"
+        0 AAAAA
+        1 BBBBB
+        2 _____
+        3 _____
+        4 _____
+        5 _____
+        6 _____
+        7 _____
+    "#]],
+    );
+    assert_eq!(times(&outcome), [Some(20), Some(50)]);
+    assert_eq!(outcome.jobs.iter().map(|job| job.runs).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(outcome.tasks[0].instructions, 50e6);
+}
+
+/// B needs a second, and is given 30 ms.
+#[test]
+fn the_horizon_ends_everything() {
+    let jobs = vec![job("a", INT, 20), job("b", MUL, 1000)];
+    let outcome = run(&Scenario { horizon: ms(30), ..scenario(jobs) }, &PolicyKind::Scatter);
+    assert_eq!((outcome.complete, outcome.lasted), (false, ms(30)));
+    assert_eq!(times(&outcome), [Some(20), None]);
+    assert_eq!(outcome.slowdowns(), None);
+}
+
+/// 10 ms of additions, then 10 of multiplications, beside an adder for 30 ms of work: at half speed for
+/// 20 ms each, then 10 ms both at full speed; the adder has 20 - 10 = 10 of 30 left at 30 ms: 40 ms.
+#[test]
+fn phases_change_what_siblings_do_to_each_other() {
+    let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
+    let both = JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both] };
+    let outcome = run(&scenario(vec![both, job("b", INT, 30)]), &PolicyKind::Compact);
+    assert_eq!(times(&outcome), [Some(30), Some(40)]);
+}
+
+/// The same with changes of phase every 8 ms at most: the change at 20 ms is taken at 24, when 12 of the 10
+/// million additions are done, so 8 million multiplications are left, of the 20 million in all.
+#[test]
+fn changes_of_phase_can_be_taken_together() {
+    let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
+    let both = JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both] };
+    let jobs = Scenario { grain: ms(8), ..scenario(vec![both, job("b", INT, 30)]) };
+    assert_eq!(times(&run(&jobs, &PolicyKind::Compact)), [Some(32), Some(42)]);
+}
+
+/// B is pinned beside the memory of A, on the other node: A has all its loads from there. It is never moved,
+/// since it is pinned; its memory comes: 64 MiB at the second look from node 0, after two seconds.
+#[test]
+fn memory_comes_to_a_pinned_task() {
+    let mut far = job("a", STREAM, 200);
+    far.threads[0].pages = Pages::On(NodeIdx(1));
+    let outcome = run(&scenario(vec![far.clone()]), &pinned(&[Some(0)]));
+    let task = &outcome.tasks[0];
+    assert_eq!(task.moves.page_bytes, 64 << 20);
+    assert_eq!(task.moves.total(), 0);
+    // Alone and near, an instruction takes 1 + 0.1 * 100 cycles of 1 ns and some waiting; far 10 more.
+    let (near, took) = (task.alone.as_secs_f64(), outcome.jobs[0].took().unwrap().as_secs_f64());
+    let far_time = 2.0;
+    let slower = 21.0 / 11.0;
+    assert!((near - 2.2).abs() < 0.1, "{near}");
+    assert!((took - (far_time + near - far_time / slower)).abs() < 0.1, "{took}");
+    let off = Kernel { numa_balancing: None, ..Kernel::default() };
+    let outcome = run(&with(scenario(vec![far]), off), &pinned(&[Some(0)]));
+    assert_eq!(outcome.tasks[0].moves.page_bytes, 0);
+    assert!((outcome.tasks[0].far_instructions / outcome.tasks[0].instructions - 1.0).abs() < 1e-9);
+}
+
+/// The same task left to the kernel goes to its memory at the first look, and its memory stays.
+#[test]
+fn a_task_goes_to_its_memory() {
+    let mut far = job("a", STREAM, 200);
+    far.threads[0].pages = Pages::On(NodeIdx(1));
+    let kernel = Kernel { fork: Fork::WithParent, ..Kernel::default() };
+    let seed = LAUNCHED_FROM_0_OF_8;
+    let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, &PolicyKind::Os);
+    let expected = expect![[""]];
+    check(&outcome, ms(500), &expected);
+    assert_eq!((outcome.tasks[0].moves.other_node, outcome.tasks[0].moves.page_bytes), (1, 0));
+}
+
+/// Threads born later than their job go where the plan's rule for newborn tasks says: round-robin fills PUs in
+/// order.
+#[test]
+fn newborn_threads_follow_the_plan() {
+    let born = |at: u64| ThreadSpec { born: ms(at), ..thread(&[stretch(MUL, 20_000_000)]) };
+    let jobs = [("a", [0, 10, 20]), ("b", [5, 15, 25])].map(|(name, births)| JobSpec {
+        name: name.into(),
+        arrives: Nanos::ZERO,
+        threads: births.map(born).to_vec(),
+    });
+    let scenario = scenario(jobs.to_vec());
+    let (machine, performance) = common::machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let options = Options { profiled: false, spans: 100, ..Options::default() };
+    let outcome = simulate(&platform, &scenario, &PolicyKind::RoundRobin, &options).unwrap();
+    let expected = expect![[""]];
+    check(&outcome, ms(5), &expected);
+}
+
+/// The same seed, the same run; another one launches from elsewhere.
+#[test]
+fn a_seed_decides() {
+    let jobs = || scenario((0..5).map(|_| job("j", INT, 30)).collect());
+    let of = |seed| picture(&run(&Scenario { seed, ..jobs() }, &PolicyKind::Os), 8, ms(5));
+    assert_eq!(of(1), of(1));
+    assert!((2..8).any(|seed| of(seed) != of(1)));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let refusal = |scenario: &Scenario| {
+        let (machine, performance) = common::machine(common::SMALL);
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        SimHost::new(&platform, scenario).unwrap_err().to_string()
+    };
+    let good = || scenario(vec![job("a", INT, 1)]);
+    let mut bad = good();
+    bad.jobs[0].threads[0].course[0].phase.0 = 9;
+    assert_eq!(refusal(&bad), "job 0, thread 0: expected a phase of the scenario, found phase 9");
+    let mut bad = good();
+    bad.jobs[0].threads[0].course.clear();
+    assert!(refusal(&bad).contains("course of at least one phase"));
+    assert!(refusal(&scenario(vec![])).contains("at least one job"));
+    assert!(refusal(&on_pus(good(), &[8])).contains("PUs that are online"));
+    assert!(refusal(&Scenario { quantum: Nanos::ZERO, ..good() }).contains("above 0"));
+    assert!(refusal(&with(good(), Kernel { slice: Nanos::ZERO, ..still() })).contains("a slice"));
 }

@@ -162,10 +162,13 @@ fn check_policy(policy: &str) -> anyhow::Result<()> {
     if policy == BARE {
         return Ok(());
     }
-    policy
-        .parse::<PolicyKind>()
-        .map(|_| ())
-        .map_err(|error| refusal(format!("{error}; `bare` is allowed here too")))
+    match policy.parse() {
+        Ok(PolicyKind::SymbiosisModel) => Err(refusal(format!(
+            "expected a policy that needs no figures of how fast this machine is, found {policy}"
+        ))),
+        Ok(_) => Ok(()),
+        Err(error) => Err(refusal(format!("{error}; `bare` is allowed here too"))),
+    }
 }
 
 /// The commands of a line with `:::` between them.

@@ -50,42 +50,75 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
     let slots = groups * width.next_power_of_two();
     parts.resize(slots.max(parts.len()), Group { members: Vec::new(), asked: UnitDemand::NONE });
     while parts.len() > groups {
-        parts = join_pairs(&parts);
+        let sizes: Vec<usize> = parts.iter().map(|part| part.members.len()).collect();
+        // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
+        let most = parts.iter().map(|part| part.asked.overlap(&part.asked)).fold(0.0, f64::max);
+        let pairs = pairs(&sizes, most, |a, b| parts[a].asked.overlap(&parts[b].asked));
+        let join = |(a, b): (usize, usize)| Group {
+            members: [&parts[a].members[..], &parts[b].members].concat(),
+            asked: parts[a].asked + parts[b].asked,
+        };
+        parts = pairs.into_iter().map(join).collect();
     }
     parts.into_iter().map(|group| group.members).collect()
 }
 
-/// Joins the parts two and two, with the least overlap between the two of a pair.
+/// As [`in_groups`], for any cost of a group: `cost` of its members, places below `count`, not
+/// negative; nobody costs nothing.
+#[must_use]
+pub fn in_groups_by(
+    count: usize,
+    groups: usize,
+    width: usize,
+    mut cost: impl FnMut(&[usize]) -> f64,
+) -> Vec<Vec<usize>> {
+    let mut parts: Vec<Vec<usize>> = (0..count).map(|item| vec![item]).collect();
+    parts.resize((groups * width.next_power_of_two()).max(count), Vec::new());
+    while parts.len() > groups {
+        let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let join = |a: usize, b: usize| [&parts[a][..], &parts[b]].concat();
+        let n = parts.len();
+        let mut table = vec![0.0; n * n];
+        for a in 0..n {
+            for b in a + 1..n {
+                table[a * n + b] = cost(&join(a, b));
+            }
+        }
+        let most = table.iter().copied().fold(0.0, f64::max);
+        let pairs = pairs(&sizes, most, |a, b| table[a.min(b) * n + a.max(b)]);
+        parts = pairs.into_iter().map(|(a, b)| join(a, b)).collect();
+    }
+    parts
+}
+
+/// Pairs of all parts, which are an even number and have these sizes, with the least `cost`, which
+/// is at most `most`.
 ///
 /// Sizes of the parts differ by one at most, and those of the pairs again: two of the size that the
 /// minority has are never joined.
-fn join_pairs(parts: &[Group]) -> Vec<Group> {
-    let smallest = parts.iter().map(|part| part.members.len()).min().unwrap_or(0);
-    let small = parts.iter().filter(|part| part.members.len() == smallest).count();
-    let apart = if 2 * small <= parts.len() { smallest } else { smallest + 1 };
-    let demands: Vec<UnitDemand> = parts.iter().map(|part| part.asked).collect();
-    let steps = steps(&demands);
-    let costs = Costs::new(parts.len(), |a, b| {
-        let both = [a, b].iter().all(|&at| parts[at].members.len() == apart);
-        let penalty = if both && small < parts.len() { MAX_COST / 2 } else { 0 };
-        penalty + in_steps(demands[a].overlap(&demands[b]), steps)
+fn pairs(
+    sizes: &[usize],
+    most: f64,
+    mut cost: impl FnMut(usize, usize) -> f64,
+) -> Vec<(usize, usize)> {
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let small = sizes.iter().filter(|&&size| size == smallest).count();
+    let apart = if 2 * small <= sizes.len() { smallest } else { smallest + 1 };
+    let steps = steps(most, sizes.len());
+    let costs = Costs::new(sizes.len(), |a, b| {
+        let both = sizes[a] == apart && sizes[b] == apart;
+        let penalty = if both && small < sizes.len() { MAX_COST / 2 } else { 0 };
+        penalty + in_steps(cost(a, b), steps)
     });
     let mate = minimum(&costs).expect("an even number of parts");
-    let join = |(a, b): (usize, usize)| Group {
-        members: [&parts[a].members[..], &parts[b].members].concat(),
-        asked: parts[a].asked + parts[b].asked,
-    };
-    let pairs = mate.into_iter().enumerate().filter(|&(a, b)| a < b);
-    pairs.map(join).collect()
+    mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
 }
 
-/// Steps of cost an overlap of one has, so that the costs of all pairs of a matching together stay
-/// below what is added to a pair that must not be.
+/// Steps that a cost of one has, so that the costs of all pairs of a matching of `count` parts together
+/// stay below what is added to a pair that must not be.
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
-fn steps(demands: &[UnitDemand]) -> f64 {
-    // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
-    let most = demands.iter().map(|d| d.overlap(d)).fold(f64::MIN_POSITIVE.sqrt(), f64::max);
-    MAX_COST as f64 / 2.0 / (most * demands.len() as f64)
+fn steps(most: f64, count: usize) -> f64 {
+    MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
 }
 
 #[cfg(test)]
@@ -135,7 +168,8 @@ mod tests {
         check_groups(150, 2, 299, 1);
         check_groups(80, 4, 250, 2);
         let demands = random_demands(EXACT_UP_TO + 4, 3);
-        let costs = Costs::of_overlaps(&demands, steps(&demands));
+        let most = demands.iter().map(|d| d.overlap(d)).fold(0.0, f64::max);
+        let costs = Costs::of_overlaps(&demands, steps(most, demands.len()));
         let optimum = blossom::minimum(&costs).unwrap().cost;
         let found = costs.total(&minimum(&costs).unwrap());
         assert!(optimum <= found && found <= optimum + optimum / 100, "{found}, optimum {optimum}");

@@ -83,7 +83,7 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
 
 /// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as
 /// there are full rounds. With `siblings`, tasks that are alike share an item if that balances.
-fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
+pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if tasks.len() <= pus {
         return (order.into_iter().map(|task| vec![task]).collect(), Vec::new());
@@ -115,13 +115,13 @@ fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<u
     (items, rest)
 }
 
-fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand]) -> UnitDemand {
+pub(super) fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand]) -> UnitDemand {
     taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
 }
 
 /// Items by core: as many groups as cores, some in no particular order, none larger than the room
 /// of a core that can be found for it.
-fn groups(
+pub(super) fn groups(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
@@ -148,7 +148,7 @@ fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
 }
 
 /// Items by core as the policy `instruction` deals them, an item ranking as the first of its tasks.
-fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
     for (at, task) in instruction::rank(tasks, choose_key(tasks)).into_iter().enumerate() {
         rank[task] = at;
@@ -164,7 +164,7 @@ fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<
 }
 
 /// Gives each group a core with room for it; the tasks of each PU of the machine.
-fn seat(
+pub(super) fn seat(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
@@ -204,7 +204,12 @@ fn seat(
 
 /// Adds the tasks of an incomplete last round, one a core before two, cores and PUs with the least
 /// to do first.
-fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
+pub(super) fn join_rest(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    rest: Vec<usize>,
+    on_pu: &mut [Vec<usize>],
+) {
     let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
         on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()
     };

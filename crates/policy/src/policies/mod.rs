@@ -7,12 +7,13 @@ pub mod os;
 pub mod random;
 pub mod round_robin;
 pub mod scatter;
+pub mod symbiosis_model;
 
 use crate::kind::PolicyKind;
 use crate::places::Places;
 use crate::plan::{self, Decision, Newborn, Plan, Task, Why};
 use crate::predict;
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::{Machine, Performance, PuIdx};
 
 /// Where one task goes, and why, before time-sharing is noted.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,11 +37,25 @@ pub(crate) struct Placement {
 /// under `os`. If no PU is usable, every task is left to the kernel.
 #[must_use]
 pub fn plan(policy: &PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> Plan {
+    plan_on(policy, machine, None, usable, tasks)
+}
+
+/// As [`plan`], on a machine of which it is known how fast its parts are.
+///
+/// Only `symbiosis-model` looks at that; without it, it is `mix`.
+#[must_use]
+pub fn plan_on(
+    policy: &PolicyKind,
+    machine: &Machine,
+    performance: Option<&Performance>,
+    usable: &[PuIdx],
+    tasks: &[Task],
+) -> Plan {
     let places = Places::new(machine, usable);
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
     tasks.dedup_by_key(|task| task.id);
-    let mut placement = place(*policy, &places, &tasks);
+    let mut placement = place(*policy, &places, performance, &tasks);
     note_sharing(&mut placement.choices, machine.pus.len());
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
     Plan {
@@ -55,10 +70,16 @@ pub fn plan(policy: &PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[T
             .map(|(t, c)| decide(&places, t, c))
             .collect(),
         newborn: placement.newborn,
+        slowdowns: None,
     }
 }
 
-fn place(policy: PolicyKind, places: &Places<'_>, tasks: &[&Task]) -> Placement {
+fn place(
+    policy: PolicyKind,
+    places: &Places<'_>,
+    performance: Option<&Performance>,
+    tasks: &[&Task],
+) -> Placement {
     if places.pus().is_empty() {
         return os::place(tasks.len());
     }
@@ -70,6 +91,7 @@ fn place(policy: PolicyKind, places: &Places<'_>, tasks: &[&Task]) -> Placement 
         PolicyKind::Random { seed } => random::place(places, tasks.len(), seed),
         PolicyKind::Instruction { key } => instruction::place(places, tasks, key),
         PolicyKind::Mix => mix::place(places, tasks),
+        PolicyKind::SymbiosisModel => symbiosis_model::place(places, performance, tasks),
     }
 }
 

@@ -1,0 +1,204 @@
+//! What the contention model expects of a plan: how much slower each task is than alone.
+//!
+//! The model's parameters and what is not known of the programs are assumptions, so a slowdown is always
+//! told with the range that it takes while they vary.
+
+use crate::plan::{Decision, Plan, Task, TaskId};
+use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
+use colocate_model::phase::{Demand, PhaseError};
+use colocate_model::system::{Model, ModelError, Seat};
+use colocate_model::{Assumptions, Phase};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// How much slower a task is than alone on the same PU: time beside the others over time alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slowdown {
+    /// With the first assumptions, the usual ones.
+    pub usual: f64,
+    /// The least of all assumptions.
+    pub least: f64,
+    /// The most of all assumptions.
+    pub most: f64,
+}
+
+/// Why there is no forecast.
+#[derive(Debug, Error)]
+pub enum ForecastError {
+    /// A task has no PU of its own.
+    #[error("task {task} has no PU of its own: the model is of tasks that run all the time")]
+    NoPuOfItsOwn {
+        /// The first such task.
+        task: TaskId,
+    },
+    /// The machine cannot be modelled.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A demand vector cannot be that of a task on this machine.
+    #[error("demand of task {task}: {reason}")]
+    Phase {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with it.
+        reason: PhaseError,
+    },
+}
+
+/// The slowdown of each of `tasks`, in the order of `plan`'s decisions, over all of `assumptions`.
+///
+/// Tasks of one job share lines of memory; all memory is on the node of the PU that uses it. A task that
+/// is not among `tasks` counts as one of which nothing is known.
+///
+/// # Errors
+/// Every variant of [`ForecastError`].
+pub fn slowdowns(
+    machine: &Machine,
+    performance: &Performance,
+    plan: &Plan,
+    tasks: &[Task],
+    assumptions: &[Assumptions],
+) -> Result<Vec<Slowdown>, ForecastError> {
+    let pus = own_pus(machine, plan)?;
+    let phases = Phases::of(plan, tasks);
+    let mut found: Vec<Slowdown> = Vec::new();
+    for assumed in assumptions {
+        let model = Model::new(machine, performance, *assumed)?;
+        let demands = phases.demands(machine, performance, plan, &pus, assumed)?;
+        let seat = |(place, decision): (usize, &Decision)| Seat {
+            pu: pus[place],
+            demand: &demands[place],
+            pages: &[],
+            space: decision.task.job.0,
+        };
+        let seats: Vec<Seat<'_>> = plan.decisions.iter().enumerate().map(seat).collect();
+        let together = model.predict(&seats, None);
+        // Alone, tasks that are alike are equally fast on all cores of a kind.
+        let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
+        for (place, (seat, rate)) in seats.iter().zip(&together.tasks).enumerate() {
+            let kind = machine.cores[machine.core_of(seat.pu).idx()].kind;
+            let alone = alone.entry((phases.of[place], kind));
+            let alone = alone.or_insert_with(|| model.alone(seat).instructions_per_second);
+            note(&mut found, place, *alone / rate.instructions_per_second);
+        }
+    }
+    Ok(found)
+}
+
+/// Takes one more figure into the range at `place`.
+fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
+    match found.get_mut(place) {
+        Some(range) => {
+            range.least = range.least.min(slowdown);
+            range.most = range.most.max(slowdown);
+        }
+        None => found.push(Slowdown { usual: slowdown, least: slowdown, most: slowdown }),
+    }
+}
+
+/// The PU of every decision, if no two are the same.
+fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> {
+    let mut taken = vec![false; machine.pus.len()];
+    let one = |decision: &Decision| {
+        let pu = decision.pu.and_then(|pu| machine.pu_by_os(pu));
+        pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
+            .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
+    };
+    plan.decisions.iter().map(one).collect()
+}
+
+/// Phases that differ, and which of them each decision's task has: most threads of a program are alike.
+struct Phases {
+    different: Vec<Phase>,
+    of: Vec<usize>,
+}
+
+impl Phases {
+    fn of(plan: &Plan, tasks: &[Task]) -> Self {
+        let mut phases = Self { different: Vec::new(), of: Vec::new() };
+        for decision in &plan.decisions {
+            let task = tasks.iter().find(|task| task.id == decision.task);
+            // Only what it does counts, not what it is called.
+            let phase =
+                Phase { name: String::new(), ..task.map_or_else(Phase::default, Task::demanded) };
+            let known = phases.different.iter().position(|other| *other == phase);
+            phases.of.push(known.unwrap_or(phases.different.len()));
+            if known.is_none() {
+                phases.different.push(phase);
+            }
+        }
+        phases
+    }
+
+    fn demands(
+        &self,
+        machine: &Machine,
+        performance: &Performance,
+        plan: &Plan,
+        pus: &[PuIdx],
+        assumed: &Assumptions,
+    ) -> Result<Vec<Demand>, ForecastError> {
+        let one = |((decision, &phase), &pu): ((&Decision, &usize), &PuIdx)| {
+            let kind = machine.cores[machine.core_of(pu).idx()].kind;
+            let on = self.different[phase].on(&performance.kinds[kind.idx()], &assumed.guesses);
+            let wrong = |reason| ForecastError::Phase { task: decision.task, reason };
+            Ok(on.map_err(wrong)?.demand)
+        };
+        plan.decisions.iter().zip(&self.of).zip(pus).map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::SplitMix64;
+    use crate::testing::random_tasks;
+    use crate::{PolicyKind, plan};
+    use colocate_machine::described;
+
+    fn epyc() -> (Machine, Performance) {
+        let text = described::MACHINES[0].1;
+        let exact = described::from_toml(text).unwrap();
+        (exact.machine, exact.performance.unwrap())
+    }
+
+    /// One task alone is not slowed down, whatever is assumed.
+    #[test]
+    fn alone_is_one() {
+        let (machine, performance) = epyc();
+        let tasks = random_tasks(&mut SplitMix64::new(3), 1);
+        let usable: Vec<_> = machine.all_pus().collect();
+        let made = plan(&PolicyKind::Mix, &machine, &usable, &tasks);
+        let found =
+            slowdowns(&machine, &performance, &made, &tasks, &Assumptions::sample(9, 1)).unwrap();
+        let Slowdown { usual, least, most } = found[0];
+        assert!((usual - 1.0).abs() < 1e-6 && most - least < 1e-6, "{found:?}");
+    }
+
+    /// Siblings take something from each other, and the usual figure is within the range.
+    #[test]
+    fn siblings_are_slower() {
+        let (machine, performance) = epyc();
+        let tasks = random_tasks(&mut SplitMix64::new(3), 4);
+        let usable: Vec<_> = machine.cores[..2].iter().flat_map(|c| c.pus.clone()).collect();
+        let made = plan(&PolicyKind::Mix, &machine, &usable, &tasks);
+        let found =
+            slowdowns(&machine, &performance, &made, &tasks, &Assumptions::sample(17, 1)).unwrap();
+        assert_eq!(found.len(), 4);
+        for Slowdown { usual, least, most } in found {
+            assert!(1.0 - 1e-9 <= least && least <= usual && usual <= most && most < 4.0);
+            assert!(usual > 1.01, "{usual}");
+        }
+    }
+
+    #[test]
+    fn who_takes_turns_has_no_forecast() {
+        let (machine, performance) = epyc();
+        let tasks = random_tasks(&mut SplitMix64::new(3), 3);
+        let made = plan(&PolicyKind::Mix, &machine, &[PuIdx(0), PuIdx(1)], &tasks);
+        let found = slowdowns(&machine, &performance, &made, &tasks, &[Assumptions::default()]);
+        let error = found.unwrap_err().to_string();
+        assert!(error.starts_with("task ") && error.contains("no PU of its own"), "{error}");
+    }
+}

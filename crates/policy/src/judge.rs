@@ -1,0 +1,114 @@
+//! What the contention model says of tasks that share a core: what `symbiosis-model` matches on.
+
+use crate::places::Places;
+use crate::plan::Task;
+use colocate_machine::{Performance, PuIdx};
+use colocate_model::phase::Demand;
+use colocate_model::system::{Model, Seat};
+use colocate_model::{Assumptions, Phase};
+use std::collections::BTreeMap;
+
+/// Predicts how much tasks slow each other down on one core that is otherwise alone on the machine.
+pub(crate) struct Judge<'a> {
+    model: Model<'a>,
+    /// PUs of the core.
+    siblings: Vec<PuIdx>,
+    /// Demands that differ; most programs have many threads that are alike.
+    demands: Vec<Demand>,
+    /// Of each task, its place in `demands`.
+    kinds: Vec<usize>,
+    /// Of each task, how busy it is.
+    weights: Vec<f64>,
+    /// Of each task, its job.
+    jobs: Vec<u32>,
+    /// Rate alone on the core, by place in `demands`, in instructions per second.
+    alone: Vec<f64>,
+    /// Slowdowns of tasks together, by their kinds and jobs in order.
+    together: BTreeMap<Vec<(usize, u32)>, Vec<f64>>,
+}
+
+impl<'a> Judge<'a> {
+    /// A judge of `tasks` on the core with the most usable PUs, of the fastest kind that has so many.
+    ///
+    /// `None` if there is no usable core, or the model cannot be made of these figures or these demands.
+    pub fn new(places: &Places<'a>, performance: &'a Performance, tasks: &[&Task]) -> Option<Self> {
+        let assumptions = Assumptions::default();
+        let model = Model::new(places.machine(), performance, assumptions).ok()?;
+        let core = places.cores().iter().max_by_key(|core| (core.pus.len(), core.kind))?;
+        let kind = &performance.kinds[core.kind.idx()];
+        let mut demands: Vec<Demand> = Vec::new();
+        let mut kinds = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let demand = task.demanded().on(kind, &assumptions.guesses).ok()?.demand;
+            let known = demands.iter().position(|other| *other == demand);
+            kinds.push(known.unwrap_or(demands.len()));
+            if known.is_none() {
+                demands.push(demand);
+            }
+        }
+        let mut judge = Self {
+            model,
+            siblings: core.pus.clone(),
+            demands,
+            kinds,
+            weights: tasks.iter().map(|task| task.weight()).collect(),
+            jobs: tasks.iter().map(|task| task.id.job.0).collect(),
+            alone: Vec::new(),
+            together: BTreeMap::new(),
+        };
+        judge.alone = (0..judge.demands.len()).map(|kind| judge.rates(&[(kind, 0)])[0]).collect();
+        Some(judge)
+    }
+
+    /// How much the tasks `members`, places in the list of tasks, slow each other down: the sum over all of
+    /// `slowdown − 1`, each weighted with how busy the task is and how busy the others are on average.
+    ///
+    /// Members beyond the core's PUs are not looked at: a core has no room for them.
+    pub fn loss(&mut self, members: &[usize]) -> f64 {
+        let members = &members[..members.len().min(self.siblings.len())];
+        if members.len() < 2 {
+            return 0.0;
+        }
+        let mut members = members.to_vec();
+        members.sort_by_key(|&task| (self.kinds[task], self.jobs[task]));
+        let key: Vec<_> = members.iter().map(|&task| (self.kinds[task], self.jobs[task])).collect();
+        if !self.together.contains_key(&key) {
+            let slowdowns = self.slowdowns(&key);
+            self.together.insert(key.clone(), slowdowns);
+        }
+        let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
+        #[allow(clippy::cast_precision_loss)] // a core has few PUs
+        let others = (members.len() - 1) as f64;
+        let one = |(&task, slowdown): (&usize, &f64)| {
+            let weight = self.weights[task];
+            (slowdown - 1.0) * weight * (all - weight) / others
+        };
+        members.iter().zip(&self.together[&key]).map(one).sum::<f64>().max(0.0)
+    }
+
+    fn slowdowns(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
+        let rates = self.rates(tasks);
+        tasks.iter().zip(rates).map(|(&(kind, _), rate)| self.alone[kind] / rate).collect()
+    }
+
+    fn rates(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
+        let seats = tasks.iter().zip(&self.siblings);
+        let seats = seats.map(|(&(kind, job), &pu)| Seat {
+            pu,
+            demand: &self.demands[kind],
+            pages: &[],
+            space: job,
+        });
+        let found = self.model.predict(&seats.collect::<Vec<_>>(), None);
+        found.tasks.iter().map(|task| task.instructions_per_second).collect()
+    }
+}
+
+impl Task {
+    /// Its demand vector; of one that was not given, what its mix says.
+    #[must_use]
+    pub fn demanded(&self) -> Phase {
+        let of_mix = || Phase::of_mix(self.name.clone(), self.mix, "instruction mix");
+        self.phase.clone().unwrap_or_else(of_mix)
+    }
+}

@@ -1,0 +1,203 @@
+//! `symbiosis-model`: the tasks of a core slow each other down least, as the contention model says.
+//!
+//! # Problem
+//! How often two tasks want the same unit says which pairs are better, not how much slower either gets:
+//! dependencies, the front end, caches and stalls decide that, too.
+//! # Approach
+//! Let the contention model ([`colocate_model::system`]) predict the slowdown of tasks that share a core
+//! of this machine, and choose the groups whose losses add up to the least. Pairs by minimum-weight
+//! perfect matching; for more siblings pairs, then pairs of pairs (Jiang et al., PACT 2008), each judged
+//! by the prediction for the whole group, since losses of pairs do not add up.
+//! # Terms
+//! - *Slowdown*: rate alone on the core over rate beside the others; at least about 1.
+//! - *Loss* of a group: the sum over its tasks of slowdown − 1, each weighted by how busy the task is and
+//!   how busy the others are on average (unknown counts as always busy). No unit.
+//! - *Item*, *room*: as in [`mix`].
+//! # Algorithm
+//! 1. At most as many tasks as cores: each has a core of its own.
+//! 2. Items as in `mix`. The loss of a group of items is that of the first tasks of each: those that take
+//!    turns on a PU are alike.
+//! 3. Match as in `mix`, by losses. Compare with the groups that `mix` and `instruction` make, by the
+//!    same losses, and keep the best.
+//! 4. Cores are chosen as in `mix`.
+//!
+//! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on:
+//! what other cores do to shared caches and memory is the same for all groups in it.
+//!
+//! `O(n²)` predictions of pairs of tasks that differ.
+//! # Properties
+//! - **Never worse** than `mix` and `instruction` by its own losses, where each task has a PU.
+//!   -> test `never_worse_by_its_own_losses`
+//! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
+//! - **Without figures** of the machine's speed it is `mix`. -> test `without_figures_it_is_mix`
+
+use super::instruction::partners;
+use super::mix::{self, dealt, groups, items, join_rest, seat};
+use super::{Choice, Placement, own_cores, spread_newborn};
+use crate::judge::Judge;
+use crate::matching;
+use crate::places::Places;
+use crate::plan::{Task, Why};
+use crate::predict::demands;
+use colocate_machine::{Performance, PuIdx};
+
+pub(super) fn place(
+    places: &Places<'_>,
+    performance: Option<&Performance>,
+    tasks: &[&Task],
+) -> Placement {
+    if tasks.len() <= places.cores().len() {
+        return own_cores(places, tasks, |_| Why::OwnCore);
+    }
+    let judge = performance.and_then(|performance| Judge::new(places, performance, tasks));
+    let Some(mut judge) = judge else { return mix::place(places, tasks) };
+    let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
+    let groups = best(places, tasks, &items, &mut judge);
+    let mut on_pu = seat(places, tasks, &items, groups);
+    join_rest(places, tasks, rest, &mut on_pu);
+    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
+    for (pu, sitting) in on_pu.iter().enumerate() {
+        for &task in sitting {
+            choices[task].pu = Some(PuIdx::new(pu));
+        }
+    }
+    explain(places, tasks, &on_pu, &mut judge, &mut choices);
+    Placement { choices, newborn: spread_newborn(places) }
+}
+
+/// Of the groups that matching, `mix` and `instruction` make, those with the least loss.
+fn best(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    items: &[Vec<usize>],
+    judge: &mut Judge<'_>,
+) -> Vec<Vec<usize>> {
+    let mut loss = |group: &[usize]| -> f64 {
+        judge.loss(&group.iter().map(|&item| items[item][0]).collect::<Vec<_>>())
+    };
+    let demands = demands(tasks);
+    let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
+    let mut found = vec![groups(places, tasks, items, &asked), dealt(places, tasks, items)];
+    let even = places.cores().iter().all(|core| core.pus.len() == places.width());
+    if even || places.width() <= 2 {
+        let (cores, width) = (places.cores().len(), places.width().max(2));
+        found.push(matching::in_groups_by(items.len(), cores, width, &mut loss));
+    }
+    let mut total = |groups: &[Vec<usize>]| groups.iter().map(|group| loss(group)).sum::<f64>();
+    let totals: Vec<f64> = found.iter().map(|groups| total(groups)).collect();
+    let least = (0..found.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b]));
+    found.swap_remove(least.unwrap_or(0))
+}
+
+fn explain(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    on_pu: &[Vec<usize>],
+    judge: &mut Judge<'_>,
+    choices: &mut [Choice],
+) {
+    let partners = partners(places, tasks, choices);
+    for core in places.cores() {
+        let sitting: Vec<usize> =
+            core.pus.iter().filter_map(|pu| on_pu[pu.idx()].first().copied()).collect();
+        let loss = judge.loss(&sitting);
+        for &task in core.pus.iter().flat_map(|pu| &on_pu[pu.idx()]) {
+            choices[task].why = Why::Modelled { loss, partners: partners[task].clone() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::judge::Judge;
+    use crate::places::Places;
+    use crate::policies::plan_on;
+    use crate::rng::SplitMix64;
+    use crate::testing::random_tasks;
+    use crate::{PolicyKind, Task};
+    use colocate_machine::{Machine, Performance, PuIdx, described};
+    use proptest::prelude::*;
+
+    fn known(name: &str) -> (Machine, Performance) {
+        let (_, text) = described::MACHINES.into_iter().find(|(known, _)| *known == name).unwrap();
+        let machine = described::from_toml(text).unwrap().machine;
+        (machine, described::performance(text).unwrap().unwrap())
+    }
+
+    /// The first cores of a machine.
+    fn cores(machine: &Machine, count: usize) -> Vec<PuIdx> {
+        machine.cores[..count].iter().flat_map(|core| core.pus.clone()).collect()
+    }
+
+    /// The losses of all cores that `policy` makes of `tasks`.
+    fn loss(
+        policy: PolicyKind,
+        (machine, performance): &(Machine, Performance),
+        usable: &[PuIdx],
+        tasks: &[Task],
+    ) -> f64 {
+        let made = plan_on(&policy, machine, Some(performance), usable, tasks);
+        let places = Places::new(machine, usable);
+        let tasks: Vec<&Task> = tasks.iter().collect();
+        let mut judge = Judge::new(&places, performance, &tasks).unwrap();
+        let mut on_core = vec![Vec::new(); machine.cores.len()];
+        for (task, decision) in made.decisions.iter().enumerate() {
+            let pu = machine.pu_by_os(decision.pu.unwrap()).unwrap();
+            on_core[machine.core_of(pu).idx()].push(task);
+        }
+        on_core.iter().map(|group| judge.loss(group)).sum()
+    }
+
+    /// The least loss of all ways to make pairs of `left`.
+    fn by_brute_force(left: &[usize], judge: &mut Judge<'_>) -> f64 {
+        let Some((&first, rest)) = left.split_first() else { return 0.0 };
+        let mut least = f64::INFINITY;
+        for at in 0..rest.len() {
+            let mut others = rest.to_vec();
+            let pair = [first, others.remove(at)];
+            least = least.min(judge.loss(&pair) + by_brute_force(&others, judge));
+        }
+        least
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+
+        #[test]
+        fn optimal_pairs(pairs in 2_usize..=4, seed: u64) {
+            let epyc = known("epyc-7301");
+            let usable = cores(&epyc.0, pairs);
+            let tasks = random_tasks(&mut SplitMix64::new(seed), 2 * pairs);
+            let places = Places::new(&epyc.0, &usable);
+            let all: Vec<&Task> = tasks.iter().collect();
+            let mut judge = Judge::new(&places, &epyc.1, &all).unwrap();
+            let least = by_brute_force(&(0..2 * pairs).collect::<Vec<_>>(), &mut judge);
+            let found = loss(PolicyKind::SymbiosisModel, &epyc, &usable, &tasks);
+            prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
+        }
+
+        #[test]
+        fn never_worse_by_its_own_losses(count in 3_usize..=16, seed: u64) {
+            for (name, used) in [("epyc-7301", 8), ("power8-10c", 2)] {
+                let machine = known(name);
+                let usable = cores(&machine.0, used);
+                let tasks = random_tasks(&mut SplitMix64::new(seed), count.min(usable.len()));
+                let mine = loss(PolicyKind::SymbiosisModel, &machine, &usable, &tasks);
+                for other in [PolicyKind::Mix, PolicyKind::Instruction { key: None }] {
+                    let theirs = loss(other, &machine, &usable, &tasks);
+                    prop_assert!(mine <= theirs + 1e-7, "{name}: {mine}, {other} {theirs}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_figures_it_is_mix() {
+        let (machine, _) = known("epyc-7301");
+        let usable = cores(&machine, 4);
+        let tasks = random_tasks(&mut SplitMix64::new(1), 8);
+        let mine = plan_on(&PolicyKind::SymbiosisModel, &machine, None, &usable, &tasks);
+        let mix = plan_on(&PolicyKind::Mix, &machine, None, &usable, &tasks);
+        assert_eq!(mine.decisions, mix.decisions);
+    }
+}
