@@ -27,10 +27,10 @@ impl<'a> Platform<'a> {
         assumptions: Assumptions,
     ) -> Result<Self, ModelError> {
         let model = Model::new(machine, performance, assumptions)?;
-        Ok(Self { machine, performance, assumptions, guesses: Guesses::default(), model })
+        Ok(Self { machine, performance, assumptions, guesses: assumptions.guesses, model })
     }
 
-    /// The same, with other guesses for what is not known of the phases.
+    /// The same, with other guesses than the assumptions hold for what is not known of the phases.
     #[must_use]
     pub fn with_guesses(self, guesses: Guesses) -> Self {
         Self { guesses, ..self }
