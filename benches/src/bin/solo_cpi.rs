@@ -163,17 +163,15 @@ fn predicted(mca: &Mca, target: &Target, stretches: &[Stretch]) -> anyhow::Resul
         eprintln!("solo_cpi: {complaint}");
     }
     let first = analysis.simulated().next().context("nothing could be simulated")?;
-    let width = f64::from(first.1.width);
+    let width = f64::from(first.figures.width);
     let mut mean = Asked::default();
     let (mut by_stretches, mut simulated, mut weights) = (0.0, 0.0, 0.0);
-    for (stretch, figures) in analysis.simulated() {
-        #[allow(clippy::cast_precision_loss)] // hundreds
-        let lines = figures.instructions.len() as f64 / stretch.instructions as f64;
-        let asked = Asked::of(figures, lines);
-        by_stretches += stretch.weight * asked.cycles(width);
-        simulated += stretch.weight * lines * figures.cycles;
-        weights += stretch.weight;
-        mean.add(&asked, stretch.weight);
+    for one in analysis.simulated() {
+        let asked = Asked::of(one.figures, one.lines);
+        by_stretches += one.instructions * asked.cycles(width);
+        simulated += one.instructions * one.lines * one.figures.cycles;
+        weights += one.instructions;
+        mean.add(&asked, one.instructions);
     }
     mean.scale(1.0 / weights);
     Ok(Predicted {
@@ -184,7 +182,7 @@ fn predicted(mca: &Mca, target: &Target, stretches: &[Stretch]) -> anyhow::Resul
         ports: Asked { slots: 0.0, dependent: 0.0, ports: mean.ports.clone() }
             .cycles(f64::INFINITY),
         dependencies: mean.dependent,
-        covered: analysis.covered(None).unwrap_or(0.0),
+        covered: analysis.covered().unwrap_or(0.0),
     })
 }
 

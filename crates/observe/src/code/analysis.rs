@@ -1,6 +1,6 @@
 //! What stretches of code ask of a core.
 
-use super::Stretch;
+use super::{Stretch, Weight};
 use crate::mca::{Figures, Mca, McaError, Syntax, Target};
 use colocate_model::phase::{Known, Phase, Work};
 use std::collections::BTreeMap;
@@ -15,6 +15,19 @@ pub struct Analysis<'a> {
     target: Target,
     version: u32,
     complaint: Option<String>,
+}
+
+/// A stretch with its figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulated<'a> {
+    /// The stretch.
+    pub stretch: &'a Stretch,
+    /// What is said of it, each a line of its text on average.
+    pub figures: &'a Figures,
+    /// Lines of text for each of its instructions: some are said in two.
+    pub lines: f64,
+    /// Instructions that it stands for; where time is all that is known, in a unit of its own.
+    pub instructions: f64,
 }
 
 impl<'a> Analysis<'a> {
@@ -47,19 +60,30 @@ impl<'a> Analysis<'a> {
     }
 
     /// Each stretch that could be simulated, with its figures.
-    pub fn simulated(&self) -> impl Iterator<Item = (&Stretch, &Figures)> {
+    pub fn simulated(&self) -> impl Iterator<Item = Simulated<'_>> {
         let pairs = self.stretches.iter().zip(&self.of);
-        pairs.filter_map(|(stretch, place)| Some((stretch, self.figures.get((*place)?)?)))
+        pairs.filter_map(|(stretch, place)| {
+            let figures = self.figures.get((*place)?)?;
+            #[allow(clippy::cast_precision_loss)] // hundreds
+            let lines = figures.instructions.len() as f64 / stretch.instructions as f64;
+            let instructions = match stretch.weight {
+                Weight::Instructions(count) => count,
+                Weight::Time(time) => time / (lines * figures.cycles).max(f64::MIN_POSITIVE),
+            };
+            Some(Simulated { stretch, figures, lines, instructions })
+        })
     }
 
-    /// Part of the instructions of `thread`, or of all threads, that could be simulated; `None` without any.
+    /// Part of the instructions (or of the time) that could be simulated; `None` without any.
     #[must_use]
-    pub fn covered(&self, thread: Option<u32>) -> Option<f64> {
-        let of_it = |stretch: &&Stretch| thread.is_none_or(|thread| stretch.thread == thread);
-        let all: f64 = self.stretches.iter().filter(of_it).map(|stretch| stretch.weight).sum();
-        let simulated = self.simulated().map(|(stretch, _)| stretch).filter(of_it);
-        let part: f64 = simulated.map(|stretch| stretch.weight).sum();
-        (all > 0.0).then(|| part / all)
+    pub fn covered(&self) -> Option<f64> {
+        let weight = |stretch: &Stretch| match stretch.weight {
+            Weight::Instructions(weight) | Weight::Time(weight) => weight,
+        };
+        let sum = |sum: f64, stretch| sum + weight(stretch);
+        let all = self.stretches.iter().fold(0.0, sum);
+        let simulated = self.simulated().map(|one| one.stretch).fold(0.0, sum);
+        (all > 0.0).then(|| simulated / all)
     }
 
     /// Why something could not be simulated: the first complaint.
@@ -72,9 +96,9 @@ impl<'a> Analysis<'a> {
     /// alone does not tell is unknown. `None` if nothing of it could be simulated.
     #[must_use]
     pub fn phase(&self, name: &str, thread: Option<u32>) -> Option<Phase> {
-        let of_it = |stretch: &Stretch| thread.is_none_or(|thread| stretch.thread == thread);
+        let of_it = |one: &Simulated<'_>| thread.is_none() || one.stretch.thread == thread;
         let mut sums = Sums::default();
-        self.simulated().filter(|(stretch, _)| of_it(stretch)).for_each(|pair| sums.add(pair));
+        self.simulated().filter(of_it).for_each(|one| sums.add(&one));
         (sums.weight > 0.0).then(|| sums.phase(name, &self.target.cpu, &self.source()))
     }
 
@@ -95,18 +119,16 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, (stretch, figures): (&Stretch, &Figures)) {
-        // A stretch can have more lines than instructions, and figures are of lines.
-        #[allow(clippy::cast_precision_loss)] // hundreds
-        let lines = figures.instructions.len() as f64 / stretch.instructions as f64;
-        let weight = stretch.weight * lines;
+    fn add(&mut self, one: &Simulated<'_>) {
+        let Simulated { figures, lines, instructions, .. } = one;
+        let weight = lines * instructions;
         let divided = figures.dependent_cycles_divided.map(|cycles| cycles * weight);
         self.divided = match (self.weight > 0.0, self.divided, divided) {
             (false, _, divided) => divided,
             (true, Some(sum), Some(more)) => Some(sum + more),
             (true, ..) => None,
         };
-        self.weight += stretch.weight;
+        self.weight += instructions;
         self.slots += weight * figures.slots;
         self.dependent += weight * figures.dependent_cycles;
         for (ports, cycles) in &figures.ports {

@@ -9,13 +9,23 @@ use std::collections::BTreeMap;
 /// holds at once would be better, but simulation takes longer in proportion; see docs/solo-cpi.md.
 pub const LENGTH: usize = 400;
 
+/// How much of a run a stretch stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weight {
+    /// So many instructions.
+    Instructions(f64),
+    /// So much time, in any unit. How many instructions ran in it is for the simulation to say; where
+    /// they wait for what it does not know, they get too much weight.
+    Time(f64),
+}
+
 /// Instructions that a thread ran in a row, and how many it stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// The thread, by its order in the profile.
-    pub thread: u32,
-    /// Instructions of the run that it stands for.
-    pub weight: f64,
+    /// The thread, by its order in the profile; `None` if it stands for all of them.
+    pub thread: Option<u32>,
+    /// How much of the run it stands for.
+    pub weight: Weight,
     /// Its instructions.
     pub instructions: usize,
     /// As `llvm-mca` reads them.
@@ -32,8 +42,8 @@ impl Stretch {
     #[must_use]
     pub fn of<'a>(
         isa: Isa,
-        thread: u32,
-        weight: f64,
+        thread: Option<u32>,
+        weight: Weight,
         blocks: impl IntoIterator<Item = (u64, &'a [Vec<u8>])>,
     ) -> Option<Self> {
         let (mut text, mut instructions) = (String::new(), 0);
@@ -94,7 +104,7 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(u32) -> Option<u32>) -> Vec<Str
         let weight = ran.counts.instructions as f64 / count[&stretch.tid] as f64;
         let blocks = stretch.blocks.iter().map(|at| &trace.blocks[*at]);
         let blocks = blocks.map(|block| (block.address, &block.instructions[..]));
-        Stretch::of(isa, order_of(stretch.tid)?, weight, blocks)
+        Stretch::of(isa, Some(order_of(stretch.tid)?), Weight::Instructions(weight), blocks)
     };
     trace.stretches.iter().filter_map(one).collect()
 }
@@ -116,8 +126,8 @@ mod tests {
         let [first, second] = [&LOOP[..2], &LOOP[2..]]
             .map(|block| block.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>());
         let blocks = [(0x10, &first[..]), (0x17, &second[..]), (0x17, &second[..])];
-        let found = Stretch::of(Isa::X86_64, 3, 100.0, blocks).unwrap();
-        assert_eq!((found.thread, found.instructions, found.hottest), (3, 8, 0x17));
+        let found = Stretch::of(Isa::X86_64, Some(3), Weight::Time(1.0), blocks).unwrap();
+        assert_eq!((found.thread, found.instructions, found.hottest), (Some(3), 8, 0x17));
         let rest = "movq %rbp,-8(%rsp)\ndecq %rax\njne 0\n";
         assert_eq!(found.text, format!("mulsd (%rdi),%xmm0\ndivq %rcx\n{rest}{rest}"));
         let expected = [
@@ -137,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_instruction_makes_no_stretch() {
         let block = [vec![0x06]];
-        assert_eq!(Stretch::of(Isa::X86_64, 0, 1.0, [(0, &block[..])]), None);
-        assert_eq!(Stretch::of(Isa::X86_64, 0, 1.0, []), None);
+        assert_eq!(Stretch::of(Isa::X86_64, None, Weight::Time(1.0), [(0, &block[..])]), None);
+        assert_eq!(Stretch::of(Isa::X86_64, None, Weight::Time(1.0), []), None);
     }
 }

@@ -308,7 +308,7 @@ fn loops(blocks: &[Block], dominators: &Dominators) -> Vec<Loop> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use colocate_isa::{Class, ClassSet};
 
@@ -334,7 +334,7 @@ pub(super) mod tests {
         (0..).zip(words.split(' ')).map(instruction).collect()
     }
 
-    pub(in crate::sample) fn graph(words: &str) -> Graph {
+    pub(crate) fn graph(words: &str) -> Graph {
         Graph::of(&code(words), &BTreeSet::new())
     }
 

@@ -42,6 +42,7 @@ pub use crate::pmu::{Counted, Start};
 pub use threads::ThreadSamples;
 
 use crate::births::attach_all;
+use crate::code::Stretch;
 use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::proc::{Proc, Tree};
 use crate::sys::{SysError, now};
@@ -248,6 +249,13 @@ impl Sampler {
         self.threads.read_cpu_times(&self.proc);
         self.weigher.weigh(&self.spaces);
         self.threads.snapshot(&self.weigher, self.period)
+    }
+
+    /// Stretches of the code that was sampled so far, at most `count`. Decodes as
+    /// [`snapshot`](Self::snapshot) does.
+    #[must_use]
+    pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
+        self.weigher.stretches(&self.spaces, count)
     }
 
     /// Stops and says what each thread was seen doing.

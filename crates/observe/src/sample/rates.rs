@@ -25,6 +25,8 @@
 //! - **Not fooled by one slow block**: its neighbours' hits count as much.
 //!   -> test `slow_blocks_do_not_run_more_often`
 //! - **Complete**: predicted and observed hits are equal in sum. -> test `complete`
+//! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its rate.
+//!   -> test `edges_add_up`
 
 use super::flow::{BlockIdx, Graph};
 use std::collections::BTreeMap;
@@ -43,18 +45,48 @@ const MOST_STEPS: usize = 2_000_000;
 /// A rate that is as good as none, in samples per instruction.
 const LEAST_RATE: f64 = 1e-6;
 
+/// How often blocks run, and one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flows {
+    /// The rate of each block.
+    pub blocks: Vec<f64>,
+    /// The rate of each edge that is used.
+    pub edges: BTreeMap<(BlockIdx, BlockIdx), f64>,
+}
+
 /// A path through the function, or once around a loop.
 #[derive(Debug)]
 struct Way {
     blocks: Vec<BlockIdx>,
+    /// Whether the first block comes after the last.
+    around: bool,
     rate: f64,
 }
 
 /// The rate of each block of `graph`, of which block `i` was hit `hits[i]` times; 0 for blocks that
 /// cannot be reached.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
 pub fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
+    ways(graph, hits).1
+}
+
+/// As [`rates`], and how often each edge is followed.
+#[must_use]
+pub fn flows(graph: &Graph, hits: &[u64]) -> Flows {
+    let (ways, blocks) = ways(graph, hits);
+    let mut edges = BTreeMap::new();
+    for way in &ways {
+        let next = way.blocks.iter().skip(1);
+        let back = way.around.then(|| way.blocks.first()).flatten();
+        for (from, to) in way.blocks.iter().zip(next.chain(back)) {
+            *edges.entry((*from, *to)).or_default() += way.rate;
+        }
+    }
+    Flows { blocks, edges }
+}
+
+#[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
+fn ways(graph: &Graph, hits: &[u64]) -> (Vec<Way>, Vec<f64>) {
     let hits: Vec<f64> = hits.iter().map(|hits| *hits as f64).collect();
     let lengths: Vec<f64> = graph.blocks.iter().map(|b| b.counts.instructions as f64).collect();
     let search = Search::of(graph);
@@ -64,12 +96,12 @@ pub fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
     for _ in 0..ROUNDS {
         let surplus: Vec<f64> =
             (0..rates.len()).map(|b| lengths[b] - hits[b] / rates[b].max(LEAST_RATE)).collect();
-        for blocks in search.cheapest(&surplus) {
+        for (blocks, around) in search.cheapest(&surplus) {
             let sum = |of: &[f64]| blocks.iter().map(|b| of[*b]).sum::<f64>();
             // A newcomer begins with a part of its hits; the corrections do the rest.
             let rate = sum(&hits) / sum(&lengths) / 8.0;
             if rate > 0.0 {
-                ways.push(Way { blocks, rate });
+                ways.push(Way { blocks, around, rate });
             }
         }
         for _ in 0..CORRECTIONS {
@@ -84,7 +116,7 @@ pub fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
             break;
         }
     }
-    rates
+    (ways, rates)
 }
 
 fn add_up(ways: &[Way], rates: &mut [f64]) {
@@ -139,8 +171,8 @@ impl<'a> Search<'a> {
     }
 
     /// The cheapest way through the function and the cheapest around each edge that goes back, as
-    /// far as their blocks cost less than nothing.
-    fn cheapest(&self, costs: &[f64]) -> Vec<Vec<BlockIdx>> {
+    /// far as their blocks cost less than nothing; with each, whether it is one around.
+    fn cheapest(&self, costs: &[f64]) -> Vec<(Vec<BlockIdx>, bool)> {
         let mut found = Vec::new();
         let last = self.graph.order.len().saturating_sub(1);
         let through = self.paths(&self.graph.entries, last, costs);
@@ -151,11 +183,13 @@ impl<'a> Search<'a> {
             .iter()
             .filter(leaves)
             .min_by(|a, b| through[self.place[**a]].0.total_cmp(&through[self.place[**b]].0));
-        found.extend(exit.and_then(|exit| self.walk(&through, 0, *exit)));
+        let way = exit.and_then(|exit| self.walk(&through, 0, *exit));
+        found.extend(way.map(|way| (way, false)));
         // A switch in a loop has as many edges that go back as cases, so one search serves all.
         for (to, from) in &self.back {
             let around = self.paths(&[*to], self.last_of(from), costs);
-            found.extend(from.iter().filter_map(|from| self.walk(&around, self.place[*to], *from)));
+            let ways = from.iter().filter_map(|from| self.walk(&around, self.place[*to], *from));
+            found.extend(ways.map(|way| (way, true)));
         }
         found
     }
@@ -284,6 +318,25 @@ mod tests {
                 (predicted / observed as f64 - 1.0).abs() < 0.02,
                 "{seed}: {predicted} {observed}"
             );
+        }
+    }
+
+    #[test]
+    fn edges_add_up() {
+        let graph = graph(NESTED);
+        for seed in 0..20 {
+            let flows = flows(&graph, &hits(&graph, seed));
+            for (place, block) in graph.blocks.iter().enumerate() {
+                let sum = |edges: &mut dyn Iterator<Item = (BlockIdx, BlockIdx)>| -> f64 {
+                    edges.filter_map(|edge| flows.edges.get(&edge)).sum()
+                };
+                let out = sum(&mut block.next.iter().map(|next| (place, *next)));
+                let come = sum(&mut block.before.iter().map(|before| (*before, place)));
+                let rate = flows.blocks[place];
+                assert!(block.leaves && out <= rate + 1e-6 || (out - rate).abs() < 1e-6, "{seed}");
+                let entry = graph.entries.contains(&place);
+                assert!(entry && come <= rate + 1e-6 || (come - rate).abs() < 1e-6, "{seed}");
+            }
         }
     }
 

@@ -22,9 +22,10 @@ use super::flow::{Graph, LoopIdx};
 use super::image::Image;
 use super::live;
 use super::maps::{FileIdx, Spaces};
-use super::rates::rates;
+use super::rates::{flows, rates};
 use super::shares::Shares;
-use colocate_isa::Decoder;
+use crate::code::{LENGTH, Stretch, Weight, spread, walk};
+use colocate_isa::{Decoder, Isa};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -78,6 +79,13 @@ impl Weigher {
 
     /// Decodes what has been sampled so far and works out what each site stands for.
     pub fn weigh(&mut self, spaces: &Spaces) {
+        for ((file, _), function) in self.functions(spaces) {
+            self.weigh_function(file, &function);
+        }
+    }
+
+    /// The functions that were hit, by file and address. Sites outside of any are weighed here.
+    fn functions(&mut self, spaces: &Spaces) -> BTreeMap<(FileIdx, u64), Function> {
         let mut by_function: BTreeMap<(FileIdx, u64), Function> = BTreeMap::new();
         for (place, site) in self.sites.iter_mut().enumerate() {
             let open = || Image::open(spaces.path(site.file));
@@ -93,13 +101,24 @@ impl Weigher {
                 _ => {}
             }
         }
-        for ((file, _), function) in by_function {
-            self.weigh_function(file, &function);
-        }
+        by_function
     }
 
     fn weigh_function(&mut self, file: FileIdx, function: &Function) {
         let Some(Some(image)) = self.images.get(&file) else { return };
+        let (graph, hits) = self.drawn(image, function);
+        let rates = rates(&graph, &hits);
+        let units = units(&graph, &hits, &rates);
+        for (place, address) in &function.sites {
+            let site = &mut self.sites[*place];
+            site.shares = graph.block_at(*address).and_then(|block| {
+                units[&graph.blocks[block].innermost].of_sample(site.hits, rates[block])
+            });
+        }
+    }
+
+    /// The control flow of `function`, and how often each block was hit.
+    fn drawn(&self, image: &Image, function: &Function) -> (Graph, Vec<u64>) {
         let bytes = image.bytes(function.range.clone());
         let code: Vec<_> = Decoder::new(image.isa(), &bytes, function.range.start).collect();
         let seen = function.sites.iter().map(|(_, address)| *address).collect();
@@ -110,15 +129,58 @@ impl Weigher {
                 hits[block] += u64::from(self.sites[*place].hits);
             }
         }
-        let rates = rates(&graph, &hits);
-        let units = units(&graph, &hits, &rates);
-        for (place, address) in &function.sites {
-            let site = &mut self.sites[*place];
-            site.shares = graph.block_at(*address).and_then(|block| {
-                units[&graph.blocks[block].innermost].of_sample(site.hits, rates[block])
-            });
-        }
+        (graph, hits)
     }
+
+    /// Stretches of the code that was sampled: at most `count`, each standing for equally many samples.
+    /// Code of no known function has none.
+    pub fn stretches(&mut self, spaces: &Spaces, count: usize) -> Vec<Stretch> {
+        let functions = self.functions(spaces);
+        let drawn = functions.iter().filter_map(|((file, _), function)| {
+            let image = self.images.get(file)?.as_ref()?;
+            let (graph, hits) = self.drawn(image, function);
+            let flows = flows(&graph, &hits);
+            Some((image, function, graph, flows))
+        });
+        let drawn: Vec<_> = drawn.collect();
+        let (mut masses, mut places) = (Vec::new(), Vec::new());
+        for (function, (_, _, graph, flows)) in drawn.iter().enumerate() {
+            for (block, rate) in flows.blocks.iter().enumerate() {
+                #[allow(clippy::cast_precision_loss)] // instructions of one block
+                masses.push(rate * graph.blocks[block].counts.instructions as f64);
+                places.push((function, block));
+            }
+        }
+        #[allow(clippy::cast_precision_loss)] // dozens
+        let each = masses.iter().sum::<f64>() / count as f64;
+        let one = |place: usize| {
+            let (function, start) = places[place];
+            let (image, function, graph, flows) = &drawn[function];
+            let walked = walk(graph, flows, start, LENGTH as u64);
+            let bytes = image.bytes(function.range.clone());
+            let (start, isa) = (function.range.start, image.isa());
+            let code = walked.into_iter().filter_map(|block| {
+                let block = &graph.blocks[block];
+                Some((block.start, instructions(isa, &bytes, start, block.start..block.end)?))
+            });
+            let code: Vec<_> = code.collect();
+            let blocks = code.iter().map(|(address, code)| (*address, &code[..]));
+            Stretch::of(isa, None, Weight::Time(each), blocks)
+        };
+        spread(&masses, count).into_iter().filter_map(one).collect()
+    }
+}
+
+/// The bytes of each instruction at `inside`, of code that begins at address `start`.
+fn instructions(isa: Isa, bytes: &[u8], start: u64, inside: Range<u64>) -> Option<Vec<Vec<u8>>> {
+    let place = |address: u64| usize::try_from(address - start).ok();
+    let block = bytes.get(place(inside.start)?..place(inside.end)?)?;
+    let decoded = Decoder::new(isa, block, inside.start);
+    let cut = |at: u64, len: u8| {
+        let from = usize::try_from(at - inside.start).ok()?;
+        block.get(from..from + usize::from(len)).map(<[u8]>::to_vec)
+    };
+    decoded.map(|found| cut(found.ip, found.len)).collect()
 }
 
 /// A function that was hit.
