@@ -277,135 +277,143 @@ fn speeds_without_sources() {
     assert_eq!(performance(SMALL), Ok(None));
 }
 
-/// Every refusal: what is changed in [`SPEEDS`], and the line that is printed.
+/// Every refusal: what is changed in [`SPEEDS`] to what, and the line that is printed.
+const IMPOSSIBLE: [(&str, &str, &str); 24] = [
+    // Wrong units.
+    ("clock = \"2 GHz\"", "clock = 2", "line 25: invalid type: integer `2`, expected a string"),
+    ("\"80 ns\"", "\"80 cycles\"", "line 43: expected a time like \"90 ns\", found \"80 cycles\""),
+    (
+        "\"10 GB/s\"",
+        "\"10 GiB/s\"",
+        "line 44: expected a bandwidth like \"21.3 GB/s\", found \"10 GiB/s\"",
+    ),
+    (
+        "\"14 cycles\"",
+        "\"-14 cycles\"",
+        "line 39: expected cycles like \"17 cycles\", found \"-14 cycles\"",
+    ),
+    // Unknown keys and names.
+    (
+        "divided =",
+        "devided =",
+        "line 28: unknown field `devided`, expected one of `name`, `clock`, `llvm-cpu`, `slots-per-cycle`, `branch-miss`, `divided`, `ports`, `units`",
+    ),
+    (
+        "work = \"int\"",
+        "work = \"integer\"",
+        "line 31: unknown variant `integer`, expected one of `branch`, `int`, `int-mul`, `int-div`, `float-add`, `float-mul`, `float-div`, `load`, `store`",
+    ),
+    (
+        "[\"p1\"]",
+        "[\"p2\"]",
+        "line 32: performance.kind[0].units[1].ports: expected names out of p0, p1, found p2",
+    ),
+    (
+        "units = [",
+        "name = \"fast\"\nunits = [",
+        "line 30: performance.kind[0].name: expected each kind of core once: core, found fast",
+    ),
+    // Impossible figures.
+    (
+        "\"10 GB/s\"",
+        "\"0 GB/s\"",
+        "line 44: performance.memory[0].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found 0.00 GB/s",
+    ),
+    (
+        "\"5 GB/s\"",
+        "\"0 GB/s\"",
+        "line 47: performance.links[0].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found 0.00 GB/s",
+    ),
+    (
+        "\"80 ns\"",
+        "\"0 ns\"",
+        "line 43: performance.memory[0].latency: expected 1 ns to 1.0 ms, found 0 ns",
+    ),
+    (
+        "\"14 cycles\"",
+        "\"3 cycles\"",
+        "line 39: performance.cache[1].latency: expected 4 to 10000 cycles, found 3 cycles",
+    ),
+    (
+        "\"20 cycles\"",
+        "\"0 cycles\"",
+        "line 32: performance.kind[0].units[1].occupancy: expected above 0 cycles, found 0 cycles",
+    ),
+    (
+        "\"2 GHz\"",
+        "\"0 GHz\"",
+        "line 25: performance.kind[0].clock: expected a clock rate above 0 and up to 100 GHz, found 0.00 GHz",
+    ),
+    (
+        "slots-per-cycle = 4",
+        "slots-per-cycle = nan",
+        "line 26: performance.kind[0].slots-per-cycle: expected above 0 and up to 64, found NaN",
+    ),
+    (
+        "[\"p0\", \"p1\"]\nunits",
+        "[\"p0\", \"p0\", \"p1\"]\nunits",
+        "line 29: performance.kind[0].ports: expected every name once, found p0",
+    ),
+    (
+        "\"64 B\"",
+        "\"60 B\"",
+        "line 45: performance.memory[0].line: expected a power of two up to 4096 B, found 60 B",
+    ),
+    // Speeds of another machine.
+    (
+        "level = 2\nlatency",
+        "level = 3\nlatency",
+        "line 34: performance.cache: expected levels [1, 2], those of the machine's data caches, found [1, 3]",
+    ),
+    (
+        "size = \"1 MiB\"\n",
+        "",
+        "line 36: performance.cache[1]: expected a cache whose size is known, found one without size",
+    ),
+    (
+        "inclusion = \"inclusive\"\n",
+        "",
+        "line 37: performance.cache[1].inclusion: expected inclusive, exclusive or neither, found none",
+    ),
+    (
+        "{ 21 =",
+        "{ 22 =",
+        "line 21: performance.hops-by-distance: expected a time for the distance 21, found none",
+    ),
+    (
+        "back: 1>0",
+        "back: 1>2",
+        "line 48: performance.links[0].routes[1]: expected two different nodes below 2, found 1>2",
+    ),
+    (
+        "back: 1>0",
+        "there: 1>0",
+        "line 48: performance.links[0].routes[1]: expected a name that no earlier link has, found \"there\"",
+    ),
+    (
+        "back: 1>0",
+        "back 1>0",
+        "line 48: performance.links[0].routes[1]: expected a link like \"0 to 1: 0>1 0>4-7\", found \"back 1>0\"",
+    ),
+];
+
 #[test]
 fn impossible_speeds_get_one_line() {
-    let cases = [
-        // Wrong units.
-        ("clock = \"2 GHz\"", "clock = 2", "line 25: invalid type: integer `2`, expected a string"),
-        (
-            "\"80 ns\"",
-            "\"80 cycles\"",
-            "line 43: expected a time like \"90 ns\", found \"80 cycles\"",
-        ),
-        (
-            "\"10 GB/s\"",
-            "\"10 GiB/s\"",
-            "line 44: expected a bandwidth like \"21.3 GB/s\", found \"10 GiB/s\"",
-        ),
-        (
-            "\"14 cycles\"",
-            "\"-14 cycles\"",
-            "line 39: expected cycles like \"17 cycles\", found \"-14 cycles\"",
-        ),
-        // Unknown keys and names.
-        (
-            "divided =",
-            "devided =",
-            "line 28: unknown field `devided`, expected one of `name`, `clock`, `llvm-cpu`, `slots-per-cycle`, `branch-miss`, `divided`, `ports`, `units`",
-        ),
-        (
-            "work = \"int\"",
-            "work = \"integer\"",
-            "line 31: unknown variant `integer`, expected one of `branch`, `int`, `int-mul`, `int-div`, `float-add`, `float-mul`, `float-div`, `load`, `store`",
-        ),
-        (
-            "[\"p1\"]",
-            "[\"p2\"]",
-            "line 32: performance.kind[0].units[1].ports: expected names out of p0, p1, found p2",
-        ),
-        (
-            "units = [",
-            "name = \"fast\"\nunits = [",
-            "line 30: performance.kind[0].name: expected each kind of core once: core, found fast",
-        ),
-        // Impossible figures.
-        (
-            "\"10 GB/s\"",
-            "\"0 GB/s\"",
-            "line 44: performance.memory[0].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found 0.00 GB/s",
-        ),
-        (
-            "\"5 GB/s\"",
-            "\"0 GB/s\"",
-            "line 47: performance.links[0].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found 0.00 GB/s",
-        ),
-        (
-            "\"80 ns\"",
-            "\"0 ns\"",
-            "line 43: performance.memory[0].latency: expected 1 ns to 1.0 ms, found 0 ns",
-        ),
-        (
-            "\"14 cycles\"",
-            "\"3 cycles\"",
-            "line 39: performance.cache[1].latency: expected 4 to 10000 cycles, found 3 cycles",
-        ),
-        (
-            "\"20 cycles\"",
-            "\"0 cycles\"",
-            "line 32: performance.kind[0].units[1].occupancy: expected above 0 cycles, found 0 cycles",
-        ),
-        (
-            "\"2 GHz\"",
-            "\"0 GHz\"",
-            "line 25: performance.kind[0].clock: expected a clock rate above 0 and up to 100 GHz, found 0.00 GHz",
-        ),
-        (
-            "slots-per-cycle = 4",
-            "slots-per-cycle = nan",
-            "line 26: performance.kind[0].slots-per-cycle: expected above 0 and up to 64, found NaN",
-        ),
-        (
-            "[\"p0\", \"p1\"]\nunits",
-            "[\"p0\", \"p0\", \"p1\"]\nunits",
-            "line 29: performance.kind[0].ports: expected every name once, found p0",
-        ),
-        (
-            "\"64 B\"",
-            "\"60 B\"",
-            "line 45: performance.memory[0].line: expected a power of two up to 4096 B, found 60 B",
-        ),
-        // Speeds of another machine.
-        (
-            "level = 2\nlatency",
-            "level = 3\nlatency",
-            "line 34: performance.cache: expected levels [1, 2], those of the machine's data caches, found [1, 3]",
-        ),
-        (
-            "size = \"1 MiB\"\n",
-            "",
-            "line 36: performance.cache[1]: expected a cache whose size is known, found one without size",
-        ),
-        (
-            "inclusion = \"inclusive\"\n",
-            "",
-            "line 37: performance.cache[1].inclusion: expected inclusive, exclusive or neither, found none",
-        ),
-        (
-            "{ 21 =",
-            "{ 22 =",
-            "line 21: performance.hops-by-distance: expected a time for the distance 21, found none",
-        ),
-        (
-            "back: 1>0",
-            "back: 1>2",
-            "line 48: performance.links[0].routes[1]: expected two different nodes below 2, found 1>2",
-        ),
-        (
-            "back: 1>0",
-            "there: 1>0",
-            "line 48: performance.links[0].routes[1]: expected a name that no earlier link has, found \"there\"",
-        ),
-        (
-            "back: 1>0",
-            "back 1>0",
-            "line 48: performance.links[0].routes[1]: expected a link like \"0 to 1: 0>1 0>4-7\", found \"back 1>0\"",
-        ),
-    ];
-    for (from, to, expected) in cases {
+    for (from, to, expected) in IMPOSSIBLE {
         assert!(SPEEDS.contains(from), "{from}");
         assert_eq!(error(&format!("{SMALL}{}", SPEEDS.replacen(from, to, 1))), expected, "{to}");
     }
+}
+
+/// The page that says how to describe a machine has one that can be read.
+#[test]
+fn the_example_in_the_docs_is_read() {
+    let page = include_str!("../../../../docs/machines.md");
+    let examples = page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next());
+    let whole: Vec<&str> = examples.filter(|text| text.starts_with("version")).collect();
+    assert_eq!(whole.len(), 1);
+    let exact = from_toml(whole[0]).expect("the example");
+    assert!(exact.performance.is_some());
 }
 
 proptest! {
