@@ -114,7 +114,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Set by a signal that asks us to end, until somebody has seen it. The programs are told, and killed
 /// at the second one; the run is not counted.
 /// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {

@@ -49,7 +49,7 @@ pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
 
 /// `error` and its causes. Some errors name their cause in their own text; it is said once. A
 /// command or a path may hold the end of a line.
-fn one_line(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let causes = error.chain().map(ToString::to_string);
     let line = causes.fold(String::new(), |said, cause| match said.as_str() {
         "" => cause,

@@ -12,6 +12,7 @@ mod plan;
 mod profile;
 mod restore;
 mod run;
+mod simulate;
 mod topo;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,7 @@ enum Command {
     Move(moving::Args),
     Bench(bench::Args),
     Compare(compare::Args),
+    Simulate(simulate::Args),
     #[command(hide = true)]
     Generate(generate::Args),
 }
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Move(args) => moving::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Compare(args) => compare::main(&args),
+        Command::Simulate(args) => simulate::main(&args),
         Command::Generate(args) => generate::main::<Cli>(&args),
     };
     exit::code_of(done)

@@ -22,12 +22,12 @@ const ROW: u32 = 44;
 const FRAME: u32 = 90;
 
 const RUN: RGBColor = RGBColor(120, 150, 190);
-const MEAN: RGBColor = RGBColor(20, 40, 90);
-const FASTER: RGBColor = RGBColor(20, 120, 60);
-const SLOWER: RGBColor = RGBColor(170, 50, 30);
-const OPEN: RGBColor = RGBColor(110, 110, 110);
+pub(crate) const MEAN: RGBColor = RGBColor(20, 40, 90);
+pub(crate) const FASTER: RGBColor = RGBColor(20, 120, 60);
+pub(crate) const SLOWER: RGBColor = RGBColor(170, 50, 30);
+pub(crate) const OPEN: RGBColor = RGBColor(110, 110, 110);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The comparison as an SVG document. Text is text: whoever shows it picks the font.
 ///
@@ -58,7 +58,7 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn label(
+pub(crate) fn label(
     text: &str,
     place: (i32, i32),
     side: HPos,
@@ -69,18 +69,18 @@ fn label(
 }
 
 /// The middle of a policy's row on an axis that counts rows downwards from 0.
-fn middle(row: usize) -> f64 {
+pub(crate) fn middle(row: usize) -> f64 {
     f64::from(u32::try_from(row).unwrap_or(u32::MAX)) + 0.5
 }
 
-type Chart<'a, 'b> = ChartContext<
+pub(crate) type Chart<'a, 'b> = ChartContext<
     'a,
     SVGBackend<'b>,
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
 
 /// An empty chart with `caption` over an axis from `low` to `high`, one row a policy.
-fn chart<'a, 'b>(
+pub(crate) fn chart<'a, 'b>(
     area: &'a Area<'b>,
     caption: &str,
     axis: &str,
@@ -148,7 +148,7 @@ fn draw_ratios(found: &Comparison, area: &Area) -> Result<Vec<i32>, Box<dyn Erro
 }
 
 /// A bar over the interval, if there is one, and a square at the value.
-fn draw_estimate(
+pub(crate) fn draw_estimate(
     chart: &mut Chart,
     estimate: Estimate,
     y: f64,
@@ -180,7 +180,7 @@ fn ends(estimate: Estimate) -> impl Iterator<Item = f64> {
 }
 
 /// The range of `values` with a margin; 0 to 1 without values.
-fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|value| value.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))

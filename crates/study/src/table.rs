@@ -147,7 +147,7 @@ fn shortened(command: &str) -> String {
 }
 
 /// Columns of equal width, two spaces apart, nothing after the last.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

@@ -58,11 +58,23 @@ impl Metric {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Turnaround => "turnaround, simulated seconds",
-            Self::Slowest => "slowest job, simulated seconds",
-            Self::Stp => "STP (sum of 1 / slowdown)",
-            Self::Antt => "ANTT (mean slowdown)",
-            Self::Unfairness => "unfairness (greatest slowdown / least)",
+            Self::Turnaround => "turnaround in seconds",
+            Self::Slowest => "time of the slowest job in seconds",
+            Self::Stp => "STP, the sum of 1 / slowdown",
+            Self::Antt => "ANTT, the mean slowdown",
+            Self::Unfairness => "unfairness, the greatest slowdown over the least",
+        }
+    }
+
+    /// Its name in a sentence.
+    #[must_use]
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Turnaround => "turnaround",
+            Self::Slowest => "slowest job",
+            Self::Stp => "STP",
+            Self::Antt => "ANTT",
+            Self::Unfairness => "unfairness",
         }
     }
 
@@ -113,6 +125,9 @@ pub struct Settings {
     pub seeds: u32,
     /// How many draws from the ensemble; the first is what is usually assumed.
     pub draws: u32,
+    /// A digest of all that the figures depend on: scenario, machine, demand vectors. Empty if nobody
+    /// made one.
+    pub inputs: String,
 }
 
 /// What is kept of one simulated run.
@@ -538,6 +553,7 @@ pub(super) mod tests {
             seed: 1,
             seeds,
             draws,
+            inputs: String::new(),
         }
     }
 

@@ -7,8 +7,9 @@ use super::{
     Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
     MAX_STRETCHES, MAX_TASKS, cpus,
 };
-use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
+use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
+use colocate_model::phase::{Guesses, PhaseError};
 use colocate_policy::PolicyKind;
 use colocate_sim::{
     Fork, JobSpec, Kernel, Method, NumaBalancing, Pages, PeriodicBalance, PhaseIdx, PhaseSpec,
@@ -37,6 +38,7 @@ const WITHOUT_END: u64 = 10_u64.pow(15);
 pub(super) struct Build<'a> {
     pub lines: &'a Lines,
     pub machine: &'a Machine,
+    pub performance: &'a Performance,
 }
 
 /// Phases by name.
@@ -153,15 +155,24 @@ impl Build<'_> {
         form: &PhaseForm,
         read: &dyn Fn(&str) -> Result<Phase, String>,
     ) -> Result<PhaseSpec, FileError> {
-        let mut phase = match (&form.demand, &form.file) {
-            (Some(demand), None) => demand.clone(),
-            (None, Some(file)) => read(file.get_ref())
-                .map_err(|detail| FileError::Syntax { line: self.lines.at(file.span()), detail })?,
+        let wrong = |span, detail| FileError::Syntax { line: self.lines.at(span), detail };
+        let (mut phase, span) = match (&form.demand, &form.file) {
+            (Some(demand), None) => (demand.get_ref().clone(), demand.span()),
+            (None, Some(file)) => {
+                let read = read(file.get_ref()).map_err(|detail| wrong(file.span(), detail))?;
+                (read, file.span())
+            }
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
                 return Err(self.lines.misfit(&form.name, "a demand or a file of one", found));
             }
         };
+        for core in &self.performance.kinds {
+            let misfit = |error: PhaseError| {
+                wrong(span.clone(), format!("phase {:?}: {error}", form.name.get_ref()))
+            };
+            phase.on(core, &Guesses::default()).map_err(misfit)?;
+        }
         if phase.name.is_empty() {
             phase.name.clone_from(form.name.get_ref());
         }

@@ -10,7 +10,7 @@
 //! name = "adds"
 //! [phase.demand]
 //! slots = { value = 1.0, source = "one micro-operation each" }
-//! work = { value = { kinds = [["int", 1.0]] }, source = "the kernel's loop" }
+//! work = { value = { kinds = { int = 1.0 } }, source = "the kernel's loop" }
 //!
 //! [[job]]
 //! name = "adder"
@@ -33,7 +33,7 @@ mod form;
 mod tests;
 
 use colocate_machine::cpulist::PuSet;
-use colocate_machine::{Machine, Nanos};
+use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Phase;
 use colocate_policy::PolicyKind;
 use colocate_sim::{Scenario, ScenarioError};
@@ -215,17 +215,19 @@ impl ScenarioFile {
         form.draws = count(instead.draws).or(form.draws.take());
     }
 
-    /// What is to be simulated on `machine`, which is the one that [`Self::machine`] names. `phase`
-    /// reads the demand vector in a file that the scenario names.
+    /// What is to be simulated on `machine`, which is the one that [`Self::machine`] names, with these
+    /// speeds. `phase` reads the demand vector in a file that the scenario names.
     ///
     /// # Errors
     /// [`FileError`], one line each; those of `phase` with the line that names the file.
     pub fn experiment(
         &self,
         machine: &Machine,
+        performance: &Performance,
         phase: &dyn Fn(&str) -> Result<Phase, String>,
     ) -> Result<Experiment, FileError> {
-        let experiment = build::Build { lines: &self.lines, machine }.all(&self.form, phase)?;
+        let experiment =
+            build::Build { lines: &self.lines, machine, performance }.all(&self.form, phase)?;
         experiment.scenario.check(machine)?;
         Ok(experiment)
     }

@@ -57,17 +57,15 @@ course = [
 ]
 "#;
 
-fn machine() -> Machine {
-    let (_, text) = described::MACHINES[0];
-    described::from_toml(text).unwrap().machine
-}
-
 fn experiment(text: &str) -> Result<Experiment, FileError> {
+    let (_, described) = described::MACHINES[0];
+    let machine = described::from_toml(described).unwrap().machine;
+    let performance = described::performance(described).unwrap().unwrap();
     let phase = |file: &str| match file {
         "walks.toml" => Ok(Phase::default()),
         _ => Err(format!("cannot read {file}")),
     };
-    ScenarioFile::from_toml(text)?.experiment(&machine(), &phase)
+    ScenarioFile::from_toml(text)?.experiment(&machine, &performance, &phase)
 }
 
 #[test]
@@ -171,6 +169,10 @@ fn refused_with_the_line() {
         ("numa-balancing = false", "numa-balancing = false\nnuma-period = \"1 s\""),
         ("fork = \"with-parent\"", "fork = \"with-parent\"\nreclaim-distance = 30"),
         ("int = 0.9", "int = 1.9"),
+        ("slots = { value = 1.0,", "slots = { value = -1.0,"),
+        ("slots = { value = 1.0,", "slots = { value = nan,"),
+        ("slots = { value = 1.0,", "slots = { valeu = 1.0,"),
+        ("slots = { value = 1.0, source = \"one micro-operation each\" }", "slots = 1.0"),
         ("name = \"walks\"", "name = \"adds\""),
         ("name = \"walks\"", "name = \"\""),
         ("walks.toml", "runs.toml"),
@@ -207,7 +209,7 @@ fn refused_with_the_line() {
         line 6: expected CPUs that 2x AMD EPYC 7301 has online, found 64
         line 6: expected a range that ends after it begins, found "3-0"
         line 6: expected at least one CPU, found none
-        line 7: expected os, round-robin, scatter, compact, random, instruction or mix, found policy "best"
+        line 7: expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "best"
         line 7: expected every policy once, found os twice
         line 7: expected 1 to 64 policies, found 0
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
@@ -215,6 +217,10 @@ fn refused_with_the_line() {
         line 20: expected no setting of what numa-balancing = false switches off, found one
         line 18: expected reclaim-distance beside fork = "idlest", found fork = "with-parent"
         line 26: expected a share from 0 to 1, found 1.9
+        line 24: expected a number of at least 0, found -1
+        line 24: expected a number of at least 0, found NaN
+        line 24: unknown field `valeu`, expected `value` or `source`
+        line 24: invalid type: floating point `1.0`, expected a figure like { value = …, source = "…" }, or "unknown"
         line 30: expected phases of different names, found a second "adds"
         line 30: expected a name of 1 to 100 characters on one line, found 0 characters
         line 31: cannot read runs.toml

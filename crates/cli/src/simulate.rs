@@ -1,0 +1,256 @@
+//! `colocate simulate`: scenarios on described machines, under several policies.
+
+mod keep;
+mod load;
+
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use colocate_policy::PolicyKind;
+use colocate_study::simulate::figures::Simulated;
+use colocate_study::simulate::run::{Bench, Watcher};
+use colocate_study::simulate::scenario::{MAX_DRAWS, MAX_SEEDS, Overrides};
+use colocate_study::simulate::{gantt, picture, table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use keep::Folder;
+use load::Loaded;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Simulates scenarios on machines that are not here, and compares policies
+///
+/// A scenario (docs/scenario.md) says which programs do what on which described machine. Each policy
+/// is simulated with several seeds under several sets of assumptions. Reported are turnaround, the
+/// slowest job's time, STP, ANTT, unfairness, each job's slowdown and progress, the use of the machine
+/// and who shared a core with whom; and of a difference to the baseline whether it holds whatever is
+/// assumed. Nothing of it is measured.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Scenario files
+    #[arg(value_name = "SCENARIO", required = true)]
+    scenarios: Vec<PathBuf>,
+
+    /// Policies instead of the scenario's, separated by commas
+    #[arg(long = "policy", value_name = "P,P,…", value_delimiter = ',')]
+    policies: Option<Vec<PolicyKind>>,
+
+    /// Policy that the others are compared to, instead of the scenario's
+    #[arg(long, value_name = "P")]
+    baseline: Option<PolicyKind>,
+
+    /// Machine instead of the scenario's: a described one by name or a .toml file
+    #[arg(long, value_name = "SPEC")]
+    machine: Option<String>,
+
+    /// First seed instead of the scenario's [range: 0-4294967295]
+    #[arg(long, value_name = "S")]
+    seed: Option<u32>,
+
+    /// Number of seeds instead of the scenario's [range: 1-1000]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SEEDS)))]
+    seeds: Option<u32>,
+
+    /// Number of sets of assumptions instead of the scenario's, the first of which is the usual one
+    /// [range: 1-10000]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DRAWS)))]
+    draws: Option<u32>,
+
+    /// Directory for each scenario's figures as .json, .txt and .svg, a picture of who ran where for
+    /// each policy (.POLICY.gantt.svg), and the scenario as it was simulated (.toml)
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Leave out the scenarios whose figures are in DIR already
+    #[arg(long, requires = "output")]
+    resume: bool,
+
+    /// File for the figures as an SVG picture; for one scenario
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// File for an SVG picture of who ran where, under the first of the policies; for one scenario
+    #[arg(long, value_name = "FILE")]
+    gantt: Option<PathBuf>,
+
+    /// Print the figures as JSON (docs/schemas/simulated.json); for one scenario
+    #[arg(long)]
+    json: bool,
+
+    /// Only read the scenarios and check them against their machines
+    #[arg(long, conflicts_with_all = ["resume", "svg", "gantt", "json"])]
+    check: bool,
+
+    /// Threads to simulate on [default: as many as there are PUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs `colocate simulate`.
+///
+/// # Errors
+/// If a scenario or its machine cannot be read or makes no sense, a simulation fails, or a result cannot
+/// be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let several = args.scenarios.len() > 1;
+    if several && (args.svg.is_some() || args.gantt.is_some() || args.json) {
+        let message =
+            "expected one scenario with --svg, --gantt or --json; -o DIR keeps all of them";
+        return Err(Failure { code: 2, message: message.to_owned() }.into());
+    }
+    let overrides = overrides(args);
+    let folder =
+        args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
+    let units = check_all(args, &overrides)?;
+    if args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = crate::compare::stop_flag()?;
+    let run = Run { args, overrides, folder, stop, bar: bar(args.quiet, units) };
+    let done = run.all();
+    run.bar.finish_and_clear();
+    done
+}
+
+fn overrides(args: &Args) -> Overrides {
+    Overrides {
+        machine: args.machine.clone(),
+        policies: args.policies.clone(),
+        baseline: args.baseline,
+        seed: args.seed.map(u64::from),
+        seeds: args.seeds,
+        draws: args.draws,
+    }
+}
+
+/// Reads every scenario, so that a mistake in the last one shows before the first is simulated. Returns
+/// how many units of work there are.
+#[allow(clippy::print_stderr)] // one file's trouble must not hide another's
+fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
+    let (mut units, mut said) = (0, String::new());
+    let mut trouble: Vec<anyhow::Error> = Vec::new();
+    for path in &args.scenarios {
+        match load::load(path, overrides) {
+            Ok(loaded) => {
+                units += loaded.bench().units() as u64;
+                if args.check {
+                    said.push_str(&loaded.summary());
+                }
+            }
+            Err(error) => trouble.push(error),
+        }
+    }
+    output::write(None, &said)?;
+    let last = trouble.pop();
+    for error in trouble {
+        eprintln!("colocate: {}", exit::one_line(&error));
+    }
+    last.map_or(Ok(units), Err)
+}
+
+/// A bar on standard error, drawn only where that is a terminal.
+fn bar(quiet: bool, units: u64) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(units), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("simulating {bar:30} {pos}/{len} {eta} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// A run of the command.
+struct Run<'a> {
+    args: &'a Args,
+    overrides: Overrides,
+    folder: Option<Folder>,
+    stop: Arc<AtomicBool>,
+    bar: ProgressBar,
+}
+
+impl Run<'_> {
+    fn all(&self) -> anyhow::Result<ExitCode> {
+        for (done, path) in self.args.scenarios.iter().enumerate() {
+            let loaded = load::load(path, &self.overrides)?;
+            self.bar.set_message(loaded.experiment.scenario.name.clone());
+            let kept = match &self.folder {
+                Some(folder) => folder.finished(path, &loaded, self.args.resume)?,
+                None => None,
+            };
+            if let Some(found) = kept {
+                self.bar.inc(loaded.bench().units() as u64);
+                self.print(&found)?;
+                continue;
+            }
+            let Some(found) = self.one(path, &loaded)? else { return Err(self.stopped(done)) };
+            self.bar.suspend(|| self.print(&found))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
+    fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
+        let bench = loaded.bench();
+        let here = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = self.args.threads.map_or(here, NonZeroUsize::get);
+        let watcher = Watcher { progress: &|| self.bar.inc(1), stop: &self.stop };
+        let cannot = || format!("cannot simulate {}", path.display());
+        let Some(mut found) = bench.simulate(threads, watcher).with_context(cannot)? else {
+            return Ok(None);
+        };
+        found.settings.inputs.clone_from(&loaded.inputs);
+        if let Some(file) = &self.args.svg {
+            output::write(Some(file), &picture::svg(&found).map_err(anyhow::Error::msg)?)?;
+        }
+        if let Some(file) = &self.args.gantt {
+            let first = loaded.experiment.policies[0];
+            output::write(Some(file), &gantt_of(&bench, loaded, first).with_context(cannot)?)?;
+        }
+        if let Some(folder) = &self.folder {
+            for &policy in &loaded.experiment.policies {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let drawn = gantt_of(&bench, loaded, policy).with_context(cannot)?;
+                folder.keep_gantt(path, policy, &drawn)?;
+            }
+            folder.keep(path, loaded, &found)?;
+        }
+        Ok(Some(found))
+    }
+
+    fn print(&self, found: &Simulated) -> anyhow::Result<()> {
+        let text = if self.args.json {
+            found.to_json()
+        } else if self.args.scenarios.len() > 1 {
+            table::summary(found)
+        } else {
+            table::text(found)
+        };
+        output::write(None, &text)
+    }
+
+    fn stopped(&self, done: usize) -> anyhow::Error {
+        let hint = match &self.args.output {
+            Some(dir) => format!("; go on with --resume -o {}", dir.display()),
+            None => String::new(),
+        };
+        let all = self.args.scenarios.len();
+        let message = format!("stopped after {done} of {all} scenarios{hint}");
+        // As a shell reports a program that SIGINT ended.
+        Failure { code: 130, message }.into()
+    }
+}
+
+fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: PolicyKind) -> anyhow::Result<String> {
+    let outcome = bench.traced(policy)?;
+    gantt::svg(&loaded.machine, &policy.to_string(), &outcome).map_err(anyhow::Error::msg)
+}

@@ -1,0 +1,96 @@
+//! The directory with what came of scenarios.
+
+use super::load::Loaded;
+use crate::exit::{self, Failure};
+use crate::output;
+use anyhow::Context;
+use colocate_policy::PolicyKind;
+use colocate_study::simulate::figures::Simulated;
+use colocate_study::simulate::{picture, table};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A directory with the figures of several scenarios, by the names of their files.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The directory `dir` for the figures of `scenarios`; made if it is missing.
+    ///
+    /// # Errors
+    /// If two scenarios have the same file name, or the directory cannot be made.
+    pub fn open(dir: &Path, scenarios: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut stems: Vec<_> = scenarios.iter().map(|path| path.file_stem()).collect();
+        stems.sort_unstable();
+        if let Some(pair) = stems.windows(2).find(|pair| pair[0] == pair[1]) {
+            let name = pair[0].unwrap_or_default().to_string_lossy();
+            let message = format!("expected scenarios of different file names, found two {name}");
+            return Err(Failure { code: 2, message }.into());
+        }
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        Ok(Self(dir.to_owned()))
+    }
+
+    fn file(&self, scenario: &Path, ending: &str) -> PathBuf {
+        let mut name = scenario.file_stem().unwrap_or_default().to_owned();
+        name.push(ending);
+        self.0.join(name)
+    }
+
+    /// The figures of a scenario that are there already.
+    ///
+    /// # Errors
+    /// If there are figures but `resume` is not asked for, or they are of other inputs.
+    pub fn finished(
+        &self,
+        scenario: &Path,
+        loaded: &Loaded,
+        resume: bool,
+    ) -> anyhow::Result<Option<Simulated>> {
+        let file = self.file(scenario, ".json");
+        let text = match std::fs::read_to_string(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("cannot read {}", file.display()))?,
+        };
+        let refusal = |what: &str| Failure {
+            code: exit::OURS,
+            message: format!("{} {what}, or name another directory with -o", file.display()),
+        };
+        if !resume {
+            return Err(refusal("is there already: leave it out with --resume").into());
+        }
+        let found: Simulated = serde_json::from_str(&text)
+            .with_context(|| format!("cannot go on with {}", file.display()))?;
+        if found.settings.inputs != loaded.inputs {
+            let what = "is of another scenario, machine or setting: remove it";
+            return Err(refusal(what).into());
+        }
+        Ok(Some(found))
+    }
+
+    /// Keeps what came of a scenario. The JSON comes last: where it is, all is.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn keep(&self, scenario: &Path, loaded: &Loaded, found: &Simulated) -> anyhow::Result<()> {
+        let drawn = picture::svg(found).map_err(anyhow::Error::msg)?;
+        output::write(Some(&self.file(scenario, ".toml")), &loaded.effective)?;
+        output::write(Some(&self.file(scenario, ".txt")), &table::text(found))?;
+        output::write(Some(&self.file(scenario, ".svg")), &drawn)?;
+        output::write(Some(&self.file(scenario, ".json")), &found.to_json())
+    }
+
+    /// Keeps a picture of who ran where.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn keep_gantt(
+        &self,
+        scenario: &Path,
+        policy: PolicyKind,
+        drawn: &str,
+    ) -> anyhow::Result<()> {
+        let policy = policy.to_string().replace([':', '='], "-");
+        output::write(Some(&self.file(scenario, &format!(".{policy}.gantt.svg"))), drawn)
+    }
+}

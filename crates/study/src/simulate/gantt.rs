@@ -1,0 +1,254 @@
+//! Which task ran where and when in one simulated run: a row for each PU, time to the right.
+//!
+//! A run has more changes than a picture has pixels, so each pixel of a row shows the task that had
+//! most of its time, and the picture stays small however long the run was.
+
+use crate::plot::label;
+use crate::table::shown;
+use colocate_machine::{Machine, Nanos};
+use colocate_policy::TaskId;
+use colocate_sim::{Outcome, Span};
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use std::error::Error;
+
+/// Width of the rows in pixels, which is how many parts the run's time has.
+const COLUMNS: u32 = 1000;
+/// Width of the column with the PUs' numbers, in pixels.
+const NAMES: i32 = 150;
+/// Width of the column with the jobs' names, in pixels.
+const LEGEND: u32 = 220;
+/// Height of a PU's row in pixels.
+const ROW: i32 = 16;
+/// Height of the lines above all, in pixels.
+const HEADING: i32 = 56;
+/// Height of the axis below, in pixels.
+const AXIS: i32 = 44;
+/// Least part of a pixel's time that is shown. Chosen.
+const LEAST: f64 = 0.05;
+/// Most jobs that are named. Chosen: as many as can be told apart.
+const MOST_NAMED: usize = 24;
+
+/// The run as an SVG document.
+///
+/// # Errors
+/// Only if the drawing library fails; its line says how.
+pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String, String> {
+    let mut out = String::new();
+    draw(machine, policy, outcome, &mut out)
+        .map_err(|error| format!("cannot draw the run: {error}"))?;
+    Ok(out)
+}
+
+fn draw(
+    machine: &Machine,
+    policy: &str,
+    outcome: &Outcome,
+    out: &mut String,
+) -> Result<(), Box<dyn Error>> {
+    let named = outcome.jobs.len().min(MOST_NAMED + 1);
+    let rows = i32::try_from(machine.pus.len().max(named))?;
+    let size =
+        (NAMES.unsigned_abs() + COLUMNS + LEGEND, (HEADING + rows * ROW + AXIS).unsigned_abs());
+    let root = SVGBackend::with_string(out, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let heading = [
+        format!("simulated on {}, not measured", shown(&outcome.machine)),
+        format!("{} under {policy}, seed {}", shown(&outcome.scenario), outcome.seed),
+    ];
+    for (line, y) in heading.iter().zip([16, 40]) {
+        root.draw(&label(line, (12, y), HPos::Left, BLACK))?;
+    }
+    let rows = pixels(machine.pus.len(), outcome);
+    for (place, row) in rows.iter().enumerate() {
+        let top = HEADING + i32::try_from(place)? * ROW;
+        let text = format!("core {} {}", machine.pus[place].core.idx(), machine.pus[place].os);
+        root.draw(&small(&text, (NAMES - 8, top + ROW / 2), HPos::Right))?;
+        for stretch in row {
+            let corner = |column: u32, y| (NAMES + column.cast_signed(), y);
+            let corners = [corner(stretch.from, top + 1), corner(stretch.to, top + ROW - 1)];
+            root.draw(&Rectangle::new(corners, colour(stretch.task).filled()))?;
+        }
+    }
+    let bottom = HEADING + i32::try_from(machine.pus.len())? * ROW;
+    for tenth in 0..=10_u32 {
+        let x = NAMES + (COLUMNS * tenth / 10).cast_signed();
+        root.draw(&PathElement::new([(x, bottom), (x, bottom + 5)], BLACK))?;
+        let time = outcome.lasted.as_secs_f64() * f64::from(tenth) / 10.0;
+        root.draw(&small(&format!("{time:.3} s"), (x, bottom + 14), HPos::Center))?;
+    }
+    root.draw(&small("simulated time", (NAMES, bottom + 32), HPos::Left))?;
+    for (place, job) in outcome.jobs.iter().enumerate().take(MOST_NAMED) {
+        let y = HEADING + i32::try_from(place)? * ROW + ROW / 2;
+        let x = NAMES + COLUMNS.cast_signed() + 16;
+        let task = TaskId { job: colocate_policy::JobIdx(u32::try_from(place)?), order: 0 };
+        root.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour(task).filled()))?;
+        root.draw(&small(&shown(&job.name), (x + 16, y), HPos::Left))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn small(text: &str, place: (i32, i32), side: HPos) -> Text<'static, (i32, i32), String> {
+    use plotters::style::text_anchor::{Pos, VPos};
+    let style = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(side, VPos::Center));
+    Text::new(text.to_owned(), place, style)
+}
+
+/// A job's colour, lighter for its later threads.
+#[allow(clippy::cast_precision_loss)] // shades
+fn colour(task: TaskId) -> HSLColor {
+    /// The golden ratio's fraction: colours of neighbours differ most.
+    const TURN: f64 = 0.618_033_988_749_895;
+    let hue = (0.58 + f64::from(task.job.0) * TURN).fract();
+    let shade = f64::from(task.order % 8) / 8.0;
+    HSLColor(hue, 0.65, 0.38 + 0.3 * shade)
+}
+
+/// A task for some pixels of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    task: TaskId,
+    from: u32,
+    to: u32,
+}
+
+/// For each PU the tasks that had most of a pixel's time, where one had a twentieth of it.
+fn pixels(pus: usize, outcome: &Outcome) -> Vec<Vec<Stretch>> {
+    let mut by_pu: Vec<Vec<Span>> = vec![Vec::new(); pus];
+    for span in outcome.spans.iter().filter(|span| span.to > span.from) {
+        by_pu[span.pu.idx()].push(*span);
+    }
+    by_pu.iter_mut().map(|spans| row(spans, outcome.lasted)).collect()
+}
+
+fn row(spans: &mut [Span], lasted: Nanos) -> Vec<Stretch> {
+    if lasted == Nanos::ZERO {
+        return Vec::new();
+    }
+    spans.sort_by_key(|span| span.from);
+    let mut most: Vec<Option<(TaskId, f64)>> = vec![None; COLUMNS as usize];
+    let scale = f64::from(COLUMNS) / lasted.as_secs_f64();
+    let mut open: Vec<(TaskId, f64)> = Vec::new();
+    let mut column = 0;
+    for span in spans {
+        let (from, to) = (span.from.as_secs_f64() * scale, span.to.as_secs_f64() * scale);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // cut to the row
+        let columns = (from as usize).min(most.len() - 1)..=(to as usize).min(most.len() - 1);
+        for at in columns {
+            if at != column {
+                open.clear();
+                column = at;
+            }
+            #[allow(clippy::cast_precision_loss)] // at most a thousand
+            let part = to.min(at as f64 + 1.0) - from.max(at as f64);
+            let place = open.iter().position(|(task, _)| *task == span.task);
+            let place = place.unwrap_or_else(|| {
+                open.push((span.task, 0.0));
+                open.len() - 1
+            });
+            open[place].1 += part;
+            if most[at].is_none_or(|(_, best)| open[place].1 > best) {
+                most[at] = Some(open[place]);
+            }
+        }
+    }
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (at, task) in (0_u32..).zip(most) {
+        let Some((task, part)) = task else { continue };
+        match stretches.last_mut() {
+            // What hardly ran is shown as idle rather than as busy.
+            _ if part < LEAST => {}
+            Some(last) if last.task == task && last.to == at => last.to = at + 1,
+            _ => stretches.push(Stretch { task, from: at, to: at + 1 }),
+        }
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::PuIdx;
+    use colocate_model::Assumptions;
+    use colocate_policy::JobIdx;
+    use colocate_sim::{JobOutcome, Together, Used};
+
+    fn span(job: u32, pu: usize, from: u64, to: u64) -> Span {
+        let task = TaskId { job: JobIdx(job), order: 0 };
+        Span { task, pu: PuIdx::new(pu), from: Nanos(from), to: Nanos(to) }
+    }
+
+    /// Pixels of a PU's row: a letter for each tenth of the run, `_` where nothing ran.
+    fn picture(spans: &mut [Span], lasted: u64) -> String {
+        let stretches = row(spans, Nanos(lasted));
+        let at = |tenth: u32| {
+            let pixel = tenth * COLUMNS / 10 + COLUMNS / 20;
+            stretches.iter().find(|it| (it.from..it.to).contains(&pixel)).map(|it| it.task)
+        };
+        let letter = |task: Option<TaskId>| {
+            task.and_then(|task| char::from_digit(task.job.0 + 10, 36)).unwrap_or('_')
+        };
+        (0..10).map(at).map(letter).collect()
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        let mut spans = [span(1, 0, 400, 700), span(0, 0, 0, 400), span(0, 0, 900, 1_000)];
+        assert_eq!(picture(&mut spans, 1_000), "aaaabbb__a");
+        assert_eq!(row(&mut spans, Nanos(1_000)).len(), 3);
+        assert_eq!(picture(&mut [], 1_000), "__________");
+        assert_eq!(picture(&mut [span(0, 0, 0, 5)], 0), "__________");
+    }
+
+    /// 100,000 turns, of which `a` has two thirds: each pixel shows it.
+    #[test]
+    fn the_longest_wins_a_pixel() {
+        let turn = |n: u64| [span(0, 0, 30 * n, 30 * n + 20), span(1, 0, 30 * n + 20, 30 * n + 30)];
+        let mut spans: Vec<Span> = (0..100_000).flat_map(turn).collect();
+        assert_eq!(picture(&mut spans, 3_000_000), "aaaaaaaaaa");
+        assert_eq!(row(&mut spans, Nanos(3_000_000)).len(), 1);
+    }
+
+    #[test]
+    fn what_hardly_ran_is_idle() {
+        let every_pixel = |time: u64| {
+            let mut spans: Vec<Span> =
+                (0..10).map(|n| span(0, 0, 100 * n, 100 * n + time)).collect();
+            row(&mut spans, Nanos(100_000)).len()
+        };
+        assert_eq!((every_pixel(6), every_pixel(4)), (1, 0));
+    }
+
+    #[test]
+    fn a_row_for_each_pu_and_a_line_for_each_job() {
+        let (_, text) = colocate_machine::described::MACHINES[1];
+        let machine = colocate_machine::described::from_toml(text).unwrap().machine;
+        let job = |name: &str| JobOutcome {
+            name: name.to_owned(),
+            launched: Some(Nanos(0)),
+            done: None,
+            runs: 0,
+            alone: None,
+        };
+        let outcome = Outcome {
+            machine: machine.name.clone(),
+            scenario: "two <of> them".to_owned(),
+            seed: 3,
+            assumptions: Assumptions::default(),
+            lasted: Nanos::from_secs(2),
+            complete: false,
+            jobs: vec![job("first"), job("second")],
+            tasks: Vec::new(),
+            together: Together::new(2),
+            used: Used::default(),
+            spans: vec![span(0, 0, 0, 1_000_000_000), span(1, 3, 0, 2_000_000_000)],
+        };
+        let drawn = svg(&machine, "mix", &outcome).unwrap();
+        for text in ["simulated on", "two &lt;of&gt; them under mix, seed 3", "first", "core 3"] {
+            assert!(drawn.contains(text), "{text} is missing");
+        }
+        // The ground, two stretches, two jobs.
+        assert_eq!(drawn.matches("<rect").count(), 5);
+    }
+}

@@ -1,0 +1,329 @@
+//! Simulated figures as text for a terminal.
+
+use super::figures::{
+    JobFigures, Metric, MetricFigures, PolicyFigures, Settings, Simulated, Spread, Usage, Verdict,
+};
+use crate::table::{aligned, seconds, shown};
+use colocate_sim::Method;
+use std::fmt::Write;
+
+/// Most jobs that get a line of their own. Chosen: a screen.
+const MOST_JOBS: usize = 32;
+
+/// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
+const MOST_TOGETHER: usize = 12;
+
+/// The figures as tables, with a legend and notes; ends in a newline.
+#[must_use]
+pub fn text(found: &Simulated) -> String {
+    let settings = &found.settings;
+    let mut out = heading(settings);
+    for place in 0..Metric::ALL.len() {
+        let _ = writeln!(out, "\n{}, simulated", Metric::ALL[place].name());
+        out.push_str(&aligned(&metric_rows(found, place)));
+    }
+    let _ = writeln!(out, "\neach job's slowdown (range), simulated");
+    out.push_str(&aligned(&job_rows(found, |job| job.slowdown)));
+    let _ = writeln!(out, "\neach job's progress while it was ready (range), simulated");
+    out.push_str(&aligned(&job_rows(found, |job| job.progress)));
+    let _ = writeln!(out, "\nhow the machine was used, usual assumptions, simulated");
+    out.push_str(&aligned(&usage_rows(found)));
+    for policy in &found.policies {
+        together(&mut out, settings, policy);
+    }
+    legend(&mut out, found);
+    out
+}
+
+/// One line a policy and metric of which something may be said, for lists of scenarios.
+#[must_use]
+pub fn summary(found: &Simulated) -> String {
+    let settings = &found.settings;
+    let mut out = format!(
+        "simulated on {}: {}, against {}\n",
+        shown(&settings.machine),
+        shown(&settings.scenario),
+        settings.baseline
+    );
+    let others = found.policies.iter().filter(|policy| policy.policy != settings.baseline);
+    for policy in others {
+        let resolved = policy.metrics.iter().filter(|figures| figures.unresolved.is_none());
+        let said: Vec<String> = resolved
+            .map(|figures| format!("{} in {}", verdict(figures), figures.metric.short()))
+            .collect();
+        let said = if said.is_empty() { "not resolved".to_owned() } else { said.join(", ") };
+        let _ = writeln!(out, "  {}: {said}", policy.policy);
+    }
+    out
+}
+
+/// One line that says what is simulated, where and how often.
+fn heading(settings: &Settings) -> String {
+    let method = match settings.method {
+        Method::Leave => "a job that is done leaves",
+        Method::Restart => "a job that is done begins anew until all are done",
+    };
+    let mut out = format!(
+        "simulated on {}, not measured: {}\n{} jobs, {} threads; {method}; {} seeds x {} sets of \
+         assumptions\n",
+        shown(&settings.machine),
+        shown(&settings.scenario),
+        settings.jobs.len(),
+        settings.tasks,
+        settings.seeds,
+        settings.draws,
+    );
+    if let Some(note) = &settings.note {
+        let _ = writeln!(out, "{}", shown(note));
+    }
+    out
+}
+
+fn metric_rows(found: &Simulated, place: usize) -> Vec<Vec<String>> {
+    let ratio_head = format!("ratio to {}", found.settings.baseline);
+    let head = ["policy", "value", "range", &ratio_head, "interval", ""];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for policy in &found.policies {
+        let figures = &policy.metrics[place];
+        rows.push(vec![
+            policy.policy.clone(),
+            figures.value.map_or_else(unknown, |value| seconds(value.value)),
+            figures.value.map_or_else(unknown, range),
+            ratio(figures),
+            figures.ratio.map_or_else(unknown, three_decimals),
+            verdict(figures),
+        ]);
+    }
+    rows
+}
+
+/// What may be said, in words.
+#[must_use]
+pub fn verdict(figures: &MetricFigures) -> String {
+    let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
+    match (figures.verdict, figures.unresolved) {
+        (Verdict::Baseline, _) => "baseline".to_owned(),
+        (Verdict::Better, _) => format!("{percent:.1} % better"),
+        (Verdict::Worse, _) => format!("{percent:.1} % worse"),
+        (Verdict::NotResolved, None) => "not resolved".to_owned(),
+        (Verdict::NotResolved, Some(why)) => format!("not resolved: {}", why.reason()),
+    }
+}
+
+fn job_rows(found: &Simulated, get: impl Fn(&JobFigures) -> Option<Spread>) -> Vec<Vec<String>> {
+    let mut head = vec!["job".to_owned()];
+    head.extend(found.policies.iter().map(|policy| policy.policy.clone()));
+    let mut rows = vec![head];
+    for (place, name) in found.settings.jobs.iter().enumerate().take(MOST_JOBS) {
+        let cell = |policy: &PolicyFigures| {
+            let figures = get(&policy.jobs[place]);
+            figures.map_or_else(unknown, |it| format!("{:.3} ({})", it.value, three_decimals(it)))
+        };
+        rows.push([shown(name)].into_iter().chain(found.policies.iter().map(cell)).collect());
+    }
+    let more = found.settings.jobs.len().saturating_sub(MOST_JOBS);
+    if more > 0 {
+        rows.push(vec![format!("and {more} more, in the JSON")]);
+    }
+    rows
+}
+
+fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
+    let head = [
+        "policy",
+        "PUs",
+        "slots",
+        "ports",
+        "memory, busiest",
+        "links, busiest",
+        "moves",
+        "to other nodes",
+        "pages moved",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for PolicyFigures { policy, usage, .. } in &found.policies {
+        rows.push(vec![
+            policy.clone(),
+            percent(usage.pus),
+            percent(usage.slots),
+            percent(usage.ports),
+            busiest(&usage.controllers),
+            busiest(&usage.links),
+            format!("{:.1}", usage.moves),
+            format!("{:.1}", usage.node_moves),
+            format!("{:.1} MiB", usage.page_bytes / f64::from(1 << 20)),
+        ]);
+    }
+    rows
+}
+
+/// Who shared a core with whom, and for how much of the time.
+fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
+    let Usage { together, .. } = &policy.usage;
+    let jobs = together.len();
+    if jobs == 0 || together.iter().flatten().all(|&share| share == 0.0) {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n{}: pairs of tasks on one core, on average over the time, usual assumptions, simulated",
+        policy.policy
+    );
+    if jobs > MOST_TOGETHER {
+        let _ = writeln!(out, "{jobs} jobs: in the JSON");
+        return;
+    }
+    let mut head = vec![String::new()];
+    head.extend(settings.jobs.iter().map(|name| shown(name)));
+    let mut rows = vec![head];
+    for (name, row) in settings.jobs.iter().zip(together) {
+        let cells = row.iter().map(|share| format!("{share:.2}"));
+        rows.push([shown(name)].into_iter().chain(cells).collect());
+    }
+    out.push_str(&aligned(&rows));
+}
+
+fn legend(out: &mut String, found: &Simulated) {
+    let _ = writeln!(
+        out,
+        "\nvalue: mean over the seeds under the usual assumptions; range: of that mean over all sets of \
+         assumptions.\nratio: geometric mean over the seeds, paired; interval: of that mean over all \
+         sets, widened by what the\nseeds leave open. `not resolved`: the sign is not the same for all, \
+         or the difference is below {:.0} %,\nwhich is what the model can resolve.",
+        found.resolution * 100.0
+    );
+    for note in &found.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+}
+
+fn ratio(figures: &MetricFigures) -> String {
+    match figures.verdict {
+        Verdict::Baseline => "1".to_owned(),
+        _ => figures.ratio.map_or_else(unknown, |ratio| format!("{:.3}", ratio.value)),
+    }
+}
+
+fn range(spread: Spread) -> String {
+    format!("{} .. {}", seconds(spread.low), seconds(spread.high))
+}
+
+fn three_decimals(spread: Spread) -> String {
+    format!("{:.3} .. {:.3}", spread.low, spread.high)
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn busiest(parts: &[f64]) -> String {
+    parts.iter().copied().reduce(f64::max).map_or_else(unknown, percent)
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::figures::tests::{runs, settings};
+    use expect_test::expect;
+
+    #[test]
+    fn three_policies() {
+        let settings = settings(&["os", "mix", "compact"], 3, 3);
+        let runs = runs(&settings, |policy, draw, seed| {
+            [2.0, 1.6, 1.99][policy] + f64::from(draw) * 0.05 + f64::from(seed) * 0.01
+        });
+        let found = Simulated::of(settings, &runs);
+        expect![[r#"
+            simulated on 2x Test 1000, not measured: pair
+            2 jobs, 4 threads; a job that is done begins anew until all are done; 3 seeds x 3 sets of assumptions
+
+            turnaround in seconds, simulated
+            policy   value  range           ratio to os  interval
+            os       2.010  2.010 .. 2.110  1            -               baseline
+            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
+            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
+
+            time of the slowest job in seconds, simulated
+            policy   value  range           ratio to os  interval
+            os       2.010  2.010 .. 2.110  1            -               baseline
+            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
+            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
+
+            STP, the sum of 1 / slowdown, simulated
+            policy   value  range           ratio to os  interval
+            os       2.010  2.010 .. 2.110  1            -               baseline
+            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % worse
+            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
+
+            ANTT, the mean slowdown, simulated
+            policy   value  range           ratio to os  interval
+            os       2.010  2.010 .. 2.110  1            -               baseline
+            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
+            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
+
+            unfairness, the greatest slowdown over the least, simulated
+            policy   value  range           ratio to os  interval
+            os       2.010  2.010 .. 2.110  1            -               baseline
+            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
+            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
+
+            each job's slowdown (range), simulated
+            job  os                      mix                     compact
+            a    2.010 (2.010 .. 2.110)  1.610 (1.610 .. 1.710)  2.000 (2.000 .. 2.100)
+            b    2.010 (2.010 .. 2.110)  1.610 (1.610 .. 1.710)  2.000 (2.000 .. 2.100)
+
+            each job's progress while it was ready (range), simulated
+            job  os                      mix                     compact
+            a    0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)
+            b    0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)
+
+            how the machine was used, usual assumptions, simulated
+            policy   PUs     slots  ports  memory, busiest  links, busiest  moves  to other nodes  pages moved
+            os       50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
+            mix      50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
+            compact  50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
+
+            os: pairs of tasks on one core, on average over the time, usual assumptions, simulated
+               a     b
+            a  0.00  1.00
+            b  1.00  0.00
+
+            mix: pairs of tasks on one core, on average over the time, usual assumptions, simulated
+               a     b
+            a  0.00  1.00
+            b  1.00  0.00
+
+            compact: pairs of tasks on one core, on average over the time, usual assumptions, simulated
+               a     b
+            a  0.00  1.00
+            b  1.00  0.00
+
+            value: mean over the seeds under the usual assumptions; range: of that mean over all sets of assumptions.
+            ratio: geometric mean over the seeds, paired; interval: of that mean over all sets, widened by what the
+            seeds leave open. `not resolved`: the sign is not the same for all, or the difference is below 5 %,
+            which is what the model can resolve.
+            note: ranges and intervals hold what the model assumes against and what chance does, not what the model leaves out: docs/validation.md says how far it was off where it could be checked
+        "#]].assert_eq(&text(&found));
+    }
+
+    #[test]
+    fn without_an_end_there_is_no_number() {
+        let mut settings = settings(&["os", "mix"], 2, 2);
+        settings.jobs = (0..40).map(|job| format!("job {job}")).collect();
+        let mut runs = runs(&settings, |_, _, _| 1.0);
+        for run in &mut runs {
+            (run.metrics, run.slowdowns, run.progress) =
+                ([None; 5], vec![None; 40], vec![None; 40]);
+        }
+        let said = text(&Simulated::of(settings, &runs));
+        assert!(
+            said.contains("\nmix     -      -      -            -         not resolved: runs did")
+        );
+        assert!(said.contains("\nand 8 more, in the JSON\n"), "{said}");
+        assert!(said.contains("note: 4 of 4 runs under mix did not come to their end"));
+    }
+}
