@@ -17,11 +17,13 @@
 //! vectors. The emulated processor has AVX2 but neither AVX-512 nor AMX, so programs that choose
 //! their code by processor may choose other code. Spinning threads spin differently. No core files.
 
+mod demand;
 mod find;
 mod program;
 mod run;
 pub mod trace;
 
+pub use demand::phases;
 pub use find::{Emulator, Places, Why, available};
 pub use program::{Loadable, NotLoadable};
 pub use run::RunError;
