@@ -49,7 +49,8 @@ pub fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
     let a = 1.0 / used - b * at;
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut z = (1.0 - self::used(scale, at)).sqrt();
-    // Newton's method, held within bounds; ends after three or four steps.
+    // Newton's method, held within bounds; ends after a few steps, since it doubles the digits that are
+    // right: seven before the last one are more than ten in the end.
     for _ in 0..60 {
         let left = 1.0 - z * z;
         let asked = a * z + b * scale * left;
@@ -60,7 +61,7 @@ pub fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
         let next = if next > low && next < high { next } else { f64::midpoint(low, high) };
         let moved = (next - z).abs();
         z = next;
-        if moved <= 1e-13 * z {
+        if moved <= 1e-7 * z {
             break;
         }
     }

@@ -212,12 +212,21 @@ impl Siblings {
         self.alone[task]
     }
 
-    /// Begins the rounds of a task at a rate that it may have in the end, to need fewer.
+    /// Rate of a task if work meets by chance, from the last round.
     ///
     /// # Panics
     /// If there is no such task.
-    pub fn begin_at(&mut self, task: usize, rate: f64) {
-        self.by_chance[task] = rate;
+    #[must_use]
+    pub fn by_chance(&self, task: usize) -> f64 {
+        self.by_chance[task]
+    }
+
+    /// Begins the rounds of a task where others ended, to need fewer.
+    ///
+    /// # Panics
+    /// If there is no such task.
+    pub fn begin_at(&mut self, task: usize, by_chance: f64) {
+        self.by_chance[task] = by_chance;
     }
 
     /// One round towards the rates of tasks that are stalled for `stalls` cycles per instruction: sets

@@ -160,7 +160,7 @@ pub struct Model<'a> {
 
 /// The search ends when no rate changes by a greater share in a round. Chosen, far below what the model can
 /// resolve, so that differences of two predictions are those of the model.
-const NEAR: f64 = 1e-7;
+const NEAR: f64 = 1e-5;
 
 /// Rounds that are tried at most. Chosen; see `benches` for how many there are.
 const ROUNDS: u32 = 500;
@@ -254,10 +254,10 @@ impl<'m> Search<'m> {
         let (model, work) = (self.model, &mut self.work);
         work.begin_at(&model.parts, warm.map(|warm| &warm.end));
         work.seat(&model.parts, seats);
-        let (mut sharers, mut held) = (Vec::new(), Vec::new());
+        let mut sharers = Vec::new();
         let (mut rounds, mut residual) = (0, f64::INFINITY);
         while rounds < ROUNDS && residual > NEAR {
-            work.divide_caches(&model.parts, seats, &mut sharers, &mut held);
+            work.divide_caches(&model.parts, seats, &mut sharers);
             work.stall(&model.parts);
             work.wait(&model.parts);
             residual = work.share_cores(model.assumptions.overlap);

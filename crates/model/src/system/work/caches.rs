@@ -1,0 +1,169 @@
+//! The first step of a round: the rates divide the caches.
+
+use super::{End, Level, Task, Work};
+use crate::cache::{Sharer, reach};
+use crate::system::parts::{Cache, Parts};
+use crate::system::{NEAR, Seat};
+use colocate_machine::performance::Inclusion;
+
+/// The tasks that share a cache.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub users: Vec<User>,
+    /// Whether it was divided in a round of this search, and what is held was exact.
+    settled: bool,
+}
+
+impl Group {
+    pub fn clear(&mut self) {
+        self.users.clear();
+        self.settled = false;
+    }
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    task: usize,
+    /// Which of its caches it is.
+    level: usize,
+    /// Its speed, and its bytes in nearer caches, when the cache was divided last.
+    speed: f64,
+    nearer: f64,
+    /// What was written down of it then; a farther cache may have taken some of it since.
+    within: f64,
+    /// Bytes held, and how fast they grow with the time.
+    held: f64,
+    growth: f64,
+}
+
+impl User {
+    pub const fn new(task: usize, level: usize) -> Self {
+        Self { task, level, speed: 0.0, nearer: 0.0, within: 0.0, held: 0.0, growth: 0.0 }
+    }
+
+    /// Its speed now, and its bytes in nearer caches.
+    fn now(&self, tasks: &[Task], levels: &[Level]) -> (f64, f64) {
+        let task = &tasks[self.task];
+        let nearer = self.level.checked_sub(1).map(|nearer| levels[task.first + nearer]);
+        (task.ipc.given * task.clock * task.line, nearer.map_or(0.0, |level| level.within))
+    }
+}
+
+impl Work {
+    /// Divides the caches by the rates, nearest first, and finds out what each task misses.
+    pub fn divide_caches<'s>(
+        &mut self,
+        parts: &Parts,
+        seats: &[Seat<'s>],
+        sharers: &mut Vec<Sharer<'s>>,
+    ) {
+        let Self { tasks, levels, caches, end: End { windows, .. }, .. } = self;
+        for ((group, cache), window) in caches.iter_mut().zip(&parts.caches).zip(windows) {
+            if group.users.is_empty() || group.settled && is_same(&group.users, tasks, levels) {
+                continue;
+            }
+            sharers.clear();
+            for user in &mut group.users {
+                (user.speed, user.nearer) = user.now(tasks, levels);
+                let exclusive = cache.inclusion == Inclusion::Exclusive;
+                sharers.push(Sharer {
+                    curve: &seats[user.task].demand.misses,
+                    speed: user.speed,
+                    elsewhere: if exclusive { user.nearer } else { 0.0 },
+                });
+            }
+            group.settled = divide(cache.capacity, sharers, window, &mut group.users);
+            for user in &mut group.users {
+                let levels = &mut levels[tasks[user.task].first..][..=user.level];
+                let changed = settle(levels, user.held, cache);
+                user.within = levels[user.level].within;
+                for level in &mut levels[changed..] {
+                    level.misses = seats[user.task].demand.misses.at(level.within);
+                }
+            }
+        }
+        // A task without any cache misses always.
+        for (task, seat) in tasks.iter().zip(seats).filter(|(task, _)| task.caches == 0) {
+            levels[task.first].misses = seat.demand.misses.at(0.0);
+        }
+    }
+}
+
+/// Whether a cache would be divided as it was: all are faster or slower by the same factor, and no farther
+/// cache has taken anything from it.
+fn is_same(users: &[User], tasks: &[Task], levels: &[Level]) -> bool {
+    /// A share that nobody will see in the end.
+    const SAME: f64 = 0.01 * NEAR;
+    let (first, _) = users[0].now(tasks, levels);
+    let factor = first / users[0].speed;
+    users.iter().all(|user| {
+        let (speed, nearer) = user.now(tasks, levels);
+        levels[tasks[user.task].first + user.level].within >= user.within
+            && (speed - user.speed * factor).abs() <= SAME * speed
+            && (nearer - user.nearer).abs() <= SAME * user.nearer
+    })
+}
+
+/// Divides a cache of `capacity` bytes among `users`; `window` is how far back the content reached in
+/// the last round, and is set to what it is now. Says whether what is held is exact.
+///
+/// Near the end a round moves the window by one step of Newton's method only, and what is held in a
+/// straight line.
+fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [User]) -> bool {
+    /// Chosen: its square is what a straight line is wrong by at most, and then there is another round.
+    const NEAR_ENOUGH: f64 = 0.02;
+    let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
+    if all <= capacity || sharers.len() == 1 {
+        for (user, sharer) in users.iter_mut().zip(sharers) {
+            user.held = sharer.alone(capacity);
+        }
+        return true;
+    }
+    let speed: f64 = sharers.iter().map(|sharer| sharer.speed).sum();
+    let mut time = *window / speed;
+    let missing = look_back(capacity, sharers, time, users);
+    let growth: f64 = users.iter().map(|user| user.growth).sum();
+    let step = missing / growth;
+    if missing.abs() > NEAR_ENOUGH * capacity || !step.is_finite() {
+        time = reach(capacity, sharers, time);
+        look_back(capacity, sharers, time, users);
+    } else {
+        users.iter_mut().for_each(|user| user.held = (user.held + user.growth * step).max(0.0));
+        time += step;
+    }
+    *window = time * speed;
+    missing.abs() <= NEAR * NEAR_ENOUGH * capacity
+}
+
+/// Sets what is held of the last `time` seconds; says how many bytes are missing to `capacity`.
+fn look_back(capacity: f64, sharers: &[Sharer<'_>], time: f64, users: &mut [User]) -> f64 {
+    let mut missing = capacity;
+    for (user, sharer) in users.iter_mut().zip(sharers) {
+        (user.held, user.growth) = sharer.after(time);
+        missing -= user.held;
+    }
+    missing
+}
+
+/// Writes down what a task holds of `cache`, the last in `levels`, and what that means for the nearer ones:
+/// an inclusive cache takes from them what it loses itself. Says from which one on they have changed.
+fn settle(levels: &mut [Level], held: f64, cache: &Cache) -> usize {
+    let Some((last, nearer)) = levels.split_last_mut() else { return 0 };
+    let before = nearer.last().map_or(0.0, |level| level.within);
+    last.held = held;
+    last.within = match cache.inclusion {
+        Inclusion::Exclusive => before + held,
+        Inclusion::Neither => before.max(held),
+        Inclusion::Inclusive => held,
+    };
+    let mut changed = nearer.len();
+    if cache.inclusion == Inclusion::Inclusive {
+        for (place, level) in nearer.iter_mut().enumerate().filter(|(_, at)| at.within > held) {
+            level.within = held;
+            level.held = level.held.min(held);
+            changed = changed.min(place);
+        }
+    }
+    changed
+}
