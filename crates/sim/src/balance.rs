@@ -6,7 +6,7 @@
 //! # Approach
 //! What `kernel/sched/fair.c` does (Linux 6.6), in few rules:
 //! - A PU that has nothing to run takes a waiting thread at once, from the nearest part of the machine where
-//!   one waits.
+//!   one waits; PUs of idle cores are served first.
 //! - The groups of a domain are compared time and again. While the least loaded has room, it gets a thread of
 //!   the most loaded as long as that makes them more equal: a waiting one at once, a running one when a few
 //!   looks were in vain. That is how idle cores get one of two siblings.
@@ -80,18 +80,25 @@ impl World<'_> {
         self.looks.due.iter().flatten().copied().min()
     }
 
-    /// Gives every idle PU a waiting thread from as near as there is one.
+    /// Gives every idle PU a waiting thread from as near as there is one; PUs of idle cores first.
     fn fill_idle(&mut self) {
         if !self.scenario.kernel.idle_balance {
             return;
         }
-        for pu in self.platform.machine().all_pus() {
-            if self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0 {
-                if let Some(task) = self.nearest_waiting(pu) {
-                    self.migrate(task, pu);
+        for only_idle_cores in [true, false] {
+            for pu in self.platform.machine().all_pus() {
+                let load = if only_idle_cores { self.core_load(pu) } else { self.pu_load(pu) };
+                if self.usable[pu.idx()] && load == 0 {
+                    if let Some(task) = self.nearest_waiting(pu) {
+                        self.migrate(task, pu);
+                    }
                 }
             }
         }
+    }
+
+    fn pu_load(&self, pu: PuIdx) -> usize {
+        self.queues[pu.idx()].load()
     }
 
     /// Of the most loaded queue in the nearest part of the machine, the thread that came last.
@@ -99,8 +106,7 @@ impl World<'_> {
         self.domains.over[pu.idx()].iter().find_map(|&domain| {
             let pus = self.domains.all[domain].pus.iter();
             let most = pus.filter(|&&pu| self.spare(pu).is_some());
-            let most =
-                most.max_by_key(|pu| (self.queues[pu.idx()].load(), std::cmp::Reverse(**pu)));
+            let most = most.max_by_key(|pu| (self.pu_load(**pu), std::cmp::Reverse(**pu)));
             self.spare(*most?)
         })
     }
@@ -156,9 +162,8 @@ impl World<'_> {
     /// What a look at a domain would find.
     fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
         let groups = &self.domains.all[domain].groups;
-        let load = |group: &[PuIdx]| -> u64 {
-            group.iter().map(|pu| self.queues[pu.idx()].load() as u64).sum()
-        };
+        let load =
+            |group: &[PuIdx]| -> u64 { group.iter().map(|&pu| self.pu_load(pu) as u64).sum() };
         let loads: Vec<(u64, u64)> = groups.iter().map(|g| (load(g), g.len() as u64)).collect();
         let compare = |&a: &usize, &b: &usize| {
             let ((tasks_a, pus_a), (tasks_b, pus_b)) = (loads[a], loads[b]);
@@ -183,22 +188,21 @@ impl World<'_> {
         let task = |pu: PuIdx| if found.waiting { self.spare(pu) } else { self.runner(pu) };
         let group = &self.domains.all[domain].groups[found.from];
         let can = group.iter().copied().filter(|&pu| task(pu).is_some());
-        let most = can.max_by_key(|&pu| {
-            (self.core_load(pu), self.queues[pu.idx()].load(), std::cmp::Reverse(pu))
-        });
+        let most =
+            can.max_by_key(|&pu| (self.core_load(pu), self.pu_load(pu), std::cmp::Reverse(pu)));
         task(most?)
     }
 
     /// Of a group the PU with the least load, on the core with the least load.
     fn pu_to_fill(&self, domain: usize, group: usize) -> Option<PuIdx> {
         let pus = self.domains.all[domain].groups[group].iter().copied();
-        pus.min_by_key(|&pu| (self.queues[pu.idx()].load(), self.core_load(pu), pu))
+        pus.min_by_key(|&pu| (self.pu_load(pu), self.core_load(pu), pu))
     }
 
     fn core_load(&self, pu: PuIdx) -> usize {
         let machine = self.platform.machine();
         let core = &machine.cores[machine.core_of(pu).idx()];
-        core.pus.iter().map(|pu| self.queues[pu.idx()].load()).sum()
+        core.pus.iter().map(|&pu| self.pu_load(pu)).sum()
     }
 
     /// Whether a task is on a queue and may be put on another one.

@@ -7,7 +7,7 @@ use crate::platform::Platform;
 use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
 use colocate_engine::{Known, Planner, Settings};
 use colocate_machine::Nanos;
-use colocate_model::{Backend, Mix, Profile, Program, ThreadProfile};
+use colocate_model::{Backend, Mix, Phase, Profile, Program, ThreadProfile};
 use colocate_policy::PolicyKind;
 
 /// How a scenario is run.
@@ -93,6 +93,11 @@ pub fn knowns(scenario: &Scenario, profiled: bool) -> Vec<Known> {
     let known = |job: &JobSpec| Known {
         name: job.name.clone(),
         profile: profiled.then(|| profile(scenario, job)),
+        phases: if profiled {
+            job.threads.iter().map(|t| first(scenario, t)).collect()
+        } else {
+            Vec::new()
+        },
     };
     scenario.jobs.iter().map(known).collect()
 }
@@ -128,6 +133,11 @@ fn profile(scenario: &Scenario, job: &JobSpec) -> Profile {
         threads: threads.collect(),
         notes: vec!["simulated".to_owned()],
     }
+}
+
+/// What a thread begins with: a policy is told one demand vector a thread.
+fn first(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
+    scenario.phases[thread.course[0].phase.0 as usize].phase.clone()
 }
 
 /// Weighted by instructions; a class is unknown if one of the phases does not say.

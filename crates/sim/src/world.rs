@@ -453,6 +453,7 @@ impl<'a> World<'a> {
             task.debt = (task.debt - seconds).max(0.0);
             let done = task.course.go_on(on.speed * warm);
             task.total.ran += time;
+            task.virtual_time += i64::try_from(time.0).unwrap_or(i64::MAX);
             task.total.instructions += done;
             task.total.cycles += on.clock * seconds;
             task.total.alone_s += done / on.alone;

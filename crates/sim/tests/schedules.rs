@@ -191,7 +191,9 @@ fn what_cannot_be_divided_goes_round() {
     let outcome = run(&on_pus(scenario(jobs), &[0, 2]), &PolicyKind::Os);
     let times: Vec<f64> = outcome.jobs.iter().map(|j| j.took().unwrap().as_secs_f64()).collect();
     assert!(times.iter().all(|time| (2.69..3.1).contains(time)), "{times:?}");
-    assert!(outcome.tasks.iter().all(|task| task.moves.total() > 10));
+    // One every 64 ms until the first is done, but for a few that come when nobody waits.
+    let moves: u32 = outcome.tasks.iter().map(|task| task.moves.total()).sum();
+    assert!((35..=43).contains(&moves), "{moves}");
 }
 
 /// A sleeps 5 ms after every 5 ms; when it wakes up, B has its PU. The sibling PU 1 is idle, but core 1 is
@@ -332,7 +334,16 @@ fn a_task_goes_to_its_memory() {
     let kernel = Kernel { fork: Fork::WithParent, ..Kernel::default() };
     let seed = LAUNCHED_FROM_0_OF_8;
     let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, &PolicyKind::Os);
-    let expected = expect![[""]];
+    let expected = expect![[r#"
+        0 AA____
+        1 ______
+        2 ______
+        3 ______
+        4 __AAA_
+        5 ______
+        6 ______
+        7 ______
+    "#]];
     check(&outcome, ms(500), &expected);
     assert_eq!((outcome.tasks[0].moves.other_node, outcome.tasks[0].moves.page_bytes), (1, 0));
 }
@@ -352,7 +363,16 @@ fn newborn_threads_follow_the_plan() {
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let options = Options { profiled: false, spans: 100, ..Options::default() };
     let outcome = simulate(&platform, &scenario, &PolicyKind::RoundRobin, &options).unwrap();
-    let expected = expect![[""]];
+    let expected = expect![[r#"
+        0 AAAAAAA_____
+        1 _BBBBBBB____
+        2 __AAAAAAA___
+        3 ___BBBBBBB__
+        4 ____AAAAAAA_
+        5 _____BBBBBBB
+        6 ____________
+        7 ____________
+    "#]];
     check(&outcome, ms(5), &expected);
 }
 

@@ -1,0 +1,185 @@
+//! Properties of generated scenarios. Every simulation checks its own invariants; one that is broken makes
+//! these tests fail.
+
+mod common;
+
+use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
+use colocate_policy::PolicyKind;
+use colocate_sim::{
+    Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages, PeriodicBalance, Scenario,
+    Stretch, ThreadSpec, Wake, Work,
+};
+use common::{INT, MUL, STREAM, job, run, scenario, stretch};
+use proptest::prelude::*;
+
+fn any_stretch() -> impl Strategy<Value = Stretch> {
+    let sleep = prop_oneof![3 => Just(0_u64), 1 => 1..20_u64];
+    (prop::sample::select(vec![INT, MUL, STREAM]), 1..60_000_000_u64, sleep).prop_map(
+        |(phase, instructions, sleep)| Stretch {
+            sleep: Nanos::from_millis(sleep),
+            ..stretch(phase, instructions)
+        },
+    )
+}
+
+fn any_thread() -> impl Strategy<Value = ThreadSpec> {
+    let work = prop_oneof![
+        Just(Work::Once),
+        (1..200_000_000_u64).prop_map(Work::Instructions),
+        (1..300_u64).prop_map(|ms| Work::AloneFor(Nanos::from_millis(ms))),
+    ];
+    let pages = prop_oneof![
+        Just(Pages::FirstTouch),
+        Just(Pages::FirstThread),
+        Just(Pages::Interleaved),
+        Just(Pages::On(NodeIdx(1))),
+    ];
+    (prop::collection::vec(any_stretch(), 1..4), work, pages, 0..50_u64, 0..512_u64).prop_map(
+        |(course, work, pages, born, mib)| ThreadSpec {
+            name: "t".into(),
+            born: Nanos::from_millis(born),
+            course,
+            work,
+            pages,
+            resident: Bytes::mib(mib),
+        },
+    )
+}
+
+fn any_job() -> impl Strategy<Value = JobSpec> {
+    (prop::collection::vec(any_thread(), 1..4), 0..100_u64).prop_map(|(threads, arrives)| JobSpec {
+        name: "j".into(),
+        arrives: Nanos::from_millis(arrives),
+        threads,
+    })
+}
+
+fn any_kernel() -> impl Strategy<Value = Kernel> {
+    let fork = prop_oneof![
+        Just(Fork::WithParent),
+        (10..40_u32).prop_map(|reclaim_distance| Fork::Idlest { reclaim_distance }),
+    ];
+    let wake = prop_oneof![
+        Just(Wake::Previous),
+        any::<bool>().prop_map(|idle_cores| Wake::IdleSibling { idle_cores }),
+    ];
+    let balance = prop::option::of((1..5_u64, 0..6_u32, 1..20_u32).prop_map(
+        |(ms, patience, busy_factor)| PeriodicBalance {
+            interval_per_pu: Nanos::from_millis(ms),
+            patience,
+            busy_factor,
+            percent: 117,
+        },
+    ));
+    let numa = prop::option::of((1..50_u64, 1..64_u64, any::<bool>()).prop_map(
+        |(ms, mib, move_threads)| NumaBalancing {
+            period: Nanos::from_millis(ms),
+            scan: Bytes::mib(mib),
+            move_threads,
+        },
+    ));
+    (1..20_u64, fork, wake, any::<bool>(), balance, numa).prop_map(
+        |(slice, fork, wake, idle_balance, periodic_balance, numa_balancing)| Kernel {
+            slice: Nanos::from_millis(slice),
+            fork,
+            wake,
+            idle_balance,
+            periodic_balance,
+            numa_balancing,
+        },
+    )
+}
+
+fn any_scenario() -> impl Strategy<Value = Scenario> {
+    let usable = prop::option::of(prop::sample::subsequence((0..8_u32).collect::<Vec<_>>(), 1..8));
+    let jobs = prop::collection::vec(any_job(), 1..5);
+    (jobs, any_kernel(), any::<bool>(), any::<u64>(), usable, 0..3_u64).prop_map(
+        |(jobs, kernel, restart, seed, usable, grain)| Scenario {
+            kernel,
+            seed,
+            method: if restart { Method::Restart } else { Method::Leave },
+            usable: usable.map(|pus| pus.into_iter().map(PuNr).collect()),
+            grain: Nanos::from_millis(grain),
+            horizon: Nanos::from_secs(60),
+            ..scenario(jobs)
+        },
+    )
+}
+
+fn any_policy() -> impl Strategy<Value = PolicyKind> {
+    prop::sample::select(PolicyKind::ALL.to_vec())
+}
+
+/// Seconds that tasks ran, and those that PUs were in use.
+fn busy(outcome: &Outcome) -> (f64, f64) {
+    let ran: f64 = outcome.tasks.iter().map(|task| task.ran.as_secs_f64()).sum();
+    let first = outcome.jobs.iter().filter_map(|job| job.launched).min().unwrap();
+    let span = (outcome.lasted - first).as_secs_f64();
+    (ran, outcome.used.pus.iter().sum::<f64>() * span)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the kernel's settings and the policy: no rule is broken, all work is done, sums agree.
+    #[test]
+    fn no_rule_is_broken(scenario in any_scenario(), policy in any_policy()) {
+        let outcome = run(&scenario, &policy);
+        prop_assert!(outcome.complete);
+        let (ran, used) = busy(&outcome);
+        prop_assert!((ran - used).abs() <= 1e-9 * (1.0 + ran), "{} {}", ran, used);
+        for task in &outcome.tasks {
+            prop_assert!(task.progress().is_none_or(|progress| progress < 1.0 + 1e-6));
+        }
+        for job in &outcome.jobs {
+            prop_assert!(job.runs >= 1);
+        }
+    }
+
+    #[test]
+    fn the_same_scenario_gives_the_same_outcome(scenario in any_scenario(), policy in any_policy()) {
+        prop_assert_eq!(run(&scenario, &policy), run(&scenario, &policy));
+    }
+
+    /// No run is faster than all of its threads alone, one after another on no more PUs than there are.
+    #[test]
+    fn work_takes_its_time(scenario in any_scenario()) {
+        let outcome = run(&scenario, &PolicyKind::Os);
+        let alone: f64 = outcome.tasks.iter().map(|task| task.alone.as_secs_f64()).sum();
+        let pus = scenario.usable.as_ref().map_or(8, Vec::len);
+        #[allow(clippy::cast_precision_loss)] // eight at most
+        let least = alone / pus as f64;
+        prop_assert!(outcome.lasted.as_secs_f64() >= least * (1.0 - 1e-6));
+    }
+
+    /// Equal jobs take equally long that fill nodes and cores evenly.
+    #[test]
+    fn equals_are_treated_equally(
+        millions in 1..200_u64,
+        phase in 0..3_u32,
+        jobs in prop::sample::select(vec![1, 2, 4, 8_usize]),
+    ) {
+        let jobs = (0..jobs).map(|_| job("j", phase, millions)).collect();
+        let outcome = run(&scenario(jobs), &PolicyKind::Scatter);
+        let slowdowns = outcome.slowdowns().unwrap();
+        prop_assert!(slowdowns.iter().all(|s| (s - slowdowns[0]).abs() < 1e-6), "{:?}", slowdowns);
+    }
+
+    /// With turns taken on one PU, equal jobs of any length end within two slices of what is fair.
+    #[test]
+    fn turns_are_fair(millions in 10..100_u64, jobs in 2..6_usize) {
+        let on_one = Scenario {
+            usable: Some(vec![PuNr(0)]),
+            ..scenario((0..jobs).map(|_| job("j", INT, millions)).collect())
+        };
+        let outcome = run(&on_one, &PolicyKind::RoundRobin);
+        #[allow(clippy::cast_precision_loss)] // few
+        let all = (jobs as u64 * millions) as f64 / 1e3;
+        for job in &outcome.jobs {
+            let took = job.took().unwrap().as_secs_f64();
+            #[allow(clippy::cast_precision_loss)] // few
+            let slices = 0.003 * jobs as f64;
+            prop_assert!(took <= all + 1e-6 && took >= all - slices - 1e-6, "{} of {}", took, all);
+        }
+    }
+}
