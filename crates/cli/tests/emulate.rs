@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests, which say what they skip
 
 use colocate_model::mix::Class;
+use colocate_model::phase::PhaseFile;
 use colocate_model::profile::{Profile, ThreadProfile};
 use colocate_observe::emulate::{
     Command, EmulateError, Emulator, Loss, Places, Ran, Refusal, Trace, available, parse, profile,
@@ -36,11 +37,13 @@ fn emulator() -> Option<Emulator> {
 struct Bench {
     emulator: Emulator,
     folder: TempDir,
+    /// Whether misses are counted, too.
+    misses: bool,
 }
 
 impl Bench {
     fn new() -> Option<Self> {
-        Some(Self { emulator: emulator()?, folder: TempDir::new().unwrap() })
+        Some(Self { emulator: emulator()?, folder: TempDir::new().unwrap(), misses: false })
     }
 
     /// Compiles `source` with `options`; the program's path.
@@ -56,7 +59,9 @@ impl Bench {
         let words = std::iter::once(path.as_os_str()).chain(args.iter().map(AsRef::as_ref));
         let argv: Vec<OsString> = words.map(OsString::from).collect();
         let scratch = self.folder.path();
-        profile(&self.emulator, Command { path, argv: &argv, scratch, ignores_pipe: false })
+        let (argv, misses) = (&argv[..], self.misses);
+        let plain = Command { path, argv, scratch, ignores_pipe: false, stretches: false, misses };
+        profile(&self.emulator, plain)
     }
 
     /// The profile of a program that ends with `status`.
@@ -379,6 +384,58 @@ fn real_programs_are_counted_whole() {
         }
         assert!(trace.threads[0].counts.instructions > 100_000, "{command:?}");
     }
+}
+
+/// Caches of 96 lines and fewer miss every access, those of 104 and more only the first 100.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn misses_of_a_loop_over_known_lines() {
+    let bench = Bench { misses: true, ..bench!() };
+    let program = bench.build("lines.s", &["-nostdlib", "-static"]);
+    let ran = bench.run(&program, &[]).unwrap();
+    let [Some(counts)] = &ran.misses[..] else { panic!("{:?}", ran.misses) };
+    assert_eq!(counts.accesses(), 100_000);
+    let at = [1, 96, 104, 1_000_000].map(|lines| counts.at(lines));
+    assert!(at.iter().zip([1e5, 1e5, 1e2, 1e2]).all(|(a, b)| (a - b).abs() < 1e-9), "{at:?}");
+    assert_eq!(counts.written_back(), None);
+    let counted = ran.profile.unwrap();
+    assert_eq!(all_counts(&counted.threads[0])[4..], [99_000, 1000]);
+}
+
+/// Misses are counted for every thread by itself, and a child begins anew.
+#[test]
+fn misses_of_threads_and_children() {
+    let bench = Bench { misses: true, ..bench!() };
+    for args in [["one-by-one", "20"], ["fork", "0"], ["threads", "3"]] {
+        let ran = bench.run(&bench.build_tasks(), &args).unwrap();
+        let threads = ran.profile.unwrap().threads.len();
+        assert_eq!(ran.misses.len(), threads, "{args:?}");
+        assert!(ran.misses.iter().all(|counts| counts.as_ref().unwrap().accesses() > 0));
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_demand_of_a_program_is_a_file() {
+    let bench = bench!();
+    let program = bench.build("lines.s", &["-nostdlib", "-static"]);
+    let file = bench.folder.path().join("demand.json");
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_colocate"));
+    command.args(["profile", "-q", "--backend", "emulate", "--phase"]).arg(&file).arg("--");
+    assert!(command.arg(&program).status().unwrap().success());
+    let read = PhaseFile::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let [phase] = &read.phases[..] else { panic!("{read:?}") };
+    // 1 + 1,000 × (2 + 4 × 99 + 3) + 3 instructions, 100,000 accesses.
+    let every = 1e5 / 401_004.0;
+    let misses = phase.misses.get().unwrap();
+    assert_eq!((&phase.name[..], phase.slots.get()), ("lines", None));
+    assert!((misses.at(4096.0) - every).abs() < 1e-6, "{misses:?}");
+    assert!((misses.at(8192.0) - 100.0 / 401_004.0).abs() < 1e-6, "{misses:?}");
+    let refused = process::Command::new(env!("CARGO_BIN_EXE_colocate"))
+        .args(["profile", "--backend", "sample", "--phase", "/tmp/x", "--", "/bin/true"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(3));
 }
 
 /// `colocate profile --backend emulate` with the places that the tests use.
