@@ -37,7 +37,7 @@ pub const MIDDLE: usize = 4096;
 /// Sampled lines at a time, at most.
 pub const FAR: usize = 32_768;
 
-/// Distances are kept by their three leading bits; those below 16 each for itself.
+/// Distances below 16 are kept each for itself, others in eight parts of every power of two.
 const BUCKETS: usize = 16 + 8 * 40;
 /// The share of lines that is sampled, at first, in units of 2⁻³².
 const ALL: u64 = 1 << 32;
