@@ -276,6 +276,11 @@ impl Siblings {
     fn active_by_chance(&self, task: usize, stalls: &[f64]) -> f64 {
         let count = self.len();
         let idle = |t: usize| (self.by_chance[t] * stalls[t]).min(1.0);
+        if count == 2 {
+            // The same as below, without the search for sets: `sets` holds {}, {0}, {1}, {0, 1}.
+            let idle = idle(1 - task);
+            return idle * self.most[task] + (1.0 - idle) * self.sets[6 + task];
+        }
         let mut active = 0.0;
         for (set, rates) in self.sets.chunks_exact(count).enumerate() {
             if set >> task & 1 == 1 {
@@ -320,7 +325,10 @@ struct Bounds {
     /// One row a bound.
     weights: Vec<f64>,
     sets: Vec<PortSet>,
+    sets_before: Vec<PortSet>,
     unions: Vec<PortSet>,
+    /// By task: no less than the most that it can have.
+    reach: Vec<f64>,
 }
 
 impl Bounds {
@@ -337,13 +345,17 @@ impl Bounds {
         self.set_weights(width, tasks.len(), ask, least);
     }
 
-    /// Every connected union of `sets`.
+    /// Every connected union of `sets`; those of the last time if they are the same sets.
     fn set_unions(&mut self, sets: impl Iterator<Item = PortSet>) {
+        std::mem::swap(&mut self.sets, &mut self.sets_before);
         self.sets.clear();
         for set in sets.filter(|set| !set.is_empty()) {
             if let Err(place) = self.sets.binary_search(&set) {
                 self.sets.insert(place, set);
             }
+        }
+        if self.sets == self.sets_before {
+            return;
         }
         self.unions.clear();
         self.unions.extend_from_slice(&self.sets);
@@ -375,6 +387,8 @@ impl Bounds {
         (self.width, self.tasks) = (width, tasks);
         self.weights.clear();
         self.weights.extend((0..tasks).map(|t| ask(t).0 / width));
+        let most = |t: usize| (1.0 / least(t)).min(1.0 / self.weights[t]).min(2.0 * width);
+        refill(&mut self.reach, (0..tasks).map(most));
         for &union in &self.unions {
             let row = self.weights.len();
             let mut reach = 0.0;
@@ -383,9 +397,8 @@ impl Bounds {
                 // Not `sum`: that of nothing is −0, and 1 / −0 is −∞.
                 let cycles = within.fold(0.0, |sum, (_, cycles)| sum + cycles);
                 let weight = cycles / f64::from(union.len());
-                let most = (1.0 / least(t)).min(1.0 / self.weights[t]).min(2.0 * width);
                 self.weights.push(weight);
-                reach += weight * most;
+                reach += weight * self.reach[t];
             }
             if reach <= 1.0 {
                 self.weights.truncate(row);
@@ -403,6 +416,9 @@ impl Bounds {
     /// Raises the rates of the `free` tasks together, each by its step, and stops those that a bound holds;
     /// in the end none is free. The others' rates stay as they are.
     fn fill(&self, most: &[f64], steps: &[f64], free: &mut [bool], rates: &mut [f64]) {
+        if self.all_have_most(most, free, rates) {
+            return;
+        }
         while free.contains(&true) {
             let mut length = f64::INFINITY;
             for bound in self.weights.chunks_exact(self.tasks) {
@@ -426,6 +442,21 @@ impl Bounds {
                 break;
             }
         }
+    }
+
+    /// Gives every free task the most that it can use, if there is room for that; most often there is.
+    fn all_have_most(&self, most: &[f64], free: &mut [bool], rates: &mut [f64]) -> bool {
+        let fits = self.weights.chunks_exact(self.tasks).all(|bound| {
+            let rate = |t: usize| if free[t] { most[t] } else { rates[t] };
+            (0..self.tasks).fold(0.0, |used, t| used + bound[t] * rate(t)) <= 1.0
+        });
+        if fits {
+            for t in 0..self.tasks {
+                rates[t] = if free[t] { most[t] } else { rates[t] };
+            }
+            free.fill(false);
+        }
+        fits
     }
 
     /// Holds every task that a full bound names, or that has all that it can use; says whether there was

@@ -160,7 +160,7 @@ pub struct Model<'a> {
 
 /// The search ends when no rate changes by a greater share in a round. Chosen, far below what the model can
 /// resolve, so that differences of two predictions are those of the model.
-const NEAR: f64 = 1e-5;
+const NEAR: f64 = 1e-4;
 
 /// Rounds that are tried at most. Chosen; see `benches` for how many there are.
 const ROUNDS: u32 = 500;

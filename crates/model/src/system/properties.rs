@@ -110,7 +110,7 @@ impl Situation {
 }
 
 /// How exact rates are: somewhat less than where the search ends.
-const EXACT: f64 = 100.0 * NEAR;
+const EXACT: f64 = 10.0 * NEAR;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

@@ -3,6 +3,7 @@
 use super::parts::Parts;
 use super::{CpiStack, TaskRate};
 use crate::memory::agreed_wait;
+use crate::phase::Demand;
 use crate::smt::{Shared, Siblings};
 use caches::Group;
 use colocate_machine::BytesPerSecond;
@@ -24,11 +25,20 @@ pub(super) struct End {
 /// Where the search for a task's rate ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Ended {
+    /// Some of the demand's figures, by which it is known again. If another has the same, the next
+    /// search begins somewhat farther from its end.
+    of: [f64; 3],
     ipc: f64,
     /// The rate if siblings' work meets by chance.
     by_chance: f64,
     /// Cycles per instruction in which it is not stalled.
     busy: f64,
+}
+
+impl Ended {
+    const fn of(demand: &Demand) -> [f64; 3] {
+        [demand.slots, demand.dependent_cycles, demand.parallel_misses]
+    }
 }
 
 impl End {
@@ -144,10 +154,12 @@ struct Access {
     task: u32,
     /// Of `levels`.
     level: u32,
-    /// Share of the queue that is used by a miss in a cycle.
-    load: f64,
     /// Cycles that a miss costs for each second that it waits.
     delay: f64,
+    /// Share of the queue that is used by such a cycle in each cycle.
+    load: f64,
+    /// `delay` of the misses of an instruction.
+    cycles: f64,
 }
 
 impl Work {
@@ -186,27 +198,29 @@ impl Work {
             task.cpi.queues = 0.0;
             task.busy.given + task.cpi.stalled()
         }));
-        for (passing, wait) in queues.iter().zip(&*waits) {
+        for (passing, wait) in queues.iter_mut().zip(&*waits) {
             for access in passing {
-                let delay = levels[access.level as usize].misses * access.delay;
-                rates[access.task as usize] += delay * wait;
+                access.cycles = levels[access.level as usize].misses * access.delay;
+                rates[access.task as usize] += access.cycles * wait;
             }
         }
         rates.iter_mut().for_each(|cpi| *cpi = 1.0 / *cpi);
         for ((passing, queue), wait) in queues.iter().zip(&parts.queues).zip(waits) {
+            if passing.is_empty() {
+                *wait = 0.0;
+                continue;
+            }
             let (mut used, mut fall) = (0.0, 0.0);
             for access in passing {
-                let misses = levels[access.level as usize].misses;
-                let rate = rates[access.task as usize];
-                used += misses * access.load * rate;
-                fall += misses * access.load * rate * (misses * access.delay * rate);
+                let cycles = access.cycles * rates[access.task as usize];
+                used += cycles * access.load;
+                fall += cycles * access.load * cycles;
             }
             let agreed = agreed_wait(queue.scale, *wait, used, fall);
             for access in passing {
-                let delay = levels[access.level as usize].misses * access.delay;
                 let rate = &mut rates[access.task as usize];
-                *rate /= 1.0 + *rate * delay * (agreed - *wait);
-                tasks[access.task as usize].cpi.queues += delay * agreed;
+                *rate /= 1.0 + *rate * access.cycles * (agreed - *wait);
+                tasks[access.task as usize].cpi.queues += access.cycles * agreed;
             }
             *wait = agreed;
         }
@@ -228,7 +242,8 @@ impl Work {
                 task.busy.find(busy);
                 task.cpi.siblings = busy - task.cpi.core;
                 let by_chance = core.siblings.by_chance(i);
-                end.tasks[task.pu] = Ended { ipc: rates[i], by_chance, busy };
+                let of = end.tasks[task.pu].of;
+                end.tasks[task.pu] = Ended { of, ipc: rates[i], by_chance, busy };
             }
         }
         change
@@ -253,8 +268,7 @@ impl Work {
     /// Used shares of controllers, links and caches.
     pub fn used(&self, parts: &Parts) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let load = |access: &Access| {
-            let often = self.levels[access.level as usize].misses * access.load;
-            often * self.tasks[access.task as usize].ipc.found
+            access.cycles * access.load * self.tasks[access.task as usize].ipc.found
         };
         let queue = |passing: &Vec<Access>| passing.iter().map(load).fold(0.0, |a, b| a + b);
         let mut used: Vec<f64> = self.queues.iter().map(queue).collect();

@@ -51,6 +51,21 @@ impl User {
 }
 
 impl Work {
+    /// Divides the caches equally, for want of better, and finds out what each task would miss.
+    pub fn divide_equally(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+        let Self { tasks, levels, caches, .. } = self;
+        for (group, cache) in caches.iter().zip(&parts.caches) {
+            #[allow(clippy::cast_precision_loss)] // a cache has few PUs
+            let share = cache.capacity / group.users.len() as f64;
+            for user in &group.users {
+                let misses = &seats[user.task].demand.misses;
+                let levels = &mut levels[tasks[user.task].first..][..=user.level];
+                settle(levels, share.min(misses.touched()), cache);
+                levels[user.level].misses = misses.at(levels[user.level].within);
+            }
+        }
+    }
+
     /// Divides the caches by the rates, nearest first, and finds out what each task misses.
     pub fn divide_caches<'s>(
         &mut self,
@@ -122,18 +137,30 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     }
     let speed: f64 = sharers.iter().map(|sharer| sharer.speed).sum();
     let mut time = *window / speed;
+    if time <= 0.0 {
+        time = guess(capacity, sharers);
+    }
     let missing = look_back(capacity, sharers, time, users);
     let growth: f64 = users.iter().map(|user| user.growth).sum();
     let step = missing / growth;
-    if missing.abs() > NEAR_ENOUGH * capacity || !step.is_finite() {
-        time = reach(capacity, sharers, time);
-        look_back(capacity, sharers, time, users);
-    } else {
+    if missing.abs() <= NEAR_ENOUGH * capacity && step.is_finite() {
         users.iter_mut().for_each(|user| user.held = (user.held + user.growth * step).max(0.0));
         time += step;
+    } else {
+        time = reach(capacity, sharers, time);
+        look_back(capacity, sharers, time, users);
     }
     *window = time * speed;
     missing.abs() <= NEAR * NEAR_ENOUGH * capacity
+}
+
+/// About how many seconds back the content of a cache reaches, if all hold as much of it: too many rather than
+/// too few, since they miss more while they hold less.
+fn guess(capacity: f64, sharers: &[Sharer<'_>]) -> f64 {
+    #[allow(clippy::cast_precision_loss)] // a cache has few PUs
+    let share = capacity / sharers.len() as f64;
+    let growth = |it: &Sharer<'_>| it.curve.at(share + it.elsewhere) * it.speed;
+    capacity / sharers.iter().map(growth).sum::<f64>()
 }
 
 /// Sets what is held of the last `time` seconds; says how many bytes are missing to `capacity`.

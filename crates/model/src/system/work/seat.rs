@@ -1,7 +1,7 @@
 //! Before the first round: who is where, and what each passes on the way to its data.
 
 use super::caches::{Group, User};
-use super::{Access, Core, Level, Steps, Task, Work};
+use super::{Access, Core, Ended, Level, Steps, Task, Work};
 use crate::phase::Demand;
 use crate::smt::Shared;
 use crate::system::Seat;
@@ -57,6 +57,20 @@ impl Work {
             self.go_to_memory(parts, t, seat);
         }
         self.go_to_others(parts, seats);
+        self.guess(parts, seats);
+    }
+
+    /// Begins with the rate of each task that has an equal part of each cache and waits for nobody, where
+    /// nothing better is known.
+    fn guess(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+        if self.tasks.iter().all(|task| task.ipc.given > 0.0) {
+            return;
+        }
+        self.divide_equally(parts, seats);
+        self.stall(parts);
+        for task in self.tasks.iter_mut().filter(|task| task.ipc.given <= 0.0) {
+            task.ipc = Steps::from(1.0 / (task.busy.given + task.cpi.stalled()));
+        }
     }
 
     fn sit(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
@@ -87,13 +101,13 @@ impl Work {
         bytes: f64,
     ) {
         let task = &self.tasks[t];
-        let often = share * task.clock;
         #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
         self.queues[queue].push(Access {
             task: t as u32,
             level: level as u32,
-            load: often * bytes / parts.queues[queue].bandwidth,
-            delay: often / task.parallel,
+            delay: share * task.clock / task.parallel,
+            load: bytes * task.parallel / parts.queues[queue].bandwidth,
+            cycles: 0.0,
         });
     }
 
@@ -114,11 +128,13 @@ impl Work {
                 task.parallel = parallel(demands[i].parallel_misses, count);
                 task.cpi.core = 1.0 / core.siblings.alone(i);
                 task.cpi.stalls = demands[i].stall_cycles;
-                let before = self.end.tasks[task.pu];
-                task.busy = Steps::from(before.busy.max(task.cpi.core));
+                let before = &mut self.end.tasks[task.pu];
+                let of = Ended::of(demands[i]);
+                let known = before.of == of && before.ipc > 0.0;
+                before.of = of;
+                task.busy = Steps::from(if known { before.busy } else { task.cpi.core });
+                task.ipc = Steps::from(if known { before.ipc } else { 0.0 });
                 let alone = core.siblings.alone(i);
-                let known = before.ipc > 0.0;
-                task.ipc = Steps::from(if known { before.ipc } else { alone });
                 core.siblings.begin_at(i, if known { before.by_chance } else { alone });
             }
         }
