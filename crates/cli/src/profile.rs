@@ -4,6 +4,7 @@
 //! standard error and to the file of `--output`.
 
 mod backend;
+mod demand;
 mod keep;
 mod launch;
 mod table;
@@ -13,8 +14,11 @@ use crate::output;
 use anyhow::Context;
 use backend::Wish;
 use colocate_machine::Nanos;
-use colocate_model::Profile;
+use colocate_model::phase::PhaseFile;
+use colocate_model::{Phase, Profile};
 use colocate_observe::Pid;
+use demand::Core;
+use launch::Watched;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +35,17 @@ pub struct Args {
     /// standard error
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// File for demand vectors (docs/schemas/demand.json; TOML if it is called .toml). With the backend
+    /// emulate one for each thread, with its misses of caches of every size, which takes some ten times
+    /// as long; with sample, which needs --demand, one for the program
+    #[arg(long, value_name = "FILE", conflicts_with = "show")]
+    phase: Option<PathBuf>,
+
+    /// Find out from its machine code what it asks of the cores of a described machine, or of a processor
+    /// by LLVM's name; needs llvm-mca, and the backend sample or emulate
+    #[arg(long, value_name = "MACHINE", requires = "phase")]
+    demand: Option<String>,
 
     /// How to watch: pmu (hardware counters), sample (instruction-pointer samples), emulate (exact
     /// counts under QEMU), or auto: the first of pmu and sample that works here
@@ -87,11 +102,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         output::write(None, &table::of(&read(path)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(path) = &args.output {
+    for path in args.output.iter().chain(&args.phase) {
         keep::check(path)?;
     }
+    sees_enough(args)?;
+    let core = args.demand.as_deref().map(Core::find).transpose()?;
     let speaker = Speaker { quiet: args.quiet };
-    let (profile, status) = if !args.pid.is_empty() {
+    let (mut watched, status) = if !args.pid.is_empty() {
         let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
         (launch::attach(args, &pids)?, 0)
     } else if args.backend == Wish::Emulate {
@@ -99,9 +116,49 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         launch::run(args)?
     };
-    report(args, speaker, &profile)?;
+    if let Some(path) = &args.phase {
+        let phases = phases(&mut watched, core.as_ref())?;
+        keep::write(path, &text_of(path, phases))?;
+    }
+    report(args, speaker, &watched.profile)?;
     // A status has eight bits; `env` and `timeout` cut it, too.
     Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
+}
+
+/// Whether the backend sees what demand vectors are made of.
+fn sees_enough(args: &Args) -> anyhow::Result<()> {
+    let message = match (&args.phase, &args.demand, args.backend) {
+        (None, ..) | (_, _, Wish::Emulate) | (_, Some(_), Wish::Sample) => return Ok(()),
+        (_, Some(_), _) => {
+            "counters do not see machine code; expected --backend emulate or sample with --demand"
+        }
+        (_, None, _) => {
+            "only the backend emulate sees accesses to memory; expected --backend emulate with --phase, \
+             or --demand"
+        }
+    };
+    Err(no_capability(message.into()))
+}
+
+/// The demand of each thread, or of the program. A note is added to the profile.
+fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phase>> {
+    let Watched { profile, stretches, phases } = watched;
+    let mut phases = std::mem::take(phases);
+    if phases.is_empty() {
+        let path = Path::new(&profile.program.path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        phases.push(Phase { name, ..Phase::default() });
+    }
+    if let Some(core) = core {
+        profile.notes.push(core.fill(&mut phases, stretches)?);
+    }
+    Ok(phases)
+}
+
+/// The file of `phases`, in the form that its name asks for.
+fn text_of(path: &Path, phases: Vec<Phase>) -> String {
+    let file = PhaseFile::new(phases);
+    if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }
 }
 
 /// Writes the profile and says what it found.

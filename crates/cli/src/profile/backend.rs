@@ -3,6 +3,7 @@
 use super::no_capability;
 use colocate_machine::Nanos;
 use colocate_model::Backend;
+use colocate_observe::code::Stretch;
 use colocate_observe::pmu::{Counted, Counters, Start, Watch};
 use colocate_observe::sample::{SampleOptions, Sampler};
 use colocate_observe::{Options, Pid, SysError};
@@ -21,6 +22,14 @@ pub enum Wish {
     Sample,
     /// Exact counts under QEMU
     Emulate,
+}
+
+/// What a backend has seen.
+pub struct Seen {
+    /// What every thread did.
+    pub counted: Counted,
+    /// Stretches of code, if they were wanted and the backend sees code.
+    pub stretches: Vec<Stretch>,
 }
 
 /// A backend at work.
@@ -99,11 +108,18 @@ impl Watching {
         }
     }
 
-    /// Ends watching and says what was seen.
-    pub fn finish(self) -> Counted {
+    /// Ends watching and says what was seen, with as many stretches of code as are wanted.
+    pub fn finish(self, stretches: usize) -> Seen {
         match self {
-            Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish).collect()),
-            Self::Sample { sampler, .. } => sampler.finish(),
+            Self::Pmu(watches) => {
+                let counted = together(watches.into_iter().map(Watch::finish).collect());
+                Seen { counted, stretches: Vec::new() }
+            }
+            Self::Sample { mut sampler, .. } => {
+                sampler.stop();
+                let stretches = if stretches > 0 { sampler.stretches(stretches) } else { vec![] };
+                Seen { counted: sampler.finish(), stretches }
+            }
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Starting or finding the program, and watching until it is over.
 
+use super::demand::FROM_SAMPLES;
 use super::{Args, no_capability};
 use crate::exit::Failure;
-use crate::profile::backend::{Watching, Wish};
+use crate::profile::backend::{Seen, Watching, Wish};
 use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
 use colocate_act::signals::{Asked, Signals};
 use colocate_act::sys;
 use colocate_machine::Nanos;
 use colocate_model::profile::VERSION;
-use colocate_model::{Profile, Program};
+use colocate_model::{Phase, Profile, Program};
+use colocate_observe::code::Stretch;
 use colocate_observe::emulate;
 use colocate_observe::pmu::Start;
 use colocate_observe::proc::Proc;
@@ -19,8 +21,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Runs the command and watches it. Its profile and its exit status.
-pub fn run(args: &Args) -> anyhow::Result<(Profile, i32)> {
+/// A program that was watched.
+pub struct Watched {
+    /// What its threads did.
+    pub profile: Profile,
+    /// Stretches of its code, if they were wanted.
+    pub stretches: Vec<Stretch>,
+    /// What is known of each thread's demand without looking at its code; empty if that is no more than
+    /// the profile says.
+    pub phases: Vec<Phase>,
+}
+
+/// Runs the command and watches it. What was seen and its exit status.
+pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let command = find(args)?;
     let program = program(&command);
     let signals = Signals::take()?;
@@ -30,15 +43,14 @@ pub fn run(args: &Args) -> anyhow::Result<(Profile, i32)> {
     let watching = Watching::start(args.backend, args.rate, &[pid], Start::AtExec)?;
     let head = Head::new(program, &watching);
     let confirmed = held.release().confirm();
-    let mut session =
-        Session { watching: Some(watching), counted: None, signals, until: until(args) };
+    let mut session = Session::new(args, watching, signals);
     let status = session.watch_child(pid)?;
     confirmed.map_err(failure)?;
-    Ok((head.profile(session.finish()), status))
+    Ok((head.watched(session.finish()), status))
 }
 
 /// Watches processes that run already.
-pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
+pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
     if args.backend == Wish::Emulate {
         return Err(no_capability(
             "the backend emulate cannot watch a process that runs already; expected --backend pmu \
@@ -54,20 +66,20 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Profile> {
     let signals = Signals::take()?;
     let watching = Watching::start(args.backend, args.rate, pids, Start::Now)?;
     let head = Head::new(program, &watching);
-    let mut session =
-        Session { watching: Some(watching), counted: None, signals, until: until(args) };
+    let mut session = Session::new(args, watching, signals);
     session.watch_others()?;
-    let mut profile = head.profile(session.finish());
-    profile.notes.extend(unread);
+    let mut watched = head.watched(session.finish());
+    let notes = &mut watched.profile.notes;
+    notes.extend(unread);
     if pids.len() > 1 {
         let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
-        profile.notes.push(format!("several processes, {list}; the program is the first one's"));
+        notes.push(format!("several processes, {list}; the program is the first one's"));
     }
-    Ok(profile)
+    Ok(watched)
 }
 
 /// Runs the command under QEMU.
-pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
+pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
     if args.watch_for.is_some() {
         return Err(no_capability(
             "the backend emulate counts a program to its end; expected --backend pmu or sample with \
@@ -84,13 +96,14 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Profile, i32)> {
         argv: &command.argv,
         scratch: &scratch,
         ignores_pipe: sys::pipe_was_ignored(),
-        stretches: false,
-        misses: false,
+        stretches: args.demand.is_some(),
+        misses: args.phase.is_some(),
     };
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
-    Ok((profile, status))
+    let phases = emulate::phases(&profile, &ran.misses);
+    Ok((Watched { profile, stretches: ran.stretches, phases }, status))
 }
 
 fn find(args: &Args) -> anyhow::Result<Command> {
@@ -158,13 +171,13 @@ impl Head {
         })
     }
 
-    fn profile(self, counted: colocate_observe::pmu::Counted) -> Profile {
-        let mut profile = self.0;
+    fn watched(self, seen: Seen) -> Watched {
+        let (mut profile, counted) = (self.0, seen.counted);
         profile.watched_ns = counted.watched;
         profile.complete = counted.complete;
         profile.threads = counted.threads;
         profile.notes.extend(counted.notes);
-        profile
+        Watched { profile, stretches: seen.stretches, phases: Vec::new() }
     }
 }
 
@@ -178,12 +191,19 @@ fn processor(cpuinfo: &Path) -> Option<String> {
 struct Session {
     /// `None` once the time of `--for` is over.
     watching: Option<Watching>,
-    counted: Option<colocate_observe::pmu::Counted>,
+    seen: Option<Seen>,
     signals: Signals,
     until: Option<Nanos>,
+    /// Stretches of code that are wanted.
+    stretches: usize,
 }
 
 impl Session {
+    fn new(args: &Args, watching: Watching, signals: Signals) -> Self {
+        let stretches = if args.demand.is_some() { FROM_SAMPLES } else { 0 };
+        Self { watching: Some(watching), seen: None, signals, until: until(args), stretches }
+    }
+
     /// Until child `pid` has ended; its exit status. Signals are passed on to it.
     fn watch_child(&mut self, pid: Pid) -> anyhow::Result<i32> {
         loop {
@@ -237,17 +257,21 @@ impl Session {
         let over = self.until.is_some_and(|until| now() >= until);
         match &mut self.watching {
             Some(watching) if !over => watching.pump(),
-            _ => self.counted = self.counted.take().or(self.watching.take().map(Watching::finish)),
+            _ => self.end(),
         }
         Ok(())
     }
 
-    fn finish(self) -> colocate_observe::pmu::Counted {
-        match (self.counted, self.watching) {
-            (Some(counted), _) => counted,
-            (None, Some(watching)) => watching.finish(),
-            (None, None) => unreachable!("watching ends only by being counted"),
+    /// Ends the watching, if it has not ended.
+    fn end(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            self.seen = Some(watching.finish(self.stretches));
         }
+    }
+
+    fn finish(mut self) -> Seen {
+        self.end();
+        self.seen.expect("watching ends only by being counted")
     }
 }
 

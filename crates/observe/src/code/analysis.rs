@@ -2,6 +2,7 @@
 
 use super::{Stretch, Weight};
 use crate::mca::{Figures, Mca, McaError, Syntax, Target};
+use colocate_machine::performance::WorkKind;
 use colocate_model::phase::{Known, Phase, Work};
 use std::collections::BTreeMap;
 
@@ -102,9 +103,32 @@ impl<'a> Analysis<'a> {
         (sums.weight > 0.0).then(|| sums.phase(name, &self.target.cpu, &self.source()))
     }
 
-    fn source(&self) -> String {
+    /// Where its figures come from.
+    #[must_use]
+    pub fn source(&self) -> String {
         format!("llvm-mca {}, {}", self.version, self.target.cpu)
     }
+}
+
+/// The work of `thread`, or of all threads together, by kind, an instruction on average: all that can be
+/// said for a core that LLVM has no table of. `None` without stretches.
+#[must_use]
+pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
+    let mut kinds = WorkKind::ALL.map(|kind| (kind, 0.0));
+    let mut whole = 0.0;
+    for stretch in stretches.iter().filter(|s| thread.is_none() || s.thread == thread) {
+        let (Weight::Instructions(weight) | Weight::Time(weight)) = stretch.weight;
+        #[allow(clippy::cast_precision_loss)] // hundreds
+        let each = weight / stretch.instructions as f64;
+        for ((_, sum), count) in kinds.iter_mut().zip(stretch.kinds) {
+            *sum += each * f64::from(count);
+        }
+        whole += weight;
+    }
+    let used = kinds.into_iter().filter(|(_, sum)| *sum > 0.0);
+    let work = Work::Kinds(used.map(|(kind, sum)| (kind, sum / whole)).collect());
+    let work = Known::new(work, "machine code, decoded");
+    (whole > 0.0).then(|| Phase { work, ..Phase::default() })
 }
 
 /// Figures times weights.
@@ -137,8 +161,11 @@ impl Sums {
     }
 
     fn phase(self, name: &str, cpu: &str, source: &str) -> Phase {
-        let mean = |sum: f64| Known::new(sum / self.weight, source);
-        let groups = self.ports.iter().map(|(ports, sum)| (ports.clone(), sum / self.weight));
+        // Nothing here is known to more digits, and people read the file.
+        let per_instruction = |sum: f64| (sum / self.weight * 1e6).round() / 1e6;
+        let mean = |sum: f64| Known::new(per_instruction(sum), source);
+        let groups = self.ports.iter().map(|(ports, sum)| (ports.clone(), per_instruction(*sum)));
+        let groups = groups.filter(|(_, cycles)| *cycles > 0.0);
         let work = Work::Ports { llvm_cpu: cpu.to_owned(), groups: groups.collect() };
         Phase {
             name: name.to_owned(),
@@ -148,5 +175,32 @@ impl Sums {
             dependent_cycles_divided: self.divided.map_or_else(Known::default, mean),
             ..Phase::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_isa::Isa;
+
+    /// Two stretches of thread 0, 300 instructions of additions and 100 of divisions.
+    #[test]
+    fn work_by_kind_is_weighted() {
+        let stretch = |thread, weight, bytes: &[u8]| {
+            let block = [bytes.to_vec()];
+            Stretch::of(Isa::X86_64, Some(thread), Weight::Instructions(weight), [(0, &block[..])])
+        };
+        let all = [
+            stretch(0, 300.0, &[0x01, 0xd8]).unwrap(),
+            stretch(0, 100.0, &[0xf7, 0xf3]).unwrap(),
+            stretch(1, 600.0, &[0x8b, 0x07]).unwrap(),
+        ];
+        let kinds = |thread| match by_kind(&all, thread).unwrap().work.get() {
+            Some(Work::Kinds(kinds)) => kinds.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kinds(Some(0)), [(WorkKind::Int, 0.75), (WorkKind::IntDiv, 0.25)]);
+        assert_eq!(kinds(None)[2], (WorkKind::Load, 0.6));
+        assert_eq!(by_kind(&all, Some(7)), None);
     }
 }

@@ -1,0 +1,95 @@
+//! What a program's code asks of a core: `--demand`.
+
+use super::no_capability;
+use colocate_machine::read::{self, ReadError};
+use colocate_model::phase::Phase;
+use colocate_observe::code::{Analysis, Stretch, by_kind};
+use colocate_observe::mca::{Mca, McaError, Target};
+
+/// Stretches of sampled code. Chosen: as many as `emulate` takes at least.
+pub const FROM_SAMPLES: usize = 64;
+
+/// What code is held against.
+pub enum Core {
+    /// A processor that LLVM has a table of.
+    Table(Mca, Target),
+    /// A described core without one, by its name: its own table is by kind of work.
+    Kinds(String),
+}
+
+impl Core {
+    /// The core that `named` names: those of a described machine, or a processor of LLVM's.
+    ///
+    /// # Errors
+    /// If it is neither, if nobody has said how fast that machine is, if its cores have different tables,
+    /// or if LLVM is missing.
+    pub fn find(named: &str) -> anyhow::Result<Self> {
+        let cpus = match read::open(named).and_then(|_| read::performance(named)) {
+            Ok(None) => {
+                anyhow::bail!("{named}: expected a machine that says how fast it is, found none")
+            }
+            Ok(Some(performance)) => {
+                performance.kinds.into_iter().map(|kind| kind.llvm_cpu).collect()
+            }
+            Err(ReadError::Unknown { .. }) => vec![Some(named.to_owned())],
+            Err(error) => return Err(error.into()),
+        };
+        if cpus.windows(2).any(|pair| pair[0] != pair[1]) {
+            anyhow::bail!(
+                "{named}: expected cores that share a table of ports, found several tables"
+            );
+        }
+        match cpus.into_iter().next().flatten() {
+            None => Ok(Self::Kinds(named.to_owned())),
+            Some(cpu) => {
+                let mca = Mca::find().map_err(|why| no_capability(why.to_string()))?;
+                let target = Target { triple: std::env::consts::ARCH.to_owned(), cpu };
+                // A name that LLVM does not know is better found out before the program has run.
+                mca.analyse(&target, colocate_observe::mca::Syntax::Usual, &["nop"])?;
+                Ok(Self::Table(mca, target))
+            }
+        }
+    }
+
+    /// Puts into `phases`, one for each thread or one for all, what `stretches` ask for. Returns what a
+    /// reader should know.
+    ///
+    /// # Errors
+    /// If LLVM fails. What it cannot simulate is left out.
+    pub fn fill(&self, phases: &mut [Phase], stretches: &[Stretch]) -> Result<String, McaError> {
+        let per_thread = stretches.iter().any(|stretch| stretch.thread.is_some());
+        let threads = |place: usize| u32::try_from(place).ok().filter(|_| per_thread);
+        let (core, part) = match self {
+            Self::Kinds(machine) => {
+                for (place, phase) in phases.iter_mut().enumerate() {
+                    put(phase, by_kind(stretches, threads(place)));
+                }
+                (format!("{machine}'s, by kind of work"), None)
+            }
+            Self::Table(mca, target) => {
+                let analysis = Analysis::of(mca, target, stretches)?;
+                for (place, phase) in phases.iter_mut().enumerate() {
+                    put(phase, analysis.phase("", threads(place)));
+                }
+                (analysis.source(), analysis.covered())
+            }
+        };
+        let part = part.map_or(String::new(), |part| {
+            format!("; {:.1} % of them could be simulated", 100.0 * part)
+        });
+        Ok(format!(
+            "demand of the cores of {core}: from {} stretches of code{part}",
+            stretches.len()
+        ))
+    }
+}
+
+/// What code says of `phase`, if it says something.
+fn put(phase: &mut Phase, found: Option<Phase>) {
+    if let Some(found) = found {
+        phase.slots = found.slots;
+        phase.work = found.work;
+        phase.dependent_cycles = found.dependent_cycles;
+        phase.dependent_cycles_divided = found.dependent_cycles_divided;
+    }
+}
