@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 const WIDE: u32 = 64;
 /// Instructions of the shorter run: some times the size of any reorder buffer, so that the difference
 /// to the longer one is of the steady state.
-const LEAST_INSTRUCTIONS: usize = 4096;
+const LEAST_INSTRUCTIONS: usize = 2048;
 /// Cycles of the shorter run are enough even if its instructions are fewer: each waits for another.
-const MOST_CYCLES: usize = 16_384;
+const MOST_CYCLES: usize = 8_192;
 /// Rounds of the shorter run. Few rounds of a long block still have to reach the steady state.
-const ROUNDS: std::ops::RangeInclusive<usize> = 8..=1024;
+const ROUNDS: std::ops::RangeInclusive<usize> = 4..=512;
 /// How much longer the second run is.
 const LONGER: usize = 3;
 /// Rounds of a first run that says how many cycles a round takes, about.
-const PILOT: u32 = 4;
+const PILOT: u32 = 2;
 /// Leaves out of the report what is large and not needed for a loop's time.
 const TIMES_ONLY: [&str; 2] = ["--instruction-info=false", "--resource-pressure=false"];
 /// What takes a place in the reorder buffer and nothing else.

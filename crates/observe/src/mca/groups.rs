@@ -14,6 +14,7 @@
 //! 1. A resource of several units is a set by itself.
 //! 2. The others are searched for: all sets that fit, with as few as possible that no instruction has
 //!    shown. What an instruction shows for certain helps to read the next.
+//!    An answer of known sets is believed even if one of unknown sets would fit, too.
 //! 3. If more than one answer is left, ports that some answer has in one set become one set.
 //!
 //! # Terms
@@ -103,13 +104,13 @@ fn one_set(average: &[(usize, f64)]) -> Option<(Set, f64)> {
     (!set.is_empty()).then(|| (set, sum(average.iter().map(|(_, cycles)| *cycles))))
 }
 
+type Sets = Vec<(Set, f64)>;
+type Average = Vec<(usize, f64)>;
+
 /// The sets that are resources of several units, and what is left.
-fn whole_resources(
-    ports: &Ports,
-    average: &[(usize, f64)],
-) -> (Vec<(Set, f64)>, Vec<(usize, f64)>) {
-    let mut sets: Vec<(Set, f64)> = Vec::new();
-    let mut rest = Vec::new();
+fn whole_resources(ports: &Ports, average: &[(usize, f64)]) -> (Sets, Average) {
+    let mut sets = Sets::new();
+    let mut rest = Average::new();
     for &(port, cycles) in average {
         let units = ports.units(port);
         match sets.iter_mut().find(|(set, _)| *set == units) {
@@ -134,11 +135,7 @@ struct Search {
 
 impl Search {
     /// Sets of `average`, and whether they are certain.
-    fn of(
-        average: &[(usize, f64)],
-        taken: &[(usize, f64)],
-        known: &BTreeSet<Set>,
-    ) -> (Vec<(Set, f64)>, bool) {
+    fn of(average: &[(usize, f64)], taken: &[(usize, f64)], known: &BTreeSet<Set>) -> (Sets, bool) {
         let sum = |of: &[(usize, f64)]| sum(of.iter().map(|(_, cycles)| *cycles));
         let differ = (sum(average) - sum(taken)).abs() > NEAR * sum(average);
         if differ || average.len() > MOST_PORTS {
@@ -272,6 +269,7 @@ fn sum(cycles: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// Ports 0 to 7 of one unit each, and 8, 9, which are two units of one resource.
     fn ports() -> Ports {
@@ -346,5 +344,55 @@ mod tests {
         let add: &[(&[usize], f64)] = &[(&[0, 1], 1.0)];
         let found = uses(add, &[(0, 2.0)], &[]);
         assert_eq!(found, Uses { sets: vec![(vec![0, 1], 1.0)], certain: false });
+    }
+    /// Different sets of ports 0 to 7 with whole cycles, and for each a port that it took. No two take the
+    /// same port: in a simulation of one instruction, later micro-operations find it taken.
+    fn any_instruction() -> impl Strategy<Value = Vec<(Set, f64, usize)>> {
+        let set = prop::collection::btree_set(0_usize..8, 1..=4);
+        let one = (set, 1_u8..4, any::<prop::sample::Index>());
+        prop::collection::vec(one, 1..4).prop_map(|all| {
+            let mut kept: Vec<(Set, f64, usize)> = Vec::new();
+            for (set, cycles, port) in all {
+                let set: Set = set.into_iter().collect();
+                let port = set[port.index(set.len())];
+                if kept.iter().all(|(other, _, taken)| *other != set && *taken != port) {
+                    kept.push((set, f64::from(cycles), port));
+                }
+            }
+            kept
+        })
+    }
+
+    fn shown(instruction: &[(Set, f64, usize)], known: &BTreeSet<Set>) -> Uses {
+        let sets: Vec<(&[usize], f64)> =
+            instruction.iter().map(|(set, cycles, _)| (&set[..], *cycles)).collect();
+        let taken: Vec<(usize, f64)> =
+            instruction.iter().map(|(_, cycles, port)| (*port, *cycles)).collect();
+        apart(&ports(), &average(&sets), &taken, known)
+    }
+
+    proptest! {
+        #[test]
+        fn conserves(instruction in any_instruction()) {
+            let found = shown(&instruction, &BTreeSet::new());
+            let asked = sum(instruction.iter().map(|(_, cycles, _)| *cycles));
+            prop_assert!((sum(found.sets.iter().map(|(_, cycles)| *cycles)) - asked).abs() < 1e-9);
+            let ports: BTreeSet<usize> = found.sets.iter().flat_map(|(set, _)| set.clone()).collect();
+            let used: BTreeSet<usize> = instruction.iter().flat_map(|(set, ..)| set.clone()).collect();
+            prop_assert_eq!(ports, used);
+        }
+
+        /// Whatever is found: work within any ports is no more than the truth has there.
+        #[test]
+        fn known_sets_are_found_again(instruction in any_instruction()) {
+            let known = instruction.iter().map(|(set, ..)| set.clone()).collect();
+            let found = shown(&instruction, &known);
+            for ports in 0_u32..256 {
+                let inside = |set: &Set| set.iter().all(|port| ports >> port & 1 == 1);
+                let claimed = sum(found.sets.iter().filter(|(s, _)| inside(s)).map(|(_, c)| *c));
+                let truth = sum(instruction.iter().filter(|(s, ..)| inside(s)).map(|(_, c, _)| *c));
+                prop_assert!(claimed < truth + 1e-9, "{:?}", found);
+            }
+        }
     }
 }

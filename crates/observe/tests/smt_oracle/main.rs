@@ -98,7 +98,7 @@ impl Comparison {
         }
         let captured = self.gains.captured(Policy::Model);
         assert!(1.0 - captured <= MOST_REGRET, "{captured}");
-        for policy in Policy::ALL {
+        for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::ModelDivided) {
             assert!(captured >= self.gains.captured(policy), "{policy:?}");
         }
     }
@@ -126,10 +126,40 @@ fn compare(random_pairs: usize, workloads: usize) -> Comparison {
     comparison
 }
 
+/// A set that were smaller than the truth would ask for more cycles than LLVM's own simulation takes.
+#[test]
+fn sets_never_ask_for_more_than_the_simulation_takes() {
+    const CPUS: [&str; 8] =
+        ["znver1", "znver3", "bdver2", "btver2", "sandybridge", "haswell", "skylake", "alderlake"];
+    for cpu in CPUS {
+        let mut random = Random(SEED);
+        let kernels = (0..12).map(|at| kernels::random(&mut random, format!("{at}"))).collect();
+        for one in Oracle::new(cpu).loops(kernels) {
+            let (asked, taken) = (one.ports_and_slots(), one.figures.cycles);
+            assert!(
+                asked <= taken * 1.002,
+                "{cpu}: {asked} {taken}\n{:#?}",
+                one.figures.instructions
+            );
+        }
+    }
+}
+
+/// The kernels that fill a unit are as fast as that unit: sets that are larger than the truth would show.
+#[test]
+fn full_units_are_found() {
+    let bench = Oracle::new(CPU).loops(kernels::smt_bench());
+    let full = ["fp-add", "fp-mul", "fp-div", "int-add", "int-mul", "int-div-tp"];
+    for one in bench.iter().filter(|one| full.contains(&one.kernel.name.as_str())) {
+        let (asked, taken) = (one.ports_and_slots(), one.figures.cycles);
+        assert!((asked / taken - 1.0).abs() < 0.03, "{}: {asked} {taken}", one.kernel.name);
+    }
+}
+
 /// Small: what is wrong with ports, windows or sharing shows in this many pairs.
 #[test]
 fn predicts_what_llvm_schedules() {
-    compare(40, 4).check();
+    compare(30, 3).check();
 }
 
 /// The whole of it, with the tables of docs/validation.md.

@@ -29,6 +29,13 @@ impl Loop {
         self.figures.instructions.len()
     }
 
+    /// Cycles per instruction that ports and front end alone ask for.
+    pub fn ports_and_slots(&self) -> f64 {
+        let free =
+            Demand { dependent_cycles: 0.0, dependent_cycles_divided: 0.0, ..self.demand.clone() };
+        1.0 / Siblings::new(core(self, false), &[&free]).alone(0)
+    }
+
     /// Instructions of a class, by its place in `colocate_model::Class`, per instruction.
     pub fn share(&self, class: usize) -> f64 {
         f64::from(self.kernel.classes[class]) / self.length() as f64
@@ -86,10 +93,16 @@ impl Oracle {
 /// What the model predicts for the pair: the same figure, the larger one if they differ, since the two are
 /// held to the same progress.
 pub fn predicted(a: &Loop, b: &Loop, divided: bool) -> f64 {
-    let core = Shared { width: f64::from(a.figures.width), divided, fairness: Fairness::Progress };
+    let core = core(a, divided);
     let mut siblings = Siblings::new(core, &[&a.demand, &b.demand]);
     let rates = siblings.with_stalls(0.0, &[0.0, 0.0]);
     (0..2).map(|t| siblings.alone(t) / rates[t]).fold(0.0, f64::max)
+}
+
+/// The core that a loop was simulated on.
+fn core(of: &Loop, divided: bool) -> Shared {
+    let width = f64::from(of.figures.width);
+    Shared { width, divided, fairness: Fairness::Progress }
 }
 
 fn demand(figures: &Figures, names: &mut Vec<String>) -> Demand {
