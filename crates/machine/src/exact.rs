@@ -180,4 +180,47 @@ mod tests {
         assert!(found.starts_with("expected a machine: unknown field `ofline`"), "{found}");
         assert!(Exact::from_json("{").is_err() && Exact::from_json("[]").is_err());
     }
+
+    #[test]
+    fn impossible_speeds_get_one_line() {
+        let good = described::from_toml(described::MACHINES[0].1).expect("described");
+        let error = |change: fn(&mut Performance)| {
+            let mut bad = good.clone();
+            change(bad.performance.as_mut().expect("described"));
+            let written = bad.to_toml().expect("floats fit into TOML");
+            described::from_toml(&written).expect_err("impossible").to_string()
+        };
+        assert_eq!(
+            error(|speeds| speeds.caches[0].latency.0 = -4.0),
+            "performance.caches[0].latency: expected above 0 cycles, found -4 cycles"
+        );
+        assert_eq!(
+            error(|speeds| speeds.kinds[0].branch_miss.0 = f64::NAN),
+            "performance.kinds[0].branch_miss: expected 0 to 10000 cycles, found NaN cycles"
+        );
+        assert_eq!(
+            error(|speeds| speeds.memory[3].bandwidth.0 = f64::INFINITY),
+            "performance.memory[3].bandwidth: expected above 0 GB/s and up to 1000000 GB/s, found inf GB/s"
+        );
+        assert_eq!(
+            error(|speeds| speeds.memory.truncate(7)),
+            "performance.memory: expected 8 controllers, found 7"
+        );
+        assert_eq!(
+            error(|speeds| speeds.kinds.clear()),
+            "performance.kinds: expected 1 kinds, found 0"
+        );
+        assert_eq!(
+            error(|speeds| speeds.hops[2][2].0 = 7),
+            "performance.hops: expected 0 ns from a node to itself, found 7 ns"
+        );
+        assert_eq!(
+            error(|speeds| speeds.links[0].crossed_by.clear()),
+            "performance.links[0].crossed_by: expected pairs of nodes whose accesses cross it, each once, found 0"
+        );
+        assert_eq!(
+            error(|speeds| speeds.kinds[0].units[0].ports.0 = 1 << 13),
+            "performance.kinds[0].units[0].ports: expected some of the 13 ports, found 0b10000000000000"
+        );
+    }
 }

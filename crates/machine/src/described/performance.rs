@@ -196,7 +196,8 @@ impl Speeds {
         };
         let field = match field {
             "width" => ".slots-per-cycle".into(),
-            "name" | "crossed-by" | "" => String::new(),
+            "branch_miss" => ".branch-miss".into(),
+            "name" | "crossed_by" | "" => String::new(),
             // A link's bandwidth has its group named already.
             "bandwidth" if part.starts_with("links") => String::new(),
             field => format!(".{field}"),

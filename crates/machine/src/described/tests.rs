@@ -194,6 +194,10 @@ fn wrong_descriptions_get_one_line() {
         "line 11: cache[0].cores: expected a divisor of 4 cores, found 3"
     );
     assert_eq!(
+        with("[[cache]]\nlevel = 2\nkind = \"unified\"\ncores = 0"),
+        "line 11: cache[0].cores: expected a divisor of 4 cores, found 0"
+    );
+    assert_eq!(
         with("[[kind]]\nname = \"a\"\n[[kind]]\nname = \"b\"\ncores = \"1-2\""),
         "line 12: kind[1].cores: expected cores of no earlier kind, found 1-2"
     );
@@ -278,7 +282,7 @@ fn speeds_without_sources() {
 }
 
 /// Every refusal: what is changed in [`SPEEDS`] to what, and the line that is printed.
-const IMPOSSIBLE: [(&str, &str, &str); 24] = [
+const IMPOSSIBLE: [(&str, &str, &str); 25] = [
     // Wrong units.
     ("clock = \"2 GHz\"", "clock = 2", "line 25: invalid type: integer `2`, expected a string"),
     ("\"80 ns\"", "\"80 cycles\"", "line 43: expected a time like \"90 ns\", found \"80 cycles\""),
@@ -353,6 +357,11 @@ const IMPOSSIBLE: [(&str, &str, &str); 24] = [
         "[\"p0\", \"p1\"]\nunits",
         "[\"p0\", \"p0\", \"p1\"]\nunits",
         "line 29: performance.kind[0].ports: expected every name once, found p0",
+    ),
+    (
+        "\"15 cycles\"",
+        "\"15000 cycles\"",
+        "line 27: performance.kind[0].branch-miss: expected 0 to 10000 cycles, found 15000 cycles",
     ),
     (
         "\"64 B\"",

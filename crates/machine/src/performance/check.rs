@@ -171,7 +171,7 @@ impl CorePerformance {
                 .find(|name| self.ports.iter().filter(|other| other == name).count() > 1);
             return refuse("ports", "every name once", twice.map_or("", String::as_str));
         }
-        cycles("branch-miss", self.branch_miss, 0.0)
+        cycles("branch_miss", self.branch_miss, 0.0)
     }
 
     fn check_units(&self, kind: usize) -> Result<(), Impossible> {
@@ -222,12 +222,12 @@ impl LinkPerformance {
         let ways: BTreeSet<_> = self.crossed_by.iter().collect();
         if ways.is_empty() || ways.len() != self.crossed_by.len() {
             let expected = "pairs of nodes whose accesses cross it, each once";
-            return refuse("crossed-by", expected, self.crossed_by.len());
+            return refuse("crossed_by", expected, self.crossed_by.len());
         }
         let wrong = |way: &&(u32, u32)| way.0 == way.1 || way.0.max(way.1) as usize >= nodes;
         if let Some((from, to)) = self.crossed_by.iter().find(wrong) {
             let expected = format!("two different nodes below {nodes}");
-            return refuse("crossed-by", expected, format!("{from}>{to}"));
+            return refuse("crossed_by", expected, format!("{from}>{to}"));
         }
         bandwidth(self.bandwidth)
     }
