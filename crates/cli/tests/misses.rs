@@ -101,16 +101,16 @@ fn miss_curves_agree_with_simulated_caches() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("text");
     std::fs::write(&input, text()).unwrap();
-    let (gzip, sort, input) = (program("gzip"), program("sort"), input.to_str().unwrap());
+    let (gzip, sort, sorted) = (program("gzip"), program("sort"), folder.path().join("sorted"));
+    let [gzip, sort, sorted, input] =
+        [&gzip, &sort, &sorted, &input].map(|path| path.to_str().unwrap());
     let (mut errors, mut found) = (Vec::new(), Vec::new());
-    for words in
-        [[gzip.to_str().unwrap(), "-kf", input], [sort.to_str().unwrap(), "--parallel=1", input]]
-    {
-        let curve = counted(&emulator, &words, folder.path());
+    for words in [&[gzip, "-kf", input][..], &[sort, "--parallel=1", "-o", sorted, input]] {
+        let curve = counted(&emulator, words, folder.path());
         for (first, last) in [(4096, 131_072), (32_768, 524_288)] {
             let out = folder.path().join("cachegrind");
             let [instructions, references, missed_first, missed_last] =
-                refereed(&words, first, last, &out);
+                refereed(words, first, last, &out);
             for (size, missed) in [(first, missed_first), (last, missed_last)] {
                 let ours = curve.at(f64::from(size)) * instructions;
                 errors.push(100.0 * (ours - missed).abs() / references);
