@@ -406,9 +406,14 @@ impl Bounds {
         }
     }
 
+    /// The weights of each bound.
+    fn bounds(&self) -> impl Iterator<Item = &[f64]> {
+        self.weights.chunks_exact(self.tasks.max(1))
+    }
+
     /// The most that a task can have: alone, with `least` cycles by dependencies.
     fn most(&self, task: usize, least: f64) -> f64 {
-        let weights = self.weights.chunks_exact(self.tasks).map(|bound| bound[task]);
+        let weights = self.bounds().map(|bound| bound[task]);
         let by_bounds = weights.map(|weight| 1.0 / weight).fold(2.0 * self.width, f64::min);
         by_bounds.min(1.0 / least)
     }
@@ -421,7 +426,7 @@ impl Bounds {
         }
         while free.contains(&true) {
             let mut length = f64::INFINITY;
-            for bound in self.weights.chunks_exact(self.tasks) {
+            for bound in self.bounds() {
                 let (mut used, mut rising) = (0.0, 0.0);
                 for t in 0..self.tasks {
                     used += bound[t] * rates[t];
@@ -446,7 +451,7 @@ impl Bounds {
 
     /// Gives every free task the most that it can use, if there is room for that; most often there is.
     fn all_have_most(&self, most: &[f64], free: &mut [bool], rates: &mut [f64]) -> bool {
-        let fits = self.weights.chunks_exact(self.tasks).all(|bound| {
+        let fits = self.bounds().all(|bound| {
             let rate = |t: usize| if free[t] { most[t] } else { rates[t] };
             (0..self.tasks).fold(0.0, |used, t| used + bound[t] * rate(t)) <= 1.0
         });
@@ -466,7 +471,7 @@ impl Bounds {
         for t in 0..self.tasks {
             free[t] &= rates[t] < most[t] * (1.0 - NEAR);
         }
-        for bound in self.weights.chunks_exact(self.tasks) {
+        for bound in self.bounds() {
             let used: f64 = bound.iter().zip(rates).map(|(weight, rate)| weight * rate).sum();
             if used >= 1.0 - NEAR {
                 for t in 0..self.tasks {
