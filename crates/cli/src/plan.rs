@@ -239,6 +239,7 @@ impl Workload {
         let known = |program: &Program| Known {
             name: program.name.clone(),
             profile: Some(program.profile.clone()),
+            phases: Vec::new(),
         };
         let known: Vec<Known> = programs.iter().map(known).collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();

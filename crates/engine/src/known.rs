@@ -6,7 +6,7 @@
 
 use crate::host::SeenTask;
 use colocate_machine::Nanos;
-use colocate_model::{Class, Mix, Profile, Share, ThreadProfile};
+use colocate_model::{Class, Mix, Phase, Profile, Share, ThreadProfile};
 use colocate_policy::{JobIdx, Task, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,8 @@ pub struct Known {
     pub name: String,
     /// Its profile, or `None` if it was never seen.
     pub profile: Option<Profile>,
+    /// Demand vectors of its threads in the order of their creation; those of later ones are not known.
+    pub phases: Vec<Phase>,
 }
 
 impl Known {
@@ -153,7 +155,7 @@ fn expected(job: &Known, id: TaskId) -> Task {
         name: format!("{}/{name}", job.name),
         mix: thread.map(|thread| thread.mix).unwrap_or_default(),
         busy: thread.and_then(|thread| busy_of(thread, watched)),
-        phase: None,
+        phase: job.phases.get(id.order as usize).cloned(),
     }
 }
 
@@ -172,9 +174,10 @@ fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
         name: task.name.clone(),
         mix,
         busy: before
+            .as_ref()
             .and_then(|task| task.busy)
             .or_else(|| busy(task.cpu_time, at.saturating_sub(task.born))),
-        phase: None,
+        phase: before.and_then(|task| task.phase),
     }
 }
 
@@ -220,7 +223,7 @@ mod tests {
             threads,
             notes: vec![],
         };
-        Known { name: "job".into(), profile: Some(profile) }
+        Known { name: "job".into(), profile: Some(profile), phases: Vec::new() }
     }
 
     #[test]
@@ -258,7 +261,11 @@ mod tests {
     #[test]
     fn a_job_without_threads_has_none_to_plan_for() {
         assert!(known(vec![]).busiest_together().is_empty());
-        assert!(Known { name: "new".into(), profile: None }.busiest_together().is_empty());
+        assert!(
+            Known { name: "new".into(), profile: None, phases: Vec::new() }
+                .busiest_together()
+                .is_empty()
+        );
     }
 
     /// 1 s of all-int and 3 s of all-float: a quarter int; the class nobody saw stays unknown.

@@ -9,5 +9,5 @@ pub mod run;
 
 pub use host::{Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;
-pub use planner::{FixedPlan, Planner};
+pub use planner::{FixedPlan, Modelled, Planner};
 pub use run::{Cause, Outcome, Planned, Settings, first_plan, run};

@@ -1,6 +1,6 @@
 //! Who makes the plans: a policy, or a plan that was made before.
 
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_policy::{Newborn, Plan, PolicyKind, Task};
 
 /// Makes plans.
@@ -38,6 +38,25 @@ impl Planner for FixedPlan {
             }
         }
         plan
+    }
+}
+
+/// A policy on a machine of which it is known how fast its parts are: what `symbiosis-model` needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Modelled<'a> {
+    /// The policy.
+    pub policy: PolicyKind,
+    /// How fast the machine is that it plans for.
+    pub performance: &'a Performance,
+}
+
+impl Planner for Modelled<'_> {
+    fn wants_mixes(&self) -> bool {
+        self.policy.needs_mixes()
+    }
+
+    fn plan(&self, machine: &Machine, pus: &[PuIdx], tasks: &[Task]) -> Plan {
+        colocate_policy::plan_on(&self.policy, machine, Some(self.performance), pus, tasks)
     }
 }
 

@@ -172,11 +172,11 @@ fn known(threads: u32) -> Known {
         threads: (0..threads).map(thread).collect(),
         notes: vec![],
     };
-    Known { name: "known".into(), profile: Some(profile) }
+    Known { name: "known".into(), profile: Some(profile), phases: Vec::new() }
 }
 
 fn new() -> Known {
-    Known { name: "new".into(), profile: None }
+    Known { name: "new".into(), profile: None, phases: Vec::new() }
 }
 
 fn play(planner: &dyn Planner, jobs: &[Known], steps: Vec<Step>) -> (String, Option<Outcome>) {

@@ -4,7 +4,7 @@ use crate::SimError;
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
-use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
+use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
 use colocate_engine::{Known, Planner, Settings};
 use colocate_machine::Nanos;
 use colocate_model::{Backend, Mix, Phase, Profile, Program, ThreadProfile};
@@ -94,7 +94,7 @@ pub fn knowns(scenario: &Scenario, profiled: bool) -> Vec<Known> {
         name: job.name.clone(),
         profile: profiled.then(|| profile(scenario, job)),
         phases: if profiled {
-            job.threads.iter().map(|t| first(scenario, t)).collect()
+            job.threads.iter().map(|t| most(scenario, t)).collect()
         } else {
             Vec::new()
         },
@@ -135,9 +135,14 @@ fn profile(scenario: &Scenario, job: &JobSpec) -> Profile {
     }
 }
 
-/// What a thread begins with: a policy is told one demand vector a thread.
-fn first(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
-    scenario.phases[thread.course[0].phase.0 as usize].phase.clone()
+/// What a thread does most, by instructions: a policy is told one demand vector a thread.
+fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
+    let of = |phase: PhaseIdx| -> u64 {
+        thread.course.iter().filter(|s| s.phase == phase).map(|s| s.instructions).sum()
+    };
+    let phases = thread.course.iter().map(|stretch| stretch.phase);
+    let most = phases.max_by_key(|&phase| (of(phase), std::cmp::Reverse(phase)));
+    most.map_or_else(Phase::default, |most| scenario.phases[most.0 as usize].phase.clone())
 }
 
 /// Weighted by instructions; a class is unknown if one of the phases does not say.
