@@ -10,7 +10,7 @@
 #![allow(clippy::print_stderr)] // says how far it is
 
 use anyhow::{Context, bail, ensure};
-use colocate_machine::{Machine, PuIdx, described, exact};
+use colocate_machine::{PuIdx, described, exact};
 use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
 use std::fmt::Write;
 use std::process::Command;
@@ -308,15 +308,13 @@ fn half_way(at: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
 }
 
 /// Nanoseconds a line that the model expects of threads that run at the same time.
-fn predicted(machine: &Machine, model: &Model<'_>, demands: &[&Demand]) -> Vec<f64> {
-    let pus = machine.pus.len();
-    let seat = |(place, demand): (usize, &&'_ Demand)| (place % pus, *demand);
-    let placed: Vec<(usize, &Demand)> = demands.iter().enumerate().map(seat).collect();
-    let seats: Vec<Seat<'_>> = placed
+fn predicted(model: &Model<'_>, demands: &[&Demand]) -> Vec<f64> {
+    let seats: Vec<Seat<'_>> = demands
         .iter()
+        .enumerate()
         .zip(0..)
         .map(|((place, demand), space)| Seat {
-            pu: PuIdx::new(*place),
+            pu: PuIdx::new(place),
             demand,
             pages: &[1.0],
             space,
@@ -341,13 +339,13 @@ fn table(
     let (mut errors, mut nothing) = (Vec::new(), Vec::new());
     for ((first, second), times) in PAIRS.iter().zip(pairs) {
         let demands = [figures.demand(*first)?, figures.demand(*second)?];
-        let beside = predicted(&exact.machine, &model, &[&demands[0], &demands[1]]);
+        let beside = predicted(&model, &[&demands[0], &demands[1]]);
         let both = [(first, second), (second, first)];
         for (place, (one, other)) in both.into_iter().enumerate() {
             if place == 1 && first == second {
                 continue;
             }
-            let alone = predicted(&exact.machine, &model, &[&demands[place]])[0];
+            let alone = predicted(&model, &[&demands[place]])[0];
             let known = solo.iter().find(|(kind, _)| kind == one).context("not measured alone")?;
             // Two of a kind are one line: both threads' times.
             let all = if first == second {
