@@ -107,13 +107,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure { code: 2, message: message.to_owned() }.into());
     }
     let overrides = overrides(args);
-    let folder =
-        args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
     let units = check_all(args, &overrides)?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
     let stop = crate::compare::stop_flag()?;
+    let folder =
+        args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
     let run = Run { args, overrides, folder, stop, bar: bar(args.quiet, units) };
     let done = run.all();
     run.bar.finish_and_clear();

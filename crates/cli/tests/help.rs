@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &[],
     &["topo"],
     &["profile"],
@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 12] = [
     &["bench"],
     &["bench", "smt"],
     &["compare"],
+    &["simulate"],
 ];
 
 fn help(command: &[&str]) -> String {

@@ -54,6 +54,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
 
 fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     let mut file = ScenarioFile::from_toml(&text(path)?)?;
+    let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
     // What the command line names is relative to where we are, what a file names to the file.
     if overrides.machine.is_none()
@@ -62,15 +63,23 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         file.put(&Overrides { machine: Some(machine), ..Overrides::default() });
     }
     file.put(overrides);
-    let seen = read::look(file.machine())?;
-    let performance = seen.performance.ok_or_else(|| without_speeds(file.machine()))?;
+    let (machine, performance) = match (machine(file.machine()), &overrides.machine) {
+        (Err(error), None) => return Err(error.context(format!("line {line}"))),
+        (found, _) => found?,
+    };
     let phase = |name: &str| phase(&folder.join(name));
-    let experiment = file.experiment(&seen.machine, &performance, &phase)?;
-    let all = format!("{:?}{performance:?}{experiment:?}", seen.machine);
+    let experiment = file.experiment(&machine, &performance, &phase)?;
+    let all = format!("{machine:?}{performance:?}{experiment:?}");
     let digest = Sha256::digest(all.as_bytes());
     let inputs = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let machine = seen.machine;
     Ok(Loaded { effective: file.to_toml(), experiment, machine, performance, inputs })
+}
+
+/// The machine that `spec` names, if its speeds are known.
+fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
+    let seen = read::look(spec)?;
+    let performance = seen.performance.ok_or_else(|| without_speeds(spec))?;
+    Ok((seen.machine, performance))
 }
 
 /// The path of a machine's file beside the scenario; `None` for a machine that has no file, or one whose

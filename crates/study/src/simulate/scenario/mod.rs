@@ -194,6 +194,12 @@ impl ScenarioFile {
         self.form.machine.get_ref()
     }
 
+    /// The line where it names the machine.
+    #[must_use]
+    pub fn machine_line(&self) -> usize {
+        self.lines.at(self.form.machine.span())
+    }
+
     /// Puts what was decided elsewhere in place of what the file says.
     pub fn put(&mut self, instead: &Overrides) {
         let form = &mut self.form;

@@ -1,0 +1,118 @@
+//! What is kept of a simulated run: a few numbers, however long it was.
+
+use super::Metric;
+use crate::stats;
+use colocate_sim::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// What is kept of one simulated run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The metrics, in the order of [`Metric::ALL`]; `None` if the run did not come to its end.
+    pub metrics: [Option<f64>; 5],
+    /// Slowdown of each job.
+    pub slowdowns: Vec<Option<f64>>,
+    /// Progress of each job: the mean of its tasks'.
+    pub progress: Vec<Option<f64>>,
+    /// How the machine was used; kept under the usual assumptions only.
+    pub usage: Option<Usage>,
+}
+
+/// How the machine was used; parts are between 0 and 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Part of the time that PUs ran a task, on average.
+    pub pus: f64,
+    /// Part of the front ends' slots.
+    pub slots: f64,
+    /// Part of the ports' cycles.
+    pub ports: f64,
+    /// Part of each memory controller's bandwidth.
+    pub controllers: Vec<f64>,
+    /// Part of each link's bandwidth.
+    pub links: Vec<f64>,
+    /// Moves of tasks to another PU, each counted once.
+    pub moves: f64,
+    /// Those of them to another node.
+    pub node_moves: f64,
+    /// Bytes of pages that were moved.
+    pub page_bytes: f64,
+    /// For how much of the run's time tasks of two jobs shared a core, summed over all pairs of tasks:
+    /// row by row, one row a job.
+    pub together: Vec<Vec<f64>>,
+}
+
+impl Run {
+    /// What is kept of `outcome`; with `usage` also how the machine was used.
+    #[must_use]
+    pub fn of(outcome: &Outcome, usage: bool) -> Self {
+        Self {
+            metrics: Metric::ALL.map(|metric| metric.of(outcome).filter(|_| outcome.complete)),
+            slowdowns: outcome.jobs.iter().map(colocate_sim::JobOutcome::slowdown).collect(),
+            progress: progress(outcome),
+            usage: usage.then(|| Usage::of(outcome)),
+        }
+    }
+}
+
+/// The mean progress of each job's tasks.
+fn progress(outcome: &Outcome) -> Vec<Option<f64>> {
+    let mut by_job = vec![Vec::new(); outcome.jobs.len()];
+    for task in &outcome.tasks {
+        by_job[task.id.job.0 as usize].extend(task.progress());
+    }
+    by_job.iter().map(|tasks| stats::mean(tasks)).collect()
+}
+
+impl Usage {
+    fn of(outcome: &Outcome) -> Self {
+        let used = &outcome.used;
+        let lasted = outcome.lasted.as_secs_f64();
+        let share = |a, b| if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 };
+        let jobs = 0..outcome.jobs.len();
+        let moves = |count: fn(&colocate_sim::Moves) -> f64| {
+            outcome.tasks.iter().map(|task| count(&task.moves)).fold(0.0, |sum, each| sum + each)
+        };
+        let part = |parts: &[f64]| stats::mean(parts).unwrap_or(0.0);
+        #[allow(clippy::cast_precision_loss)] // shown with three digits
+        Self {
+            pus: part(&used.pus),
+            slots: part(&used.slots),
+            ports: part(&used.ports),
+            controllers: used.controllers.clone(),
+            links: used.links.clone(),
+            moves: moves(|moves| f64::from(moves.total())),
+            node_moves: moves(|moves| f64::from(moves.other_node)),
+            page_bytes: moves(|moves| moves.page_bytes as f64),
+            together: jobs.clone().map(|a| jobs.clone().map(|b| share(a, b)).collect()).collect(),
+        }
+    }
+
+    /// The mean of several; all are of the same machine and jobs.
+    pub(super) fn mean(all: &[&Self]) -> Self {
+        let of = |get: &dyn Fn(&Self) -> f64| {
+            stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
+        };
+        let each = |get: fn(&Self) -> &[f64]| -> Vec<f64> {
+            let length = all.first().map_or(0, |first| get(first).len());
+            (0..length).map(|place| of(&|usage| get(usage)[place])).collect()
+        };
+        let jobs = 0..all.first().map_or(0, |first| first.together.len());
+        let together = |a: usize, b: usize| of(&|usage: &Self| usage.together[a][b]);
+        Self {
+            pus: of(&|usage| usage.pus),
+            slots: of(&|usage| usage.slots),
+            ports: of(&|usage| usage.ports),
+            controllers: each(|usage| &usage.controllers),
+            links: each(|usage| &usage.links),
+            moves: of(&|usage| usage.moves),
+            node_moves: of(&|usage| usage.node_moves),
+            page_bytes: of(&|usage| usage.page_bytes),
+            together: jobs
+                .clone()
+                .map(|a| jobs.clone().map(|b| together(a, b)).collect())
+                .collect(),
+        }
+    }
+}
