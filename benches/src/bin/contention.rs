@@ -31,19 +31,24 @@ type Kind = (&'static str, f64);
 /// Sizes over which a stream alone shows how large the last cache is, in MiB.
 const SIZES: [f64; 11] = [8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 512.0];
 
-/// What is measured side by side.
-const PAIRS: [(Kind, Kind); 13] = [
+/// Side by side on the memory; what fits into the last cache leaves it alone.
+const ON_MEMORY: [(Kind, Kind); 6] = [
     (("stream", 512.0), ("stream", 512.0)),
     (("write", 512.0), ("write", 512.0)),
     (("chases", 512.0), ("chases", 512.0)),
     (("stream", 512.0), ("chase", 512.0)),
-    (("chase", 4.0), ("stream", 512.0)),
+    (("stream", 512.0), ("chase", 4.0)),
+    (("stream", 512.0), ("stream", 16.0)),
+];
+
+/// Side by side in the last cache.
+const IN_CACHE: [(Kind, Kind); 8] = [
     (("stream", 16.0), ("stream", 16.0)),
+    (("stream", 24.0), ("stream", 24.0)),
     (("stream", 32.0), ("stream", 32.0)),
     (("stream", 40.0), ("stream", 40.0)),
     (("stream", 48.0), ("stream", 48.0)),
-    (("write", 40.0), ("write", 40.0)),
-    (("stream", 16.0), ("stream", 512.0)),
+    (("stream", 64.0), ("stream", 64.0)),
     (("stream", 24.0), ("stream", 512.0)),
     (("stream", 40.0), ("stream", 512.0)),
 ];
@@ -77,11 +82,12 @@ fn main() -> anyhow::Result<()> {
     let clock = smt_bench::clock::cycles_per_second(20);
     let load_before = load();
     let mut solo = Vec::new();
-    let mut pairs: Vec<[Times; 2]> = vec![<[Times; 2]>::default(); PAIRS.len()];
+    let pairs: Vec<(Kind, Kind)> = [&ON_MEMORY[..], &IN_CACHE[..]].concat();
+    let mut beside: Vec<[Times; 2]> = vec![<[Times; 2]>::default(); pairs.len()];
     for round in 0..rounds {
         eprintln!("contention: round {} of {rounds}", round + 1);
         bench.alone(&mut solo, round)?;
-        for (pair, times) in PAIRS.iter().zip(&mut pairs) {
+        for (pair, times) in pairs.iter().zip(&mut beside) {
             let found = bench.run(&[pair.0, pair.1], 0)?;
             times.iter_mut().zip(found).for_each(|(times, found)| times.0.push(found));
         }
@@ -94,8 +100,11 @@ fn main() -> anyhow::Result<()> {
         load(),
         100.0 * bench.least_share
     );
-    let table = head + &table(&figures, &solo, &pairs)?;
-    std::fs::write(file, table).with_context(|| file.clone())
+    let (on_memory, in_cache) = beside.split_at(ON_MEMORY.len());
+    let mut text = head;
+    text += &figures.table("memory", &ON_MEMORY, on_memory, &solo)?;
+    text += &figures.table("last cache", &IN_CACHE, in_cache, &solo)?;
+    std::fs::write(file, text).with_context(|| file.clone())
 }
 
 /// Runs the program.
@@ -129,7 +138,7 @@ impl Bench<'_> {
 
     /// Everything that is needed alone, by turns on both PUs.
     fn alone(&mut self, solo: &mut Vec<(Kind, Times)>, round: u32) -> anyhow::Result<()> {
-        let of_pairs = PAIRS.iter().flat_map(|(a, b)| [*a, *b]);
+        let of_pairs = ON_MEMORY.iter().chain(&IN_CACHE).flat_map(|(a, b)| [*a, *b]);
         let small = [("stream", 1.0), ("write", 16.0), ("chase", 1.0)];
         for kind in SIZES.map(|mib| ("stream", mib)).into_iter().chain(small).chain(of_pairs) {
             let known = solo.iter().position(|(other, _)| *other == kind);
@@ -201,11 +210,11 @@ impl Figures {
         Ok(Self { clock, second, last, memory, last_mib, ways })
     }
 
-    /// The machine in the words of a described one.
-    fn machine(&self) -> anyhow::Result<exact::Exact> {
+    /// The machine in the words of a described one, with a last cache of `last_mib`.
+    fn machine(&self, last_mib: f64) -> anyhow::Result<exact::Exact> {
         let cycles = |ns: f64| ns * 1e-9 * self.clock;
-        // Whole sets of 16 lines.
-        let last_kib = (self.last_mib * 1024.0).round();
+        let (first_kib, second_kib) = (cache_kib(0)?, cache_kib(2)?);
+        let last_kib = (last_mib * 1024.0).round();
         let text = format!(
             r#"
 version = 1
@@ -221,18 +230,18 @@ pus = {{ value = "in-order", source = "measured" }}
 [[cache]]
 level = 1
 kind = "data"
-size = {{ value = "48 KiB", source = "lscpu" }}
-cores = {{ value = 1, source = "lscpu" }}
+size = {{ value = "{first_kib} KiB", source = "/sys" }}
+cores = {{ value = 1, source = "/sys" }}
 [[cache]]
 level = 2
 kind = "unified"
-size = {{ value = "2 MiB", source = "lscpu" }}
-cores = {{ value = 1, source = "lscpu" }}
+size = {{ value = "{second_kib} KiB", source = "/sys" }}
+cores = {{ value = 1, source = "/sys" }}
 [[cache]]
 level = 3
 kind = "unified"
-size = {{ value = "{last_kib} KiB", source = "measured alone" }}
-cores = {{ value = 2, source = "lscpu" }}
+size = {{ value = "{last_kib} KiB", source = "see the program" }}
+cores = {{ value = 2, source = "/sys" }}
 [[kind]]
 name = "core"
 max-frequency = {{ value = "{clock:.6} GHz", source = "measured" }}
@@ -257,7 +266,7 @@ inclusion = {{ value = "neither", source = "assumed" }}
 [[performance.memory]]
 latency = {{ value = "{memory:.0} ns", source = "measured alone" }}
 bandwidth = {{ value = "{BANDWIDTH}", source = "see the program" }}
-line = {{ value = "64 B", source = "lscpu" }}
+line = {{ value = "64 B", source = "/sys" }}
 "#,
             clock = self.clock / 1e9,
             second = cycles(self.second),
@@ -265,6 +274,73 @@ line = {{ value = "64 B", source = "lscpu" }}
             memory = self.memory,
         );
         described::from_toml(&text).context("the figures make no machine")
+    }
+
+    /// What was measured of `pairs`, and what was expected with a last cache as large as threads alone
+    /// show, and as large as the system says.
+    fn table(
+        &self,
+        what: &str,
+        pairs: &[(Kind, Kind)],
+        beside: &[[Times; 2]],
+        solo: &[(Kind, Times)],
+    ) -> anyhow::Result<String> {
+        let says_mib = f64::from(cache_kib(3)?) / 1024.0;
+        let machines = [self.machine(self.last_mib)?, self.machine(says_mib)?];
+        let mut models = Vec::new();
+        for exact in &machines {
+            let performance = exact.performance.as_ref().context("no figures")?;
+            models.push(Model::new(&exact.machine, performance, Assumptions::default())?);
+        }
+        let mut text = format!(
+            "| thread | beside | ns a line alone | beside the other | least to most | slow-down | \
+             predicted, {:.0} MiB | predicted, {says_mib:.0} MiB |\n|---|---|---|---|---|---|---|---|\n",
+            self.last_mib
+        );
+        let mut errors = [Vec::new(), Vec::new(), Vec::new()];
+        for (&(first, second), times) in pairs.iter().zip(beside) {
+            for (one, other, place) in [(first, second, 0), (second, first, 1)] {
+                if place == 1 && first == second {
+                    continue;
+                }
+                let known = solo.iter().find(|(kind, _)| *kind == one);
+                let alone = known.context("not measured alone")?.1.median();
+                // Two of a kind are one line: both threads' times.
+                let all = if first == second {
+                    Times([&times[0].0[..], &times[1].0[..]].concat())
+                } else {
+                    times[place].clone()
+                };
+                let slower = all.median() / alone;
+                let (least, most) = all.range();
+                let _ = write!(
+                    text,
+                    "| {} | {} | {alone:.2} | {:.2} | {least:.2} to {most:.2} | {slower:.2} |",
+                    named(one),
+                    named(other),
+                    all.median()
+                );
+                let demands = [self.demand(one)?, self.demand(other)?];
+                for (model, errors) in models.iter().zip(&mut errors) {
+                    let alone = predicted(model, &[&demands[0]])[0];
+                    let expected = predicted(model, &[&demands[0], &demands[1]])[0] / alone;
+                    let error = expected / slower - 1.0;
+                    errors.push(error.abs());
+                    let _ = write!(text, " {expected:.2} ({:+.0} %) |", 100.0 * error);
+                }
+                text.push('\n');
+                errors[2].push((1.0 / slower - 1.0).abs());
+            }
+        }
+        let _ = writeln!(
+            text,
+            "\nMean error of the slow-down by the {what}: {:.1} % and {:.1} %; of \"nobody is slowed down\" \
+             {:.1} %.\n",
+            mean(&errors[0]),
+            mean(&errors[1]),
+            mean(&errors[2])
+        );
+        Ok(text)
     }
 
     /// What one line asks for.
@@ -290,6 +366,14 @@ line = {{ value = "64 B", source = "lscpu" }}
             shared_lines: 0.0,
         })
     }
+}
+
+/// Size of a cache of the first PU, in KiB, by its place in /sys.
+fn cache_kib(place: usize) -> anyhow::Result<u32> {
+    let path = format!("/sys/devices/system/cpu/cpu0/cache/index{place}/size");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let number = text.trim().strip_suffix('K').and_then(|number| number.parse().ok());
+    number.with_context(|| format!("{path}: expected a size like 48K, found {text:?}"))
 }
 
 /// The size at which a stream is half-way between the last cache and memory.
@@ -324,60 +408,9 @@ fn predicted(model: &Model<'_>, demands: &[&Demand]) -> Vec<f64> {
     rates.tasks.iter().map(|task| 1e9 / task.instructions_per_second).collect()
 }
 
-fn table(
-    figures: &Figures,
-    solo: &[(Kind, Times)],
-    pairs: &[[Times; 2]],
-) -> anyhow::Result<String> {
-    let exact = figures.machine()?;
-    let performance = exact.performance.as_ref().context("no figures")?;
-    let model = Model::new(&exact.machine, performance, Assumptions::default())?;
-    let mut text = String::from(
-        "| thread | beside | alone, ns a line: measured | predicted | beside: measured | least to most | \
-         predicted | slow-down: measured | predicted | error |\n|---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    let (mut errors, mut nothing) = (Vec::new(), Vec::new());
-    for ((first, second), times) in PAIRS.iter().zip(pairs) {
-        let demands = [figures.demand(*first)?, figures.demand(*second)?];
-        let beside = predicted(&model, &[&demands[0], &demands[1]]);
-        let both = [(first, second), (second, first)];
-        for (place, (one, other)) in both.into_iter().enumerate() {
-            if place == 1 && first == second {
-                continue;
-            }
-            let alone = predicted(&model, &[&demands[place]])[0];
-            let known = solo.iter().find(|(kind, _)| kind == one).context("not measured alone")?;
-            // Two of a kind are one line: both threads' times.
-            let all = if first == second {
-                Times([&times[0].0[..], &times[1].0[..]].concat())
-            } else {
-                times[place].clone()
-            };
-            let (measured_alone, measured) = (known.1.median(), all.median());
-            let (slower, expected) = (measured / measured_alone, beside[place] / alone);
-            errors.push((expected / slower - 1.0).abs());
-            nothing.push((1.0 / slower - 1.0).abs());
-            let (least, most) = all.range();
-            let _ = writeln!(
-                text,
-                "| {} | {} | {measured_alone:.2} | {alone:.2} | {measured:.2} | {least:.2} to {most:.2} | {:.2} | \
-                 {slower:.2} | {expected:.2} | {:+.0} % |",
-                named(*one),
-                named(*other),
-                beside[place],
-                100.0 * (expected / slower - 1.0)
-            );
-        }
-    }
-    #[allow(clippy::cast_precision_loss)] // dozens
-    let mean = |all: &[f64]| 100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let _ = writeln!(
-        text,
-        "\nMean error of the slow-down {:.1} %; of \"nobody is slowed down\" {:.1} %.",
-        mean(&errors),
-        mean(&nothing)
-    );
-    Ok(text)
+#[allow(clippy::cast_precision_loss)] // dozens
+fn mean(all: &[f64]) -> f64 {
+    100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
 }
 
 fn named((kind, mib): Kind) -> String {
