@@ -171,14 +171,13 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    #[test]
-    fn capacities_and_shared_caches_of_the_asymmetric_machine() {
-        let machine = colocate_machine::read::open("amp-4x12").expect("described");
+    /// The first lines of the tree that are about the first two PUs of `machine` and caches named so.
+    fn beginning(machine: &Machine, caches: [&str; 2], lines: usize) -> String {
         let of_first_domain = |property: &Property| {
-            let ours = ["/cpus/cpu@0", "/cpus/cpu@1", "/cpus/l3-cache0"];
-            ours.contains(&property.node.as_str()) || property.node.ends_with("cache4")
+            let ours = ["/cpus/cpu@0", "/cpus/cpu@1", caches[0], caches[1]];
+            ours.contains(&property.node.as_str())
         };
-        let mut text: Vec<_> = properties(&machine)
+        let mut text: Vec<_> = properties(machine)
             .into_iter()
             .filter(of_first_domain)
             .map(|Property { node, name, value }| match value {
@@ -186,9 +185,42 @@ mod tests {
                 None => format!("{node} {name}\n"),
             })
             .collect();
-        // The four cores that share a cache all name its properties.
+        // The cores that share a cache all name its properties.
         text.dedup();
-        text.truncate(14);
+        text.truncate(lines);
+        text.concat()
+    }
+
+    #[test]
+    fn capacities_and_caches_of_the_asymmetric_machine() {
+        let machine = colocate_machine::read::open("amp-4x12").expect("described");
+        expect![[r#"
+            /cpus/cpu@0 capacity-dmips-mhz 1024
+            /cpus/cpu@0 d-cache-size 65536
+            /cpus/cpu@0 i-cache-size 65536
+            /cpus/cpu@0 next-level-cache 288
+            /cpus/l2-cache32 phandle 288
+            /cpus/l2-cache32 cache-level 2
+            /cpus/l2-cache32 cache-unified
+            /cpus/l2-cache32 cache-size 524288
+            /cpus/l2-cache32 next-level-cache 304
+            /cpus/l3-cache48 phandle 304
+            /cpus/l3-cache48 cache-level 3
+            /cpus/l3-cache48 cache-unified
+            /cpus/l3-cache48 cache-size 2097152
+            /cpus/cpu@1 capacity-dmips-mhz 512
+            /cpus/cpu@1 d-cache-size 65536
+            /cpus/cpu@1 i-cache-size 65536
+        "#]]
+        .assert_eq(&beginning(&machine, ["/cpus/l2-cache32", "/cpus/l3-cache48"], 16));
+    }
+
+    /// Linux looks for the third level beyond a second one only.
+    #[test]
+    fn a_second_level_that_nobody_described_is_made_up() {
+        let mut machine = colocate_machine::read::open("amp-4x12").expect("described");
+        machine.caches.retain(|cache| cache.level == 3);
+        machine.caches.iter_mut().for_each(|cache| cache.size = None);
         expect![[r#"
             /cpus/cpu@0 capacity-dmips-mhz 1024
             /cpus/cpu@0 next-level-cache 260
@@ -205,6 +237,6 @@ mod tests {
             /cpus/l3-cache0 cache-level 3
             /cpus/l3-cache0 cache-unified
         "#]]
-        .assert_eq(&text.concat());
+        .assert_eq(&beginning(&machine, ["/cpus/l2-cache4", "/cpus/l3-cache0"], 14));
     }
 }
