@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p colocate-benches --bin quantum [SITUATIONS]` prints a table for
 //! docs/benchmarks.md. Each situation has jobs with demands drawn at random, placed at random. `cold`:
-//! nothing is known. `next`: one job's phase has changed since, and two tasks have changed places.
-//! `same`: nothing has changed. Times are the least of several runs of each situation; medians and
+//! nothing is known. `job`: a job's phase has changed since, and two tasks have changed places. `task`: one
+//! task's phase has changed. `same`: nothing has changed. Times are the least of several runs of each situation; medians and
 //! largest over all situations.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
@@ -31,7 +31,7 @@ fn main() {
     for overlap in [0.0, 0.5, 1.0] {
         let assumptions = Assumptions { overlap, ..Assumptions::default() };
         let model = Model::new(&machine, &performance, assumptions).expect("a model");
-        let mut rows = [Vec::new(), Vec::new(), Vec::new()];
+        let mut rows = [const { Vec::new() }; 4];
         for seed in 0..situations {
             for (row, measured) in
                 rows.iter_mut().zip(situation(&model, &machine, &performance, seed))
@@ -39,7 +39,7 @@ fn main() {
                 row.push(measured);
             }
         }
-        for (name, mut row) in ["cold", "next", "same"].into_iter().zip(rows) {
+        for (name, mut row) in ["cold", "job", "task", "same"].into_iter().zip(rows) {
             row.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (median, largest) = (row[row.len() / 2].0, row[row.len() - 1].0);
             row.sort_by_key(|(_, rounds)| *rounds);
@@ -49,13 +49,13 @@ fn main() {
     }
 }
 
-/// Microseconds and rounds: cold, after a change, and again.
+/// Microseconds and rounds: cold, after changes, and again.
 fn situation(
     model: &Model<'_>,
     machine: &Machine,
     performance: &Performance,
     seed: u64,
-) -> [(f64, u32); 3] {
+) -> [(f64, u32); 4] {
     let mut rng = SplitMix64::new(seed);
     let core = &performance.kinds[0];
     let demands: Vec<Demand> = (0..=JOBS).map(|_| demand(core, &mut rng)).collect();
@@ -77,18 +77,25 @@ fn situation(
     let before = seats(&pus, JOBS);
     pus.swap(rng.below(64), rng.below(64));
     let after = seats(&pus, rng.below(JOBS));
-    let mut search = Search::new(model);
-    let known = search.predict(&before, None);
-    let next = search.predict(&after, Some(&known));
+    let mut one = before.clone();
+    one[rng.below(64)].demand = &demands[JOBS];
+    let mut search = Search::default();
+    let known = search.predict(model, &before, None);
     [
-        least(&mut search, &before, None),
-        least(&mut search, &after, Some(&known)),
-        least(&mut search, &after, Some(&next)),
+        least(model, &mut search, &before, None),
+        least(model, &mut search, &after, Some(&known)),
+        least(model, &mut search, &one, Some(&known)),
+        least(model, &mut search, &before, Some(&known)),
     ]
 }
 
-fn least(search: &mut Search<'_>, seats: &[Seat<'_>], warm: Option<&Prediction>) -> (f64, u32) {
-    let (ms, prediction) = cpu_ms(RUNS, || search.predict(seats, warm));
+fn least(
+    model: &Model<'_>,
+    search: &mut Search,
+    seats: &[Seat<'_>],
+    warm: Option<&Prediction>,
+) -> (f64, u32) {
+    let (ms, prediction) = cpu_ms(RUNS, || search.predict(model, seats, warm));
     (ms * 1000.0, prediction.rounds)
 }
 

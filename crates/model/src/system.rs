@@ -201,7 +201,7 @@ impl<'a> Model<'a> {
     /// If a seat's PU is not of the machine.
     #[must_use]
     pub fn predict(&self, seats: &[Seat<'_>], warm: Option<&Prediction>) -> Prediction {
-        Search::new(self).predict(seats, warm)
+        Search::default().predict(self, seats, warm)
     }
 
     /// A task alone on the machine, on that PU.
@@ -232,26 +232,24 @@ impl<'a> Model<'a> {
 }
 
 /// Predicts one situation after the other, in memory that is kept.
-#[derive(Clone, Debug)]
-pub struct Search<'m> {
-    model: &'m Model<'m>,
+#[derive(Clone, Debug, Default)]
+pub struct Search {
     work: Work,
 }
 
-impl<'m> Search<'m> {
-    /// A search for rates on the model's machine.
-    #[must_use]
-    pub fn new(model: &'m Model<'m>) -> Self {
-        Self { model, work: Work::default() }
-    }
-
-    /// As [`Model::predict`].
+impl Search {
+    /// As [`Model::predict`]. What it finds does not depend on what was searched before, but for `warm`.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict(&mut self, seats: &[Seat<'_>], warm: Option<&Prediction>) -> Prediction {
-        let (model, work) = (self.model, &mut self.work);
+    pub fn predict(
+        &mut self,
+        model: &Model<'_>,
+        seats: &[Seat<'_>],
+        warm: Option<&Prediction>,
+    ) -> Prediction {
+        let work = &mut self.work;
         work.begin_at(&model.parts, warm.map(|warm| &warm.end));
         work.seat(&model.parts, seats);
         let mut sharers = Vec::new();

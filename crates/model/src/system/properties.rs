@@ -220,13 +220,24 @@ proptest! {
     #[test]
     fn warm_equals_cold(before in any_situation(12), after in any_situation(12)) {
         after.with(|model| {
-            let mut search = Search::new(model);
-            let known = search.predict(&before.seats(), None);
-            let warm = search.predict(&after.seats(), Some(&known));
+            let mut search = Search::default();
+            let known = search.predict(model, &before.seats(), None);
+            let warm = search.predict(model, &after.seats(), Some(&known));
             let cold = model.predict(&after.seats(), None);
             for (a, b) in warm.tasks.iter().zip(&cold.tasks) {
                 prop_assert!((a.ipc / b.ipc - 1.0).abs() < EXACT, "{} {}", a.ipc, b.ipc);
             }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn history_changes_nothing(before in any_situation(12), after in any_situation(12)) {
+        after.with(|model| {
+            let mut search = Search::default();
+            let _ = search.predict(model, &before.seats(), None);
+            let again = search.predict(model, &after.seats(), None);
+            prop_assert_eq!(again, model.predict(&after.seats(), None));
             Ok(())
         })?;
     }

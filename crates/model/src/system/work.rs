@@ -1,7 +1,7 @@
 //! The search for rates that agree with themselves: what a round works on, and its four steps.
 
 use super::parts::Parts;
-use super::{CpiStack, TaskRate};
+use super::{CpiStack, NEAR, TaskRate};
 use crate::memory::agreed_wait;
 use crate::phase::Demand;
 use crate::smt::{Shared, Siblings};
@@ -10,6 +10,9 @@ use colocate_machine::BytesPerSecond;
 
 mod caches;
 mod seat;
+
+/// A share of a change that nobody will see in the end.
+const UNSEEN: f64 = 0.01 * NEAR;
 
 /// Where a search ended, and another can begin. Zeros say that nothing is known.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -219,7 +222,11 @@ impl Work {
             let agreed = agreed_wait(queue.scale, *wait, used, fall);
             for access in passing {
                 let rate = &mut rates[access.task as usize];
-                *rate /= 1.0 + *rate * access.cycles * (agreed - *wait);
+                let longer = *rate * access.cycles * (agreed - *wait);
+                // Division takes longer than all the rest, and near the end nothing changes any more.
+                if longer.abs() > UNSEEN {
+                    *rate /= 1.0 + longer;
+                }
                 tasks[access.task as usize].cpi.queues += access.cycles * agreed;
             }
             *wait = agreed;

@@ -1,6 +1,6 @@
 //! The first step of a round: the rates divide the caches.
 
-use super::{End, Level, Task, Work};
+use super::{End, Level, Task, UNSEEN, Work};
 use crate::cache::{Sharer, reach};
 use crate::system::parts::{Cache, Parts};
 use crate::system::{NEAR, Seat};
@@ -75,7 +75,7 @@ impl Work {
     ) {
         let Self { tasks, levels, caches, end: End { windows, .. }, .. } = self;
         for ((group, cache), window) in caches.iter_mut().zip(&parts.caches).zip(windows) {
-            if group.users.is_empty() || group.settled && is_same(&group.users, tasks, levels) {
+            if group.users.is_empty() || group.settled && is_same(&group.users, cache, tasks, levels) {
                 continue;
             }
             sharers.clear();
@@ -105,18 +105,18 @@ impl Work {
     }
 }
 
-/// Whether a cache would be divided as it was: all are faster or slower by the same factor, and no farther
-/// cache has taken anything from it.
-fn is_same(users: &[User], tasks: &[Task], levels: &[Level]) -> bool {
-    /// A share that nobody will see in the end.
-    const SAME: f64 = 0.01 * NEAR;
+/// Whether a cache would be divided as it was: all are faster or slower by the same factor, no farther cache
+/// has taken anything from it, and if it is inclusive it has nothing to take from nearer ones.
+fn is_same(users: &[User], cache: &Cache, tasks: &[Task], levels: &[Level]) -> bool {
     let (first, _) = users[0].now(tasks, levels);
     let factor = first / users[0].speed;
     users.iter().all(|user| {
         let (speed, nearer) = user.now(tasks, levels);
-        levels[tasks[user.task].first + user.level].within >= user.within
-            && (speed - user.speed * factor).abs() <= SAME * speed
-            && (nearer - user.nearer).abs() <= SAME * user.nearer
+        let own = levels[tasks[user.task].first + user.level].within;
+        own >= user.within
+            && (cache.inclusion != Inclusion::Inclusive || user.nearer <= own)
+            && (speed - user.speed * factor).abs() <= UNSEEN * speed
+            && (nearer - user.nearer).abs() <= UNSEEN * user.nearer
     })
 }
 
