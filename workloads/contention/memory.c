@@ -6,6 +6,8 @@
  *   chases  the same eight times side by side
  *   stream  one line after the other in order of address, of which one word is read
  *   write   the same, and the word is written
+ *   sweeps  as stream, but each time only up to a line that is chosen at random: of the lines used since
+ *           a line was used last there are more than c with probability 1 - (c / all)^2
  * Prints a line for each: nanoseconds of its CPU time for a line, and the share of the time in which it
  * had the CPU.
  */
@@ -98,11 +100,12 @@ static void *run(void *given) {
     memset(mapped, 1, bytes);
     struct line *lines = task->buffer = mapped, *at[CHAINS];
     int many = !strcmp(task->kind, "chases"), one = !strcmp(task->kind, "chase");
-    int writes = !strcmp(task->kind, "write");
+    int writes = !strcmp(task->kind, "write"), sweeps = !strcmp(task->kind, "sweeps");
     if (many || one) make_ring(lines, task->lines, 1 + (uint64_t)task->cpu);
     for (size_t i = 0; i < CHAINS; i++) at[i] = &lines[i * task->lines / CHAINS];
     double begun = 0, cpu = 0;
-    uint64_t done = 0, place = 0;
+    uint64_t done = 0, place = 0, seed = 7 + (uint64_t)task->cpu;
+    size_t end = task->lines;
     /* The first part brings the caches to where they stay. */
     for (int warm = 1; warm >= 0; warm--) {
         pthread_barrier_wait(&ready);
@@ -114,7 +117,13 @@ static void *run(void *given) {
                 else {
                     if (writes) write_lines(lines + place, done);
                     else sink += stream(lines + place);
-                    place = place + 2 * ROUND <= task->lines ? place + ROUND : 0;
+                    place += ROUND;
+                    if (place + ROUND <= end) continue;
+                    place = 0;
+                    if (sweeps) {
+                        seed = seed * 6364136223846793005u + 1442695040888963407u;
+                        end = ROUND + (size_t)((double)(seed >> 11) * 0x1p-53 * (double)(task->lines - ROUND));
+                    }
                 }
             }
         }

@@ -10,7 +10,7 @@
 #![allow(clippy::print_stderr)] // says how far it is
 
 use anyhow::{Context, bail, ensure};
-use colocate_machine::{PuIdx, described, exact};
+use colocate_machine::{Bytes, PuIdx, described, exact};
 use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
 use std::fmt::Write;
 use std::process::Command;
@@ -42,7 +42,7 @@ const ON_MEMORY: [(Kind, Kind); 6] = [
 ];
 
 /// Side by side in the last cache.
-const IN_CACHE: [(Kind, Kind); 8] = [
+const IN_CACHE: [(Kind, Kind); 13] = [
     (("stream", 16.0), ("stream", 16.0)),
     (("stream", 24.0), ("stream", 24.0)),
     (("stream", 32.0), ("stream", 32.0)),
@@ -51,6 +51,11 @@ const IN_CACHE: [(Kind, Kind); 8] = [
     (("stream", 64.0), ("stream", 64.0)),
     (("stream", 24.0), ("stream", 512.0)),
     (("stream", 40.0), ("stream", 512.0)),
+    (("sweeps", 32.0), ("sweeps", 32.0)),
+    (("sweeps", 64.0), ("sweeps", 64.0)),
+    (("sweeps", 96.0), ("sweeps", 96.0)),
+    (("sweeps", 160.0), ("sweeps", 160.0)),
+    (("sweeps", 64.0), ("stream", 512.0)),
 ];
 
 /// Nanoseconds a line, round by round.
@@ -294,7 +299,7 @@ line = {{ value = "64 B", source = "/sys" }}
         }
         let mut text = format!(
             "| thread | beside | ns a line alone | beside the other | least to most | slow-down | \
-             predicted, {:.0} MiB | predicted, {says_mib:.0} MiB |\n|---|---|---|---|---|---|---|---|\n",
+             predicted alone; slow-down, {:.0} MiB | the same, {says_mib:.0} MiB |\n|---|---|---|---|---|---|---|---|\n",
             self.last_mib
         );
         let mut errors = [Vec::new(), Vec::new(), Vec::new()];
@@ -326,7 +331,7 @@ line = {{ value = "64 B", source = "/sys" }}
                     let expected = predicted(model, &[&demands[0], &demands[1]])[0] / alone;
                     let error = expected / slower - 1.0;
                     errors.push(error.abs());
-                    let _ = write!(text, " {expected:.2} ({:+.0} %) |", 100.0 * error);
+                    let _ = write!(text, " {alone:.2}; {expected:.2} ({:+.0} %) |", 100.0 * error);
                 }
                 text.push('\n');
                 errors[2].push((1.0 / slower - 1.0).abs());
@@ -345,15 +350,25 @@ line = {{ value = "64 B", source = "/sys" }}
 
     /// What one line asks for.
     fn demand(&self, (kind, mib): Kind) -> anyhow::Result<Demand> {
-        let way = self.ways.iter().filter(|((name, _), ..)| *name == kind);
+        let asks = if kind == "sweeps" { "stream" } else { kind };
+        let way = self.ways.iter().filter(|((name, _), ..)| *name == asks);
         let way = way.min_by(|a, b| (a.0.1 - mib).abs().total_cmp(&(b.0.1 - mib).abs()));
         let (_, busy, together, stall) = way.with_context(|| format!("no figures for {kind}"))?;
         let cycles = |ns: f64| ns * 1e-9 * self.clock;
-        // Round and round over all lines: a cache that is smaller, if by one, has none in time.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes
-        let size = |bytes: f64| colocate_machine::Bytes(bytes as u64);
+        let size = |bytes: f64| Bytes(bytes as u64);
         let all = mib * MIB;
-        let misses = MissCurve::new([(size(LINE), 1.0), (size(all - LINE), 1.0), (size(all), 0.0)]);
+        // Round and round over all lines: a cache that is smaller, if by one, has none in time. Sweeps of
+        // random length: the lines used since are as many as the last sweep over this line was long.
+        let points = if kind == "sweeps" {
+            let point = |part: u32| (size(LINE + all * f64::from(part) / 64.0), part);
+            let misses =
+                |(size, part): (Bytes, u32)| (size, 1.0 - (f64::from(part) / 64.0).powi(2));
+            (0..=64).map(point).map(misses).collect()
+        } else {
+            vec![(size(LINE), 1.0), (size(all - LINE), 1.0), (size(all), 0.0)]
+        };
+        let misses = MissCurve::new(points);
         Ok(Demand {
             slots: 1e-3,
             ports: Vec::new(),
