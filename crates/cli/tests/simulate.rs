@@ -38,7 +38,9 @@ phase = "walks"
 alone-for = "20 ms"
 "#;
 
-const WALKS: &str = r#"
+const WALKS: &str = r#"version = 1
+[[phase]]
+name = "walks"
 misses = { value = [["32 KiB", 0.1], ["8 MiB", 0.02]], source = "the test" }
 parallel-misses = { value = 2.0, source = "the test" }
 "#;
@@ -123,14 +125,18 @@ fn pictures_of_one_scenario() {
 /// The scenario as it was simulated, with what the command line said, gives the same figures again.
 #[test]
 fn what_is_kept_can_be_simulated_again() {
-    let folder = scene(str::to_owned);
+    let folder = scene(|text| text.replace("xeon-x3320", "box.toml"));
+    let machine = include_str!("../../../machines/xeon-x3320.toml");
+    std::fs::write(folder.path().join("box.toml"), machine).unwrap();
     let args = ["pair.toml", "-o", "kept", "--policy", "compact,mix", "--seed", "9"];
     printed(&colocate(folder.path(), &args));
     let kept = |name: &str| folder.path().join("kept").join(name);
     for name in ["pair.txt", "pair.svg", "pair.mix.gantt.svg", "pair.compact.gantt.svg"] {
         assert!(std::fs::read_to_string(kept(name)).unwrap().contains("simulated on"), "{name}");
     }
-    std::fs::copy(folder.path().join("walks.toml"), kept("walks.toml")).unwrap();
+    for name in ["box.toml", "walks.toml"] {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
     let again = printed(&colocate(&kept(""), &["pair.toml", "--json"]));
     assert_eq!(again, std::fs::read_to_string(kept("pair.json")).unwrap());
 }
@@ -210,7 +216,7 @@ fn a_phase_file_is_refused_with_its_own_line() {
     std::fs::write(&walks, WALKS.replace("parallel-misses", "parallel-mises")).unwrap();
     let said = refusal(&colocate(folder.path(), &["pair.toml"]), 125);
     assert!(
-        said.starts_with("colocate: cannot use scenario pair.toml: line 14: walks.toml: line 3: ")
+        said.starts_with("colocate: cannot use scenario pair.toml: line 14: walks.toml: line 5: ")
             && said.lines().count() == 1,
         "{said}"
     );

@@ -75,6 +75,9 @@ impl Folder {
     pub fn keep(&self, scenario: &Path, loaded: &Loaded, found: &Simulated) -> anyhow::Result<()> {
         let drawn = picture::svg(found).map_err(anyhow::Error::msg)?;
         output::write(Some(&self.file(scenario, ".toml")), &loaded.effective)?;
+        if let Some(name) = &loaded.machine_file {
+            output::write(Some(&self.0.join(name)), &loaded.machine_json())?;
+        }
         output::write(Some(&self.file(scenario, ".txt")), &table::text(found))?;
         output::write(Some(&self.file(scenario, ".svg")), &drawn)?;
         output::write(Some(&self.file(scenario, ".json")), &found.to_json())

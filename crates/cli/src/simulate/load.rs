@@ -1,8 +1,10 @@
 //! A scenario from its file, with its machine and the demand vectors that it names.
 
 use anyhow::{Context, anyhow};
+use colocate_machine::exact::Exact;
 use colocate_machine::{Machine, Performance, described, read};
 use colocate_model::Phase;
+use colocate_model::phase::PhaseFile;
 use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{Experiment, MAX_BYTES, Overrides, ScenarioFile};
 use sha2::{Digest, Sha256};
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Loaded {
     /// The scenario as it is simulated, which can be read again.
     pub effective: String,
+    /// What the file beside it is called that describes the machine, if the machine needs one.
+    pub machine_file: Option<String>,
     /// The same, ready to run.
     pub experiment: Experiment,
     /// The machine it is on.
@@ -26,6 +30,12 @@ impl Loaded {
     /// The scenario on its machine.
     pub fn bench(&self) -> Bench<'_> {
         Bench::new(&self.machine, &self.performance, &self.experiment)
+    }
+
+    /// The machine with its speeds, as `--machine` reads it.
+    pub fn machine_json(&self) -> String {
+        let performance = Some(self.performance.clone());
+        Exact { performance, ..Exact::new(self.machine.clone(), None) }.to_json()
     }
 
     /// What would be simulated, on one line.
@@ -56,23 +66,33 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     let mut file = ScenarioFile::from_toml(&text(path)?)?;
     let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
-    // What the command line names is relative to where we are, what a file names to the file.
-    if overrides.machine.is_none()
-        && let Some(machine) = beside(folder, file.machine())
-    {
-        file.put(&Overrides { machine: Some(machine), ..Overrides::default() });
-    }
     file.put(overrides);
-    let (machine, performance) = match (machine(file.machine()), &overrides.machine) {
+    // What the command line names is relative to where we are, what a file names to the file.
+    let spec = match &overrides.machine {
+        Some(_) => PathBuf::from(file.machine()),
+        None if is_file(file.machine()) => folder.join(file.machine()),
+        None => PathBuf::from(file.machine()),
+    };
+    let spec = spec.to_string_lossy();
+    let (machine, performance) = match (machine(&spec), &overrides.machine) {
         (Err(error), None) => return Err(error.context(format!("line {line}"))),
         (found, _) => found?,
     };
-    let phase = |name: &str| phase(&folder.join(name));
-    let experiment = file.experiment(&machine, &performance, &phase)?;
+    let phases = |name: &str| phases(&folder.join(name));
+    let experiment = file.experiment(&machine, &performance, &phases)?;
     let all = format!("{machine:?}{performance:?}{experiment:?}");
     let digest = Sha256::digest(all.as_bytes());
     let inputs = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Loaded { effective: file.to_toml(), experiment, machine, performance, inputs })
+    file.put_demands(&experiment);
+    let mut machine_file = None;
+    if is_file(&spec) {
+        let name =
+            format!("{}.machine.json", path.file_stem().unwrap_or_default().to_string_lossy());
+        file.put(&Overrides { machine: Some(name.clone()), ..Overrides::default() });
+        machine_file = Some(name);
+    }
+    let effective = file.to_toml();
+    Ok(Loaded { effective, machine_file, experiment, machine, performance, inputs })
 }
 
 /// The machine that `spec` names, if its speeds are known.
@@ -82,14 +102,11 @@ fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
     Ok((seen.machine, performance))
 }
 
-/// The path of a machine's file beside the scenario; `None` for a machine that has no file, or one whose
-/// place needs no folder.
-fn beside(folder: &Path, machine: &str) -> Option<String> {
-    let is_file = ["toml", "json", "xml"]
-        .iter()
-        .any(|ending| Path::new(machine).extension().is_some_and(|extension| extension == *ending));
-    let path: PathBuf = folder.join(machine);
-    (is_file && !machine.starts_with("synthetic:")).then(|| path.to_string_lossy().into_owned())
+/// Whether a machine is described in a file of the user's.
+fn is_file(machine: &str) -> bool {
+    let ending = Path::new(machine).extension().and_then(|extension| extension.to_str());
+    ending.is_some_and(|ending| ["toml", "json", "xml"].contains(&ending))
+        && !machine.starts_with("synthetic:")
 }
 
 fn without_speeds(machine: &str) -> anyhow::Error {
@@ -100,17 +117,13 @@ fn without_speeds(machine: &str) -> anyhow::Error {
     )
 }
 
-/// The demand vector in a file of its own, TOML or JSON.
-fn phase(path: &Path) -> Result<Phase, String> {
-    let cannot = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
-    let text = text(path).map_err(|error| cannot(&format!("{error:#}")))?;
-    if path.extension().is_some_and(|extension| extension == "json") {
-        return serde_json::from_str(&text).map_err(|error| cannot(&error));
-    }
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        cannot(&format!("line {line}: {}", error.message()))
-    })
+/// The demand vectors in a file of their own, TOML or JSON.
+fn phases(path: &Path) -> Result<Vec<Phase>, String> {
+    let cannot = |reason: String| format!("{}: {reason}", path.display());
+    let text = text(path).map_err(|error| cannot(format!("{error:#}")))?;
+    let is_json = path.extension().is_some_and(|extension| extension == "json");
+    let read = if is_json { PhaseFile::from_json(&text) } else { PhaseFile::from_toml(&text) };
+    read.map(|file| file.phases).map_err(|error| cannot(error.to_string()))
 }
 
 /// The text of a file of at most [`MAX_BYTES`].

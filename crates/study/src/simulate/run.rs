@@ -8,6 +8,7 @@
 
 use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
+use colocate_engine::planner::Modelled;
 use colocate_machine::{Machine, Performance};
 use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
@@ -100,7 +101,8 @@ impl<'a> Bench<'a> {
     pub fn traced(&self, policy: PolicyKind) -> Result<Outcome, SimError> {
         let platform = Platform::new(self.machine, self.performance, Assumptions::default())?;
         let options = Options { spans: MAX_SPANS, ..self.options() };
-        let mut outcome = simulate(&platform, &self.experiment.scenario, &policy, &options)?;
+        let mut outcome =
+            simulate(&platform, &self.experiment.scenario, &self.planner(policy), &options)?;
         if outcome.spans.len() >= MAX_SPANS {
             // The picture then shows the beginning.
             outcome.lasted = outcome.spans.iter().map(|span| span.to).max().unwrap_or_default();
@@ -130,6 +132,11 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Who makes the plans: it knows how fast the machine is, as described, and not what a draw assumes.
+    const fn planner(&self, policy: PolicyKind) -> Modelled<'a> {
+        Modelled { policy, performance: self.performance }
+    }
+
     const fn options(&self) -> Options {
         let Experiment { profiled, watch, .. } = *self.experiment;
         Options { profiled, watch, alone: false, spans: 0 }
@@ -144,7 +151,8 @@ impl<'a> Bench<'a> {
         let scenario = Scenario { seed: first.seed.wrapping_add(seed as u64), ..first.clone() };
         let alone = alone_times(&platform, &scenario)?;
         let one = |policy: &PolicyKind| {
-            let mut outcome = simulate(&platform, &scenario, policy, &self.options())?;
+            let mut outcome =
+                simulate(&platform, &scenario, &self.planner(*policy), &self.options())?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }

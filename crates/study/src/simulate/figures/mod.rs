@@ -305,6 +305,13 @@ fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {
          model leaves out: docs/validation.md says how far it was off where it could be checked"
             .to_owned(),
     ];
+    if settings.policies.iter().any(|policy| policy.starts_with("symbiosis-model")) {
+        notes.push(
+            "symbiosis-model plans with the model that simulates, under the usual assumptions: that \
+             favours it"
+                .to_owned(),
+        );
+    }
     for figures in policies.iter().filter(|figures| figures.unfinished > 0) {
         notes.push(format!(
             "{} of {} runs under {} did not come to their end before the horizon",

@@ -48,7 +48,7 @@ impl Build<'_> {
     pub(super) fn all(
         &self,
         form: &File,
-        read: &dyn Fn(&str) -> Result<Phase, String>,
+        read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<Experiment, FileError> {
         self.name(&form.name)?;
         let (policies, baseline) = self.policies(form)?;
@@ -153,14 +153,17 @@ impl Build<'_> {
     fn phase(
         &self,
         form: &PhaseForm,
-        read: &dyn Fn(&str) -> Result<Phase, String>,
+        read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<PhaseSpec, FileError> {
         let wrong = |span, detail| FileError::Syntax { line: self.lines.at(span), detail };
+        if let Some(phase) = form.phase.as_ref().filter(|_| form.file.is_none()) {
+            return Err(self.lines.misfit(phase, "a file that the phase is in", "none"));
+        }
         let (mut phase, span) = match (&form.demand, &form.file) {
             (Some(demand), None) => (demand.get_ref().clone(), demand.span()),
             (None, Some(file)) => {
-                let read = read(file.get_ref()).map_err(|detail| wrong(file.span(), detail))?;
-                (read, file.span())
+                let found = read(file.get_ref()).map_err(|detail| wrong(file.span(), detail))?;
+                (self.one_of(found, form)?, file.span())
             }
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
@@ -181,6 +184,19 @@ impl Build<'_> {
             spec.mix = mix;
         }
         Ok(spec)
+    }
+
+    /// The phase of a file that is meant: the one of the name that is asked for, or the only one.
+    fn one_of(&self, mut found: Vec<Phase>, form: &PhaseForm) -> Result<Phase, FileError> {
+        let name = form.phase.as_ref().unwrap_or(&form.name);
+        let named = found.iter().position(|phase| phase.name == *name.get_ref());
+        let only = (form.phase.is_none() && found.len() == 1).then_some(0);
+        if let Some(place) = named.or(only) {
+            return Ok(found.swap_remove(place));
+        }
+        let names: Vec<String> = found.iter().map(|phase| format!("{:?}", phase.name)).collect();
+        let expected = format!("one of the file's phases, {}", names.join(", "));
+        Err(self.lines.misfit(name, expected, format!("{:?}", name.get_ref())))
     }
 
     fn names<'f>(&self, form: &'f File) -> Result<Names<'f>, FileError> {

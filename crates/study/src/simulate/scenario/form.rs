@@ -58,6 +58,8 @@ pub(super) struct PhaseForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Spanned<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Spanned<Phase>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,

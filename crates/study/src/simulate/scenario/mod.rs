@@ -221,19 +221,30 @@ impl ScenarioFile {
         form.draws = count(instead.draws).or(form.draws.take());
     }
 
+    /// Puts the demand vectors that came from other files into this one, so that it needs no others.
+    pub fn put_demands(&mut self, found: &Experiment) {
+        for (form, spec) in self.form.phase.iter_mut().zip(&found.scenario.phases) {
+            let form = form.get_mut();
+            if form.file.take().is_some() {
+                form.phase = None;
+                form.demand = Some(Spanned::new(0..0, spec.phase.clone()));
+            }
+        }
+    }
+
     /// What is to be simulated on `machine`, which is the one that [`Self::machine`] names, with these
-    /// speeds. `phase` reads the demand vector in a file that the scenario names.
+    /// speeds. `phases` reads the demand vectors in a file that the scenario names.
     ///
     /// # Errors
-    /// [`FileError`], one line each; those of `phase` with the line that names the file.
+    /// [`FileError`], one line each; those of `phases` with the line that names the file.
     pub fn experiment(
         &self,
         machine: &Machine,
         performance: &Performance,
-        phase: &dyn Fn(&str) -> Result<Phase, String>,
+        phases: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<Experiment, FileError> {
         let experiment =
-            build::Build { lines: &self.lines, machine, performance }.all(&self.form, phase)?;
+            build::Build { lines: &self.lines, machine, performance }.all(&self.form, phases)?;
         experiment.scenario.check(machine)?;
         Ok(experiment)
     }

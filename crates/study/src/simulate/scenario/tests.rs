@@ -62,7 +62,10 @@ fn experiment(text: &str) -> Result<Experiment, FileError> {
     let machine = described::from_toml(described).unwrap().machine;
     let performance = described::performance(described).unwrap().unwrap();
     let phase = |file: &str| match file {
-        "walks.toml" => Ok(Phase::default()),
+        "walks.toml" => Ok(vec![Phase::default()]),
+        "both.toml" => {
+            Ok(["runs", "walks"].map(|name| Phase { name: name.into(), ..Phase::default() }).into())
+        }
         _ => Err(format!("cannot read {file}")),
     };
     ScenarioFile::from_toml(text)?.experiment(&machine, &performance, &phase)
@@ -126,6 +129,14 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn a_file_of_several_phases() {
+    let both = GOOD.replace("walks.toml", "both.toml");
+    assert_eq!(experiment(&both).unwrap().scenario.phases[1].phase.name, "walks");
+    let named = both.replace("\"both.toml\"", "\"both.toml\"\nphase = \"runs\"");
+    assert_eq!(experiment(&named).unwrap().scenario.phases[1].phase.name, "runs");
+}
+
+#[test]
 fn overrides_come_first() {
     let mut file = ScenarioFile::from_toml(GOOD).unwrap();
     file.put(&Overrides {
@@ -176,6 +187,8 @@ fn refused_with_the_line() {
         ("name = \"walks\"", "name = \"adds\""),
         ("name = \"walks\"", "name = \"\""),
         ("walks.toml", "runs.toml"),
+        ("\"walks.toml\"", "\"both.toml\"\nphase = \"flies\""),
+        ("file = \"walks.toml\"", "demand = {}\nphase = \"runs\""),
         ("file = \"walks.toml\"", "file = \"walks.toml\"\ndemand = {}"),
         ("file = \"walks.toml\"\n", ""),
         ("copies = 2", "copies = 0"),
@@ -224,6 +237,8 @@ fn refused_with_the_line() {
         line 30: expected phases of different names, found a second "adds"
         line 30: expected a name of 1 to 100 characters on one line, found 0 characters
         line 31: cannot read runs.toml
+        line 32: expected one of the file's phases, "runs", "walks", found "flies"
+        line 32: expected a file that the phase is in, found none
         line 30: expected a demand or a file of one, found both
         line 30: expected a demand or a file of one, found neither
         line 35: expected 1 to 65536, found 0
