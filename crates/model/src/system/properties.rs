@@ -7,26 +7,39 @@ use colocate_machine::Bytes;
 use colocate_machine::performance::{Inclusion, PortSet};
 use proptest::prelude::*;
 
-/// Miss curves without cliffs: at most as steep as misses that fall with the size itself.
-fn any_curve() -> impl Strategy<Value = MissCurve> {
-    let steps = prop::collection::vec((0.5_f64..1.0, 1.0_f64..2.0), 1..8);
+/// Miss curves that fall by at most half while the size grows by `grown`.
+fn any_curve(
+    grown: std::ops::Range<f64>,
+    kept: std::ops::Range<f64>,
+) -> impl Strategy<Value = MissCurve> {
+    let steps = prop::collection::vec((kept, grown), 1..8);
     (0.0_f64..0.1, steps).prop_map(|(first, steps)| {
         let (mut size, mut misses) = (16_384.0, first);
         let mut points = vec![(Bytes(16_384), first)];
         for (kept, grown) in steps {
-            size *= 2.0 * grown;
+            size *= grown;
             misses *= kept;
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 64 MiB at most
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // far below 2^53
             points.push((Bytes(size as u64), misses));
         }
         MissCurve::new(points).expect("a curve")
     })
 }
 
-fn any_demand() -> impl Strategy<Value = Demand> {
+/// Curves without cliffs, as those of most programs.
+fn smooth() -> BoxedStrategy<MissCurve> {
+    any_curve(2.0..4.0, 0.5..1.0).boxed()
+}
+
+/// Curves with cliffs: loops over data that does not fit, until it does.
+fn steep() -> BoxedStrategy<MissCurve> {
+    any_curve(1.001..8.0, 0.0..1.0).boxed()
+}
+
+fn any_demand(curve: BoxedStrategy<MissCurve>) -> impl Strategy<Value = Demand> {
     let core = (0.2_f64..1.5, 0.0_f64..1.0, 0.0_f64..1.0, 0.1_f64..2.0, 1.0_f64..1.5);
     let memory = (0.0_f64..1.0, 1.0_f64..10.0, 0.0_f64..1.0, 0.0_f64..0.01);
-    (core, any_curve(), memory).prop_map(|(core, misses, memory)| {
+    (core, curve, memory).prop_map(|(core, misses, memory)| {
         let (slots, one, both, dependent, divided) = core;
         let (stall_cycles, parallel_misses, written_back, shared_lines) = memory;
         Demand {
@@ -73,7 +86,11 @@ struct Situation {
 
 /// Up to `most` tasks on different PUs of one or two L3 caches, or anywhere.
 fn any_situation(most: usize) -> impl Strategy<Value = Situation> {
-    let task = (any_demand(), any_pages(), 0_u32..3);
+    situation(most, smooth())
+}
+
+fn situation(most: usize, curve: BoxedStrategy<MissCurve>) -> impl Strategy<Value = Situation> {
+    let task = (any_demand(curve), any_pages(), 0_u32..3);
     let pus = (
         Just((0_u32..64).collect::<Vec<_>>()).prop_shuffle(),
         prop::sample::select(vec![4, 8, 64]),
@@ -135,6 +152,13 @@ proptest! {
             prop_assert!(task.misses.windows(2).all(|pair| pair[0] >= pair[1] * (1.0 - EXACT)));
             prop_assert!(task.occupancy.iter().all(|bytes| *bytes >= 0.0));
         }
+    }
+
+    /// With cliffs there may be several ends; one is found, and it is one.
+    #[test]
+    fn an_end_is_found_with_cliffs(situation in situation(20, steep())) {
+        let found = situation.predict();
+        prop_assert!(found.residual <= NEAR, "{} after {}", found.residual, found.rounds);
     }
 
     #[test]
