@@ -1,4 +1,5 @@
 //! Distances say what caches that keep the most recently used lines miss.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // helpers, small numbers
 
 #[path = "../src/distances.rs"]
 mod distances;
