@@ -13,6 +13,7 @@ mod profile;
 mod restore;
 mod run;
 mod simulate;
+mod study;
 mod topo;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,7 @@ enum Command {
     Bench(bench::Args),
     Compare(compare::Args),
     Simulate(simulate::Args),
+    Study(study::Args),
     #[command(hide = true)]
     Generate(generate::Args),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Simulate(args) => simulate::main(&args),
+        Command::Study(args) => study::main(&args),
         Command::Generate(args) => generate::main::<Cli>(&args),
     };
     exit::code_of(done)

@@ -7,6 +7,7 @@
 pub mod figures;
 pub mod order;
 pub mod plot;
+pub mod serpa;
 pub mod simulate;
 pub mod state;
 pub mod stats;
