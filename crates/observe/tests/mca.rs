@@ -1,7 +1,8 @@
 //! Runs of the real `llvm-mca`: what stands here by hand is from the processors' manuals and from
 //! LLVM's scheduling models, read, not run.
 
-use colocate_observe::mca::{Figures, Mca, McaError, Syntax, Target};
+use colocate_observe::mca::{Figures, Mca, McaError, OLDEST, Syntax, Target};
+use std::path::Path;
 
 fn target(cpu: &str) -> Target {
     Target { triple: "x86_64".into(), cpu: cpu.into() }
@@ -66,5 +67,95 @@ fn zen() {
             words
         };
         assert_eq!(sorted(found), sorted(expected));
+    }
+}
+
+/// Intel's Skylake: four integer ports of which two shift, one multiplies and two compute addresses; a
+/// store takes the data port and one of three for its address, and what it reads first one of two.
+#[test]
+fn skylake() {
+    let found = ports("skylake", &["addq %rcx, (%rax)", "shlq $1, %rax", "haddpd %xmm0, %xmm1"]);
+    let port = |numbers: &str| {
+        let names: Vec<String> = numbers.chars().map(|number| format!("SKLPort{number}")).collect();
+        names.join("|")
+    };
+    let [alu, load, address, data] = ["0156", "23", "237", "4"].map(port);
+    assert_eq!(found[0], format!("{alu}:1 {load}:1 {address}:1 {data}:1"));
+    assert_eq!(found[1], format!("{}:1", port("06")));
+    assert_eq!(found[2], format!("{}:1 {}:2", port("01"), port("5")));
+}
+
+/// A chain waits for its latency, whatever the ports; without one, ports and slots count.
+#[test]
+fn chains() {
+    let chain = "imulq %rax, %rcx";
+    let free = "imulq %rax, %rcx\nmovl $1, %ecx";
+    let found = analyse("znver1", &[chain, free]);
+    let [chain, free] = [0, 1].map(|at| found[at].as_ref().expect("both are read"));
+    assert!((chain.dependent_cycles - 4.0).abs() < 0.01, "{chain:?}");
+    // One multiplication a cycle, two instructions.
+    assert!((free.cycles - 0.5).abs() < 0.01, "{free:?}");
+    assert_eq!((chain.slots, free.slots), (2.0, 1.5));
+}
+
+/// 60 instructions: six horizontal additions one after the other, 6 · 7 cycles until the last is done
+/// (LLVM gives them a latency and no port), and 53 no-operations that are done at once and leave after
+/// them. 15 cycles by four slots each; of 192 places in the reorder buffer 3.2 rounds find room, which
+/// takes 13 to 14 cycles each, and with half of the places twice that.
+#[test]
+fn half_of_the_window() {
+    let slow = "haddpd %xmm1, %xmm0";
+    let lines = ["movaps %xmm7, %xmm0"].into_iter().chain([slow; 6]).chain(["nop"; 53]);
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let found = analyse("znver1", &[&text]).remove(0).expect("it is read");
+    let round = |cycles: f64| cycles * found.instructions.len() as f64;
+    let divided = found.dependent_cycles_divided.expect("a no-operation takes no port");
+    assert!((15.0..16.5).contains(&round(found.cycles)), "{}", round(found.cycles));
+    assert!((23.0..29.0).contains(&round(divided)), "{}", round(divided));
+}
+
+/// One bad text leaves the others alone, and says what is wrong with it.
+#[test]
+fn bad_texts() {
+    let found = analyse("znver1", &["addq %rax, %rcx", "adddq %rax, %rcx", "", "imulq %rax, %rcx"]);
+    assert!(found[0].is_ok() && found[3].is_ok(), "{found:?}");
+    let refused = found[1].as_ref().expect_err("no such instruction").to_string();
+    assert!(refused.contains("adddq"), "{refused}");
+    assert!(matches!(found[2], Err(McaError::Empty)), "{found:?}");
+}
+
+#[test]
+fn bad_processors_and_programs() {
+    let mca = Mca::find().expect("scripts/install test installs llvm");
+    let found =
+        mca.analyse(&target("zen1"), Syntax::Usual, &["nop"]).expect_err("no such processor");
+    assert_eq!(
+        found.to_string(),
+        "llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found zen1"
+    );
+    let found = Mca::at(Path::new("/nowhere/llvm-mca")).expect_err("no such program");
+    assert!(matches!(found, McaError::Start { .. }), "{found}");
+    let found = Mca::at(Path::new("true")).expect_err("says no version");
+    let expected = format!("true: expected LLVM {OLDEST} or newer, found ");
+    assert!(found.to_string().starts_with(&expected), "{found}");
+}
+
+/// Both ways to write x86, and versions of LLVM that are here, agree on what the manuals say.
+#[test]
+fn syntaxes_and_versions() {
+    let versions = (OLDEST..30).map(|version| format!("llvm-mca-{version}"));
+    let here: Vec<Mca> = versions.filter_map(|name| Mca::at(Path::new(&name)).ok()).collect();
+    for mca in here {
+        let one = |syntax, text| {
+            let found = mca.analyse(&target("znver1"), syntax, &[text]).expect("it runs").remove(0);
+            found.expect("it is read").ports
+        };
+        let usual = one(Syntax::Usual, "mulsd (%rax), %xmm1\nimulq %rax, %rcx");
+        let intel = one(Syntax::Intel, "mulsd xmm1, qword ptr [rax]\nimul rcx, rax");
+        assert_eq!(usual, intel, "{}", mca.version());
+        let sets: Vec<String> =
+            usual.iter().map(|(set, c)| format!("{}:{c}", set.join("|"))).collect();
+        let expected = ["ZnAGU0|ZnAGU1:0.5", "ZnALU1:0.5", "ZnFPU0|ZnFPU1:0.5", "ZnMultiplier:0.5"];
+        assert_eq!(sets, expected, "{}", mca.version());
     }
 }

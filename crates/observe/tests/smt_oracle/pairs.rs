@@ -80,13 +80,11 @@ impl Oracle {
         };
         let codes: Vec<Vec<String>> = pairs.iter().zip(&rounds).map(code).collect();
         let together = self.mca.cycles(&self.target, &codes).expect("llvm-mca runs");
-        let slowdown =
-            |(((a, b), rounds), together): ((&(&Loop, &Loop), &(usize, usize)), Result<f64, _>)| {
-                let (of_a, of_b) = *rounds;
-                let alone = (of_a as f64 * a.cycles() + of_b as f64 * b.cycles()) / 2.0;
-                together.expect("each loop was simulated") / alone
-            };
-        pairs.iter().zip(&rounds).zip(together).map(slowdown).collect()
+        let alone = pairs.iter().zip(&rounds).map(|((a, b), (of_a, of_b))| {
+            (*of_a as f64 * a.cycles() + *of_b as f64 * b.cycles()) / 2.0
+        });
+        let together = together.into_iter().map(|cycles| cycles.expect("each loop was simulated"));
+        together.zip(alone).map(|(together, alone)| together / alone).collect()
     }
 }
 
