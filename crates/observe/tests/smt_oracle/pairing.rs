@@ -19,6 +19,8 @@ pub enum Policy {
     ModelDivided,
     /// The least overlap of instruction mixes: what `mix` minimises.
     Mix,
+    /// The same with mixes per cycle instead of per instruction: a slow loop asks for less.
+    MixPerCycle,
     /// Most of the class that varies most with least of it: what `instruction` does.
     Instruction,
     /// Most floating-point with least, as in Serpa et al.
@@ -33,10 +35,11 @@ pub enum Policy {
 }
 
 impl Policy {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Model,
         Self::ModelDivided,
         Self::Mix,
+        Self::MixPerCycle,
         Self::Instruction,
         Self::IpcHeadTail,
         Self::MemoryHeadTail,
@@ -49,6 +52,7 @@ impl Policy {
             Self::Model => "model",
             Self::ModelDivided => "model, window divided",
             Self::Mix => "least overlap of mixes (`mix`)",
+            Self::MixPerCycle => "the same, mixes per cycle",
             Self::Instruction => "most with least of one class (`instruction`)",
             Self::FloatHeadTail => "most with least floating-point (Serpa-like)",
             Self::MemoryHeadTail => "most with least memory accesses (Feliu-like)",
@@ -70,6 +74,10 @@ impl Policy {
             Self::Model => by(&|a, b| predicted(loops[a], loops[b], false)),
             Self::ModelDivided => by(&|a, b| predicted(loops[a], loops[b], true)),
             Self::Mix => by(&|a, b| overlaps[a].overlap(&overlaps[b])),
+            Self::MixPerCycle => by(&|a, b| {
+                overlaps[a].overlap(&overlaps[b])
+                    / (loops[a].figures.cycles * loops[b].figures.cycles)
+            }),
             Self::Instruction => {
                 let key = key(loops);
                 mean_slowdown(&head_tail(loops, |one| one.share(key)), slowdowns)
