@@ -19,12 +19,15 @@ pub struct MissCurve {
     touched: f64,
 }
 
+/// More than any instruction misses, and little enough for what is computed from it to stay a number.
+const MOST: f64 = 1e3;
+
 impl MissCurve {
     /// The curve through `points` of size and misses per instruction.
     ///
     /// # Errors
-    /// In one line, if there is no point, sizes do not rise, misses rise, or a number is not finite or
-    /// negative.
+    /// In one line, if there is no point, sizes do not rise, misses rise, or misses are negative or more
+    /// than 1,000 an instruction.
     pub fn new(points: impl IntoIterator<Item = (Bytes, f64)>) -> Result<Self, String> {
         #[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
         let points: Vec<_> =
@@ -32,8 +35,10 @@ impl MissCurve {
         if points.is_empty() {
             return Err("expected points of size and misses, found none".into());
         }
-        if let Some((_, misses)) = points.iter().find(|(_, m)| !m.is_finite() || *m < 0.0) {
-            return Err(format!("expected misses per instruction of at least 0, found {misses}"));
+        if let Some((_, misses)) = points.iter().find(|(_, m)| !(0.0..=MOST).contains(m)) {
+            return Err(format!(
+                "expected misses per instruction from 0 to {MOST}, found {misses}"
+            ));
         }
         for pair in points.windows(2) {
             if pair[0].0 >= pair[1].0 {
@@ -128,8 +133,9 @@ mod tests {
             MissCurve::try_from(points).unwrap_err()
         };
         assert!(read(&[]).contains("found none"));
-        assert!(read(&[("1 KiB", -0.1)]).contains("at least 0"));
-        assert!(read(&[("1 KiB", f64::NAN)]).contains("at least 0"));
+        assert!(read(&[("1 KiB", -0.1)]).contains("from 0 to 1000"));
+        assert!(read(&[("1 KiB", 1e9)]).contains("from 0 to 1000"));
+        assert!(read(&[("1 KiB", f64::NAN)]).contains("from 0 to 1000"));
         assert!(read(&[("2 KiB", 0.1), ("1 KiB", 0.0)]).contains("sizes that rise"));
         assert!(read(&[("1 KiB", 0.1), ("2 KiB", 0.2)]).contains("do not rise"));
         assert!(read(&[("1 kb", 0.1)]).contains("expected a size like"));

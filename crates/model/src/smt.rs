@@ -113,11 +113,12 @@ pub fn rates(width: f64, fairness: Fairness, tasks: &[Active<'_>]) -> Vec<f64> {
     rates
 }
 
-/// By how much a task's rate rises while all rise.
+/// By how much a task's rate rises while all rise. As for its most, an instruction counts as half a slot at
+/// least.
 fn step(fairness: Fairness, most: f64, slots: f64) -> f64 {
     match fairness {
         Fairness::Progress => most,
-        Fairness::Slots => 1.0 / slots.max(f64::MIN_POSITIVE),
+        Fairness::Slots => 1.0 / slots.max(0.5),
     }
 }
 

@@ -96,7 +96,7 @@ fn by_definition(width: f64, fairness: Fairness, tasks: &[Task]) -> Vec<f64> {
 
 fn any_task() -> impl Strategy<Value = Task> {
     let sets = prop::collection::btree_map(1_u32..1 << PORTS, 0.05..2.0, 0..5);
-    (0.3..2.0, sets, 0.05..3.0).prop_map(|(slots, sets, dependent_cycles)| Task {
+    (0.5..2.0, sets, 0.05..3.0).prop_map(|(slots, sets, dependent_cycles)| Task {
         slots,
         ports: sets.into_iter().map(|(set, cycles)| (PortSet(set), cycles)).collect(),
         dependent_cycles,

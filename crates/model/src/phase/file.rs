@@ -273,17 +273,17 @@ mod tests {
         let figure = |component: &str, value: &str| {
             error(&format!("{component} = {{ value = {value}, source = \"s\" }}"))
         };
-        assert_eq!(figure("slots", "-1.0"), "expected a number of at least 0, found -1");
-        assert_eq!(figure("stall-cycles", "nan"), "expected a number of at least 0, found NaN");
+        assert_eq!(figure("slots", "-1.0"), "expected a number from 0 to 1e6, found -1");
+        assert_eq!(figure("stall-cycles", "nan"), "expected a number from 0 to 1e6, found NaN");
         assert_eq!(figure("branch-misses", "2.0"), "expected a number from 0 to 1, found 2");
-        assert_eq!(figure("parallel-misses", "0.5"), "expected a number of at least 1, found 0.5");
+        assert_eq!(figure("parallel-misses", "0.5"), "expected a number from 1 to 1e6, found 0.5");
         assert_eq!(
             figure("misses", "[[\"32 KB\", 0.1]]"),
             "expected a size like \"32 KiB\" or \"16 GiB\", found \"32 KB\""
         );
         assert_eq!(
             figure("work", "{ kinds = { int = -1.0 } }"),
-            "int: expected a number of at least 0, found -1"
+            "int: expected a number from 0 to 1e6, found -1"
         );
         assert!(figure("work", "{ kinds = { ints = 1.0 } }").contains("unknown variant `ints`"));
         assert!(figure("slosts", "1.0").contains("unknown field `slosts`"));

@@ -280,6 +280,18 @@ mod tests {
         }
     }
 
+    /// docs/assumptions.md says what is guessed, figure by figure.
+    #[test]
+    fn the_page_says_the_same() {
+        let page = include_str!("../../../../docs/assumptions.md");
+        for guessed in Guessed::ALL {
+            let Plausible { least, usual, most } = guessed.plausible();
+            let most = (most * 1e3).round() / 1e3;
+            let row = format!("\n| `{guessed}` | {least} | {usual} | {most} | ");
+            assert!(page.contains(&row), "{row}");
+        }
+    }
+
     #[test]
     fn read_back_and_refused_outside_the_range() {
         let odd = Guesses::default().with(Guessed::Slots, 1.25).with(Guessed::WrittenBack, 9.0);

@@ -98,7 +98,8 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {
     }
 }
 
-/// What a component can be.
+/// What a component can be. A million of something for one instruction is more than any program has, and
+/// little enough for sums and products of it to stay numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub least: f64,
@@ -106,11 +107,10 @@ pub(super) struct Range {
     pub text: &'static str,
 }
 
-pub(super) const AMOUNT: Range =
-    Range { least: 0.0, most: f64::MAX, text: "a number of at least 0" };
+pub(super) const AMOUNT: Range = Range { least: 0.0, most: 1e6, text: "a number from 0 to 1e6" };
 pub(super) const PART: Range = Range { least: 0.0, most: 1.0, text: "a number from 0 to 1" };
 pub(super) const AT_LEAST_ONE: Range =
-    Range { least: 1.0, most: f64::MAX, text: "a number of at least 1" };
+    Range { least: 1.0, most: 1e6, text: "a number from 1 to 1e6" };
 
 impl Range {
     pub fn contains(self, figure: f64) -> bool {

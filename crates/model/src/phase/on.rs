@@ -287,13 +287,13 @@ mod tests {
         let error = |phase: Phase| phase.on(&core(), &Guesses::default()).unwrap_err();
         let of = |component, expected, found| PhaseError::Impossible { component, expected, found };
         let phase = Phase { slots: known(-1.0), ..Phase::default() };
-        assert_eq!(error(phase), of(Component::Slots, "a number of at least 0", -1.0));
+        assert_eq!(error(phase), of(Component::Slots, "a number from 0 to 1e6", -1.0));
         let phase = Phase { parallel_misses: known(0.5), ..Phase::default() };
-        assert_eq!(error(phase), of(Component::ParallelMisses, "a number of at least 1", 0.5));
+        assert_eq!(error(phase), of(Component::ParallelMisses, "a number from 1 to 1e6", 0.5));
         let phase = Phase { written_back: known(1.5), ..Phase::default() };
         assert_eq!(error(phase), of(Component::WrittenBack, "a number from 0 to 1", 1.5));
         let work = known(Work::Kinds(vec![(WorkKind::Int, f64::INFINITY)]));
         let phase = Phase { work, ..Phase::default() };
-        assert_eq!(error(phase), of(Component::Work, "a number of at least 0", f64::INFINITY));
+        assert_eq!(error(phase), of(Component::Work, "a number from 0 to 1e6", f64::INFINITY));
     }
 }

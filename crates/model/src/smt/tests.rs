@@ -62,6 +62,9 @@ fn no_task_and_one_that_asks_for_nothing() {
     assert_eq!(rates_of(&[nothing]), [8.0]);
     let pair = Active { slots: 0.5, ..nothing };
     assert_eq!(rates_of(&[pair, pair]), [4.0, 4.0]);
+    for fairness in [Fairness::Progress, Fairness::Slots] {
+        near(&rates(4.0, fairness, &[pair, nothing]), &[8.0, 8.0]);
+    }
 }
 
 /// p01 and p23 have no port in common, p12 joins them: of the seven unions only {01, 23} is left out.
@@ -148,6 +151,21 @@ fn windows_divided_by_one_two_four_eight() {
 fn forty_tasks() {
     let mul = (demand(1.0, &[(MUL, 1.0)], 0.0, 0.0), 1.0);
     near(&with_stalls(CORE, 0.0, &vec![mul; 40]), &[1.0 / 40.0; 40]);
+}
+
+/// The largest figures that a demand vector may have, all at once: rates are small, not 0, and numbers.
+#[test]
+fn extremes() {
+    let most = demand(1e6, &[(MUL, 1e6), (ALU, 1e6)], 1e6, 1e6);
+    let nothing = demand(0.0, &[], 0.0, 0.0);
+    for overlap in [0.0, 0.5, 1.0] {
+        for fairness in [Fairness::Progress, Fairness::Slots] {
+            let core = Shared { fairness, ..CORE };
+            let tasks = [(most.clone(), 1e9), (nothing.clone(), 0.0), (most.clone(), 0.0)];
+            let found = with_stalls(core, overlap, &tasks);
+            assert!(found.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{found:?}");
+        }
+    }
 }
 
 /// Memory is kept: what was set before leaves no trace.

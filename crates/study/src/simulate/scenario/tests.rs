@@ -230,8 +230,8 @@ fn refused_with_the_line() {
         line 20: expected no setting of what numa-balancing = false switches off, found one
         line 18: expected reclaim-distance beside fork = "idlest", found fork = "with-parent"
         line 26: expected a share from 0 to 1, found 1.9
-        line 24: expected a number of at least 0, found -1
-        line 24: expected a number of at least 0, found NaN
+        line 24: expected a number from 0 to 1e6, found -1
+        line 24: expected a number from 0 to 1e6, found NaN
         line 24: unknown field `valeu`, expected `value` or `source`
         line 24: invalid type: floating point `1.0`, expected a figure like { value = …, source = "…" }, or "unknown"
         line 30: expected phases of different names, found a second "adds"
