@@ -82,7 +82,8 @@ impl World<'_> {
 
     /// Gives every idle PU a waiting thread from as near as there is one; PUs of idle cores first.
     fn fill_idle(&mut self) {
-        if !self.scenario.kernel.idle_balance {
+        let waits = self.queues.iter().any(|queue| queue.load() > 1);
+        if !self.scenario.kernel.idle_balance || !waits {
             return;
         }
         for only_idle_cores in [true, false] {
@@ -120,9 +121,11 @@ impl World<'_> {
         waiting.iter().rev().copied().find(|&task| self.tasks[task].pinned.is_none())
     }
 
-    /// A thread that runs on a PU and may go.
+    /// A thread that runs on a PU, or is about to, and may go.
     fn runner(&self, pu: PuIdx) -> Option<TaskNo> {
-        self.queues[pu.idx()].running.filter(|&task| self.tasks[task].pinned.is_none())
+        let queue = &self.queues[pu.idx()];
+        let runs = queue.running.or(queue.waiting.first().copied());
+        runs.filter(|&task| self.tasks[task].pinned.is_none())
     }
 
     fn look(&mut self, domain: usize, settings: PeriodicBalance) {

@@ -184,3 +184,121 @@ fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::Platform;
+    use crate::scenario::{
+        JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
+    };
+    use crate::world::World;
+    use colocate_machine::{Bytes, PuIdx, described};
+    use colocate_model::{Assumptions, Phase};
+
+    fn scenario() -> Scenario {
+        let phase = PhaseIdx(0);
+        let thread = ThreadSpec {
+            name: "t".into(),
+            born: Nanos::ZERO,
+            course: vec![Stretch { phase, instructions: 1_000_000_000, sleep: Nanos::ZERO }],
+            work: Work::Once,
+            pages: Pages::FirstTouch,
+            resident: Bytes::mib(1),
+        };
+        let threads = vec![thread; 3];
+        Scenario {
+            name: "test".into(),
+            seed: 0,
+            phases: vec![PhaseSpec::of(Phase::default())],
+            jobs: vec![JobSpec { name: "j".into(), arrives: Nanos::ZERO, threads }],
+            method: Method::Leave,
+            quantum: Nanos::from_secs(1),
+            grain: Nanos::ZERO,
+            horizon: Nanos::from_secs(100),
+            usable: None,
+            kernel: crate::kernel::Kernel::default(),
+        }
+    }
+
+    /// What the checker says of another millisecond, of a world that was tampered with.
+    fn verdict(tamper: impl Fn(&mut World<'_>)) -> Result<(), Broken> {
+        let text = described::MACHINES[0].1;
+        let machine = described::from_toml(text).unwrap().machine;
+        let performance = described::performance(text).unwrap().unwrap();
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        let scenario = scenario();
+        let mut world = World::new(&platform, &scenario).unwrap();
+        world.run(Nanos::from_millis(10)).unwrap();
+        let time = Nanos::from_millis(1);
+        for on in &world.on {
+            world.tasks[on.task].total.ran += time;
+        }
+        tamper(&mut world);
+        let step = Step {
+            from: world.now,
+            to: world.now + time,
+            on: &world.on,
+            queues: &world.queues,
+            tasks: &world.tasks,
+            new: Some(&world.prediction),
+            idle_balance: true,
+        };
+        world.checker.step(&step)
+    }
+
+    fn refused(word: &str, tamper: impl Fn(&mut World<'_>)) {
+        let broken = verdict(tamper).unwrap_err();
+        assert!(broken.contains(word), "{broken}");
+    }
+
+    #[test]
+    fn every_rule_is_kept_by_nobody_tampering() {
+        assert_eq!(verdict(|_| {}), Ok(()));
+    }
+
+    #[test]
+    fn every_broken_rule_is_noticed() {
+        refused("expected a step from", |world| world.now = Nanos::from_millis(11));
+        refused("runs twice", |world| world.on[1].task = world.on[0].task);
+        refused("runs where it may not", |world| {
+            let task = world.on[0].task;
+            world.tasks[task].pinned = Some(PuIdx(if world.on[0].pu == PuIdx(5) { 6 } else { 5 }));
+        });
+        refused("but not by its queue", |world| {
+            let task = world.on[0].task;
+            world.tasks[task].state = State::Asleep;
+        });
+        refused("another time than was counted", |world| {
+            let task = world.on[0].task;
+            world.tasks[task].total.ran += Nanos(1);
+        });
+        refused("more than its speed allows", |world| {
+            let task = world.on[0].task;
+            world.tasks[task].total.instructions *= 2.0;
+        });
+        refused("are accounted for", |world| {
+            world.on.pop();
+        });
+        refused("a free task waits while a PU is idle", |world| {
+            let (from, to) = (world.on[2].pu, world.on[0].pu);
+            let task = world.queues[from.idx()].running.take().unwrap();
+            world.on.pop();
+            world.queues[to.idx()].waiting.push(task);
+        });
+        refused("which runs none", |world| {
+            let free = (0..world.queues.len()).find(|&pu| world.queues[pu].load() == 0).unwrap();
+            world.queues[free].waiting.push(0);
+        });
+        refused("has speed", |world| world.on[0].speed = f64::NAN);
+        refused("memory shares", |world| {
+            let task = world.on[0].task;
+            world.tasks[task].pages[0] += 0.5;
+        });
+        refused("controllers", |world| {
+            let mut prediction = (*world.prediction).clone();
+            prediction.controllers[0] = 1.1;
+            world.prediction = std::rc::Rc::new(prediction);
+        });
+    }
+}

@@ -13,6 +13,10 @@ use colocate_machine::{Bytes, Nanos};
 pub struct Kernel {
     /// Time after which a thread gives its PU to another one that waits for it. Never 0.
     pub slice: Nanos,
+    /// Into how many parts a slice is divided, one of which by lot is where the turns of a PU end, from when
+    /// several threads want it. 1: turns that begin together end together, so that with two threads a PU
+    /// the same threads run beside each other for ever. Never 0.
+    pub stagger: u32,
     /// Where a new thread starts.
     pub fork: Fork,
     /// Where a thread wakes up.
@@ -84,6 +88,7 @@ impl Default for Kernel {
     fn default() -> Self {
         Self {
             slice: BASE_SLICE,
+            stagger: TICKS,
             fork: Fork::Idlest { reclaim_distance: RECLAIM_DISTANCE },
             wake: Wake::IdleSibling { idle_cores: true },
             idle_balance: true,
@@ -96,6 +101,10 @@ impl Default for Kernel {
 /// `sysctl_sched_base_slice`: 0.75 ms times 1 + log2 of at most 8 CPUs, so 3 ms from 8 CPUs on
 /// (kernel/sched/fair.c, 6.6).
 pub const BASE_SLICE: Nanos = Nanos::from_millis(3);
+
+/// Turns end at ticks, of which a slice has three at 1000 a second (`CONFIG_HZ`), and each CPU began to count at
+/// another one.
+pub const TICKS: u32 = 3;
 
 /// `RECLAIM_DISTANCE` (include/linux/topology.h): beyond it, domains do not balance forks. AMD's Zen raised it
 /// to 32 from Linux 5.4 on; this is the value of all others and of Zen before that.
@@ -125,6 +134,9 @@ impl Kernel {
         let wrong = |expected| Err(error("kernel".to_owned(), expected, "0"));
         if self.slice == Nanos::ZERO {
             return wrong("a slice above 0");
+        }
+        if self.stagger == 0 {
+            return wrong("a slice of at least one part");
         }
         if self.periodic_balance.is_some_and(|each| each.interval_per_pu == Nanos::ZERO) {
             return wrong("an interval above 0 between two balancings");

@@ -40,16 +40,15 @@ impl World<'_> {
         } else {
             Nanos(u64::MAX)
         };
-    }
-
-    pub fn next_scan(&self) -> Option<Nanos> {
-        self.scenario.kernel.numa_balancing?;
-        self.tasks.iter().map(|task| task.next_scan).min()
+        self.scan_at = self.scan_at.min(self.tasks[task].next_scan);
     }
 
     /// Looks at the memory of every task for which that is due.
     pub fn look_at_pages(&mut self) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
+        if self.scan_at > self.now {
+            return;
+        }
         for task in 0..self.tasks.len() {
             if self.tasks[task].next_scan > self.now {
                 continue;
@@ -64,6 +63,8 @@ impl World<'_> {
             }
             self.watch_pages(task);
         }
+        let next = self.tasks.iter().map(|task| task.next_scan).min();
+        self.scan_at = next.unwrap_or(Nanos(u64::MAX));
     }
 
     /// Moves a task to the node with most of its memory; whether it was moved.

@@ -24,13 +24,19 @@ use colocate_machine::{Nanos, PuIdx};
 pub(crate) type TaskNo = usize;
 
 /// What happens on one PU.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Queue {
     pub running: Option<TaskNo>,
     /// In the order of their coming.
     pub waiting: Vec<TaskNo>,
     /// When the running task's turn is over, if others wait.
     pub slice_end: Nanos,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { running: None, waiting: Vec::new(), slice_end: Nanos(u64::MAX) }
+    }
 }
 
 impl Queue {
@@ -79,14 +85,22 @@ impl Queue {
         self.members().min_by_key(|&task| (tasks[task].virtual_time, task))
     }
 
-    /// Lets the right task run from `now` on. Whether another one runs than before.
-    pub fn reschedule(&mut self, now: Nanos, slice: Nanos, tasks: &[Task]) -> bool {
+    /// Lets the right task run from `now` on. Whether another one runs than before. `first` says how long the
+    /// first turn is when tasks begin to take turns.
+    pub fn reschedule(
+        &mut self,
+        now: Nanos,
+        slice: Nanos,
+        tasks: &[Task],
+        first: impl FnOnce() -> Nanos,
+    ) -> bool {
         let over = now >= self.slice_end;
         if self.waiting.is_empty() || (self.running.is_some() && !over) {
             return false;
         }
         let Some(next) = self.pick(tasks) else { return false };
-        self.slice_end = now + slice;
+        let begins = now != self.slice_end && self.load() > 1;
+        self.slice_end = now + if begins { first() } else { slice };
         if self.running == Some(next) {
             return false;
         }

@@ -4,7 +4,7 @@ use crate::platform::{Demands, Platform};
 use crate::queues::TaskNo;
 use crate::task::Task;
 use colocate_machine::PuIdx;
-use colocate_model::{Prediction, Seat};
+use colocate_model::{Prediction, Search, Seat};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
@@ -13,14 +13,15 @@ use std::rc::Rc;
 type Key = Box<[u64]>;
 
 /// Predictions that are kept. Threads that take turns come back to the same few situations; a run that
-/// never does must not fill the memory: these are some 20 MB for 64 tasks.
-const KEPT: usize = 2048;
+/// never does must not fill the memory: with 64 tasks of 250 bytes each these are 16 MB.
+const KEPT: usize = 1024;
 
 /// Predictions, and those that were made before.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
     last: Option<Rc<Prediction>>,
+    search: Search,
     /// How often the model was asked.
     pub asked: u64,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Rates {
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl Rates {
-    /// What to expect while just these tasks run, in their order. `jobs` says which job each task is of.
+    /// What to expect while just these tasks run, in their order.
     pub fn of(
         &mut self,
         platform: &Platform<'_>,
@@ -48,7 +49,8 @@ impl Rates {
             space: tasks[no].id.job.0,
         };
         let seats: Vec<_> = running.iter().map(seat).collect();
-        let prediction = Rc::new(platform.model().predict(&seats, self.last.as_deref()));
+        let prediction = self.search.predict(platform.model(), &seats, self.last.as_deref());
+        let prediction = Rc::new(prediction);
         self.asked += 1;
         if self.kept.len() >= KEPT {
             self.kept.clear();

@@ -63,7 +63,8 @@ impl Course {
 
     /// Instructions until something comes next, and whether it has to come exactly then.
     pub fn until_next(&self) -> (f64, bool) {
-        let exact = self.todo <= self.left || self.stretches[self.at].sleep > Nanos::ZERO;
+        // The last stretch ends with the work, but for rounding.
+        let exact = self.todo <= self.left + NONE || self.stretches[self.at].sleep > Nanos::ZERO;
         (self.left.min(self.todo).max(0.0), exact)
     }
 

@@ -18,6 +18,7 @@ use crate::balance::Looks;
 use crate::cold;
 use crate::domains::Domains;
 use crate::invariants::{Checker, Step};
+use crate::kernel::Kernel;
 use crate::platform::{Demands, Platform};
 use crate::queues::{Queue, TaskNo};
 use crate::rates::Rates;
@@ -82,6 +83,8 @@ pub(crate) struct World<'a> {
     pub queues: Vec<Queue>,
     pub aims: Aims,
     pub looks: Looks,
+    /// When NUMA balancing looks at the first task next, or before.
+    pub scan_at: Nanos,
     /// The PU that jobs are launched from.
     launcher: PuIdx,
     births: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
@@ -121,6 +124,7 @@ impl<'a> World<'a> {
         Ok(Self {
             aims: Aims::new(tasks.len()),
             looks: Looks::new(&domains),
+            scan_at: Nanos(u64::MAX),
             queues: vec![Queue::default(); machine.pus.len()],
             tally: Tally::new(platform, scenario),
             checker: Checker::new(&usable, tasks.len()),
@@ -371,10 +375,17 @@ impl<'a> World<'a> {
 
     /// Lets each PU run whose turn it is.
     fn take_turns(&mut self) {
-        let slice = self.scenario.kernel.slice;
+        let Kernel { slice, stagger, .. } = self.scenario.kernel;
         for pu in 0..self.queues.len() {
             let before = self.queues[pu].running;
-            if !self.queues[pu].reschedule(self.now, slice, &self.tasks) {
+            let rng = &mut self.rng;
+            let first = || match stagger {
+                1 => slice,
+                parts => {
+                    Nanos((slice.0 * (1 + rng.below(parts as usize) as u64)).div_ceil(parts.into()))
+                }
+            };
+            if !self.queues[pu].reschedule(self.now, slice, &self.tasks, first) {
                 continue;
             }
             self.stale = true;
@@ -432,7 +443,7 @@ impl<'a> World<'a> {
             |heap: &BinaryHeap<Reverse<(Nanos, TaskNo)>>| heap.peek().map(|first| first.0.0);
         let turns = self.queues.iter().filter_map(Queue::next_turn);
         let phases = self.on.iter().map(|on| on.until);
-        let rest = [first(&self.births), first(&self.wakes), self.next_look(), self.next_scan()];
+        let rest = [first(&self.births), first(&self.wakes), self.next_look(), Some(self.scan_at)];
         turns.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
     }
 
@@ -498,13 +509,16 @@ impl<'a> World<'a> {
             pages[node] = 1.0;
             pages
         };
-        self.tasks[no].pages = match self.scenario.jobs[job].threads[no - first].pages {
+        let pages = match self.scenario.jobs[job].threads[no - first].pages {
             Pages::FirstTouch => all_on(node_of(Some(pu))),
             Pages::FirstThread => all_on(node_of(self.tasks[first].pu)),
             Pages::Interleaved => self.everywhere(),
             Pages::On(node) => all_on(node.idx()),
         };
-        self.tasks[no].pages_version += 1;
+        if self.tasks[no].pages != pages {
+            self.tasks[no].pages = pages;
+            self.tasks[no].pages_version += 1;
+        }
         self.watch_pages(no);
     }
 

@@ -3,11 +3,14 @@
 
 mod common;
 
+use colocate_engine::{Host, QuantumEnd, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
+use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
+use colocate_sim::run::knowns;
 use colocate_sim::{
-    Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages, PeriodicBalance, Scenario,
-    Stretch, ThreadSpec, Wake, Work,
+    Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages, PeriodicBalance, Platform,
+    Scenario, SimHost, Stretch, ThreadSpec, Wake, Work,
 };
 use common::{INT, MUL, STREAM, job, run, scenario, stretch};
 use proptest::prelude::*;
@@ -78,8 +81,9 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
             move_threads,
         },
     ));
-    (1..20_u64, fork, wake, any::<bool>(), balance, numa).prop_map(
-        |(slice, fork, wake, idle_balance, periodic_balance, numa_balancing)| Kernel {
+    (1..20_u64, 1..4_u32, fork, wake, any::<bool>(), balance, numa).prop_map(
+        |(slice, stagger, fork, wake, idle_balance, periodic_balance, numa_balancing)| Kernel {
+            stagger,
             slice: Nanos::from_millis(slice),
             fork,
             wake,
@@ -118,6 +122,17 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
     (ran, outcome.used.pus.iter().sum::<f64>() * span)
 }
 
+/// To the end with one plan, asked again every quantum.
+fn drive(scenario: &Scenario, policy: PolicyKind, quantum: Nanos) -> Outcome {
+    let (machine, performance) = common::machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, scenario).unwrap();
+    let known = knowns(scenario, true);
+    let plan = first_plan(host.machine(), host.usable(), &policy, &known);
+    while host.go_on(&plan, quantum).unwrap() != QuantumEnd::AllJobsEnded {}
+    host.outcome()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -139,6 +154,17 @@ proptest! {
     #[test]
     fn the_same_scenario_gives_the_same_outcome(scenario in any_scenario(), policy in any_policy()) {
         prop_assert_eq!(run(&scenario, &policy), run(&scenario, &policy));
+    }
+
+    /// How often a policy that changes nothing is asked changes nothing.
+    #[test]
+    fn quanta_do_not_matter(scenario in any_scenario(), policy in any_policy(), ms in 1..90_u64) {
+        let at_once = drive(&scenario, policy, Nanos::from_secs(100));
+        let often = drive(&scenario, policy, Nanos::from_millis(ms));
+        for (a, b) in at_once.jobs.iter().zip(&often.jobs) {
+            let (a, b) = (a.took().unwrap().as_secs_f64(), b.took().unwrap().as_secs_f64());
+            prop_assert!((a - b).abs() <= 1e-6 + 1e-5 * a, "{} {}", a, b);
+        }
     }
 
     /// No run is faster than all of its threads alone, one after another on no more PUs than there are.

@@ -12,7 +12,7 @@ use colocate_sim::{
     Fork, JobSpec, Kernel, Method, Options, Outcome, Pages, Platform, Scenario, SimHost, Stretch,
     ThreadSpec, Wake, Work, simulate,
 };
-use common::{INT, MUL, STREAM, job, picture, run, scenario, stretch, thread};
+use common::{INT, MUL, STREAM, job, picture, run, scenario, stretch, thread, together};
 use expect_test::{Expect, expect};
 
 /// A seed with which jobs are launched from the first of four PUs: the generator's first number is 0 modulo 4.
@@ -50,12 +50,7 @@ fn with(scenario: Scenario, kernel: Kernel) -> Scenario {
 
 /// No balancing at all.
 fn still() -> Kernel {
-    Kernel {
-        idle_balance: false,
-        periodic_balance: None,
-        numa_balancing: None,
-        ..Kernel::default()
-    }
+    Kernel { idle_balance: false, periodic_balance: None, numa_balancing: None, ..together() }
 }
 
 fn on_pus(scenario: Scenario, pus: &[u32]) -> Scenario {
@@ -121,6 +116,30 @@ fn tasks_on_a_pu_take_turns() {
     assert_eq!(waited, [ms(6), ms(9)]);
 }
 
+/// Turns of 3 ms. B comes at 1 ms, where the mean of the queue is, 1, and has to wait until A has had 3. C
+/// comes at 5 ms in the middle of B's turn: A has had 3 and B 1 + 2, so C begins with 3. B goes on to 4, then it
+/// is A's turn (3, and it has the lower number), then C's (3), then B's (4), who is done.
+#[test]
+fn a_slice_is_run_to_its_end() {
+    let jobs = vec![
+        job("a", INT, 10),
+        JobSpec { arrives: ms(1), ..job("b", INT, 6) },
+        JobSpec { arrives: ms(5), ..job("c", INT, 6) },
+    ];
+    let outcome = run(&scenario(jobs), &pinned(&[Some(0), Some(0), Some(0)]));
+    let expected = expect![[r#"
+        0 AAABBBAAACCCBBBAAACCCA
+        1 ______________________
+        2 ______________________
+        3 ______________________
+        4 ______________________
+        5 ______________________
+        6 ______________________
+        7 ______________________
+    "#]];
+    check(&outcome, ms(1), &expected);
+}
+
 /// What the kernel does with new tasks: the nodes take turns, then the cores, then the siblings.
 #[test]
 fn new_tasks_go_to_idle_cores() {
@@ -143,7 +162,7 @@ fn new_tasks_go_to_idle_cores() {
 /// as possible.
 #[test]
 fn idle_pus_take_what_waits() {
-    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..Kernel::default() };
+    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..together() };
     let jobs = (0..3).map(|_| job("j", MUL, 30)).collect();
     let outcome = run(&with(scenario(jobs), kernel), &PolicyKind::Os);
     let expected = expect![[r#"
@@ -165,7 +184,7 @@ fn idle_pus_take_what_waits() {
 /// fifth move one that runs, at 28 ms.
 #[test]
 fn an_idle_core_gets_one_of_two_siblings() {
-    let kernel = Kernel { fork: Fork::WithParent, ..Kernel::default() };
+    let kernel = Kernel { fork: Fork::WithParent, ..together() };
     let jobs = vec![job("a", INT, 50), job("b", INT, 50), job("c", INT, 10)];
     let jobs = on_pus(with(scenario(jobs), kernel), &[0, 1, 2, 3]);
     let jobs = Scenario { seed: LAUNCHED_FROM_0_OF_4, ..jobs };
@@ -211,7 +230,7 @@ fn a_woken_task_prefers_an_idle_core() {
         wake: Wake::IdleSibling { idle_cores },
         fork: Fork::WithParent,
         periodic_balance: None,
-        ..Kernel::default()
+        ..together()
     };
     let jobs = |kernel| Scenario {
         seed: LAUNCHED_FROM_0_OF_4,
@@ -320,7 +339,7 @@ fn memory_comes_to_a_pinned_task() {
     let slower = 21.0 / 11.0;
     assert!((near - 2.2).abs() < 0.1, "{near}");
     assert!((took - (far_time + near - far_time / slower)).abs() < 0.1, "{took}");
-    let off = Kernel { numa_balancing: None, ..Kernel::default() };
+    let off = Kernel { numa_balancing: None, ..together() };
     let outcome = run(&with(scenario(vec![far]), off), &pinned(&[Some(0)]));
     assert_eq!(outcome.tasks[0].moves.page_bytes, 0);
     assert!((outcome.tasks[0].far_instructions / outcome.tasks[0].instructions - 1.0).abs() < 1e-9);
@@ -331,7 +350,7 @@ fn memory_comes_to_a_pinned_task() {
 fn a_task_goes_to_its_memory() {
     let mut far = job("a", STREAM, 200);
     far.threads[0].pages = Pages::On(NodeIdx(1));
-    let kernel = Kernel { fork: Fork::WithParent, ..Kernel::default() };
+    let kernel = Kernel { fork: Fork::WithParent, ..together() };
     let seed = LAUNCHED_FROM_0_OF_8;
     let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, &PolicyKind::Os);
     let expected = expect![[r#"
@@ -403,4 +422,20 @@ fn what_makes_no_sense_is_refused() {
     assert!(refusal(&on_pus(good(), &[8])).contains("PUs that are online"));
     assert!(refusal(&Scenario { quantum: Nanos::ZERO, ..good() }).contains("above 0"));
     assert!(refusal(&with(good(), Kernel { slice: Nanos::ZERO, ..still() })).contains("a slice"));
+}
+
+/// Two tasks on each of two siblings for 120 ms. Where turns end together the same two run beside each other all
+/// the time; where PUs end them at different ticks, everybody runs beside everybody of the other PU.
+#[test]
+fn turns_that_end_at_different_times_mix_the_siblings() {
+    let beside = |stagger, seed| {
+        let jobs = (0..4).map(|_| job("j", MUL, 60)).collect();
+        let jobs = with(scenario(jobs), Kernel { stagger, ..together() });
+        let two_each = pinned(&[Some(0), Some(0), Some(1), Some(1)]);
+        let outcome = run(&Scenario { seed, ..jobs }, &two_each);
+        (outcome.together.seconds(0, 2), outcome.together.seconds(0, 3))
+    };
+    let (same, other) = beside(1, 0);
+    assert!(same > 0.0 && other == 0.0, "{same} {other}");
+    assert!((0..9).any(|seed| beside(3, seed).0 > 0.03 && beside(3, seed).1 > 0.03));
 }

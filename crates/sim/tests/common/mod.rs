@@ -127,6 +127,11 @@ pub fn job(name: &str, phase: u32, millions: u64) -> JobSpec {
     JobSpec { name: name.into(), arrives: Nanos::ZERO, threads }
 }
 
+/// Turns that begin together end together, so that schedules can be traced by hand.
+pub fn together() -> Kernel {
+    Kernel { stagger: 1, ..Kernel::default() }
+}
+
 pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
     Scenario {
         name: "test".into(),
@@ -138,7 +143,7 @@ pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
         grain: Nanos::ZERO,
         horizon: Nanos::from_secs(1000),
         usable: None,
-        kernel: Kernel::default(),
+        kernel: together(),
     }
 }
 

@@ -381,6 +381,7 @@ impl Build<'_> {
         let usual = Kernel::default();
         Ok(Kernel {
             slice: self.time(form.slice.as_ref(), usual.slice)?,
+            stagger: usual.stagger,
             fork: self.fork(form, usual.fork)?,
             wake: match form.wake {
                 None => usual.wake,
@@ -391,6 +392,7 @@ impl Build<'_> {
             idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
             periodic_balance: self.periodic_balance(form)?,
             numa_balancing: self.numa_balancing(form)?,
+            ..usual
         })
     }
 

@@ -1,0 +1,26 @@
+//! A part of the machine that is full beside one that is empty.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod common;
+
+use colocate_machine::Nanos;
+use colocate_policy::PolicyKind;
+use colocate_sim::{Fork, JobSpec, Kernel, Scenario};
+use common::{INT, run, scenario, stretch, thread, together};
+
+/// Four threads start on the four PUs of one socket and never wait, so only the periodic look can help: of
+/// both sockets, every 8 ms, the fifth moves a running thread, and then there are 3 against 1, so another.
+#[test]
+fn a_full_socket_gives_to_an_empty_one() {
+    let fork = Fork::Idlest { reclaim_distance: 10 };
+    let kernel = Kernel { fork, numa_balancing: None, ..together() };
+    let job = JobSpec {
+        name: "four".into(),
+        arrives: Nanos::ZERO,
+        threads: vec![thread(&[stretch(INT, 500_000_000)]); 4],
+    };
+    let outcome = run(&Scenario { kernel, ..scenario(vec![job]) }, &PolicyKind::Os);
+    let away: u32 = outcome.tasks.iter().map(|task| task.moves.other_node).sum();
+    assert_eq!(away, 2, "{:?}", outcome.tasks);
+}
