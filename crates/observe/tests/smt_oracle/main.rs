@@ -23,6 +23,9 @@ const SEED: u64 = 7301;
 const MOST_ERROR: f64 = 0.05;
 const MOST_REGRET: f64 = 0.30;
 
+/// Errors that are listed, relative.
+const FAR_OFF: f64 = 0.10;
+
 /// Errors of predicted slowdowns, relative.
 struct Errors(Vec<f64>);
 
@@ -54,6 +57,8 @@ struct Comparison {
     oracle: Oracle,
     rows: Vec<String>,
     errors: Vec<f64>,
+    /// Pairs whose prediction is far off, with the error.
+    far_off: Vec<String>,
     /// Of workloads of random loops.
     gains: Gains,
     /// Of the paper's eight kernels as one workload.
@@ -66,6 +71,7 @@ impl Comparison {
             oracle: Oracle::new(cpu),
             rows: Vec::new(),
             errors: Vec::new(),
+            far_off: Vec::new(),
             gains: Gains::default(),
             bench: Gains::default(),
         }
@@ -81,6 +87,11 @@ impl Comparison {
         self.rows.push(divided.row(&format!("{name}: model, window divided")));
         self.rows.push(none.row(&format!("{name}: no contention")));
         self.errors.push(model.mean());
+        self.far_off.extend(pairs.iter().zip(&found).filter_map(|((a, b), found)| {
+            let off = predicted(a, b, false) / found - 1.0;
+            let names = format!("{} with {}", a.kernel.name, b.kernel.name);
+            (off.abs() > FAR_OFF).then(|| format!("{names} {:+.0} %", 100.0 * off))
+        }));
     }
 
     /// What the oracle finds for each pair of `loops`, by both places.
@@ -224,6 +235,13 @@ fn report(cpu: &str, comparison: &Comparison) -> String {
             100.0 - captured
         ));
     }
-    lines.push(String::new());
+    let of_bench = |pair: &&String| !pair.starts_with("random");
+    let far_off: Vec<&str> =
+        comparison.far_off.iter().filter(of_bench).map(String::as_str).collect();
+    lines.push(format!(
+        "\nSMT-Bench's pairs that are off by more than {:.0} %: {}.\n",
+        100.0 * FAR_OFF,
+        if far_off.is_empty() { "none".to_owned() } else { far_off.join(", ") }
+    ));
     lines.join("\n")
 }
