@@ -3,6 +3,7 @@
 use crate::STATE;
 use crate::accesses;
 use crate::api::{self, Block, Counter, GArray, Id, Insn};
+use crate::branches;
 use crate::report::Unsupported;
 use crate::slots::{KINDS, Tally, with_instruction};
 use crate::stretches::{Code, STRIKES};
@@ -36,6 +37,7 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     let mut tally: Tally = [0; KINDS];
     let mut repeats = false;
     let mut instructions = Vec::new();
+    let (mut start, mut last) = (0, None);
     // SAFETY: QEMU hands out a live block, and instructions below the number it states.
     unsafe {
         for place in 0..api::qemu_plugin_tb_n_insns(block) {
@@ -45,6 +47,10 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
             let address = api::qemu_plugin_insn_vaddr(insn);
             let code = &bytes[..len.min(bytes.len())];
             let found = classify(isa, code, address);
+            if place == 0 {
+                start = address;
+            }
+            last = found;
             if !CLOCKS.load(Ordering::Relaxed).is_null() {
                 instructions.push((address, code.to_vec()));
             }
@@ -57,6 +63,9 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
         }
     }
     add_counting(block, tally, repeats);
+    if let Some(last) = last {
+        branches::watch(block, start, last.ip, last.len, last.flow);
+    }
     if let Some((address, _)) = instructions.first() {
         let address = *address;
         let instructions = instructions.into_iter().map(|(_, bytes)| bytes).collect();

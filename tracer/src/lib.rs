@@ -28,7 +28,7 @@
 //! # Arguments
 //! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
 //! the first thread gets, as the kernel would have given it. `stretch=N`: takes stretches of `N`
-//! instructions, see `stretches`.
+//! instructions, see `stretches`. `branches=`: guesses branches, see `branches`.
 //!
 //! # Locks
 //! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So no function of
@@ -37,10 +37,12 @@
 
 mod accesses;
 mod api;
+mod branches;
 mod counting;
 mod distances;
 mod life;
 mod lock;
+mod predictor;
 mod recency;
 mod report;
 mod slots;

@@ -3,6 +3,7 @@
 use crate::STATE;
 use crate::accesses;
 use crate::api::{self, Id, Info};
+use crate::branches;
 use crate::counting::{
     BOARD, CLOCKS, ISA, ISAS, find_flags, on_translated, read_memory, wind_clock,
 };
@@ -176,8 +177,9 @@ impl State {
         let Some(tid) = self.on_cpu.remove(&cpu) else { return };
         let Some(Birth { order, start_ns }) = self.born.remove(&tid) else { return };
         let misses = accesses::end(cpu).map(|distances| distances.misses());
+        let branches = branches::end(cpu).map(|found| [found.guessed, found.missed]);
         let end_ns = sys::now_ns();
-        self.ended.push(Thread { order, tid, start_ns, end_ns, total, name, misses });
+        self.ended.push(Thread { order, tid, start_ns, end_ns, total, name, misses, branches });
     }
 
     fn report(&mut self, target: &'static str) {
@@ -243,6 +245,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if value(b"misses=").is_some() {
         accesses::ask();
     }
+    if value(b"branches=").is_some() {
+        branches::ask();
+    }
     let folder = PathBuf::from(OsString::from_vec(folder));
     let mut state = State::new(folder, value(b"name=").unwrap_or_default());
     let number = |arg: &&[u8]| {
@@ -291,6 +296,7 @@ unsafe extern "C" fn after_fork() {
 /// A thread begins; called in it, before it runs its first instruction.
 extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     accesses::begin(cpu);
+    branches::begin(cpu);
     let first = {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -427,7 +433,9 @@ fn on_forked(state: &mut State, cpu: c_uint) {
         unsafe { counters(*parents, used) }.fill(0);
     }
     accesses::forget();
+    branches::forget();
     accesses::begin(cpu);
+    branches::begin(cpu);
     state.begin_process();
     let tid = sys::tid();
     state.bear(tid);

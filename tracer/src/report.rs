@@ -5,6 +5,7 @@
 //! process PID PARENT START_NS END_NS
 //! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
 //! misses LINE_BYTES LEFT LEFT_WRITTEN LINES:MISSES …
+//! branches GUESSED MISSED
 //! …
 //! unsupported ADDRESS BYTES
 //! …
@@ -16,7 +17,7 @@
 //! end THREADS
 //! ```
 //! Numbers are decimal, but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, `-` if empty.
-//! `misses` follows its thread if misses were asked for: lines that a cache of 4,112 lines gave up, how
+//! `branches` follows its thread, too, if asked for. `misses` follows its thread if misses were asked for: lines that a cache of 4,112 lines gave up, how
 //! many of them had been written to, and pairs of a cache's lines and the accesses that miss it.
 //! Times are of `CLOCK_MONOTONIC`. Threads stand in the order of their creation. A file without
 //! its last line is of a process that was killed. A block has the bytes of each of its instructions,
@@ -46,6 +47,8 @@ pub struct Thread {
     pub name: Vec<u8>,
     /// How often caches of any size would have missed, if that was asked for.
     pub misses: Option<Misses>,
+    /// Branches that had to be guessed, and those guessed wrongly, if that was asked for.
+    pub branches: Option<[u64; 2]>,
 }
 
 /// An instruction that QEMU lacks.
@@ -94,6 +97,9 @@ impl Process<'_> {
             line(&mut text, format_args!("thread {tid} {start_ns} {end_ns} {counts} {name}"));
             if let Some(misses) = &thread.misses {
                 misses_line(&mut text, misses);
+            }
+            if let Some([guessed, missed]) = thread.branches {
+                line(&mut text, format_args!("branches {guessed} {missed}"));
             }
         }
         for found in self.unsupported.iter().filter(|found| found.ran) {

@@ -102,7 +102,7 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
-    let phases = emulate::phases(&profile, &ran.misses);
+    let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
     Ok((Watched { profile, stretches: ran.stretches, phases }, status))
 }
 

@@ -1,13 +1,18 @@
 //! What counts under QEMU say of a program's demand.
 
+use super::Branches;
 use colocate_model::phase::{Known, Phase, Work};
 use colocate_model::profile::ThreadProfile;
 use colocate_model::{MissCounts, Profile};
 
 /// The demand of each thread of `profile`, an instruction on average: its work by class, and its misses
-/// if they were counted; `misses` has the same order. The rest is unknown.
+/// and wrong guesses if they were counted; `misses` and `branches` have the same order. The rest is unknown.
 #[must_use]
-pub fn phases(profile: &Profile, misses: &[Option<MissCounts>]) -> Vec<Phase> {
+pub fn phases(
+    profile: &Profile,
+    misses: &[Option<MissCounts>],
+    branches: &[Option<Branches>],
+) -> Vec<Phase> {
     let by = profile.processor.as_deref().unwrap_or("QEMU");
     let name = |thread: &ThreadProfile| match &profile.threads[..] {
         [_] => thread.name.clone(),
@@ -15,7 +20,27 @@ pub fn phases(profile: &Profile, misses: &[Option<MissCounts>]) -> Vec<Phase> {
     };
     let counts = misses.iter().map(Option::as_ref).chain(std::iter::repeat(None));
     let threads = profile.threads.iter().zip(counts);
-    threads.map(|(thread, counts)| phase(name(thread), thread, counts, by)).collect()
+    let mut phases: Vec<Phase> =
+        threads.map(|(thread, counts)| phase(name(thread), thread, counts, by)).collect();
+    for ((phase, thread), branches) in phases.iter_mut().zip(&profile.threads).zip(branches) {
+        phase.branch_misses = branch_misses(thread, branches.as_ref(), by);
+    }
+    phases
+}
+
+/// Wrong guesses an instruction.
+fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) -> Known<f64> {
+    let (Some(found), Some(instructions)) = (branches, thread.instructions.filter(|n| *n > 0))
+    else {
+        return Known::default();
+    };
+    #[allow(clippy::cast_precision_loss)] // a share needs few digits
+    let share = found.missed as f64 / instructions as f64;
+    let source = format!(
+        "{} branches guessed under {by} by a TAGE predictor of some 32 KiB, which is no real processor's",
+        found.guessed
+    );
+    Known::new((share * 1e6).round() / 1e6, source)
 }
 
 fn phase(name: String, thread: &ThreadProfile, counts: Option<&MissCounts>, by: &str) -> Phase {
@@ -83,12 +108,19 @@ mod tests {
         // Lines of 64 bytes: of 10 instructions 5 miss every cache of less than 128 bytes.
         let counts = MissCounts::new(Bytes(64), vec![(0, 5), (1, 5), (2, 0)], 2000, 500);
         let two = profile(vec![thread(0, 10), thread(1, 0)]);
-        let [first, second] = &phases(&two, &[counts, None])[..] else { panic!("two threads") };
+        let branches = [Some(Branches { guessed: 4, missed: 2 }), None];
+        let [first, second] = &phases(&two, &[counts, None], &branches)[..] else {
+            panic!("two threads")
+        };
+        let per_instruction = 2.0 / 10.0;
+        let found = *first.branch_misses.get().unwrap();
+        assert!((found - per_instruction).abs() < 1e-6, "{found}");
+        assert_eq!(second.branch_misses.get(), None);
         assert_eq!((&first.name[..], &second.name[..]), ("worker 0", "worker 1"));
         assert_eq!(first.misses.get().unwrap().points(), [(64.0, 0.5), (128.0, 0.0)]);
         assert_eq!(first.written_back.get(), Some(&0.25));
         assert!(first.misses.source().unwrap().contains("QEMU 10"));
         assert!(second.misses.get().is_none() && second.written_back.get().is_none());
-        assert_eq!(phases(&profile(vec![thread(0, 1)]), &[])[0].name, "worker");
+        assert_eq!(phases(&profile(vec![thread(0, 1)]), &[], &[])[0].name, "worker");
     }
 }

@@ -27,7 +27,7 @@ pub use demand::phases;
 pub use find::{Emulator, Places, Why, available};
 pub use program::{Loadable, NotLoadable};
 pub use run::RunError;
-pub use trace::{Trace, TraceError, parse};
+pub use trace::{Branches, Trace, TraceError, parse};
 
 use crate::code::{Stretch, of_trace};
 use colocate_machine::Nanos;
@@ -71,6 +71,8 @@ pub struct Ran {
     pub stretches: Vec<Stretch>,
     /// What its threads' accesses would miss, in the profile's order of threads, if that was asked for.
     pub misses: Vec<Option<MissCounts>>,
+    /// How its threads' branches were guessed, in that order; asked for with either of those.
+    pub branches: Vec<Option<Branches>>,
 }
 
 /// Why there is no profile of a program that has run.
@@ -166,6 +168,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
     let traces = read_folder(folder.path());
     let stretches = traces.as_deref().map(|traces| stretches_of(traces)).unwrap_or_default();
     let misses = traces.as_deref().map(misses_of).unwrap_or_default();
+    let branches = traces.as_deref().map(branches_of).unwrap_or_default();
     let profile = traces.map(|traces| {
         let started_unix_s =
             started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -185,7 +188,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
             threads: threads_of(&traces, began),
         }
     });
-    Ok(Ran { status, profile, stretches, misses })
+    Ok(Ran { status, profile, stretches, misses, branches })
 }
 
 fn program_of(command: Command<'_>) -> Program {
@@ -233,6 +236,12 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
 /// What the threads of all processes missed.
 fn misses_of(traces: &[Trace]) -> Vec<Option<MissCounts>> {
     let of = |(process, thread): (usize, usize)| traces[process].threads[thread].misses.clone();
+    in_order(traces).into_iter().map(of).collect()
+}
+
+/// How the branches of the threads of all processes were guessed.
+fn branches_of(traces: &[Trace]) -> Vec<Option<Branches>> {
+    let of = |(process, thread): (usize, usize)| traces[process].threads[thread].branches;
     in_order(traces).into_iter().map(of).collect()
 }
 

@@ -128,6 +128,9 @@ fn arguments(
     if command.stretches {
         plugin.extend(format!(",stretch={}", crate::code::LENGTH).bytes());
     }
+    if command.stretches || command.misses {
+        plugin.extend(b",branches=");
+    }
     if command.misses {
         plugin.extend(b",misses=");
     }

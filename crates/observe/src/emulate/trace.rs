@@ -5,6 +5,7 @@
 //! process PID PARENT START_NS END_NS
 //! thread TID START_NS END_NS INSTRUCTIONS BRANCH FLOAT INT LOAD STORE UNDECODED NAME
 //! misses LINE_BYTES LEFT LEFT_WRITTEN LINES:MISSES …
+//! branches GUESSED MISSED
 //! unsupported ADDRESS BYTES
 //! block NUMBER ADDRESS BYTES …
 //! stretch TID NUMBER …
@@ -13,7 +14,7 @@
 //! ```
 //! `thread` and `unsupported` lines come as often as there is something to say. Numbers are decimal
 //! but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, and `-` stands for no bytes. Times are
-//! of `CLOCK_MONOTONIC`. `misses`, if it was asked for, follows its thread. Threads stand in the order of their creation.
+//! of `CLOCK_MONOTONIC`. `misses` and `branches`, if asked for, follow their thread. Threads stand in the order of their creation.
 
 use colocate_isa::ClassCounts;
 use colocate_machine::{Bytes, Nanos};
@@ -89,6 +90,17 @@ pub struct ThreadTrace {
     pub name: Vec<u8>,
     /// How often caches of any size would have missed, if that was asked for.
     pub misses: Option<MissCounts>,
+    /// How its branches were guessed, if that was asked for.
+    pub branches: Option<Branches>,
+}
+
+/// How a simulated predictor guessed a thread's branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branches {
+    /// Those that had to be guessed: that are taken or not, or lead to where a register says.
+    pub guessed: u64,
+    /// Those that were guessed wrongly.
+    pub missed: u64,
 }
 
 /// An instruction that ran and that QEMU does not have.
@@ -243,6 +255,7 @@ impl<'a> Lines<'a> {
         let mut thread = thread_of(&words).ok_or_else(|| self.wrong(EXPECTED))?;
         self.step()?;
         thread.misses = self.misses()?;
+        thread.branches = self.branches(thread.counts.instructions)?;
         Ok(Some(thread))
     }
 
@@ -263,6 +276,20 @@ impl<'a> Lines<'a> {
         let found = found().ok_or_else(|| self.wrong(EXPECTED))?;
         self.step()?;
         Ok(Some(found))
+    }
+
+    /// The next line if it says how a thread's branches were guessed, of which there are `most`.
+    fn branches(&mut self, most: u64) -> Result<Option<Branches>, TraceError> {
+        const EXPECTED: &str = "branches GUESSED MISSED, neither more than what comes before it";
+        let Some(words) = self.list("branches") else { return Ok(None) };
+        let [guessed, missed] = &words[..] else { return Err(self.wrong(EXPECTED)) };
+        match (decimal(guessed), decimal(missed)) {
+            (Some(guessed), Some(missed)) if missed <= guessed && guessed <= most => {
+                self.step()?;
+                Ok(Some(Branches { guessed, missed }))
+            }
+            _ => Err(self.wrong(EXPECTED)),
+        }
     }
 
     fn unsupported(&mut self) -> Result<Option<UnsupportedInstruction>, TraceError> {
@@ -354,7 +381,16 @@ fn thread_of(words: &[&str; 11]) -> Option<ThreadTrace> {
         && name.len() <= LONGEST_NAME;
     let tid = decimal(tid)?.try_into().ok()?;
     let (start, end) = (Nanos(start), Nanos(end));
-    plausible.then_some(ThreadTrace { tid, start, end, counts, undecoded, name, misses: None })
+    plausible.then_some(ThreadTrace {
+        tid,
+        start,
+        end,
+        counts,
+        undecoded,
+        name,
+        misses: None,
+        branches: None,
+    })
 }
 
 /// A number in decimal digits and nothing else.
@@ -399,6 +435,7 @@ mod tests {
 process 40 39 1000 9000
 thread 40 1000 9000 700 100 50 300 200 60 1 6d61696e
 misses 64 9 4 0:260 1:40 16:7
+branches 90 12
 thread 41 2000 3000 7 1 0 3 2 1 0 -
 unsupported 555555557170 62f1f54858d0
 block 0 5555 90 31c0
@@ -422,6 +459,7 @@ end 2
         assert_eq!(main.counts, ClassCounts { instructions: 700, of: [100, 50, 300, 200, 60] });
         assert_eq!((main.undecoded, &main.name[..]), (1, &b"main"[..]));
         let misses = MissCounts::new(Bytes(64), vec![(0, 260), (1, 40), (16, 7)], 9, 4);
+        assert_eq!(main.branches, Some(Branches { guessed: 90, missed: 12 }));
         assert!(main.misses == misses && trace.threads[1].misses.is_none(), "{trace:?}");
         assert!(trace.threads[1].name.is_empty());
         assert_eq!((trace.blocks[0].address, trace.blocks.len()), (0x5555, 2));
@@ -476,10 +514,10 @@ end 2
             [("block 1", "block 2"), ("c3", "c3c"), ("block 1 5558 c3", "block 1 5")]
         {
             let error = parse(GOOD.replace(good, wrong).as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("line 8: expected block NUMBER"), "{error}");
+            assert!(error.starts_with("line 9: expected block NUMBER"), "{error}");
         }
         let error = parse(GOOD.replace("0 1 0", "0 2 0").as_bytes()).unwrap_err().to_string();
-        assert!(error.starts_with("line 9: expected stretch TID"), "{error}");
+        assert!(error.starts_with("line 10: expected stretch TID"), "{error}");
         for wrong in ["64 9 10 0:260", "64 9 0:260 1:40", "64 9 4 0:260 1:300", "64 9 4 1:260"] {
             let text = GOOD.replace("64 9 4 0:260 1:40 16:7", wrong);
             let error = parse(text.as_bytes()).unwrap_err().to_string();
@@ -488,19 +526,19 @@ end 2
         check(
             &GOOD.replace("handlers 2", "handlers -2"),
             &expect![[
-                r#"line 10: expected a thread, unsupported or handlers line, found "handlers -2""#
+                r#"line 11: expected a thread, unsupported or handlers line, found "handlers -2""#
             ]],
         );
         check(
             &GOOD.replace("end 2", "end 3"),
             &expect![[
-                r#"line 11: expected end and the number of threads, as the last line, found "end 3""#
+                r#"line 12: expected end and the number of threads, as the last line, found "end 3""#
             ]],
         );
         check(
             &format!("{GOOD}more\n"),
             &expect![[
-                r#"line 11: expected end and the number of threads, as the last line, found "end 2""#
+                r#"line 12: expected end and the number of threads, as the last line, found "end 2""#
             ]],
         );
     }
