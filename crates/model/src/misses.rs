@@ -92,7 +92,8 @@ impl MissCounts {
     ///
     /// `None` if it ran none.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // as above
+    // Counts of far less than 2^53, and whole lines.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn curve(&self, instructions: u64) -> Option<MissCurve> {
         if instructions == 0 {
             return None;
