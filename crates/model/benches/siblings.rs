@@ -11,15 +11,15 @@ use std::hint::black_box;
 /// The port groups of a Zen core, as LLVM's znver1 has them: four for integers, one of which multiplies, two
 /// of which branch; two for addresses; four for floating point, two of which add and two multiply; dividers.
 const GROUPS: [u32; 9] = [
-    0b00_00_1111,
-    0b00_00_0010,
-    0b00_00_1001,
-    0b00_11_0000,
-    0b1111_00_0000,
-    0b0011_00_0000,
-    0b1100_00_0000,
-    0b01_0000_00_0000,
-    0b10_0000_00_0000,
+    0b0000_0000_1111,
+    0b0000_0000_0010,
+    0b0000_0000_1001,
+    0b0000_0011_0000,
+    0b0011_1100_0000,
+    0b0000_1100_0000,
+    0b0011_0000_0000,
+    0b0100_0000_0000,
+    0b1000_0000_0000,
 ];
 
 /// A task that uses all of them, more or less.

@@ -141,6 +141,7 @@ pub struct Siblings {
     filled: Vec<f64>,
     free: Vec<bool>,
     most_filled: Vec<f64>,
+    folded: Vec<f64>,
 }
 
 impl Siblings {
@@ -274,32 +275,37 @@ impl Siblings {
     }
 
     /// `e(t)`: the task's rate while it is active, over all sets of others that are active with it.
-    fn active_by_chance(&self, task: usize, stalls: &[f64]) -> f64 {
-        let count = self.len();
-        let idle = |t: usize| (self.by_chance[t] * stalls[t]).min(1.0);
+    fn active_by_chance(&mut self, task: usize, stalls: &[f64]) -> f64 {
+        let count = self.alone.len();
+        let Self { sets, by_chance, folded, most, .. } = self;
+        let idle = |t: usize| (by_chance[t] * stalls[t]).min(1.0);
         if count == 2 {
-            // The same as below, without the search for sets: `sets` holds {}, {0}, {1}, {0, 1}.
+            // The same as below; `sets` holds {}, {0}, {1}, {0, 1}.
             let idle = idle(1 - task);
-            return idle * self.most[task] + (1.0 - idle) * self.sets[6 + task];
+            return idle * most[task] + (1.0 - idle) * sets[6 + task];
         }
-        let mut active = 0.0;
-        for (set, rates) in self.sets.chunks_exact(count).enumerate() {
-            if set >> task & 1 == 1 {
-                let mut chance = 1.0;
-                for t in (0..count).filter(|&t| t != task) {
-                    chance *= if set >> t & 1 == 1 { 1.0 - idle(t) } else { idle(t) };
-                }
-                active += chance * rates[task];
+        let below = (1 << task) - 1;
+        let rate = |others: usize| {
+            let set = others & below | (others & !below) << 1 | 1 << task;
+            sets[set * count + task]
+        };
+        refill(folded, (0..1 << (count - 1)).map(rate));
+        // One other task after the other, from the last: in the upper half of the sets it is active.
+        for other in (0..count).rev().filter(|&other| other != task) {
+            let (idle, half) = (idle(other), folded.len() / 2);
+            for set in 0..half {
+                folded[set] = idle * folded[set] + (1.0 - idle) * folded[half + set];
             }
+            folded.truncate(half);
         }
-        active
+        folded[0]
     }
 
     /// `x(t)` if work falls into others' stalls wherever there is room.
     fn fill_stalls(&mut self, stalls: &[f64]) {
         let fairness = self.fairness.unwrap_or(Fairness::Progress);
-        for t in 0..self.len() {
-            self.most_filled[t] = stalled(self.most[t], stalls[t]);
+        for (t, &stall_cycles) in stalls.iter().enumerate().take(self.len()) {
+            self.most_filled[t] = stalled(self.most[t], stall_cycles);
             self.steps[t] = step(fairness, self.most_filled[t], self.slots[t]);
         }
         self.filled.fill(0.0);

@@ -5,6 +5,8 @@
 //! their own, and max–min fairness is found as its definition says: raise the least as far as it goes, hold
 //! who cannot have more, go on with the rest. Solver: microlp, written by others.
 
+#![allow(clippy::unwrap_used)] // every programme of a test has a solution
+
 use colocate_machine::performance::PortSet;
 use colocate_model::Fairness;
 use colocate_model::smt::{Active, rates};
@@ -84,10 +86,10 @@ fn by_definition(width: f64, fairness: Fairness, tasks: &[Task]) -> Vec<f64> {
             Least::Rising(step) => level * step,
         };
         let floor: Vec<Least> = (0..tasks.len()).map(|t| Least::Fixed(reached(t))).collect();
-        for t in 0..tasks.len() {
-            let Least::Rising(step) = least[t] else { continue };
+        for (t, least) in least.iter_mut().enumerate() {
+            let Least::Rising(step) = *least else { continue };
             if programme(width, tasks, &floor, Some(t)) <= level * step * (1.0 + NEAR) {
-                least[t] = Least::Fixed(level * step);
+                *least = Least::Fixed(level * step);
             }
         }
     }

@@ -247,9 +247,7 @@ mod tests {
     /// guessed (2 % multiplications, 0.2 % divisions: 0.01 and 0.001), what float is made of is not.
     #[test]
     fn from_a_mix() {
-        let mut mix = Mix::default();
-        mix.int = Share::new(0.5);
-        mix.float = Share::new(0.0);
+        let mix = Mix { int: Share::new(0.5), float: Share::new(0.0), ..Mix::default() };
         let OnCore { demand, guessed, .. } = on(&Phase::of_mix("thread", mix, "sampled"));
         assert!(guessed.contains(&Guessed::IntMulPart) && guessed.contains(&Guessed::LoadShare));
         assert!(!guessed.contains(&Guessed::IntShare) && !guessed.contains(&Guessed::FloatDivPart));

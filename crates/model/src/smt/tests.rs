@@ -120,6 +120,16 @@ fn stalls_by_chance_and_filled() {
     near(&with_stalls(CORE, 0.5, &[mul]), &[0.5]);
 }
 
+/// Three such tasks: y = 1, 1/2, 1/3 with none, one, two others active, each stalled with chance x. So
+/// e = x² + 2 x (1 − x) / 2 + (1 − x)² / 3 = x + (1 − x)² / 3, and x (1 + e) = e makes it 3 x² = (1 − x)³.
+#[test]
+fn three_stall_by_chance() {
+    let found = with_stalls(CORE, 0.0, &vec![(demand(1.0, &[(MUL, 1.0)], 0.0, 0.0), 1.0); 3]);
+    let x = found[0];
+    near(&found, &[x; 3]);
+    near(&[3.0 * x * x], &[(1.0 - x).powi(3)]);
+}
+
 /// One fills the port and never stalls, the other is stalled for 3 cycles: x2 = 1/(1/e2 + 3), and e2 = 1/2
 /// always, so x2 = 1/5 and it is stalled 3/5 of the time; e1 = 3/5 · 1 + 2/5 · 1/2 = 4/5. Sum: all of the
 /// port.
