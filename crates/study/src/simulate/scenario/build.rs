@@ -31,6 +31,10 @@ const QUANTUM: Nanos = Nanos::from_millis(200);
 const HORIZON: Nanos = Nanos::from_secs(3_600);
 /// As `colocate run` watches.
 const WATCH: Nanos = Nanos::from_secs(2);
+/// More than any slice has nanoseconds that matter.
+const MAX_STAGGER: u32 = 1_000;
+/// More than any kernel has had; the kernel's own bound is 1024 ms for an interval.
+const MAX_BUSY_FACTOR: u32 = 1_024;
 /// A stretch that outlasts every thread: days of the fastest core.
 const WITHOUT_END: u64 = 10_u64.pow(15);
 
@@ -381,7 +385,7 @@ impl Build<'_> {
         let usual = Kernel::default();
         Ok(Kernel {
             slice: self.time(form.slice.as_ref(), usual.slice)?,
-            stagger: usual.stagger,
+            stagger: self.count(form.stagger.as_ref(), usual.stagger, MAX_STAGGER)?,
             fork: self.fork(form, usual.fork)?,
             wake: match form.wake {
                 None => usual.wake,
@@ -392,7 +396,6 @@ impl Build<'_> {
             idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
             periodic_balance: self.periodic_balance(form)?,
             numa_balancing: self.numa_balancing(form)?,
-            ..usual
         })
     }
 
@@ -415,16 +418,28 @@ impl Build<'_> {
     fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
         let usual = PeriodicBalance::default();
         let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
+        let (busy, percent) = (&form.balance_busy_factor, &form.balance_percent);
         if form.periodic_balance == Some(false) {
             self.unneeded(interval.as_ref(), "periodic-balance")?;
             self.unneeded(patience.as_ref(), "periodic-balance")?;
+            self.unneeded(busy.as_ref(), "periodic-balance")?;
+            self.unneeded(percent.as_ref(), "periodic-balance")?;
             return Ok(None);
         }
         Ok(Some(PeriodicBalance {
             interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
             patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
-            ..usual
+            busy_factor: self.count(busy.as_ref(), usual.busy_factor, MAX_BUSY_FACTOR)?,
+            percent: self.percent(percent.as_ref(), usual.percent)?,
         }))
+    }
+
+    fn percent(&self, percent: Option<&Spanned<u32>>, usual: u32) -> Result<u32, FileError> {
+        let Some(percent) = percent else { return Ok(usual) };
+        match *percent.get_ref() {
+            found if found > 100 => Ok(found),
+            found => Err(self.lines.misfit(percent, "more than 100 percent", found)),
+        }
     }
 
     fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {

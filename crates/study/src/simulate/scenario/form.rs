@@ -119,6 +119,8 @@ pub(super) struct KernelForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Spanned<Text<Nanos>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stagger: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<ForkForm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_distance: Option<Spanned<u32>>,
@@ -132,6 +134,10 @@ pub(super) struct KernelForm {
     pub balance_interval_per_pu: Option<Spanned<Text<Nanos>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_patience: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_busy_factor: Option<Spanned<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_percent: Option<Spanned<u32>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_balancing: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

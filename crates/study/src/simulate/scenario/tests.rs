@@ -158,6 +158,7 @@ fn refusal(from: &str, to: &str) -> String {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a table
 fn refused_with_the_line() {
     let cases = [
         ("version = 1", "version = 2"),
@@ -178,6 +179,8 @@ fn refused_with_the_line() {
         ("baseline = \"os\"", "baseline = \"compact\""),
         ("wake = \"idle-pu\"", "wake = \"never\""),
         ("numa-balancing = false", "numa-balancing = false\nnuma-period = \"1 s\""),
+        ("wake = \"idle-pu\"", "balance-percent = 100"),
+        ("wake = \"idle-pu\"", "stagger = 0"),
         ("fork = \"with-parent\"", "fork = \"with-parent\"\nreclaim-distance = 30"),
         ("int = 0.9", "int = 1.9"),
         ("slots = { value = 1.0,", "slots = { value = -1.0,"),
@@ -228,6 +231,8 @@ fn refused_with_the_line() {
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
         line 18: unknown variant `never`, expected one of `previous`, `idle-pu`, `idle-core`
         line 20: expected no setting of what numa-balancing = false switches off, found one
+        line 18: expected more than 100 percent, found 100
+        line 18: expected 1 to 1000, found 0
         line 18: expected reclaim-distance beside fork = "idlest", found fork = "with-parent"
         line 26: expected a share from 0 to 1, found 1.9
         line 24: expected a number from 0 to 1e6, found -1
