@@ -64,21 +64,22 @@ fn shows_who_goes_where_and_why() {
     check(
         &[&programs[..], &machine].concat(),
         expect![[r#"
-        machine  core:3 pu:2: 6 of 6 PUs on 3 cores
-        policy   mix
-        program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-        program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            machine  core:3 pu:2: 6 of 6 PUs on 3 cores
+            policy   mix
+            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
+            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-        core  PU  task  name      busy  most of       why
-        0     0   0.1   solve/w1  90 %  float 38.0 %  least overlap, 0.0653 beside 1.1
-              1   1.1   sort/w1   90 %  int 42.0 %    least overlap, 0.0653 beside 0.1
-        1     2   0.2   solve/w2  90 %  float 38.0 %  least overlap, 0.0000 no task on a sibling PU
-        2     4   1.2   sort/w2   90 %  int 42.0 %    least overlap, 0.0000 no task on a sibling PU
+            core  PU  task  name      busy  most of       slowdown  why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         least overlap, 0.0653 beside 1.1
+                  1   1.1   sort/w1   90 %  int 42.0 %    ?         least overlap, 0.0653 beside 0.1
+            1     2   0.2   solve/w2  90 %  float 38.0 %  ?         least overlap, 0.0000 no task on a sibling PU
+            2     4   1.2   sort/w2   90 %  int 42.0 %    ?         least overlap, 0.0000 no task on a sibling PU
 
-        idle       2 of 6 usable PUs
-        predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
-        born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
-    "#]],
+            idle       2 of 6 usable PUs
+            predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
+            slowdown   not predicted: nobody has described how fast this machine is
+            born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
+        "#]],
     );
     check(
         &[&programs[..], &machine, &["--policy", "instruction", "--key", "int"]].concat(),
@@ -88,34 +89,36 @@ fn shows_who_goes_where_and_why() {
             program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
             program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-            core  PU  task  name      busy  most of       why
-            0     0   1.2   sort/w2   90 %  int 42.0 %    rank 3 by int, no task on a sibling PU
-            1     2   1.1   sort/w1   90 %  int 42.0 %    rank 2 by int, no task on a sibling PU
-            2     4   0.2   solve/w2  90 %  float 38.0 %  rank 1 by int, beside 0.1
-                  5   0.1   solve/w1  90 %  float 38.0 %  rank 0 by int, beside 0.2
+            core  PU  task  name      busy  most of       slowdown  why
+            0     0   1.2   sort/w2   90 %  int 42.0 %    ?         rank 3 by int, no task on a sibling PU
+            1     2   1.1   sort/w1   90 %  int 42.0 %    ?         rank 2 by int, no task on a sibling PU
+            2     4   0.2   solve/w2  90 %  float 38.0 %  ?         rank 1 by int, beside 0.1
+                  5   0.1   solve/w1  90 %  float 38.0 %  ?         rank 0 by int, beside 0.2
 
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0416 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
+            slowdown   not predicted: nobody has described how fast this machine is
             born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
     check(
         &[&programs[..], &machine, &["--policy", "os"]].concat(),
         expect![[r#"
-        machine  core:3 pu:2: 6 of 6 PUs on 3 cores
-        policy   os
-        program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-        program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            machine  core:3 pu:2: 6 of 6 PUs on 3 cores
+            policy   os
+            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
+            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-        core  PU   task  name      busy  most of       why
-        any   any  0.1   solve/w1  90 %  float 38.0 %  left to the kernel
-        any   any  0.2   solve/w2  90 %  float 38.0 %  left to the kernel
-        any   any  1.1   sort/w1   90 %  int 42.0 %    left to the kernel
-        any   any  1.2   sort/w2   90 %  int 42.0 %    left to the kernel
+            core  PU   task  name      busy  most of       slowdown  why
+            any   any  0.1   solve/w1  90 %  float 38.0 %  ?         left to the kernel
+            any   any  0.2   solve/w2  90 %  float 38.0 %  ?         left to the kernel
+            any   any  1.1   sort/w1   90 %  int 42.0 %    ?         left to the kernel
+            any   any  1.2   sort/w2   90 %  int 42.0 %    ?         left to the kernel
 
-        predicted  nothing: no task is placed
-        born later left to the kernel
-    "#]],
+            predicted  nothing: no task is placed
+            slowdown   not predicted: nobody has described how fast this machine is
+            born later left to the kernel
+        "#]],
     );
 }
 
@@ -128,21 +131,22 @@ fn cpus_leave_out_the_rest() {
     check(
         &[&args[..], &["--cpus", "0,2-3", "--policy", "scatter"]].concat(),
         expect![[r#"
-        machine  core:3 pu:2: 3 of 6 PUs on 2 cores
-        policy   scatter
-        program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-        program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            machine  core:3 pu:2: 3 of 6 PUs on 2 cores
+            policy   scatter
+            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
+            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-        core  PU  task  name      busy  most of       why
-        0     0   0.1   solve/w1  90 %  float 38.0 %  takes turns with 1 on its PU, next in order, farthest apart
-              0   1.2   sort/w2   90 %  int 42.0 %    takes turns with 1 on its PU, next in order, farthest apart
-        1     2   0.2   solve/w2  90 %  float 38.0 %  next in order, farthest apart
-              3   1.1   sort/w1   90 %  int 42.0 %    next in order, farthest apart
+            core  PU  task  name      busy  most of       slowdown  why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         takes turns with 1 on its PU, next in order, farthest apart
+                  0   1.2   sort/w2   90 %  int 42.0 %    ?         takes turns with 1 on its PU, next in order, farthest apart
+            1     2   0.2   solve/w2  90 %  float 38.0 %  ?         next in order, farthest apart
+                  3   1.1   sort/w1   90 %  int 42.0 %    ?         next in order, farthest apart
 
-        idle       0 of 3 usable PUs
-        predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
-        born later the PU with the fewest tasks, earliest in 0, 2, 3
-    "#]],
+            idle       0 of 3 usable PUs
+            predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
+            slowdown   not predicted: nobody has described how fast this machine is
+            born later the PU with the fewest tasks, earliest in 0, 2, 3
+        "#]],
     );
     check(
         &[&args[..], &["--cpus", "0,9"]].concat(),
@@ -208,14 +212,15 @@ fn copies_are_programs_of_their_own() {
             program  0 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
             program  1 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
 
-            core  PU  task  name      busy  most of       why
-            0     0   0.1   solve/w1  90 %  float 38.0 %  next in order, closest together
-            1     1   0.2   solve/w1  90 %  float 38.0 %  next in order, closest together
-            2     2   1.1   solve/w1  90 %  float 38.0 %  next in order, closest together
-            3     3   1.2   solve/w1  90 %  float 38.0 %  next in order, closest together
+            core  PU  task  name      busy  most of       slowdown  why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
+            1     1   0.2   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
+            2     2   1.1   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
+            3     3   1.2   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
 
             idle       0 of 4 usable PUs
             predicted  mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0000 for round-robin
+            slowdown   not predicted: nobody has described how fast this machine is
             born later the PU with the fewest tasks, earliest in 0, 1, 2, 3
         "#]],
     );
@@ -278,15 +283,16 @@ fn no_threads_is_a_plan_too() {
     check(
         &["plan", "--profile", &idle, "--machine", "synthetic:core:2 pu:1"],
         expect![[r#"
-        machine  core:2 pu:1: 2 of 2 PUs on 2 cores
-        policy   mix
-        program  0 idle: 0 threads; 1 thread busy for less than 1 % left out
+            machine  core:2 pu:1: 2 of 2 PUs on 2 cores
+            policy   mix
+            program  0 idle: 0 threads; 1 thread busy for less than 1 % left out
 
-        core  PU  task  name  busy  most of  why
+            core  PU  task  name  busy  most of  slowdown  why
 
-        predicted  nothing: no task is placed
-        born later the PU with the fewest tasks, earliest in 0, 1
-    "#]],
+            predicted  nothing: no task is placed
+            slowdown   not predicted: nobody has described how fast this machine is
+            born later the PU with the fewest tasks, earliest in 0, 1
+        "#]],
     );
 }
 
@@ -297,9 +303,9 @@ fn wrong_usage_is_told_in_one_line() {
     check(
         &["plan", "--profile", &solve, "--policy", "best"],
         expect![[r#"
-        colocate: --policy: expected os, round-robin, scatter, compact, random, instruction or mix, found policy "best"
-        exit code 2
-    "#]],
+            colocate: --policy: expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "best"
+            exit code 2
+        "#]],
     );
     check(
         &["plan", "--profile", &solve, "--seed", "3"],
