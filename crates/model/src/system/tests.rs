@@ -322,3 +322,37 @@ fn nobody() {
     assert!(found.tasks.is_empty());
     assert_eq!((found.rounds, found.controllers), (1, vec![0.0; 8]));
 }
+
+/// All PUs of every described machine busy, with its own figures: as many tasks on a core as it has PUs,
+/// caches of every inclusion, controllers and links.
+#[test]
+fn every_described_machine() {
+    for (name, text) in described::MACHINES {
+        let machine = described::from_toml(text).expect(name).machine;
+        let performance = described::performance(text).expect(name).expect(name);
+        let model = model(&machine, &performance);
+        let demands: Vec<Demand> = (1..=5)
+            .map(|n| {
+                let n = f64::from(n);
+                let misses = curve(0.02 * n, 0.01 * n, 0.004 * n);
+                Demand { misses, parallel_misses: n, shared_lines: 1e-4 * n, ..demand(0.0) }
+            })
+            .collect();
+        let spread = vec![1.0; machine.nodes.len()];
+        let of = |pu: PuIdx| Seat {
+            pu,
+            demand: &demands[pu.idx() % 5],
+            pages: if pu.0 % 3 == 0 { &spread } else { &[] },
+            space: pu.0 % 4,
+        };
+        let seats: Vec<_> = machine.all_pus().map(of).collect();
+        let found = model.predict(&seats, None);
+        assert!(found.residual <= NEAR, "{name}: {} after {}", found.residual, found.rounds);
+        let used = found.controllers.iter().chain(&found.links).chain(&found.slots);
+        assert!(used.chain(&found.ports).all(|share| (0.0..=1.001).contains(share)), "{name}");
+        for (seat, task) in seats.iter().zip(&found.tasks) {
+            let alone = model.alone(seat);
+            assert!(task.ipc > 0.0 && task.ipc <= alone.ipc * 1.001, "{name}: {task:?} {alone:?}");
+        }
+    }
+}

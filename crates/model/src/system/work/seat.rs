@@ -101,14 +101,17 @@ impl Work {
         bytes: f64,
     ) {
         let task = &self.tasks[t];
+        let delay = share * task.clock / task.parallel;
+        let load = bytes * task.parallel / parts.queues[queue].bandwidth;
         #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
-        self.queues[queue].push(Access {
-            task: t as u32,
-            level: level as u32,
-            delay: share * task.clock / task.parallel,
-            load: bytes * task.parallel / parts.queues[queue].bandwidth,
-            cycles: 0.0,
-        });
+        let (task, level) = (t as u32, level as u32);
+        match self.queues[queue].last_mut() {
+            // Another way over the same link.
+            Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
+                last.delay += delay;
+            }
+            _ => self.queues[queue].push(Access { task, level, delay, load, cycles: 0.0 }),
+        }
     }
 
     /// Sets up the cores and each task's rate to begin with.
