@@ -57,6 +57,7 @@ pub struct Flows {
 /// A path through the function, or once around a loop.
 #[derive(Debug)]
 struct Way {
+    /// From the last to the first.
     blocks: Vec<BlockIdx>,
     /// Whether the first block comes after the last.
     around: bool,
@@ -76,9 +77,9 @@ pub fn flows(graph: &Graph, hits: &[u64]) -> Flows {
     let (ways, blocks) = ways(graph, hits);
     let mut edges = BTreeMap::new();
     for way in &ways {
-        let next = way.blocks.iter().skip(1);
+        let before = way.blocks.iter().skip(1);
         let back = way.around.then(|| way.blocks.first()).flatten();
-        for (from, to) in way.blocks.iter().zip(next.chain(back)) {
+        for (to, from) in way.blocks.iter().zip(before.chain(back)) {
             *edges.entry((*from, *to)).or_default() += way.rate;
         }
     }
