@@ -342,7 +342,7 @@ fn every_described_machine() {
         let of = |pu: PuIdx| Seat {
             pu,
             demand: &demands[pu.idx() % 5],
-            pages: if pu.0 % 3 == 0 { &spread } else { &[] },
+            pages: if pu.0.is_multiple_of(3) { &spread } else { &[] },
             space: pu.0 % 4,
         };
         let seats: Vec<_> = machine.all_pus().map(of).collect();
