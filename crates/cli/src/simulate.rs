@@ -2,13 +2,14 @@
 
 mod keep;
 mod load;
+mod workers;
 
 use crate::exit::{self, Failure};
 use crate::output;
 use anyhow::Context;
 use colocate_policy::PolicyKind;
 use colocate_study::simulate::figures::Simulated;
-use colocate_study::simulate::run::{Bench, Watcher};
+use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{MAX_DRAWS, MAX_SEEDS, Overrides};
 use colocate_study::simulate::{gantt, picture, table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use workers::Watcher;
 
 /// Simulates scenarios on machines that are not here, and compares policies
 ///
@@ -199,13 +201,13 @@ impl Run<'_> {
     /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
     fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
         let bench = loaded.bench();
-        let here = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = self.args.threads.map_or(here, NonZeroUsize::get);
+        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = self.args.threads.unwrap_or(here);
         let watcher = Watcher { progress: &|| self.bar.inc(1), stop: &self.stop };
         let cannot = || format!("cannot simulate {}", path.display());
-        let Some(mut found) = bench.simulate(threads, watcher).with_context(cannot)? else {
-            return Ok(None);
-        };
+        let units = workers::all(bench.units(), threads, watcher, |unit| bench.unit(unit));
+        let Some(units) = units.with_context(cannot)? else { return Ok(None) };
+        let mut found = bench.figures(&units);
         found.settings.inputs.clone_from(&loaded.inputs);
         if let Some(file) = &self.args.svg {
             output::write(Some(file), &picture::svg(&found).map_err(anyhow::Error::msg)?)?;

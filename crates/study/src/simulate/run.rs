@@ -1,10 +1,9 @@
-//! Simulates a scenario under every policy, with every draw and every seed, on as many threads as asked
-//! for.
+//! A scenario under every policy, with every draw and every seed, unit by unit.
 //!
 //! # Approach
 //! A *unit* is one draw with one seed: all policies of a unit face the same machine and the same chance,
-//! and share what each job takes alone. Threads take unit after unit; what is kept of a run is a few
-//! numbers, put in its place, so the figures do not depend on how many threads there were.
+//! and share what each job takes alone. Units do not depend on each other, so whoever has threads can
+//! simulate several at a time; what is kept of each is a few numbers.
 
 use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
@@ -14,8 +13,6 @@ use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
 use colocate_sim::run::alone_times;
 use colocate_sim::{Options, Outcome, Platform, Scenario, SimError, simulate};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Most spans that are kept of a run for its picture. Chosen: 32 MiB.
 const MAX_SPANS: usize = 1_000_000;
@@ -27,15 +24,6 @@ pub struct Bench<'a> {
     performance: &'a Performance,
     experiment: &'a Experiment,
     draws: Vec<Assumptions>,
-}
-
-/// Who watches while a scenario is simulated.
-#[derive(Clone, Copy)]
-pub struct Watcher<'a> {
-    /// Called after every unit, from any thread.
-    pub progress: &'a (dyn Fn() + Sync),
-    /// Ends everything after the units that are under way.
-    pub stop: &'a AtomicBool,
 }
 
 impl<'a> Bench<'a> {
@@ -56,42 +44,18 @@ impl<'a> Bench<'a> {
         self.draws.len() * self.experiment.seeds as usize
     }
 
-    /// Simulates everything on `threads` threads, at least one. `None` if it was stopped before the end.
+    /// The figures of all units, in their order, as [`Self::unit`] gives them.
     ///
-    /// # Errors
-    /// [`SimError`] of the first unit that has one.
-    pub fn simulate(
-        &self,
-        threads: usize,
-        watcher: Watcher<'_>,
-    ) -> Result<Option<Simulated>, SimError> {
-        let done: Mutex<Vec<Option<Vec<Run>>>> = Mutex::new(vec![None; self.units()]);
-        let failed: Mutex<Option<(usize, SimError)>> = Mutex::new(None);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while !watcher.stop.load(Ordering::Relaxed) {
-                let unit = next.fetch_add(1, Ordering::Relaxed);
-                if unit >= self.units() || locked(&failed).is_some() {
-                    return;
-                }
-                match self.unit(unit) {
-                    Ok(runs) => locked(&done)[unit] = Some(runs),
-                    Err(error) => keep_first(&mut locked(&failed), unit, error),
-                }
-                (watcher.progress)();
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.clamp(1, self.units()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        if let Some((_, error)) = into_inner(failed) {
-            return Err(error);
-        }
-        let done: Option<Vec<Vec<Run>>> = into_inner(done).into_iter().collect();
-        Ok(done.map(|units| Simulated::of(self.settings(), &by_policy(units))))
+    /// # Panics
+    /// If there are not as many as [`Self::units`] says.
+    #[must_use]
+    pub fn figures(&self, units: &[Vec<Run>]) -> Simulated {
+        assert_eq!(units.len(), self.units(), "every unit");
+        let policies = 0..self.experiment.policies.len();
+        // From unit by unit to policy by policy.
+        let of_policy = |policy: usize| units.iter().map(move |unit| unit[policy].clone());
+        let runs: Vec<Run> = policies.flat_map(of_policy).collect();
+        Simulated::of(self.settings(), &runs)
     }
 
     /// One run under `policy` with the usual assumptions and the first seed, with who ran where and when.
@@ -142,8 +106,14 @@ impl<'a> Bench<'a> {
         Options { profiled, watch, alone: false, spans: 0 }
     }
 
-    /// All policies with one draw and one seed.
-    fn unit(&self, unit: usize) -> Result<Vec<Run>, SimError> {
+    /// All policies with one draw and one seed; units count from 0.
+    ///
+    /// # Errors
+    /// [`SimError`] of the first policy that has one.
+    ///
+    /// # Panics
+    /// If there is no such unit.
+    pub fn unit(&self, unit: usize) -> Result<Vec<Run>, SimError> {
         let seeds = self.experiment.seeds as usize;
         let (draw, seed) = (unit / seeds, unit % seeds);
         let platform = Platform::new(self.machine, self.performance, self.draws[draw])?;
@@ -160,30 +130,4 @@ impl<'a> Bench<'a> {
         };
         self.experiment.policies.iter().map(one).collect()
     }
-}
-
-/// From runs unit by unit to runs policy by policy.
-fn by_policy(mut units: Vec<Vec<Run>>) -> Vec<Run> {
-    let policies = units.first().map_or(0, Vec::len);
-    let mut runs = Vec::with_capacity(policies * units.len());
-    for policy in 0..policies {
-        runs.extend(units.iter_mut().map(|unit| unit[policy].clone()));
-    }
-    runs
-}
-
-/// Keeps the error of the earliest unit, so that the same one is told whoever came first.
-fn keep_first(failed: &mut Option<(usize, SimError)>, unit: usize, error: SimError) {
-    if failed.as_ref().is_none_or(|(earliest, _)| unit < *earliest) {
-        *failed = Some((unit, error));
-    }
-}
-
-/// A thread that panicked ends the scope, so what it held is never looked at.
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn into_inner<T>(mutex: Mutex<T>) -> T {
-    mutex.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,3 +1,5 @@
+//! What may be said, by hand and by properties.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Scenario files, good and bad.
+
 use super::*;
 use colocate_machine::described;
 use colocate_sim::{Fork, Method, Pages, PhaseIdx, Wake, Work};
