@@ -89,10 +89,10 @@ impl World<'_> {
         for only_idle_cores in [true, false] {
             for pu in self.platform.machine().all_pus() {
                 let load = if only_idle_cores { self.core_load(pu) } else { self.pu_load(pu) };
-                if self.usable[pu.idx()] && load == 0 {
-                    if let Some(task) = self.nearest_waiting(pu) {
-                        self.migrate(task, pu);
-                    }
+                let idle = self.usable[pu.idx()] && load == 0;
+                let task = if idle { self.nearest_waiting(pu) } else { None };
+                if let Some(task) = task {
+                    self.migrate(task, pu);
                 }
             }
         }

@@ -49,12 +49,16 @@ const NONE: f64 = 0.5;
 impl Course {
     /// The start of it; `work` instructions in all.
     pub fn new(stretches: Vec<Stretch>, work: f64) -> Self {
-        let left = instructions(&stretches[0]);
-        Self { stretches, at: 0, left, todo: work, work }
+        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work };
+        course.restart();
+        course
     }
 
     pub fn restart(&mut self) {
-        (self.at, self.left, self.todo) = (0, instructions(&self.stretches[0]), self.work);
+        // The same phase again and again is one long phase.
+        let endless = self.stretches.len() == 1 && self.stretches[0].sleep == Nanos::ZERO;
+        let left = if endless { self.work } else { instructions(&self.stretches[0]) };
+        (self.at, self.left, self.todo) = (0, left, self.work);
     }
 
     pub fn phase(&self) -> usize {
@@ -193,5 +197,11 @@ mod tests {
         let mut course = Course::new(vec![stretch(0, 100, 0)], 60.0);
         assert!((course.go_on(1e9) - 60.0).abs() < 1e-12);
         assert_eq!(course.next(), Next::Done);
+    }
+
+    #[test]
+    fn one_phase_again_and_again_is_one_phase() {
+        let course = Course::new(vec![stretch(0, 100, 0)], 5_000.0);
+        assert_eq!(course.until_next(), (5_000.0, true));
     }
 }

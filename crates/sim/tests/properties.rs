@@ -1,6 +1,8 @@
 //! Properties of generated scenarios. Every simulation checks its own invariants; one that is broken makes
 //! these tests fail.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 mod common;
 
 use colocate_engine::{Host, QuantumEnd, first_plan};
