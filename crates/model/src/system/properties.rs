@@ -130,7 +130,7 @@ impl Situation {
 const EXACT: f64 = 10.0 * NEAR;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn no_resource_above_capacity(situation in any_situation(20)) {
