@@ -206,8 +206,8 @@ impl Predictor {
 
     fn push(&mut self, taken: bool) {
         let came = u32::from(taken);
-        for table in 0..LENGTHS.len() {
-            let went = u32::from(self.history[(self.newest + KEPT - LENGTHS[table] + 1) % KEPT]);
+        for (table, length) in LENGTHS.into_iter().enumerate() {
+            let went = u32::from(self.history[(self.newest + KEPT - length + 1) % KEPT]);
             self.index[table].push(came, went);
             self.tags[table].iter_mut().for_each(|folded| folded.push(came, went));
         }

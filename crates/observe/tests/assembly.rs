@@ -1,5 +1,7 @@
 //! The text of real programs' instructions is what LLVM's assembler takes.
 
+#![allow(clippy::unwrap_used)] // a helper of the test
+
 use colocate_isa::{Decoder, Isa, assembly};
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;

@@ -46,7 +46,7 @@ fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) 
 fn phase(name: String, thread: &ThreadProfile, counts: Option<&MissCounts>, by: &str) -> Phase {
     let mut phase = Phase {
         name,
-        work: Known::new(Work::Classes(thread.mix.clone()), format!("counted under {by}")),
+        work: Known::new(Work::Classes(thread.mix), format!("counted under {by}")),
         ..Phase::default()
     };
     let Some(counts) = counts else { return phase };

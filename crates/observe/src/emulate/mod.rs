@@ -166,7 +166,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
     let started = SystemTime::now();
     let status = run::run(emulator, &loadable, command, folder.path())?;
     let traces = read_folder(folder.path());
-    let stretches = traces.as_deref().map(|traces| stretches_of(traces)).unwrap_or_default();
+    let stretches = traces.as_deref().map(stretches_of).unwrap_or_default();
     let misses = traces.as_deref().map(misses_of).unwrap_or_default();
     let branches = traces.as_deref().map(branches_of).unwrap_or_default();
     let profile = traces.map(|traces| {
