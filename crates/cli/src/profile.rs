@@ -37,7 +37,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// File for demand vectors (docs/schemas/demand.json; TOML if it is called .toml). With the backend
-    /// emulate one for each thread, with its misses of caches of every size, which takes some five times
+    /// emulate one for each thread, with its misses of caches of every size, which takes some ten times
     /// as long; with sample, which needs --demand, one for the program
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     phase: Option<PathBuf>,
