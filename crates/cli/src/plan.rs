@@ -352,7 +352,7 @@ fn born_later(newborn: &Newborn) -> String {
 }
 
 /// One row a task, in the order of cores; with a heading.
-fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 8]> {
+fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
     let place = |decision: &Decision| decision.pu.and_then(|os| index.get(&os).copied());
@@ -360,13 +360,13 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 8]>
     order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
     let heading =
         ["core", "PU", "task", "name", "busy", "most of", "slowdown", "why"].map(str::to_owned);
-    let mut rows = vec![heading];
+    let mut rows = vec![heading.to_vec()];
     let mut last = None;
     for at in order {
         let (decision, task) = (&plan.decisions[at], &workload.tasks[at]);
         let core = place(decision).map(|pu| machine.core_of(pu).0);
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;
-        rows.push([
+        rows.push(vec![
             if same {
                 String::new()
             } else {
@@ -381,6 +381,9 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<[String; 8]>
             decision.why.to_string(),
         ]);
     }
+    if plan.slowdowns.is_none() {
+        rows.iter_mut().for_each(|row| drop(row.remove(6)));
+    }
     rows
 }
 
@@ -390,12 +393,13 @@ fn told(slowdown: &Slowdown) -> String {
 }
 
 /// Columns padded to their widest cell, two spaces apart.
-fn aligned(rows: &[[String; 8]]) -> String {
+fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; 8] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');

@@ -69,11 +69,11 @@ fn shows_who_goes_where_and_why() {
             program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
             program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-            core  PU  task  name      busy  most of       slowdown  why
-            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         least overlap, 0.0653 beside 1.1
-                  1   1.1   sort/w1   90 %  int 42.0 %    ?         least overlap, 0.0653 beside 0.1
-            1     2   0.2   solve/w2  90 %  float 38.0 %  ?         least overlap, 0.0000 no task on a sibling PU
-            2     4   1.2   sort/w2   90 %  int 42.0 %    ?         least overlap, 0.0000 no task on a sibling PU
+            core  PU  task  name      busy  most of       why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  least overlap, 0.0653 beside 1.1
+                  1   1.1   sort/w1   90 %  int 42.0 %    least overlap, 0.0653 beside 0.1
+            1     2   0.2   solve/w2  90 %  float 38.0 %  least overlap, 0.0000 no task on a sibling PU
+            2     4   1.2   sort/w2   90 %  int 42.0 %    least overlap, 0.0000 no task on a sibling PU
 
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
@@ -89,11 +89,11 @@ fn shows_who_goes_where_and_why() {
             program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
             program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-            core  PU  task  name      busy  most of       slowdown  why
-            0     0   1.2   sort/w2   90 %  int 42.0 %    ?         rank 3 by int, no task on a sibling PU
-            1     2   1.1   sort/w1   90 %  int 42.0 %    ?         rank 2 by int, no task on a sibling PU
-            2     4   0.2   solve/w2  90 %  float 38.0 %  ?         rank 1 by int, beside 0.1
-                  5   0.1   solve/w1  90 %  float 38.0 %  ?         rank 0 by int, beside 0.2
+            core  PU  task  name      busy  most of       why
+            0     0   1.2   sort/w2   90 %  int 42.0 %    rank 3 by int, no task on a sibling PU
+            1     2   1.1   sort/w1   90 %  int 42.0 %    rank 2 by int, no task on a sibling PU
+            2     4   0.2   solve/w2  90 %  float 38.0 %  rank 1 by int, beside 0.1
+                  5   0.1   solve/w1  90 %  float 38.0 %  rank 0 by int, beside 0.2
 
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0416 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
@@ -109,11 +109,11 @@ fn shows_who_goes_where_and_why() {
             program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
             program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-            core  PU   task  name      busy  most of       slowdown  why
-            any   any  0.1   solve/w1  90 %  float 38.0 %  ?         left to the kernel
-            any   any  0.2   solve/w2  90 %  float 38.0 %  ?         left to the kernel
-            any   any  1.1   sort/w1   90 %  int 42.0 %    ?         left to the kernel
-            any   any  1.2   sort/w2   90 %  int 42.0 %    ?         left to the kernel
+            core  PU   task  name      busy  most of       why
+            any   any  0.1   solve/w1  90 %  float 38.0 %  left to the kernel
+            any   any  0.2   solve/w2  90 %  float 38.0 %  left to the kernel
+            any   any  1.1   sort/w1   90 %  int 42.0 %    left to the kernel
+            any   any  1.2   sort/w2   90 %  int 42.0 %    left to the kernel
 
             predicted  nothing: no task is placed
             slowdown   not predicted: nobody has described how fast this machine is
@@ -136,11 +136,11 @@ fn cpus_leave_out_the_rest() {
             program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
             program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
 
-            core  PU  task  name      busy  most of       slowdown  why
-            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         takes turns with 1 on its PU, next in order, farthest apart
-                  0   1.2   sort/w2   90 %  int 42.0 %    ?         takes turns with 1 on its PU, next in order, farthest apart
-            1     2   0.2   solve/w2  90 %  float 38.0 %  ?         next in order, farthest apart
-                  3   1.1   sort/w1   90 %  int 42.0 %    ?         next in order, farthest apart
+            core  PU  task  name      busy  most of       why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  takes turns with 1 on its PU, next in order, farthest apart
+                  0   1.2   sort/w2   90 %  int 42.0 %    takes turns with 1 on its PU, next in order, farthest apart
+            1     2   0.2   solve/w2  90 %  float 38.0 %  next in order, farthest apart
+                  3   1.1   sort/w1   90 %  int 42.0 %    next in order, farthest apart
 
             idle       0 of 3 usable PUs
             predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
@@ -180,6 +180,40 @@ fn models_more_threads_on_a_described_machine() {
 }
 
 /// A control group's quota leaves every PU usable, but not all of the time.
+/// On a machine of which it is known how fast it is, every task's slowdown is told with its range, and
+/// the policy that needs it works.
+#[test]
+fn slowdowns_on_a_described_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let [solve, sort] = two_programs(&dir, 4);
+    let programs = ["plan", "--profile", &solve, "--profile", &sort];
+    let machine = ["--machine", "epyc-7301", "--cpus", "0,32,8,40,16,48,24,56"];
+    let policy = ["--policy", "symbiosis-model", "--json"];
+    let out = colocate(&[&programs[..], &machine, &policy].concat()).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let slowdowns = plan["slowdowns"].as_array().unwrap();
+    assert_eq!((slowdowns.len(), plan["decisions"].as_array().unwrap().len()), (8, 8));
+    for slowdown in slowdowns {
+        let of = |name: &str| slowdown[name].as_f64().unwrap();
+        let (usual, least, most) = (of("usual"), of("least"), of("most"));
+        assert!(0.99 < least && least < usual && usual < most && most < 4.0, "{slowdown}");
+    }
+    for decision in plan["decisions"].as_array().unwrap() {
+        assert_eq!(decision["why"]["why"], "modelled", "{decision}");
+    }
+    let table = colocate(&[&programs[..], &machine].concat()).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("  slowdown             why\n"), "{table}");
+    assert!(table.contains("predicted by the model, not measured"), "{table}");
+    let refused = colocate(&[&programs[..], &["--policy", "symbiosis-model"]].concat());
+    let refused = { refused }.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.starts_with("colocate: expected a machine of which it is described"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn a_quota_is_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,11 +246,11 @@ fn copies_are_programs_of_their_own() {
             program  0 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
             program  1 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
 
-            core  PU  task  name      busy  most of       slowdown  why
-            0     0   0.1   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
-            1     1   0.2   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
-            2     2   1.1   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
-            3     3   1.2   solve/w1  90 %  float 38.0 %  ?         next in order, closest together
+            core  PU  task  name      busy  most of       why
+            0     0   0.1   solve/w1  90 %  float 38.0 %  next in order, closest together
+            1     1   0.2   solve/w1  90 %  float 38.0 %  next in order, closest together
+            2     2   1.1   solve/w1  90 %  float 38.0 %  next in order, closest together
+            3     3   1.2   solve/w1  90 %  float 38.0 %  next in order, closest together
 
             idle       0 of 4 usable PUs
             predicted  mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0000 for round-robin
@@ -287,7 +321,7 @@ fn no_threads_is_a_plan_too() {
             policy   mix
             program  0 idle: 0 threads; 1 thread busy for less than 1 % left out
 
-            core  PU  task  name  busy  most of  slowdown  why
+            core  PU  task  name  busy  most of  why
 
             predicted  nothing: no task is placed
             slowdown   not predicted: nobody has described how fast this machine is
