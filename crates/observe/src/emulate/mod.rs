@@ -55,7 +55,8 @@ pub struct Command<'a> {
     pub ignores_pipe: bool,
     /// Whether stretches of its code are wanted; costs about a tenth of the time again.
     pub stretches: bool,
-    /// Whether it is wanted what caches of any size would miss; takes several times as long.
+    /// Whether it is wanted what caches of any size would miss, and how branches would be guessed; takes
+    /// several times as long.
     pub misses: bool,
 }
 
@@ -71,7 +72,7 @@ pub struct Ran {
     pub stretches: Vec<Stretch>,
     /// What its threads' accesses would miss, in the profile's order of threads, if that was asked for.
     pub misses: Vec<Option<MissCounts>>,
-    /// How its threads' branches were guessed, in that order; asked for with either of those.
+    /// How its threads' branches were guessed, in that order; asked for with those misses.
     pub branches: Vec<Option<Branches>>,
 }
 

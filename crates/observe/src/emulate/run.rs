@@ -128,10 +128,8 @@ fn arguments(
     if command.stretches {
         plugin.extend(format!(",stretch={}", crate::code::LENGTH).bytes());
     }
-    if command.stretches || command.misses {
-        plugin.extend(b",branches=");
-    }
     if command.misses {
+        plugin.extend(b",branches=");
         plugin.extend(b",misses=");
     }
 
