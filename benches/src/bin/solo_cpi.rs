@@ -63,6 +63,10 @@ fn main() -> anyhow::Result<()> {
     for program in programs.split(|word| word == ":::") {
         let [name, command @ ..] = program else { bail!("expected a name before a command") };
         ensure!(!command.is_empty(), "expected a command after {name}");
+        if !Path::new(&command[0]).exists() {
+            eprintln!("solo_cpi: no {}, so no {name}", command[0]);
+            continue;
+        }
         eprintln!("solo_cpi: {name}");
         let row = row(&emulator, &mca, &target, pu, repeat, name, command);
         table += &row.with_context(|| name.clone())?;
