@@ -43,3 +43,35 @@ pub(crate) fn seconds(
     let lines = cold_misses(&demand.misses, left, memory.line.0 as f64);
     lines * latency * platform.assumptions().latency / demand.parallel_misses.max(1.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::{Bytes, described};
+    use colocate_model::phase::{Guesses, Known};
+    use colocate_model::{Assumptions, MissCurve, Phase};
+
+    /// A working set of 1 MiB that stays in the L3, four misses at a time; memory takes 90 ns. To another L3:
+    /// 16,384 lines. To the other core under the L3: at most the 8,192 of the L2, from 40 cycles at 2.7 GHz.
+    #[test]
+    fn as_far_as_the_caches_that_are_left() {
+        let text = described::MACHINES[0].1;
+        let machine = described::from_toml(text).unwrap().machine;
+        let performance = described::performance(text).unwrap().unwrap();
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        let curve = MissCurve::new([(Bytes(64), 0.1), (Bytes::mib(1), 0.0)]).unwrap();
+        let phase = Phase {
+            misses: Known::new(curve, "made up for a test"),
+            parallel_misses: Known::new(4.0, "made up for a test"),
+            ..Phase::default()
+        };
+        let demand = phase.on(&performance.kinds[0], &Guesses::default()).unwrap().demand;
+        let held = [32.0 * 1024.0, 512.0 * 1024.0, 1024.0 * 1024.0];
+        let to = |pu: u32| seconds(&platform, &demand, &held, PuIdx(0), PuIdx(pu));
+        assert!(to(1) == 0.0, "siblings share all caches");
+        assert!((to(4) - 16_384.0 * 90e-9 / 4.0).abs() < 1e-9, "{}", to(4));
+        assert!((to(63) - to(4)).abs() < 1e-12);
+        let near = to(2);
+        assert!(near > 0.0 && near < 8_192.0 * 40.0 / 2.7e9 / 4.0, "{near}");
+    }
+}
