@@ -15,6 +15,7 @@ mod run;
 mod simulate;
 mod study;
 mod topo;
+mod workers;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -160,7 +160,11 @@ fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
 }
 
 fn known(jobs: &[Job]) -> Vec<Known> {
-    let known = |job: &Job| Known { name: job.command.name(), profile: job.profile.clone(), phases: Vec::new() };
+    let known = |job: &Job| Known {
+        name: job.command.name(),
+        profile: job.profile.clone(),
+        phases: Vec::new(),
+    };
     jobs.iter().map(known).collect()
 }
 

@@ -2,10 +2,10 @@
 
 mod keep;
 mod load;
-mod workers;
 
 use crate::exit::{self, Failure};
 use crate::output;
+use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_policy::PolicyKind;
 use colocate_study::simulate::figures::Simulated;
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use workers::Watcher;
 
 /// Simulates scenarios on machines that are not here, and compares policies
 ///

@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 15] = [
     &[],
     &["topo"],
     &["profile"],
@@ -20,6 +20,8 @@ const COMMANDS: [&[&str]; 13] = [
     &["bench", "smt"],
     &["compare"],
     &["simulate"],
+    &["study"],
+    &["study", "serpa"],
 ];
 
 fn help(command: &[&str]) -> String {

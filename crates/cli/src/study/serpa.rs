@@ -1,13 +1,17 @@
 //! `colocate study serpa`.
 
 use crate::output;
+use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_machine::read;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
-use colocate_study::serpa::{Report, Study, VERSION, bench, pairs, table, tail};
+use colocate_study::serpa::pairs::{Pairs, Unit};
+use colocate_study::serpa::{Report, Study, VERSION, bench, table, tail};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
@@ -64,7 +68,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     let (kernels, applications) = (phases(KERNELS)?, phases(APPLICATIONS)?);
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let pairs = Pairs::new(study, &applications);
+    let done = simulated(&pairs)?;
     let report = Report {
         version: VERSION,
         simulated: true,
@@ -74,12 +79,22 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         seeds: args.seeds,
         seed: args.seed,
         bench: bench::figures(&study, &kernels)?,
-        pairs: pairs::figures(&study, &applications, threads, &tell)?,
+        pairs: pairs.figures(&done),
         tail: tail::figures(&study, &Phase::default())?,
     };
     let text = if args.json { report.to_json() } else { table::text(&report) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// All pairs, on all processors that there are.
+fn simulated(pairs: &Pairs<'_>) -> anyhow::Result<Vec<Unit>> {
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let seen = AtomicUsize::new(0);
+    let progress = || tell(seen.fetch_add(1, Ordering::Relaxed) + 1, pairs.count());
+    let watcher = Watcher { progress: &progress, stop: &AtomicBool::new(false) };
+    let done = workers::all(pairs.count(), threads, watcher, |unit| pairs.unit(unit))?;
+    done.context("nobody stops this")
 }
 
 fn phases(text: &str) -> anyhow::Result<Vec<Phase>> {

@@ -1,3 +1,5 @@
+//! Tests of occupancy: by hand, and what holds of every division of a cache.
+
 use super::*;
 use colocate_machine::Bytes;
 use proptest::prelude::*;

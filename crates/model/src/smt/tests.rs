@@ -1,3 +1,5 @@
+//! Tests of rates on one core: by hand, and what holds of all of them.
+
 use super::*;
 use crate::phase::typical_misses;
 use proptest::prelude::*;

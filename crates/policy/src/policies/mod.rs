@@ -40,7 +40,7 @@ pub fn plan(policy: &PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[T
     plan_on(policy, machine, None, usable, tasks)
 }
 
-/// As [`plan`], on a machine of which it is known how fast its parts are.
+/// As [`plan()`], on a machine of which it is known how fast its parts are.
 ///
 /// Only `symbiosis-model` looks at that; without it, it is `mix`.
 #[must_use]

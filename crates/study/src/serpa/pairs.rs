@@ -16,8 +16,6 @@ use colocate_sim::scenario::{
 };
 use colocate_sim::{Kernel, Options, Platform, metrics, simulate};
 use serde::{Deserialize, Serialize};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The policies that are compared, the paper's baselines first.
 pub const POLICIES: [PolicyKind; 5] = [
@@ -74,59 +72,64 @@ struct Run {
     unfairness: f64,
 }
 
-/// The study of all pairs of `applications`, on as many threads as asked for; `progress` is told the part
-/// that is done after each pair.
-///
-/// # Errors
-/// The first [`StudyError`] of a simulation.
-pub fn figures(
-    study: &Study<'_>,
-    applications: &[Phase],
-    threads: usize,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Figures, StudyError> {
-    let pairs: Vec<(usize, usize)> = (0..applications.len())
-        .flat_map(|a| (a + 1..applications.len()).map(move |b| (a, b)))
-        .collect();
-    let units: Vec<(usize, usize)> =
-        (0..pairs.len()).flat_map(|p| (0..study.draws.len()).map(move |d| (p, d))).collect();
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Vec<Vec<Run>>>>> = Mutex::new(vec![None; units.len()]);
-    let failed: Mutex<Option<StudyError>> = Mutex::new(None);
-    let work = || {
-        loop {
-            let unit = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(pair, draw)) = units.get(unit) else { return };
-            if lock(&failed).is_some() {
-                return;
+/// All pairs with all sets of assumptions: pieces of work that do not depend on each other.
+#[derive(Debug)]
+pub struct Pairs<'a> {
+    study: Study<'a>,
+    applications: &'a [Phase],
+    /// Places in the list of applications, and of the set of assumptions.
+    units: Vec<[usize; 3]>,
+}
+
+/// What came of a piece: runs by policy, the oracle last, and by seed.
+#[derive(Clone, Debug)]
+pub struct Unit(Vec<Vec<Run>>);
+
+impl<'a> Pairs<'a> {
+    /// All pairs of different `applications`.
+    #[must_use]
+    pub fn new(study: Study<'a>, applications: &'a [Phase]) -> Self {
+        let mut units = Vec::new();
+        for draw in 0..study.draws.len() {
+            for a in 0..applications.len() {
+                units.extend((a + 1..applications.len()).map(|b| [a, b, draw]));
             }
-            let (a, b) = pairs[pair];
-            match one(study, [&applications[a], &applications[b]], &study.draws[draw]) {
-                Ok(runs) => lock(&done)[unit] = Some(runs),
-                Err(error) => *lock(&failed) = Some(error),
-            }
-            progress(unit + 1, units.len());
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.max(1) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    if let Some(error) = lock(&failed).take() {
-        return Err(error);
+        Self { study, applications, units }
     }
-    let done: Vec<Vec<Vec<Run>>> = lock(&done).drain(..).flatten().collect();
-    let of_draw = |draw: usize| done.iter().skip(draw).step_by(study.draws.len()).collect();
-    let draws: Vec<Vec<&Vec<Vec<Run>>>> = (0..study.draws.len()).map(of_draw).collect();
-    let names = POLICIES.iter().map(ToString::to_string).chain(["oracle".to_owned()]);
-    Ok(Figures {
-        applications: applications.iter().map(|phase| phase.name.clone()).collect(),
-        pairs: u32::try_from(pairs.len()).unwrap_or(u32::MAX),
-        threads: u32::try_from(study.machine.cores.len()).unwrap_or(u32::MAX),
-        policies: names.enumerate().map(|(place, name)| told(name, place, &draws)).collect(),
-    })
+
+    /// How many pieces there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Makes one piece.
+    ///
+    /// # Errors
+    /// The [`StudyError`] of a simulation.
+    ///
+    /// # Panics
+    /// If there is no such piece.
+    pub fn unit(&self, unit: usize) -> Result<Unit, StudyError> {
+        let [a, b, draw] = self.units[unit];
+        let pair = [&self.applications[a], &self.applications[b]];
+        one(&self.study, pair, &self.study.draws[draw]).map(Unit)
+    }
+
+    /// The figures of all pieces, in their order.
+    #[must_use]
+    pub fn figures(&self, done: &[Unit]) -> Figures {
+        let pairs = done.len() / self.study.draws.len().max(1);
+        let draws: Vec<&[Unit]> = done.chunks(pairs.max(1)).collect();
+        let names = POLICIES.iter().map(ToString::to_string).chain(["oracle".to_owned()]);
+        Figures {
+            applications: self.applications.iter().map(|phase| phase.name.clone()).collect(),
+            pairs: u32::try_from(pairs).unwrap_or(u32::MAX),
+            threads: u32::try_from(self.study.machine.cores.len()).unwrap_or(u32::MAX),
+            policies: names.enumerate().map(|(place, name)| told(name, place, &draws)).collect(),
+        }
+    }
 }
 
 /// All policies and the oracle, seed by seed, of one pair and draw: `[policy][seed]`.
@@ -172,21 +175,21 @@ impl Run {
     }
 }
 
-/// The figures of the policy at `place`; `draws[draw][pair][policy][seed]`.
-fn told(policy: String, place: usize, draws: &[Vec<&Vec<Vec<Run>>>]) -> PolicyFigures {
+/// The figures of the policy at `place`.
+fn told(policy: String, place: usize, draws: &[&[Unit]]) -> PolicyFigures {
     let os = POLICIES.iter().position(|policy| *policy == PolicyKind::Os).unwrap_or(0);
     let rr = POLICIES.iter().position(|policy| *policy == PolicyKind::RoundRobin).unwrap_or(0);
     let over = |base: usize, of: fn(&Run) -> f64| {
-        let one = |pairs: &Vec<&Vec<Vec<Run>>>| {
-            let ratios = pairs.iter().flat_map(|runs| {
+        let one = |pairs: &&[Unit]| {
+            let ratios = pairs.iter().flat_map(|Unit(runs)| {
                 runs[place].iter().zip(&runs[base]).map(|(mine, theirs)| of(mine) / of(theirs))
             });
             geometric_mean(&ratios.collect::<Vec<_>>())
         };
         spread(&draws.iter().map(one).collect::<Vec<_>>())
     };
-    let unfairness = |pairs: &Vec<&Vec<Vec<Run>>>| {
-        let all = pairs.iter().flat_map(|runs| runs[place].iter().map(|run| run.unfairness));
+    let unfairness = |pairs: &&[Unit]| {
+        let all = pairs.iter().flat_map(|Unit(runs)| runs[place].iter().map(|run| run.unfairness));
         crate::stats::mean(&all.collect::<Vec<_>>()).unwrap_or(f64::NAN)
     };
     PolicyFigures {
@@ -235,9 +238,4 @@ pub(super) fn job(study: &Study<'_>, name: &str, phase: u32, alone: Nanos) -> Jo
         arrives: Nanos::ZERO,
         threads: (0..study.machine.cores.len()).map(thread).collect(),
     }
-}
-
-/// A thread that panicked ends the scope, so what it held is never looked at.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -75,7 +75,9 @@ impl Work {
     ) {
         let Self { tasks, levels, caches, end: End { windows, .. }, .. } = self;
         for ((group, cache), window) in caches.iter_mut().zip(&parts.caches).zip(windows) {
-            if group.users.is_empty() || group.settled && is_same(&group.users, cache, tasks, levels) {
+            if group.users.is_empty()
+                || group.settled && is_same(&group.users, cache, tasks, levels)
+            {
                 continue;
             }
             sharers.clear();
