@@ -84,19 +84,23 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Sets of assumptions that slowdowns are predicted with, the usual one among them. Chosen: a few for each
 /// of the two dozen things that are assumed.
 const DRAWS: usize = 65;
+/// Tasks up to which there are so many; with more, there are fewer sets, so that a plan does not wait for
+/// seconds. Chosen: 64 different tasks took 0.08 s on the development machine, all of the command.
+const TASKS: usize = 256;
 
 /// Has the slowdowns of the plan's tasks predicted, and says what they are worth, in one line.
 fn foresee(plan: &mut Plan, seen: &read::Seen, tasks: &[Task]) -> String {
     let Some(performance) = &seen.performance else {
         return "not predicted: nobody has described how fast this machine is".to_owned();
     };
-    let assumed = Assumptions::sample(DRAWS, 0);
+    let draws = (DRAWS * TASKS / tasks.len().max(1)).clamp(5, DRAWS);
+    let assumed = Assumptions::sample(draws, 0);
     match forecast::slowdowns(&seen.machine, performance, plan, tasks, &assumed) {
         Ok(slowdowns) => {
             plan.slowdowns = Some(slowdowns);
             format!(
                 "time beside the others over time alone, as if all ran all the time: predicted by the \
-                 model, not measured; in brackets the range over {DRAWS} sets of assumptions"
+                 model, not measured; in brackets the range over {draws} sets of assumptions"
             )
         }
         Err(why) => format!("not predicted: {why}"),

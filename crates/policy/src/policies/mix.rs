@@ -69,14 +69,7 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     let asked: Vec<UnitDemand> =
         items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
     let groups = groups(places, tasks, &items, &asked);
-    let mut on_pu = seat(places, tasks, &items, groups);
-    join_rest(places, tasks, rest, &mut on_pu);
-    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
-    for (pu, sitting) in on_pu.iter().enumerate() {
-        for &task in sitting {
-            choices[task].pu = Some(PuIdx::new(pu));
-        }
-    }
+    let (on_pu, mut choices) = seated(places, tasks, &items, groups, rest);
     explain(places, tasks, &demands, &on_pu, &mut choices);
     Placement { choices, newborn: spread_newborn(places) }
 }
@@ -163,8 +156,28 @@ pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) 
     groups
 }
 
+/// Gives each group a core, and what is left a PU; the tasks of each PU of the machine, and the choice for
+/// each task, yet without a reason.
+pub(super) fn seated(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    items: &[Vec<usize>],
+    groups: Vec<Vec<usize>>,
+    rest: Vec<usize>,
+) -> (Vec<Vec<usize>>, Vec<Choice>) {
+    let mut on_pu = seat(places, tasks, items, groups);
+    join_rest(places, tasks, rest, &mut on_pu);
+    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
+    for (pu, sitting) in on_pu.iter().enumerate() {
+        for &task in sitting {
+            choices[task].pu = Some(PuIdx::new(pu));
+        }
+    }
+    (on_pu, choices)
+}
+
 /// Gives each group a core with room for it; the tasks of each PU of the machine.
-pub(super) fn seat(
+fn seat(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
@@ -204,12 +217,7 @@ pub(super) fn seat(
 
 /// Adds the tasks of an incomplete last round, one a core before two, cores and PUs with the least
 /// to do first.
-pub(super) fn join_rest(
-    places: &Places<'_>,
-    tasks: &[&Task],
-    rest: Vec<usize>,
-    on_pu: &mut [Vec<usize>],
-) {
+fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
     let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
         on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()
     };

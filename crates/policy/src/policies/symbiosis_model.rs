@@ -24,6 +24,8 @@
 //! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on:
 //! what other cores do to shared caches and memory is the same for all groups in it.
 //!
+//! How much better that is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md.
+//!
 //! `O(n²)` predictions of pairs of tasks that differ.
 //! # Properties
 //! - **Never worse** than `mix` and `instruction` by its own losses, where each task has a PU.
@@ -32,14 +34,14 @@
 //! - **Without figures** of the machine's speed it is `mix`. -> test `without_figures_it_is_mix`
 
 use super::instruction::partners;
-use super::mix::{self, dealt, groups, items, join_rest, seat};
+use super::mix::{self, dealt, groups, items};
 use super::{Choice, Placement, own_cores, spread_newborn};
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Task, Why};
 use crate::predict::demands;
-use colocate_machine::{Performance, PuIdx};
+use colocate_machine::Performance;
 
 pub(super) fn place(
     places: &Places<'_>,
@@ -53,14 +55,7 @@ pub(super) fn place(
     let Some(mut judge) = judge else { return mix::place(places, tasks) };
     let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
     let groups = best(places, tasks, &items, &mut judge);
-    let mut on_pu = seat(places, tasks, &items, groups);
-    join_rest(places, tasks, rest, &mut on_pu);
-    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
-    for (pu, sitting) in on_pu.iter().enumerate() {
-        for &task in sitting {
-            choices[task].pu = Some(PuIdx::new(pu));
-        }
-    }
+    let (on_pu, mut choices) = mix::seated(places, tasks, &items, groups, rest);
     explain(places, tasks, &on_pu, &mut judge, &mut choices);
     Placement { choices, newborn: spread_newborn(places) }
 }
