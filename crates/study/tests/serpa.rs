@@ -90,6 +90,7 @@ fn told_as_tables() {
           round-robin         69.2 (57.2 to 93.7)      100.0 (100.0 to 100.0)    119.2 (103.3 to 135.8)    100.0 (100.0 to 100.0)    100.0 (100.0 to 100.0)
           published for instruction-aware mapping: 29.1 % less time of the slower one than under Linux,
           17.4 % less than round-robin; with applications of unequal length, see the tail
+          `os`: each lasts half a second alone, too short for the simulated kernel to settle; see docs/serpa.md
 
         the metric's tail: two copies of one application, the second shorter; how much sooner the longer one
         ends with one thread of each a core than under round-robin, with nothing to match, percent

@@ -28,8 +28,9 @@ pub const POLICIES: [PolicyKind; 5] = [
 /// Placements that the oracle may choose besides.
 const MORE: [PolicyKind; 2] = [PolicyKind::Scatter, PolicyKind::Compact];
 
-/// How long each application takes alone: long enough for the kernel's balancing to settle, which acts
-/// within tens of milliseconds.
+/// How long each application takes alone. Kept as it was when the predictions were frozen, but too short for
+/// the simulated kernel to spread the threads: with 20 s, `os` is 2 % slower than `round-robin`, not 44 %
+/// (docs/serpa.md).
 const ALONE: Nanos = Nanos::from_millis(500);
 
 /// One policy over all pairs.

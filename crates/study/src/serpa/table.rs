@@ -77,7 +77,8 @@ fn pairs(out: &mut String, report: &Report) {
 
 /// Serpa et al., section 6: means over all pairs, times of the slower application.
 const PUBLISHED: &str = "  published for instruction-aware mapping: 29.1 % less time of the slower one \
-    than under Linux,\n  17.4 % less than round-robin; with applications of unequal length, see the tail\n";
+    than under Linux,\n  17.4 % less than round-robin; with applications of unequal length, see the tail\n  \
+    `os`: each lasts half a second alone, too short for the simulated kernel to settle; see docs/serpa.md\n";
 
 fn tail(out: &mut String, report: &Report) {
     let _ = writeln!(

@@ -76,6 +76,15 @@ impl Memory {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
+    /// A `colocate move` of its first region to node 1 that has moved some pages.
+    fn on_the_move(&self) -> anyhow::Result<Child> {
+        let mut colocate = Command::new("colocate");
+        colocate.args(["move", &self.pid(), "--range", &self.regions[0], "--to", "1", "--json"]);
+        let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        eventually("the first pages to be moved", || Ok(self.numa_maps(0)?.contains(" N1=")))?;
+        Ok(child)
+    }
+
     /// Whether the program's own question says that the pages of region `place` are so.
     fn ensure_on(&mut self, place: usize, expected: &str) -> anyhow::Result<()> {
         let found = self.ask(&format!("where {place}"))?;
@@ -461,10 +470,7 @@ pub fn that_drift_are_noticed() -> anyhow::Result<()> {
 pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:40"])?;
-    let mut colocate = Command::new("colocate");
-    colocate.args(["move", &memory.pid(), "--range", &memory.regions[0], "--to", "1", "--json"]);
-    let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    eventually("the first pages to be moved", || Ok(memory.numa_maps(0)?.contains(" N1=")))?;
+    let child = memory.on_the_move()?;
     memory.child.kill()?;
     let output = child.wait_with_output()?;
     let said = said(&output);
@@ -485,10 +491,7 @@ pub fn of_a_process_that_ends() -> anyhow::Result<()> {
 pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:40"])?;
-    let mut colocate = Command::new("colocate");
-    colocate.args(["move", &memory.pid(), "--range", &memory.regions[0], "--to", "1", "--json"]);
-    let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    eventually("the first pages to be moved", || Ok(memory.numa_maps(0)?.contains(" N1=")))?;
+    let child = memory.on_the_move()?;
     crate::session::send("-INT", &[child.id().to_string()]);
     let output = child.wait_with_output()?;
     let said = said(&output);
