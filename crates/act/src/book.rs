@@ -8,7 +8,7 @@ use colocate_engine::{JobEnd, SeenTask, Stand};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{JobIdx, Newborn, TaskId};
+use colocate_policy::{JobIdx, Newborn, Place, Plan, TaskId};
 use std::collections::{BTreeMap, HashMap};
 
 /// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
@@ -282,6 +282,12 @@ impl Book {
         if let Some(pu) = to {
             *self.load.entry(pu).or_default() += 1;
         }
+    }
+
+    /// The PU that a plan gives to a task that is born; `None` leaves it to the kernel.
+    #[must_use]
+    pub fn aim_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
+        plan.place_of(id).map_or_else(|| self.newborn_aim(&plan.newborn), Place::pu)
     }
 
     /// The PU that the newborn rule gives to a task: the one with the fewest living tasks aimed at

@@ -469,6 +469,7 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        runs_everything(plan)?;
         self.adopt(plan);
         if self.launched.is_none() {
             self.launch();
@@ -488,6 +489,19 @@ impl Host for LinuxHost {
             })?;
         }
     }
+}
+
+/// Refuses a plan that leaves jobs waiting: programs are not stopped here.
+fn runs_everything(plan: &Plan) -> Result<(), HostError> {
+    let why = match plan.waiting() {
+        Ok(jobs) if jobs.is_empty() => return Ok(()),
+        Ok(jobs) => format!(
+            "expected every job to run, found job {} waiting, which needs a simulated machine",
+            jobs[0].0
+        ),
+        Err(why) => why.to_string(),
+    };
+    Err(HostError { what: "follow the plan".to_owned(), why })
 }
 
 fn begin_journal(setup: &Setup, original: &PuSet) -> Writer {
@@ -517,4 +531,34 @@ fn watch_all(held: &[Held], options: &births::Options) -> Births {
 /// The machine's PUs that are in `mask`, in logical order.
 fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_with_waiting_jobs_is_refused() {
+        let of = |waits: &str| {
+            let decision = |order: u32, waits: &str| {
+                format!(
+                    r#"{{ "task": {{ "job": 1, "order": {order} }}, "name": "t", "pu": null, {waits}
+                        "why": {{ "why": "not-selected" }} }}"#
+                )
+            };
+            let text = format!(
+                r#"{{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [{}, {}],
+                    "newborn": {{ "rule": "leave-to-kernel" }}, "predicted": null }}"#,
+                decision(0, waits),
+                decision(1, waits)
+            );
+            runs_everything(&Plan::from_json(&text).unwrap())
+        };
+        assert!(of("").is_ok());
+        let refusal = of(r#""waits": true,"#).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "follow the plan: expected every job to run, found job 1 waiting, which needs a simulated machine"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Assumptions, Class, Profile};
 use colocate_policy::forecast::{self, Slowdown};
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, Task, TaskId, plan_on};
+use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, PolicyKind, Task, TaskId, plan_on};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::Read;
@@ -359,7 +359,7 @@ fn born_later(newborn: &Newborn) -> String {
 fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
-    let place = |decision: &Decision| decision.pu.and_then(|os| index.get(&os).copied());
+    let place = |decision: &Decision| decision.place.pu().and_then(|os| index.get(&os).copied());
     let mut order: Vec<usize> = (0..plan.decisions.len()).collect();
     order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
     let heading =
@@ -369,14 +369,15 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
     for at in order {
         let (decision, task) = (&plan.decisions[at], &workload.tasks[at]);
         let core = place(decision).map(|pu| machine.core_of(pu).0);
+        let elsewhere = if decision.place == Place::Waiting { "none" } else { "any" };
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;
         rows.push(vec![
             if same {
                 String::new()
             } else {
-                core.map_or("any".to_owned(), |core| core.to_string())
+                core.map_or(elsewhere.to_owned(), |core| core.to_string())
             },
-            decision.pu.map_or("any".to_owned(), |pu| pu.0.to_string()),
+            decision.place.pu().map_or(elsewhere.to_owned(), |pu| pu.0.to_string()),
             decision.task.to_string(),
             decision.name.clone(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),

@@ -51,6 +51,8 @@ pub enum Stand {
     Placed,
     /// Plan or newborn rule leave it to the kernel.
     LeftToKernel,
+    /// The plan has its job wait, and it does not run.
+    Waiting,
     /// It will be put on its PU when its process has counted the PUs that it may use.
     Settling,
     /// It is kept off any single PU for good, for the reason given.

@@ -1,7 +1,7 @@
 //! Who makes the plans: a policy, or a plan that was made before.
 
 use colocate_machine::{Machine, Performance, PuIdx};
-use colocate_policy::{Newborn, Plan, PolicyKind, Task};
+use colocate_policy::{Newborn, Place, Plan, PolicyKind, Task};
 
 /// Makes plans.
 pub trait Planner {
@@ -29,7 +29,9 @@ impl Planner for FixedPlan {
         let mut plan = self.0.clone();
         plan.pus = pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
         for decision in &mut plan.decisions {
-            decision.pu = decision.pu.filter(|pu| plan.pus.contains(pu));
+            if decision.place.pu().is_some_and(|pu| !plan.pus.contains(&pu)) {
+                decision.place = Place::LeftToKernel;
+            }
         }
         if let Newborn::FillInOrder { pus } = &mut plan.newborn {
             pus.retain(|pu| plan.pus.contains(pu));

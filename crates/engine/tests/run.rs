@@ -9,7 +9,7 @@ use colocate_engine::{
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
 use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, Task, TaskId, Why};
+use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, Task, TaskId, Why};
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
@@ -74,7 +74,7 @@ impl Host for Script {
         let time = if quantum.0 == u64::MAX { "ever".into() } else { quantum.to_string() };
         write!(self.log, "run for {time}:").unwrap();
         for decision in &plan.decisions {
-            let pu = decision.pu.map_or("kernel".to_string(), |pu| pu.to_string());
+            let pu = decision.place.pu().map_or("kernel".to_string(), |pu| pu.to_string());
             write!(self.log, " {}→{pu}", decision.task).unwrap();
         }
         let newborn = match &plan.newborn {
@@ -132,7 +132,7 @@ impl Planner for Dealer {
         let decisions = tasks.iter().zip(pus.iter().cycle()).map(|(task, &pu)| Decision {
             task: task.id,
             name: task.name.clone(),
-            pu: Some(pu),
+            place: Place::Pu(pu),
             why: Why::OwnCore,
         });
         Plan {

@@ -101,7 +101,7 @@ fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
 fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> {
     let mut taken = vec![false; machine.pus.len()];
     let one = |decision: &Decision| {
-        let pu = decision.pu.and_then(|pu| machine.pu_by_os(pu));
+        let pu = decision.place.pu().and_then(|pu| machine.pu_by_os(pu));
         pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
             .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
     };

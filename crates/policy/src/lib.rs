@@ -26,5 +26,5 @@ mod testing;
 
 pub use colocate_model::rng;
 pub use kind::{KindError, PolicyKind};
-pub use plan::{Decision, JobIdx, Newborn, Plan, PlanError, Task, TaskId, Why};
+pub use plan::{Decision, JobIdx, Newborn, Place, Plan, PlanError, Task, TaskId, Why};
 pub use policies::{plan, plan_on};

@@ -113,6 +113,8 @@ pub enum Why {
     /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
     /// is neither good nor bad for them.
     Unknown,
+    /// There are more jobs than the machine should run at once, and others were selected for this quantum.
+    NotSelected,
     /// There are more tasks than PUs: it takes turns with others on this PU.
     TimeShared {
         /// How many tasks have this PU in the plan.
@@ -140,6 +142,7 @@ impl fmt::Display for Why {
             }
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
+            Self::NotSelected => f.write_str("waits, others were selected for this quantum"),
             Self::TimeShared { tasks, then } => {
                 // A plan that was not made here may say 0.
                 write!(f, "takes turns with {} on its PU, {then}", tasks.saturating_sub(1))
@@ -158,18 +161,80 @@ fn beside(partners: &[TaskId]) -> String {
     format!("beside {}{more}", names.join(", "))
 }
 
+/// Where a task may be until the next decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Wherever the kernel puts it.
+    #[default]
+    LeftToKernel,
+    /// On this PU, by the kernel's number.
+    Pu(PuNr),
+    /// On none: it does not run. All tasks of a job wait, or none does, since a job is stopped as a whole.
+    Waiting,
+}
+
+impl Place {
+    /// The PU, if it is one.
+    #[must_use]
+    pub const fn pu(self) -> Option<PuNr> {
+        match self {
+            Self::Pu(pu) => Some(pu),
+            Self::LeftToKernel | Self::Waiting => None,
+        }
+    }
+}
+
+impl From<Option<PuNr>> for Place {
+    /// A PU, or else what the kernel chooses.
+    fn from(pu: Option<PuNr>) -> Self {
+        pu.map_or(Self::LeftToKernel, Self::Pu)
+    }
+}
+
 /// Where one task goes, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "DecisionForm", into = "DecisionForm")]
 pub struct Decision {
     /// The task.
     pub task: TaskId,
     /// Job and thread name, for people.
     pub name: String,
-    /// The PU it may run on, by the kernel's number; `None` leaves it to the kernel.
-    pub pu: Option<PuNr>,
+    /// Where it may be.
+    pub place: Place,
     /// The reason.
     pub why: Why,
+}
+
+/// A decision as it is written: plans were made before tasks could wait, and are still read.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionForm {
+    task: TaskId,
+    name: String,
+    pu: Option<PuNr>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    waits: bool,
+    why: Why,
+}
+
+impl From<Decision> for DecisionForm {
+    fn from(Decision { task, name, place, why }: Decision) -> Self {
+        Self { task, name, pu: place.pu(), waits: place == Place::Waiting, why }
+    }
+}
+
+impl TryFrom<DecisionForm> for Decision {
+    type Error = String;
+
+    fn try_from(form: DecisionForm) -> Result<Self, String> {
+        let DecisionForm { task, name, pu, waits, why } = form;
+        let place = match pu {
+            Some(pu) if waits => return Err(format!("task {task} waits and is on {pu}")),
+            None if waits => Place::Waiting,
+            pu => Place::from(pu),
+        };
+        Ok(Self { task, name, place, why })
+    }
 }
 
 /// What becomes of tasks that the plan does not name: those born before the next decision.
@@ -242,6 +307,14 @@ pub enum PlanError {
         /// The one before it.
         before: TaskId,
     },
+    /// A job cannot wait in part.
+    #[error("expected all tasks of job {} to wait or none, found {waits} waiting and {runs} not", .waits.job.0)]
+    PartlyWaiting {
+        /// A task that waits.
+        waits: TaskId,
+        /// One of the same job that does not.
+        runs: TaskId,
+    },
 }
 
 impl Plan {
@@ -250,7 +323,8 @@ impl Plan {
     /// # Errors
     /// [`PlanError::Version`] for another version, whatever else the text holds;
     /// [`PlanError::Malformed`] for another shape; [`PlanError::OutOfOrder`] if a task has two places
-    /// or the decisions are not in order.
+    /// or the decisions are not in order; [`PlanError::PartlyWaiting`] if one task of a job waits and another
+    /// does not.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         #[derive(Deserialize)]
         struct Head {
@@ -264,8 +338,29 @@ impl Plan {
         let mut pairs = plan.decisions.windows(2).map(|pair| (pair[0].task, pair[1].task));
         match pairs.find(|(before, task)| before >= task) {
             Some((before, task)) => Err(PlanError::OutOfOrder { task, before }),
-            None => Ok(plan),
+            None => plan.waiting().map(|_| plan),
         }
+    }
+
+    /// The jobs that wait, in order: none of their tasks runs, whether the plan names it or not.
+    ///
+    /// # Errors
+    /// [`PlanError::PartlyWaiting`] if a job is to wait in part.
+    pub fn waiting(&self) -> Result<Vec<JobIdx>, PlanError> {
+        let mut jobs = Vec::new();
+        for of_job in self.decisions.chunk_by(|a, b| a.task.job == b.task.job) {
+            let place = |waits: bool| {
+                of_job.iter().find(|decision| (decision.place == Place::Waiting) == waits)
+            };
+            match (place(true), place(false)) {
+                (Some(waits), Some(runs)) => {
+                    return Err(PlanError::PartlyWaiting { waits: waits.task, runs: runs.task });
+                }
+                (Some(waits), None) => jobs.push(waits.task.job),
+                (None, _) => {}
+            }
+        }
+        Ok(jobs)
     }
 
     /// The plan as JSON text, ending in a newline.
@@ -285,17 +380,16 @@ impl Plan {
     /// [`PlanError::NoSuchPu`] with the first PU that is not.
     pub fn check_against(&self, machine: &Machine) -> Result<(), PlanError> {
         for decision in &self.decisions {
-            if let Some(pu) = decision.pu.filter(|&pu| machine.pu_by_os(pu).is_none()) {
+            if let Some(pu) = decision.place.pu().filter(|&pu| machine.pu_by_os(pu).is_none()) {
                 return Err(PlanError::NoSuchPu { task: decision.task, pu });
             }
         }
         Ok(())
     }
 
-    /// The place of `task`: `None` if the plan does not name it, `Some(None)` if it is left to the
-    /// kernel.
+    /// The place of `task`; `None` if the plan does not name it.
     #[must_use]
-    pub fn place_of(&self, task: TaskId) -> Option<Option<PuNr>> {
-        self.decisions.binary_search_by_key(&task, |d| d.task).ok().map(|i| self.decisions[i].pu)
+    pub fn place_of(&self, task: TaskId) -> Option<Place> {
+        self.decisions.binary_search_by_key(&task, |d| d.task).ok().map(|i| self.decisions[i].place)
     }
 }

@@ -150,7 +150,7 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
 pub fn picture(plan: &Plan, machine: &Machine) -> String {
     let mut on_pu = vec![String::new(); machine.pus.len()];
     for decision in &plan.decisions {
-        match decision.pu {
+        match decision.place.pu() {
             Some(os) => on_pu[machine.pu_by_os(os).unwrap().idx()].push_str(&decision.name),
             None => return "left to the kernel\n".to_owned(),
         }

@@ -6,7 +6,7 @@
 mod testing;
 
 use colocate_machine::PuNr;
-use colocate_policy::{JobIdx, Plan, TaskId, Why};
+use colocate_policy::{JobIdx, Place, Plan, TaskId, Why};
 
 /// One decision of each kind of reason.
 const GOLDEN: &str = include_str!("golden/plan.json");
@@ -31,8 +31,8 @@ fn golden_is_written_as_it_stands() {
 #[test]
 fn finds_the_place_of_a_task() {
     let plan = golden();
-    assert_eq!(plan.place_of(task(0, 0)), Some(Some(PuNr(0))));
-    assert_eq!(plan.place_of(task(1, 7)), Some(None));
+    assert_eq!(plan.place_of(task(0, 0)), Some(Place::Pu(PuNr(0))));
+    assert_eq!(plan.place_of(task(1, 7)), Some(Place::LeftToKernel));
     assert_eq!(plan.place_of(task(0, 99)), None);
 }
 
@@ -81,6 +81,37 @@ fn refuses_decisions_twice_or_out_of_order() {
     let expected = "expected one decision a task in the order of job and thread, found task";
     assert_eq!(with("\"order\": 1\n"), format!("{expected} 1.1 after 1.1"));
     assert_eq!(with("\"order\": 5\n"), format!("{expected} 1.3 after 1.5"));
+}
+
+/// Plans of before tasks could wait are read as they were; new ones say so beside a PU of null.
+#[test]
+fn a_job_waits_as_a_whole() {
+    let last = r#""name": "b/b",
+      "pu": null,
+      "why": {
+        "why": "left-to-kernel"
+      }"#;
+    let waits = r#""name": "b/b",
+      "pu": null,
+      "waits": true,
+      "why": {
+        "why": "not-selected"
+      }"#;
+    assert!(GOLDEN.contains(last));
+    let partly = GOLDEN.replacen(last, waits, 1);
+    let found = refusal(&partly);
+    assert_eq!(found, "expected all tasks of job 1 to wait or none, found 1.7 waiting and 1.0 not");
+    let mut plan = golden();
+    assert_eq!(plan.waiting().unwrap(), []);
+    plan.decisions.retain(|decision| decision.task.job.0 == 0 || decision.task.order == 7);
+    plan.decisions.last_mut().unwrap().place = Place::Waiting;
+    assert_eq!(plan.waiting().unwrap(), [JobIdx(1)]);
+    let text = plan.to_json();
+    assert!(text.contains("\"waits\": true"), "{text}");
+    assert_eq!(Plan::from_json(&text).unwrap(), plan);
+    let both = text.replacen("\"pu\": null,\n      \"waits\"", "\"pu\": 3,\n      \"waits\"", 1);
+    assert!(refusal(&both).contains("task 1.7 waits and is on cpu3"), "{}", refusal(&both));
+    assert_eq!(Why::NotSelected.to_string(), "waits, others were selected for this quantum");
 }
 
 #[test]

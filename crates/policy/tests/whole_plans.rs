@@ -9,7 +9,7 @@ mod testing;
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Newborn, Plan, PolicyKind, Task, TaskId, Why, plan};
+use colocate_policy::{Newborn, Place, Plan, PolicyKind, Task, TaskId, Why, plan};
 use expect_test::expect;
 use proptest::prelude::*;
 use testing::{check, check_on, machine, random_tasks};
@@ -292,7 +292,12 @@ fn no_tasks_and_no_pus() {
         let tasks = random_tasks(&mut SplitMix64::new(1), 3);
         let nowhere = plan(&policy, &machine, &[], &tasks);
         assert_eq!(nowhere.decisions.len(), 3);
-        assert!(nowhere.decisions.iter().all(|d| d.pu.is_none() && d.why == Why::LeftToKernel));
+        assert!(
+            nowhere
+                .decisions
+                .iter()
+                .all(|d| d.place == Place::LeftToKernel && d.why == Why::LeftToKernel)
+        );
         assert_eq!(nowhere.newborn, Newborn::LeaveToKernel);
     }
 }
@@ -343,7 +348,7 @@ fn any_case() -> impl Strategy<Value = Case> {
 
 fn on_pus(made: &Plan, case: &Case) -> Vec<usize> {
     let mut on_pu = vec![0; case.machine.pus.len()];
-    for os in made.decisions.iter().filter_map(|decision| decision.pu) {
+    for os in made.decisions.iter().filter_map(|decision| decision.place.pu()) {
         on_pu[case.machine.pu_by_os(os).unwrap().idx()] += 1;
     }
     case.usable.iter().map(|pu| on_pu[pu.idx()]).collect()
@@ -395,7 +400,7 @@ proptest! {
         let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
         prop_assert!(most - least <= 1, "{:?}", counts);
         for decision in &made.decisions {
-            let here = made.decisions.iter().filter(|other| other.pu == decision.pu).count();
+            let here = made.decisions.iter().filter(|other| other.place == decision.place).count();
             match &decision.why {
                 Why::TimeShared { tasks, .. } => prop_assert_eq!(*tasks as usize, here),
                 _ => prop_assert_eq!(here, 1),
@@ -404,7 +409,8 @@ proptest! {
                 case.machine.core_of(case.machine.pu_by_os(pu.unwrap()).unwrap())
             };
             let beside = made.decisions.iter().filter(|other| {
-                other.pu != decision.pu && core(other.pu) == core(decision.pu)
+                other.place != decision.place
+                    && core(other.place.pu()) == core(decision.place.pu())
             });
             let beside: Vec<TaskId> = beside.map(|other| other.task).take(MAX_PARTNERS).collect();
             prop_assert!(named(&decision.why).is_none_or(|partners| partners == beside));
@@ -417,7 +423,7 @@ proptest! {
         let policy = if case.policy.needs_mixes() { case.policy } else { PolicyKind::Mix };
         let made = plan(&policy, &case.machine, &case.usable, &case.tasks);
         let mut on_core = vec![0; case.machine.cores.len()];
-        for os in made.decisions.iter().filter_map(|decision| decision.pu) {
+        for os in made.decisions.iter().filter_map(|decision| decision.place.pu()) {
             on_core[case.machine.core_of(case.machine.pu_by_os(os).unwrap()).idx()] += 1;
         }
         let cores: std::collections::BTreeSet<_> =

@@ -5,7 +5,7 @@ use crate::task::State;
 use crate::world::World;
 use colocate_engine::Stand;
 use colocate_machine::{PuIdx, PuNr};
-use colocate_policy::{Newborn, Plan};
+use colocate_policy::{Newborn, Place, Plan, PlanError};
 
 /// What a plan says of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) enum Aim {
     Pu(PuIdx),
     /// A PU that cannot be used.
     Unusable(PuNr),
-    /// The kernel may choose.
+    /// The kernel may choose, or its job waits.
     Kernel,
     /// Nothing; the rule for newborn tasks says.
     Newborn,
@@ -36,7 +36,11 @@ impl Aims {
 
 impl World<'_> {
     /// Puts the plan in force: moves the tasks that live, and remembers it for those to be born.
-    pub fn follow(&mut self, plan: &Plan) {
+    ///
+    /// # Errors
+    /// [`PlanError::PartlyWaiting`] if a job is to wait in part; nothing has changed then.
+    pub fn follow(&mut self, plan: &Plan) -> Result<(), PlanError> {
+        let waiting = plan.waiting()?;
         self.aims.fill = match &plan.newborn {
             Newborn::LeaveToKernel => None,
             Newborn::FillInOrder { pus } => {
@@ -46,15 +50,18 @@ impl World<'_> {
         for task in 0..self.tasks.len() {
             self.aims.of[task] = match plan.place_of(self.tasks[task].id) {
                 None => Aim::Newborn,
-                Some(None) => Aim::Kernel,
-                Some(Some(pu)) => self.usable_pu(pu).map_or(Aim::Unusable(pu), Aim::Pu),
+                Some(Place::LeftToKernel | Place::Waiting) => Aim::Kernel,
+                Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Aim::Unusable(pu), Aim::Pu),
             };
         }
+        self.stop(&waiting);
         for task in 0..self.tasks.len() {
-            if matches!(self.tasks[task].state, State::Ready | State::Asleep | State::Done) {
+            if !matches!(self.tasks[task].state, State::Unborn | State::Ended) {
                 self.aim(task);
             }
         }
+        self.let_go(&waiting);
+        Ok(())
     }
 
     fn usable_pu(&self, pu: PuNr) -> Option<PuIdx> {
@@ -64,6 +71,7 @@ impl World<'_> {
     /// Pins a task where the plan wants it, or sets it free.
     pub fn aim(&mut self, task: TaskNo) {
         let pinned = match self.aims.of[task] {
+            _ if self.is_stopped(task) => None,
             Aim::Pu(pu) => Some(pu),
             Aim::Kernel | Aim::Unusable(_) => None,
             Aim::Newborn => self.newborn_pu(task),
@@ -104,6 +112,9 @@ impl World<'_> {
 
     /// Where the plan wants a task, and how it stands to that.
     pub fn stand(&self, task: TaskNo) -> (Option<PuIdx>, Stand) {
+        if self.is_stopped(task) {
+            return (None, Stand::Waiting);
+        }
         match (self.aims.of[task], self.tasks[task].pinned) {
             (Aim::Unusable(pu), _) => {
                 (None, Stand::Trouble(format!("expected a PU that can be used, found {pu}")))

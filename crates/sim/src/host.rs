@@ -75,9 +75,9 @@ impl<'a> SimHost<'a> {
     /// Lets the placed tasks run, as [`Host::run_quantum`] does, and says only why that ended.
     ///
     /// # Errors
-    /// [`SimError::Broken`] if the simulation breaks one of its own rules.
+    /// [`SimError::Plan`] if a job is to wait in part; [`SimError::Broken`] if the simulation breaks one of its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
-        self.world.follow(plan);
+        self.world.follow(plan)?;
         self.world.run(self.world.now + quantum)?;
         Ok(match (self.world.over, self.world.job_ended) {
             (true, _) => QuantumEnd::AllJobsEnded,

@@ -19,6 +19,7 @@ mod queues;
 mod rates;
 pub mod run;
 pub mod scenario;
+mod stop;
 mod tally;
 mod task;
 mod world;
@@ -26,6 +27,7 @@ mod world;
 use colocate_engine::HostError;
 use colocate_model::ModelError;
 use colocate_model::phase::PhaseError;
+use colocate_policy::PlanError;
 use thiserror::Error;
 
 pub use host::SimHost;
@@ -54,6 +56,9 @@ pub enum SimError {
         /// Why not.
         error: PhaseError,
     },
+    /// The plan cannot be followed.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// The engine's loop could not go on.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -60,7 +60,7 @@ pub struct TaskOutcome {
     pub ended: Nanos,
     /// Time that it ran.
     pub ran: Nanos,
-    /// Time that it could have run, but waited for a PU.
+    /// Time that it could have run, but waited for a PU, or its job was stopped.
     pub waited: Nanos,
     /// Time that it slept.
     pub slept: Nanos,

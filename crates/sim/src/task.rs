@@ -14,6 +14,8 @@ pub(crate) enum State {
     Ready,
     /// It sleeps.
     Asleep,
+    /// It could run, but its job is stopped.
+    Stopped,
     /// It has done the work of this run.
     Done,
     /// It ended for good.
@@ -132,7 +134,7 @@ pub(crate) struct Task {
     pub next_scan: Nanos,
     /// The node that it was on when NUMA balancing last looked.
     pub scanned_from: Option<usize>,
-    /// When it began to sleep or wait.
+    /// When it began to sleep or wait, or was stopped.
     pub since: Nanos,
     pub born: Option<Nanos>,
     pub ended: Option<Nanos>,

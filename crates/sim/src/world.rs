@@ -48,6 +48,10 @@ pub(crate) struct Job {
     pub done: Option<Nanos>,
     pub runs: u32,
     pub over: bool,
+    /// Whether the plan has it wait.
+    pub stopped: bool,
+    /// Threads that were due to be born while it was stopped.
+    pub held_births: Vec<TaskNo>,
 }
 
 /// A task on a PU, and how it goes on there.
@@ -87,7 +91,7 @@ pub(crate) struct World<'a> {
     pub scan_at: Nanos,
     /// The PU that jobs are launched from.
     launcher: PuIdx,
-    births: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
+    pub births: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     wakes: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     rates: Rates,
     /// What runs in this step.
@@ -229,7 +233,16 @@ impl<'a> World<'a> {
             return;
         }
         self.end_sleep(task);
+        if self.is_stopped(task) {
+            self.hold(task);
+            return;
+        }
         self.tasks[task].state = State::Ready;
+        self.rouse(task);
+    }
+
+    /// Puts a task on a queue that has run before.
+    pub fn rouse(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
         self.join_queue(task, pu.unwrap_or(self.launcher));
     }
@@ -239,15 +252,28 @@ impl<'a> World<'a> {
             return;
         }
         let job = self.tasks[no].id.job.0 as usize;
-        let first = self.jobs[job].tasks.start;
+        if self.is_stopped(no) && no != self.jobs[job].tasks.start {
+            self.jobs[job].held_births.push(no);
+            return;
+        }
         self.jobs[job].launched.get_or_insert(self.now);
         if self.tasks[no].born.is_some() {
             self.end_sleep(no);
         }
         self.tasks[no].born.get_or_insert(self.now);
-        self.tasks[no].state = State::Ready;
         self.tasks[no].virtual_time = 0;
+        if self.is_stopped(no) {
+            self.hold(no);
+            return;
+        }
+        self.tasks[no].state = State::Ready;
         self.aim(no);
+        self.begin(no);
+    }
+
+    /// Puts a new task on a queue, where it touches its memory.
+    pub fn begin(&mut self, no: TaskNo) {
+        let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
         let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
         let pu = match self.tasks[no].pinned {
             Some(pu) => pu,
@@ -339,6 +365,7 @@ impl<'a> World<'a> {
         match self.tasks[task].state {
             State::Ended => return,
             State::Ready => self.leave_queue(task),
+            State::Stopped => self.end_wait(task),
             State::Unborn if self.tasks[task].born.is_none() => {}
             State::Asleep | State::Unborn | State::Done => self.end_sleep(task),
         }
@@ -585,8 +612,16 @@ fn people(
             });
         }
         let busy = tasks.len() - start;
-        let (launched, done, runs, over) = (None, None, 0, false);
-        jobs.push(Job { tasks: start..tasks.len(), busy, launched, done, runs, over });
+        jobs.push(Job {
+            tasks: start..tasks.len(),
+            busy,
+            launched: None,
+            done: None,
+            runs: 0,
+            over: false,
+            stopped: false,
+            held_births: Vec::new(),
+        });
     }
     (tasks, jobs)
 }

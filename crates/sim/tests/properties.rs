@@ -8,7 +8,8 @@ mod common;
 use colocate_engine::{Host, QuantumEnd, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::PolicyKind;
+use colocate_policy::rng::SplitMix64;
+use colocate_policy::{Place, PolicyKind};
 use colocate_sim::run::knowns;
 use colocate_sim::{
     Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages, PeriodicBalance, Platform,
@@ -156,6 +157,27 @@ proptest! {
     #[test]
     fn the_same_scenario_gives_the_same_outcome(scenario in any_scenario(), policy in any_policy()) {
         prop_assert_eq!(run(&scenario, &policy), run(&scenario, &policy));
+    }
+
+    /// Whoever is stopped and goes on, every quantum by lot: no rule is broken, and all work is done.
+    #[test]
+    fn stopping_loses_nothing(scenario in any_scenario(), policy in any_policy(), ms in 1..40_u64) {
+        let (machine, performance) = common::machine(common::SMALL);
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        let mut host = SimHost::new(&platform, &scenario).unwrap();
+        let plan = first_plan(host.machine(), host.usable(), &policy, &knowns(&scenario, true));
+        let mut rng = SplitMix64::new(scenario.seed);
+        while !host.is_over() {
+            let runs: Vec<bool> = scenario.jobs.iter().map(|_| rng.below(3) > 0).collect();
+            let mut plan = plan.clone();
+            for decision in &mut plan.decisions {
+                if !runs[decision.task.job.0 as usize] {
+                    decision.place = Place::Waiting;
+                }
+            }
+            host.go_on(&plan, Nanos::from_millis(ms)).unwrap();
+        }
+        prop_assert!(host.outcome().complete);
     }
 
     /// How often a policy that changes nothing is asked changes nothing.

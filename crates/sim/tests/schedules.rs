@@ -4,45 +4,22 @@
 
 mod common;
 
-use colocate_engine::FixedPlan;
 use colocate_machine::{Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, PolicyKind, TaskId, Why};
+use colocate_policy::PolicyKind;
 use colocate_sim::{
     Fork, JobSpec, Kernel, Method, Options, Outcome, Pages, Platform, Scenario, SimHost, Stretch,
     ThreadSpec, Wake, Work, simulate,
 };
-use common::{INT, MUL, STREAM, job, picture, run, scenario, stretch, thread, together};
+use common::{
+    INT, MUL, STREAM, job, ms, picture, pinned, run, scenario, stretch, thread, together,
+};
 use expect_test::{Expect, expect};
 
 /// A seed with which jobs are launched from the first of four PUs: the generator's first number is 0 modulo 4.
 const LAUNCHED_FROM_0_OF_4: u64 = 6;
 /// The same of eight.
 const LAUNCHED_FROM_0_OF_8: u64 = 6;
-
-fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-/// Every job's first thread on a PU, or left to the kernel.
-fn pinned(pus: &[Option<u32>]) -> FixedPlan {
-    let decision = |(job, pu): (u32, &Option<u32>)| Decision {
-        task: TaskId { job: JobIdx(job), order: 0 },
-        name: String::new(),
-        pu: pu.map(PuNr),
-        why: Why::LeftToKernel,
-    };
-    FixedPlan(Plan {
-        version: colocate_policy::plan::VERSION,
-        machine: String::new(),
-        pus: Vec::new(),
-        policy: String::new(),
-        decisions: (0..).zip(pus).map(decision).collect(),
-        newborn: Newborn::LeaveToKernel,
-        predicted: None,
-        slowdowns: None,
-    })
-}
 
 fn with(scenario: Scenario, kernel: Kernel) -> Scenario {
     Scenario { kernel, ..scenario }

@@ -11,7 +11,7 @@ use colocate_engine::Stand;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{Newborn, Plan, TaskId};
+use colocate_policy::{Newborn, Place, Plan, TaskId};
 use std::cmp::Reverse;
 
 /// Why a newborn of a Go program is not placed.
@@ -41,7 +41,7 @@ impl LinuxHost {
             self.begin_program(birth.pid, birth.at);
         }
         let Some(plan) = &self.plan else { return };
-        let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
+        let aim = self.book.aim_of(plan, id);
         self.book.aim(id, aim);
         let waiting = self.waiting(birth.pid, birth.at, is_first);
         let put = self.start(id, waiting);
@@ -126,7 +126,7 @@ impl LinuxHost {
         let Some(plan) = &self.plan else { return };
         let Some(task) = self.book.task(id) else { return };
         if task.exempt.take().is_some() {
-            let aim = plan.place_of(id).unwrap_or_else(|| self.book.newborn_aim(&plan.newborn));
+            let aim = self.book.aim_of(plan, id);
             self.book.aim(id, aim);
         }
         self.start(id, if settled_at > at { Waiting::Until(settled_at) } else { Waiting::No });
@@ -165,7 +165,7 @@ impl LinuxHost {
         let (named, others): (Vec<_>, Vec<_>) =
             living.into_iter().partition(|&id| plan.place_of(id).is_some());
         for &id in &named {
-            self.book.aim(id, plan.place_of(id).flatten());
+            self.book.aim(id, plan.place_of(id).and_then(Place::pu));
         }
         for &id in &others {
             let before = self.book.task(id).and_then(|task| task.aim);

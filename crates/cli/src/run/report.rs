@@ -6,7 +6,7 @@ use colocate_engine::{Host, Outcome, Planner, SeenTask, Stand};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
-use colocate_policy::{Plan, TaskId, Why};
+use colocate_policy::{Place, Plan, TaskId, Why};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -314,6 +314,7 @@ fn stands(stand: &Stand) -> (&'static str, Option<String>) {
     match stand {
         Stand::Placed => ("placed", None),
         Stand::LeftToKernel => ("left to the kernel", None),
+        Stand::Waiting => ("waiting", None),
         Stand::Settling => ("not placed yet", None),
         Stand::Exempt(why) => ("not placed", Some((*why).to_owned())),
         Stand::PinnedByProgram => ("pinned by the program", None),
@@ -337,10 +338,14 @@ pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> St
         let _ = writeln!(text, "job {number}: {}, {known}", job.command.name());
     }
     for decision in &plan.decisions {
-        let pu = decision.pu.map_or("kernel".to_owned(), |pu| pu.to_string());
+        let place = match decision.place {
+            Place::Pu(pu) => pu.to_string(),
+            Place::LeftToKernel => "kernel".to_owned(),
+            Place::Waiting => "waits".to_owned(),
+        };
         let _ = writeln!(
             text,
-            "  {:<5}  {}  {pu}  {}",
+            "  {:<5}  {}  {place}  {}",
             decision.task.to_string(),
             decision.name,
             decision.why

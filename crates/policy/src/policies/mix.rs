@@ -288,7 +288,7 @@ mod tests {
     fn overlap_of(policy: PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> f64 {
         let made = plan(&policy, machine, usable, tasks);
         let seat = |os| machine.pu_by_os(os).unwrap();
-        let seats: Vec<PuIdx> = made.decisions.iter().map(|d| seat(d.pu.unwrap())).collect();
+        let seats: Vec<PuIdx> = made.decisions.iter().map(|d| seat(d.place.pu().unwrap())).collect();
         let tasks: Vec<&Task> = tasks.iter().collect();
         total_overlap(&Places::new(machine, usable), &tasks, &demands(&tasks), &seats)
     }

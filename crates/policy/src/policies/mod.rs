@@ -99,7 +99,7 @@ fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
     Decision {
         task: task.id,
         name: task.name.clone(),
-        pu: choice.pu.map(|pu| places.nr(pu)),
+        place: choice.pu.map(|pu| places.nr(pu)).into(),
         why: choice.why,
     }
 }

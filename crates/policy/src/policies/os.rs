@@ -24,7 +24,7 @@ pub(super) fn place(tasks: usize) -> Placement {
 #[cfg(test)]
 mod tests {
     use crate::testing::{letters, machine};
-    use crate::{Newborn, PolicyKind, plan};
+    use crate::{Newborn, Place, PolicyKind, plan};
 
     #[test]
     fn hands_off() {
@@ -32,7 +32,7 @@ mod tests {
         let all: Vec<_> = machine.all_pus().collect();
         let made = plan(&PolicyKind::Os, &machine, &all, &letters("ABC", ""));
         assert_eq!(made.decisions.len(), 3);
-        assert!(made.decisions.iter().all(|decision| decision.pu.is_none()));
+        assert!(made.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
         assert_eq!(made.newborn, Newborn::LeaveToKernel);
         assert_eq!(made.predicted, None);
     }

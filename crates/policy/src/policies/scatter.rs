@@ -80,7 +80,7 @@ mod tests {
             let made = plan(&PolicyKind::Scatter, &machine, &all, &letters(&names, ""));
             let mut of_package = [0_i32; 2];
             for decision in &made.decisions {
-                let pu = machine.pu_by_os(decision.pu.unwrap()).unwrap();
+                let pu = machine.pu_by_os(decision.place.pu().unwrap()).unwrap();
                 of_package[machine.cores[machine.core_of(pu).idx()].package.idx()] += 1;
             }
             prop_assert!((of_package[0] - of_package[1]).abs() <= 1, "{of_package:?}");

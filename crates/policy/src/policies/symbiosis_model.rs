@@ -137,7 +137,7 @@ mod tests {
         let mut judge = Judge::new(&places, performance, &tasks).unwrap();
         let mut on_core = vec![Vec::new(); machine.cores.len()];
         for (task, decision) in made.decisions.iter().enumerate() {
-            let pu = machine.pu_by_os(decision.pu.unwrap()).unwrap();
+            let pu = machine.pu_by_os(decision.place.pu().unwrap()).unwrap();
             on_core[machine.core_of(pu).idx()].push(task);
         }
         on_core.iter().map(|group| judge.loss(group)).sum()

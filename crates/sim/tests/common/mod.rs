@@ -3,12 +3,13 @@
 #![allow(dead_code)] // every test uses some of it
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_engine::Planner;
+use colocate_engine::{FixedPlan, Planner};
 use colocate_machine::described;
 use colocate_machine::performance::WorkKind;
-use colocate_machine::{Bytes, Machine, Nanos, Performance};
+use colocate_machine::{Bytes, Machine, Nanos, Performance, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
+use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
     Stretch, ThreadSpec, Work, simulate,
@@ -92,6 +93,7 @@ pub fn phase(kind: WorkKind) -> PhaseSpec {
         parallel_misses: known(1.0),
         written_back: known(0.0),
         shared_lines: known(0.0),
+        ..Phase::default()
     })
 }
 
@@ -126,6 +128,36 @@ pub fn thread(course: &[Stretch]) -> ThreadSpec {
 pub fn job(name: &str, phase: u32, millions: u64) -> JobSpec {
     let threads = vec![thread(&[stretch(phase, millions * 1_000_000)])];
     JobSpec { name: name.into(), arrives: Nanos::ZERO, threads }
+}
+
+/// Every job's first thread in a place.
+pub fn placed(places: &[Place]) -> Plan {
+    let decision = |(job, &place): (u32, &Place)| Decision {
+        task: TaskId { job: JobIdx(job), order: 0 },
+        name: String::new(),
+        place,
+        why: Why::LeftToKernel,
+    };
+    Plan {
+        version: colocate_policy::plan::VERSION,
+        machine: String::new(),
+        pus: Vec::new(),
+        policy: String::new(),
+        decisions: (0..).zip(places).map(decision).collect(),
+        newborn: Newborn::LeaveToKernel,
+        predicted: None,
+        slowdowns: None,
+    }
+}
+
+/// Every job's first thread on a PU, or left to the kernel.
+pub fn pinned(pus: &[Option<u32>]) -> FixedPlan {
+    let places: Vec<Place> = pus.iter().map(|pu| pu.map(PuNr).into()).collect();
+    FixedPlan(placed(&places))
+}
+
+pub fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
 }
 
 /// Turns that begin together end together, so that schedules can be traced by hand.

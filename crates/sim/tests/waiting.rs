@@ -1,0 +1,134 @@
+//! Jobs that a plan has wait. Letters are jobs, lines PUs, as in `schedules.rs`.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod common;
+
+use colocate_engine::{Host, Stand};
+use colocate_machine::{Nanos, PuNr};
+use colocate_model::Assumptions;
+use colocate_policy::{Place, Plan};
+use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost, Stretch, ThreadSpec};
+use common::{INT, MUL, job, machine, ms, picture, placed, scenario, stretch, thread};
+use expect_test::expect;
+
+const W: Place = Place::Waiting;
+
+fn on(pu: u32) -> Place {
+    Place::Pu(PuNr(pu))
+}
+
+/// One plan after the other for 10 ms each; the last one to the end.
+fn follow(scenario: &Scenario, plans: &[Plan]) -> Outcome {
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, scenario).unwrap();
+    host.record(1000);
+    let mut plans = plans.iter();
+    let mut plan = plans.next().unwrap();
+    let mut until = ms(10);
+    while !host.is_over() {
+        host.go_on(plan, until - host.now()).unwrap();
+        if host.now() == until {
+            plan = plans.next().unwrap_or(plan);
+            until = until + ms(10);
+        }
+    }
+    host.outcome()
+}
+
+fn waited(outcome: &Outcome) -> Vec<Nanos> {
+    outcome.tasks.iter().map(|task| task.waited).collect()
+}
+
+/// 30 ms of work each. B waits in the first quantum and A in the second; from then on both run, and both are done
+/// at 40 ms. Siblings of the same kind run alone in their quanta, at full speed; together each has half of it:
+/// 20 ms are left of both, which take 40.
+#[test]
+fn one_after_the_other() {
+    let jobs = scenario(vec![job("a", INT, 30), job("b", INT, 30)]);
+    let plans = [placed(&[on(0), W]), placed(&[W, on(1)]), placed(&[on(0), on(1)])];
+    let outcome = follow(&jobs, &plans);
+    expect![[r#"
+        0 A_AAAA
+        1 _BBBBB
+    "#]]
+    .assert_eq(&picture(&outcome, 2, ms(10)));
+    assert_eq!(waited(&outcome), [ms(10), ms(10)]);
+}
+
+/// Four jobs, two PUs, two at a time: everybody has half of the time, and nobody waits in a queue.
+#[test]
+fn more_jobs_than_pus() {
+    let jobs = scenario((0..4).map(|_| job("j", MUL, 20)).collect());
+    let (ab, cd) = (placed(&[on(0), on(2), W, W]), placed(&[W, W, on(0), on(2)]));
+    let outcome = follow(&jobs, &[ab.clone(), cd.clone(), ab, cd]);
+    expect![[r#"
+        0 ACAC
+        1 ____
+        2 BDBD
+    "#]]
+    .assert_eq(&picture(&outcome, 3, ms(10)));
+    assert_eq!(waited(&outcome), [ms(10), ms(10), ms(20), ms(20)]);
+}
+
+/// A's second thread would be born at 5 ms, when A is stopped: it is born at 10. B arrives at 5 ms while the plan
+/// has it wait: it is launched then, and has waited 5 ms when it runs.
+#[test]
+fn what_is_stopped_gives_birth_to_nobody() {
+    let born = ThreadSpec { born: ms(5), ..thread(&[stretch(MUL, 20_000_000)]) };
+    let threads = vec![thread(&[stretch(MUL, 30_000_000)]), born];
+    let a = JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads };
+    let jobs = scenario(vec![a, JobSpec { arrives: ms(5), ..job("b", MUL, 20) }]);
+    let outcome = follow(&jobs, &[placed(&[W, W]), placed(&[on(0), on(2)])]);
+    let births: Vec<Nanos> = outcome.tasks.iter().map(|task| task.born).collect();
+    assert_eq!(births, [ms(0), ms(10), ms(5)]);
+    assert_eq!(waited(&outcome), [ms(10), ms(0), ms(5)]);
+    let times: Vec<_> = outcome.jobs.iter().map(|job| job.took().unwrap()).collect();
+    assert_eq!(times, [ms(40), ms(25)]);
+}
+
+/// 5 ms of work, 8 ms of sleep, 5 ms of work: the sleep ends at 13 ms in a quantum in which the job is stopped, so
+/// it goes on at 20, after 7 ms in which it could have run.
+#[test]
+fn timers_run_on() {
+    let course = [stretch(INT, 5_000_000), stretch(INT, 5_000_000)];
+    let course = course.map(|each| Stretch { sleep: ms(8), ..each });
+    let mut naps = job("a", INT, 0);
+    naps.threads = vec![thread(&course)];
+    let plans = [placed(&[on(0)]), placed(&[W]), placed(&[on(0)])];
+    let outcome = follow(&scenario(vec![naps]), &plans);
+    assert_eq!(
+        (outcome.lasted, waited(&outcome), outcome.tasks[0].slept),
+        (ms(25), vec![ms(7)], ms(8))
+    );
+}
+
+#[test]
+fn a_host_says_who_waits() {
+    let jobs = scenario(vec![job("a", INT, 30), job("b", INT, 30)]);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let seen = host.run_quantum(&placed(&[on(0), W]), ms(10)).unwrap();
+    let stands: Vec<_> = seen.tasks.iter().map(|task| (task.stand.clone(), task.aim)).collect();
+    assert_eq!(stands, [(Stand::Placed, Some(PuNr(0))), (Stand::Waiting, None)]);
+    let ran: Vec<_> = seen.tasks.iter().map(|task| task.cpu_time).collect();
+    assert_eq!(ran, [Some(ms(10)), Some(ms(0))]);
+    assert_eq!(seen.tasks[1].last_ran, None);
+}
+
+/// Of a job of two threads one is to wait.
+#[test]
+fn no_job_waits_in_part() {
+    let threads = vec![thread(&[stretch(INT, 1_000_000)]); 2];
+    let jobs = scenario(vec![JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads }]);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let mut plan = placed(&[on(0), W]);
+    (plan.decisions[1].task.job.0, plan.decisions[1].task.order) = (0, 1);
+    let refusal = host.run_quantum(&plan, ms(10)).unwrap_err().to_string();
+    expect!["simulate: expected all tasks of job 0 to wait or none, found 0.1 waiting and 0.0 not"]
+        .assert_eq(&refusal);
+}
