@@ -21,10 +21,11 @@ pub mod places;
 pub mod plan;
 pub mod policies;
 mod predict;
+pub mod schedule;
 #[cfg(test)]
 mod testing;
 
 pub use colocate_model::rng;
 pub use kind::{KindError, PolicyKind};
-pub use plan::{Decision, JobIdx, Newborn, Place, Plan, PlanError, Task, TaskId, Why};
+pub use plan::{Decision, JobIdx, Newborn, Per, Place, Plan, PlanError, Task, TaskId, Why};
 pub use policies::{plan, plan_on};

@@ -1,0 +1,69 @@
+//! `bas`: bandwidth-aware scheduling for SMT processors (Feliu et al., IEEE TC 2016, Algorithm 4).
+//!
+//! # Problem
+//! [`mmas`](super::mmas) has to know every job alone, and no scheduler above looks at a core's first cache.
+//! # Approach
+//! Instead of an average known beforehand, aim at the average of what the jobs of the queue asked for when
+//! they last ran; then pair by the first cache.
+//! # Terms
+//! - `OATR`, online average transaction rate, t/µs: contexts × mean over the jobs that wait of their last
+//!   rates. The formula of the paper was not found. This one is that of its author's published teaching
+//!   code; a mean of what was delivered, the other reading, falls when contention throttles traffic.
+//! # Algorithm
+//! [`select::by_traffic`] with `BW = OATR`; [`allocate::most_with_least`] by the last quantum.
+//!
+//! [`allocate::most_with_least`]: super::allocate::most_with_least
+//! # Properties
+//! - **Self-correcting**: only who is still there counts. -> test `oatr_by_hand`
+//! - **First come, first served** until rates are known. -> test `first_quantum`
+
+use super::{Choice, Quantum, Queued, Scheduler, l1, select};
+
+/// The scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Bas;
+
+impl Scheduler for Bas {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let wanted = oatr(now.queue, now.pus.len());
+        let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {
+            select::by_traffic(now.queue, now.pus.len(), wanted, Queued::to_memory)
+        });
+        l1::pair(now, chosen, &l1::asked)
+    }
+}
+
+/// What a quantum should ask of the memory: contexts × the mean of the threads' last rates, t/µs.
+#[must_use]
+pub fn oatr(queue: &[Queued], contexts: usize) -> f64 {
+    let threads: usize = queue.iter().map(|job| job.width(contexts)).sum();
+    let asked = queue.iter().map(Queued::to_memory).fold(0.0, |sum, each| sum + each);
+    if threads == 0 { 0.0 } else { asked / select::float(threads) * select::float(contexts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, queue};
+    use super::*;
+    use crate::testing::machine;
+
+    /// (30 + 20 + 10)/3 = 20 a job, on two contexts 40; without the first 15 and 30.
+    #[test]
+    fn oatr_by_hand() {
+        let queue = queue(&[30.0, 20.0, 10.0]);
+        assert!((oatr(&queue, 2) - 40.0).abs() < 1e-12);
+        assert!((oatr(&queue[1..], 2) - 30.0).abs() < 1e-12);
+        assert!(oatr(&[], 2).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn first_quantum() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut queue = queue(&[0.0; 6]);
+        queue.iter_mut().for_each(|job| job.threads[0].ran = None);
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let jobs: Vec<u32> = chosen(&Bas.choose(&now)).into_iter().map(|(job, _)| job).collect();
+        assert_eq!(jobs, [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,80 @@
+//! `l1-static` and `l1-dynamic`: first-cache bandwidth-aware allocation (Feliu et al., PACT 2013, Algorithm 6).
+//!
+//! # Problem
+//! The PUs of a core share its first cache, and two threads that keep it busy slow each other down.
+//! # Approach
+//! Whoever asks most of it is beside whoever asks least. `l1-dynamic` goes by what was asked in the last
+//! quantum; `l1-static` by the average of a run alone, so nobody moves.
+//! # Algorithm
+//! Jobs run in the order of the queue as far as there are contexts; [`allocate::most_with_least`].
+//! The published study has as many jobs as contexts, so there nobody is selected.
+
+use super::allocate::{self, choices, threads_of};
+use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
+
+/// `l1-dynamic`.
+#[derive(Clone, Copy, Debug)]
+pub struct L1Dynamic;
+
+/// `l1-static`.
+#[derive(Clone, Debug)]
+pub struct L1Static {
+    /// Requests of a thread of each job to the first cache, alone, t/µs; by job.
+    pub rates: Vec<f64>,
+}
+
+impl Scheduler for L1Dynamic {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        pair(now, fitting(now), &asked)
+    }
+}
+
+impl Scheduler for L1Static {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let rate =
+            |thread: &Thread| self.rates.get(thread.id.job.0 as usize).copied().unwrap_or(0.0);
+        pair(now, fitting(now), &rate)
+    }
+}
+
+/// What a thread asked of its first cache in its last quantum.
+pub(super) fn asked(thread: &Thread) -> f64 {
+    thread.traffic().at(1)
+}
+
+fn fitting(now: &Quantum<'_>) -> Vec<(usize, Selected)> {
+    select::all(now.queue, now.pus.len())
+        .unwrap_or_else(|| select::in_order(now.queue, now.pus.len()))
+}
+
+/// Seats the chosen jobs by [`allocate::most_with_least`].
+pub(super) fn pair(
+    now: &Quantum<'_>,
+    chosen: Vec<(usize, Selected)>,
+    rate: allocate::Rate<'_>,
+) -> Vec<Choice> {
+    let threads = threads_of(now.queue, &chosen, now.pus.len());
+    let pus = allocate::most_with_least(now.machine, now.pus, &threads, rate);
+    choices(now, chosen, &pus, |thread| Allocated::MostWithLeast { has: rate(thread) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, traffic};
+    use super::*;
+    use crate::testing::machine;
+
+    /// Alone, the jobs ask for 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
+    #[test]
+    fn by_what_is_known_alone_or_by_the_last_quantum() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let of = |rate: f64| ([Some(rate), None, None, None], 1.0);
+        let queue = traffic([9.0, 1.0, 5.0, 7.0].map(of));
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let dynamic = L1Dynamic.choose(&now);
+        let mut fixed = L1Static { rates: vec![1.0, 9.0, 5.0, 7.0] };
+        assert_eq!(chosen(&dynamic), [(0, 0), (1, 1), (2, 3), (3, 2)]);
+        assert_eq!(chosen(&fixed.choose(&now)), [(0, 1), (1, 0), (2, 3), (3, 2)]);
+    }
+}

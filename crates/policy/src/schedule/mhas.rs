@@ -1,0 +1,63 @@
+//! `mhas`: memory-hierarchy bandwidth-aware scheduling (Feliu et al., IPDPS 2012, Algorithm 2).
+//!
+//! # Problem
+//! Jobs that ask no more of the memory than others can still fight for a cache that some cores share.
+//! # Approach
+//! Select as [`mmas`](super::mmas), then balance the requests of the caches of every shared level.
+//! # Algorithm
+//! [`select::by_traffic`] with `IABW`; [`allocate::balanced`].
+
+use super::allocate::{self, choices, threads_of};
+use super::kind::Alone;
+use super::mmas::ideal;
+use super::{Allocated, Choice, Quantum, Queued, Scheduler, Selected, select};
+
+/// The scheduler, with what is known of each job alone, by job.
+#[derive(Clone, Debug)]
+pub struct Mhas {
+    /// By job.
+    pub alone: Vec<Alone>,
+}
+
+impl Scheduler for Mhas {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let wanted = ideal(now, &self.alone, |alone| alone.memory);
+        let chosen = select::by_traffic(now.queue, now.pus.len(), wanted, Queued::to_memory);
+        balance(now, chosen)
+    }
+}
+
+/// Seats the chosen jobs so that the caches of every shared level have about as many requests.
+pub(super) fn balance(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Choice> {
+    let threads = threads_of(now.queue, &chosen, now.pus.len());
+    let pus = allocate::balanced(now.machine, now.pus, &threads);
+    let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
+    choices(now, chosen, &pus, |_| match lowest {
+        Some(level) => Allocated::Balanced { level },
+        None => Allocated::Next,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, traffic};
+    use super::*;
+    use crate::testing::machine;
+
+    /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in the queue
+    /// 20 and 16 follow each other.
+    #[test]
+    fn caches_are_balanced() {
+        let machine = machine("l3:2 core:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let of = |rate: f64| ([None, None, Some(rate), None], 1.0);
+        let queue = traffic([20.0, 16.0, 2.0, 6.0].map(of));
+        let alone = vec![Alone { memory: 1.0, seconds: 1.0, ..Alone::default() }; 4];
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let mut found = chosen(&Mhas { alone }.choose(&now));
+        found.sort_unstable();
+        let half = |job: usize| found[job].1 / 2;
+        assert_eq!((half(0), half(1)), (half(2), half(3)));
+        assert_ne!(half(0), half(1));
+    }
+}

@@ -1,0 +1,251 @@
+//! Who runs in the next quantum, and where: schedulers for more programs than hardware threads.
+//!
+//! A scheduler is asked at the beginning of every quantum. It chooses jobs (*selection*; the others wait)
+//! and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
+//! it last ran. All of Feliu's schedulers are of this kind; see `Petit, Sahuquillo, Feliu` in each file for
+//! where the algorithm was published.
+//!
+//! Pure: reads no file, no clock and no global. A scheduler may remember what it was told before, so the
+//! same questions in the same order get the same answers.
+//!
+//! # Terms
+//! - *Context*: a PU that may be used; a job needs as many as it has threads.
+//! - *Queue*: jobs that have work left; who ran goes to its tail, so its *head* has waited longest.
+//! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy, over the time
+//!   in which the job ran. A rate over time falls under contention, as misses per instruction do not: it
+//!   says what the resource has to serve.
+
+pub mod allocate;
+pub mod bas;
+pub mod baselines;
+pub mod fair;
+pub mod idas;
+pub mod kind;
+pub mod l1;
+pub mod mhas;
+pub mod mmas;
+pub mod progress;
+pub mod select;
+#[cfg(test)]
+mod testing;
+
+use crate::plan::{JobIdx, TaskId};
+use colocate_machine::{Machine, PuIdx};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+pub use kind::{Alone, SchedulerError, SchedulerKind};
+
+/// Levels of caches that rates are kept of.
+pub const LEVELS: usize = 4;
+
+/// What a thread asked of the memory hierarchy while it last ran, in transactions per microsecond.
+///
+/// `None` where nobody counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Requests to its cache of level 1, 2, …; those to the first are its loads and stores.
+    pub caches: [Option<f64>; LEVELS],
+    /// Requests to main memory: misses of its last cache.
+    pub memory: Option<f64>,
+}
+
+impl Traffic {
+    /// Requests to the caches of `level`, counted from 1; 0 if unknown.
+    ///
+    /// Unknown is 0 here because a job that has not run yet has no rate, and Feliu's schedulers then
+    /// take them in the order of the queue, which equal rates bring about.
+    #[must_use]
+    pub fn at(&self, level: u8) -> f64 {
+        let place = usize::from(level).checked_sub(1);
+        place.and_then(|place| *self.caches.get(place)?).unwrap_or(0.0)
+    }
+
+    /// Requests to main memory; 0 if unknown, see [`Self::at`].
+    #[must_use]
+    pub fn to_memory(&self) -> f64 {
+        self.memory.unwrap_or(0.0)
+    }
+}
+
+/// What one thread did in the last quantum in which it ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ran {
+    /// Instructions per cycle; `None` if nobody counts.
+    pub ipc: Option<f64>,
+    /// What it asked of the memory hierarchy.
+    pub traffic: Traffic,
+    /// Shares of its cycles by cause, in the order that the host names; they sum to 1. `None` if nobody
+    /// counts.
+    pub stack: Option<Vec<f64>>,
+}
+
+/// A thread that wants to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Which task.
+    pub id: TaskId,
+    /// What it last did; `None` if it never ran.
+    pub ran: Option<Ran>,
+    /// Where it last ran; `None` if it never did.
+    pub pu: Option<PuIdx>,
+}
+
+impl Thread {
+    /// What it asked of the memory hierarchy; all unknown if it never ran.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.ran.as_ref().map(|ran| ran.traffic).unwrap_or_default()
+    }
+}
+
+/// A job in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queued {
+    /// Which job.
+    pub job: JobIdx,
+    /// Its threads in the order of their creation. Never empty: a job always has its first thread.
+    pub threads: Vec<Thread>,
+    /// Whether it ran in the quantum before this one.
+    pub just_ran: bool,
+    /// Whether, when it last ran, no other job had a thread on any of its cores.
+    pub had_own_cores: bool,
+}
+
+impl Queued {
+    /// Contexts that it takes: one a thread, but no more than there are.
+    #[must_use]
+    pub fn width(&self, contexts: usize) -> usize {
+        self.threads.len().clamp(1, contexts.max(1))
+    }
+
+    /// Requests of all threads to main memory, in transactions per microsecond; unknown is 0.
+    #[must_use]
+    pub fn to_memory(&self) -> f64 {
+        self.threads
+            .iter()
+            .map(|thread| thread.traffic().to_memory())
+            .fold(0.0, |sum, each| sum + each)
+    }
+}
+
+/// What a scheduler is asked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantum<'a> {
+    /// How many there were before.
+    pub number: u64,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The PUs that may be used, in logical order. Never empty.
+    pub pus: &'a [PuIdx],
+    /// Jobs that have work left, head first.
+    pub queue: &'a [Queued],
+}
+
+/// Why a job runs now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Selected {
+    /// There is room for all.
+    Room,
+    /// It has waited longest.
+    HeadOfQueue,
+    /// Its memory traffic comes nearest to what each context that is left should have.
+    Traffic {
+        /// What it should have, t/µs a context.
+        wanted: f64,
+        /// What it has, t/µs a context.
+        has: f64,
+    },
+    /// It was drawn.
+    Drawn,
+    /// It has come least far.
+    LeastProgress {
+        /// How far: quanta's worth of running alone.
+        progress: f64,
+    },
+    /// Its speed with cores of its own is found out.
+    Estimated,
+    /// Others are estimated, and it disturbs them little.
+    BesideEstimate,
+}
+
+/// Why a thread is on its PU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Allocated {
+    /// The next PU of an order that looks at no rates.
+    Next,
+    /// It balances the requests of the caches of a level.
+    Balanced {
+        /// The lowest level that was balanced, counted from 1.
+        level: u8,
+    },
+    /// Of those without a place it asks most of the first cache, beside one that asks least, or the
+    /// reverse.
+    MostWithLeast {
+        /// What it asks of the first cache, t/µs.
+        has: f64,
+    },
+    /// No other job has a thread on its cores.
+    OwnCores,
+    /// The kernel chooses.
+    LeftToKernel,
+}
+
+/// A job that runs in the next quantum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The job.
+    pub job: JobIdx,
+    /// Why it and not another.
+    pub selected: Selected,
+    /// A PU for each of its threads, in their order, and why; `None` leaves it to the kernel.
+    pub places: Vec<(Option<PuIdx>, Allocated)>,
+}
+
+/// Chooses who runs and where, quantum by quantum.
+pub trait Scheduler: fmt::Debug {
+    /// Who runs in this quantum. Jobs of the queue that it does not name wait.
+    ///
+    /// At least one job of a queue that is not empty, none twice; threads of all chosen jobs together are
+    /// no more than the contexts, unless the only one chosen has more.
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
+
+    /// What it has to say of itself in a report, in one line: what it knows or aims at now.
+    fn state(&self) -> Option<String> {
+        None
+    }
+}
+
+impl fmt::Display for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Room => f.write_str("there is room for all"),
+            Self::HeadOfQueue => f.write_str("has waited longest"),
+            Self::Traffic { wanted, has } => {
+                write!(f, "memory traffic {has:.1} t/µs where {wanted:.1} are wanted")
+            }
+            Self::Drawn => f.write_str("drawn"),
+            Self::LeastProgress { progress } => {
+                write!(f, "has come least far, {progress:.1} quanta alone")
+            }
+            Self::Estimated => f.write_str("its speed on cores of its own is found out"),
+            Self::BesideEstimate => f.write_str("disturbs little who is estimated"),
+        }
+    }
+}
+
+impl fmt::Display for Allocated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Next => f.write_str("next in order"),
+            Self::Balanced { level } => write!(f, "balances caches down to level {level}"),
+            Self::MostWithLeast { has } => {
+                write!(f, "L1 traffic {has:.1} t/µs, most beside least")
+            }
+            Self::OwnCores => f.write_str("cores of its own"),
+            Self::LeftToKernel => f.write_str("left to the kernel"),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Selection: which jobs of the queue run.
+//!
+//! # Problem
+//! Programs that flood the memory together slow each other down; in another quantum the memory idles.
+//! # Approach
+//! Every quantum should ask about the same of the memory. Take the head of the queue, so that nobody
+//! starves; then, for each context that is left, the job whose traffic is nearest to the share of the
+//! traffic that is left (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012, "fitness").
+//! # Terms
+//! - `BW`: traffic that the quantum should still get, t/µs; may fall below 0, and then the job with
+//!   the least traffic is nearest.
+//! - `CPU`: contexts that are left, a count.
+//! # Algorithm
+//! 1. Head `h` runs: `BW −= TR(h)`, `CPU −= width(h)`.
+//! 2. While contexts and jobs that fit are left: run `p` with the least `|BW/CPU − TR(p)/width(p)|`, the
+//!    one nearest to the head if several have it; `BW −= TR(p)`, `CPU −= width(p)`.
+//!
+//! The published fitness is `1 / |BW/CPU − TR(p)|`, to be the greatest: the same order, without the
+//! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by what a
+//! thread of it asks for.
+//! # Properties
+//! - **No starvation**: the head always runs. -> test `the_head_always_runs`
+//! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits waits
+//!   while contexts are free. -> test `fills_the_contexts`
+//! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
+
+use super::{Queued, Selected};
+
+/// Places in `queue` of the jobs that run on `contexts` PUs so that together they ask for about `wanted`
+/// t/µs of memory, and why; in the order in which they were chosen.
+///
+/// `demand` is what a job asks for, in t/µs.
+#[must_use]
+pub fn by_traffic(
+    queue: &[Queued],
+    contexts: usize,
+    wanted: f64,
+    demand: impl Fn(&Queued) -> f64,
+) -> Vec<(usize, Selected)> {
+    let Some(head) = queue.first() else { return Vec::new() };
+    let chosen = vec![(0, Selected::HeadOfQueue)];
+    let left = contexts.saturating_sub(head.width(contexts));
+    fill(queue, contexts, chosen, (wanted - demand(head), left), demand)
+}
+
+/// Fills what the jobs `chosen` leave: `(BW, CPU)`.
+pub(super) fn fill(
+    queue: &[Queued],
+    contexts: usize,
+    mut chosen: Vec<(usize, Selected)>,
+    (mut traffic, mut left): (f64, usize),
+    demand: impl Fn(&Queued) -> f64,
+) -> Vec<(usize, Selected)> {
+    let mut waiting: Vec<Waiting> = (0..queue.len())
+        .filter(|at| chosen.iter().all(|(taken, _)| taken != at))
+        .map(|at| Waiting { at, width: queue[at].width(contexts), demand: demand(&queue[at]) })
+        .collect();
+    while left > 0 {
+        let wanted = traffic / float(left);
+        let nearest = nearest(&waiting, left, wanted);
+        let Some(place) = nearest else { break };
+        let taken = waiting.remove(place);
+        traffic -= taken.demand;
+        left -= taken.width;
+        chosen.push((taken.at, Selected::Traffic { wanted, has: taken.each() }));
+    }
+    chosen
+}
+
+/// A job that may still be chosen.
+struct Waiting {
+    at: usize,
+    width: usize,
+    demand: f64,
+}
+
+impl Waiting {
+    /// What a thread of it asks for.
+    fn each(&self) -> f64 {
+        self.demand / float(self.width)
+    }
+}
+
+/// The first of those that fit whose threads ask for what is nearest to `wanted`.
+fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
+    let fitting = waiting.iter().enumerate().filter(|(_, job)| job.width <= left);
+    let by_distance = |(place, job): (usize, &Waiting)| ((wanted - job.each()).abs(), place);
+    fitting.map(by_distance).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
+}
+
+/// The jobs from the head on that fit.
+#[must_use]
+pub fn in_order(queue: &[Queued], contexts: usize) -> Vec<(usize, Selected)> {
+    let mut left = contexts;
+    let mut chosen = Vec::new();
+    for (at, job) in queue.iter().enumerate() {
+        let width = job.width(contexts);
+        if width <= left {
+            left -= width;
+            chosen.push((at, Selected::HeadOfQueue));
+        }
+    }
+    chosen
+}
+
+/// All jobs, if they fit together.
+#[must_use]
+pub fn all(queue: &[Queued], contexts: usize) -> Option<Vec<(usize, Selected)>> {
+    let wanted: usize = queue.iter().map(|job| job.threads.len()).sum();
+    (wanted <= contexts).then(|| (0..queue.len()).map(|at| (at, Selected::Room)).collect())
+}
+
+#[allow(clippy::cast_precision_loss)] // contexts are few
+pub(super) fn float(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::queue;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn places(chosen: &[(usize, Selected)]) -> Vec<usize> {
+        chosen.iter().map(|(at, _)| *at).collect()
+    }
+
+    /// BW = 40 on 4 contexts. Head 25: 15 left for 3, 5 each. 4 is nearest: 11 for 2, 5.5 each. 8 is 2.5
+    /// off, 1 is 4.5 off, 30 far: 3 for 1. 1 is 2 off.
+    #[test]
+    fn by_hand() {
+        let queue = queue(&[25.0, 30.0, 8.0, 4.0, 1.0]);
+        let chosen = by_traffic(&queue, 4, 40.0, Queued::to_memory);
+        assert_eq!(places(&chosen), [0, 3, 2, 4]);
+        assert_eq!(chosen[2].1, Selected::Traffic { wanted: 5.5, has: 8.0 });
+    }
+
+    /// The head overdraws: 10 − 50 = −40 for one context, so whoever asks least runs.
+    #[test]
+    fn overdrawn() {
+        let queue = queue(&[50.0, 9.0, 2.0, 3.0]);
+        assert_eq!(places(&by_traffic(&queue, 2, 10.0, Queued::to_memory)), [0, 2]);
+    }
+
+    #[test]
+    fn nothing_known_is_first_come_first_served() {
+        let queue = queue(&[0.0; 6]);
+        assert_eq!(places(&by_traffic(&queue, 4, 0.0, Queued::to_memory)), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_job_with_more_threads_than_contexts_runs_alone() {
+        let mut queue = queue(&[1.0, 2.0]);
+        let thread = queue[0].threads[0].clone();
+        queue[0].threads = vec![thread; 9];
+        assert_eq!(places(&by_traffic(&queue, 4, 10.0, Queued::to_memory)), [0]);
+        assert_eq!(places(&in_order(&queue, 4)), [0]);
+    }
+
+    /// Step 2 for jobs of one thread, with the published fitness where nothing divides by 0.
+    fn published(rates: &[f64], contexts: usize, wanted: f64) -> Vec<usize> {
+        let (mut bw, mut cpu) = (wanted - rates[0], contexts - 1);
+        let mut chosen = vec![0];
+        while cpu > 0 && chosen.len() < rates.len() {
+            let fitness = |p: usize| 1.0 / (bw / float(cpu) - rates[p]).abs();
+            let mut best: Option<usize> = None;
+            for p in (0..rates.len()).filter(|p| !chosen.contains(p)) {
+                if best.is_none_or(|best| fitness(p) > fitness(best)) {
+                    best = Some(p);
+                }
+            }
+            let p = best.expect("one is left");
+            bw -= rates[p];
+            cpu -= 1;
+            chosen.push(p);
+        }
+        chosen
+    }
+
+    proptest! {
+        #[test]
+        fn as_published(
+            rates in prop::collection::vec(0.0_f64..60.0, 1..24),
+            contexts in 1_usize..12,
+            wanted in 0.0_f64..300.0,
+        ) {
+            let chosen = by_traffic(&queue(&rates), contexts, wanted, Queued::to_memory);
+            prop_assert_eq!(places(&chosen), published(&rates, contexts, wanted));
+        }
+
+        #[test]
+        fn fills_the_contexts(
+            jobs in prop::collection::vec((1_usize..6, 0.0_f64..60.0), 1..16),
+            contexts in 1_usize..12,
+            wanted in 0.0_f64..300.0,
+        ) {
+            let rates: Vec<f64> = jobs.iter().map(|(_, rate)| *rate).collect();
+            let mut queue = queue(&rates);
+            for (job, (threads, _)) in queue.iter_mut().zip(&jobs) {
+                job.threads = vec![job.threads[0].clone(); *threads];
+            }
+            for chosen in [
+                by_traffic(&queue, contexts, wanted, Queued::to_memory),
+                in_order(&queue, contexts),
+            ] {
+                let chosen = places(&chosen);
+                let mut once = chosen.clone();
+                once.sort_unstable();
+                once.dedup();
+                prop_assert_eq!(once.len(), chosen.len());
+                let used: usize = chosen.iter().map(|&at| queue[at].width(contexts)).sum();
+                prop_assert!(used <= contexts);
+                let waiting = (0..queue.len()).filter(|at| !chosen.contains(at));
+                for at in waiting {
+                    prop_assert!(used + queue[at].width(contexts) > contexts);
+                }
+            }
+        }
+
+        #[test]
+        fn the_head_always_runs(
+            rates in prop::collection::vec(0.0_f64..60.0, 1..24),
+            contexts in 1_usize..12,
+            wanted in -100.0_f64..300.0,
+        ) {
+            let chosen = by_traffic(&queue(&rates), contexts, wanted, Queued::to_memory);
+            prop_assert_eq!(chosen[0].0, 0);
+        }
+    }
+}
