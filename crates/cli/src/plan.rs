@@ -330,7 +330,7 @@ fn table(
     text.push_str(&aligned(&rows));
     text.push('\n');
     let taken: std::collections::BTreeSet<PuNr> =
-        plan.decisions.iter().filter_map(|d| d.pu).collect();
+        plan.decisions.iter().filter_map(|d| d.place.pu()).collect();
     if !taken.is_empty() {
         let _ = writeln!(
             text,
