@@ -57,7 +57,14 @@ pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
         }
         let job = JobIdx(u32::from(at % 2 == 1));
         let order = u32::try_from(at / 2).expect("few tasks");
-        Task { id: TaskId { job, order }, name: at.to_string(), mix, busy: Some(1.0), phase: None }
+        Task {
+            id: TaskId { job, order },
+            name: at.to_string(),
+            mix,
+            busy: Some(1.0),
+            ipc: None,
+            phase: None,
+        }
     };
     (0..n).map(&mut task).collect()
 }

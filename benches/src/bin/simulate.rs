@@ -102,6 +102,7 @@ fn main() {
             name: String::new(),
             mix: colocate_model::Mix::default(),
             busy: None,
+            ipc: None,
             phase: None,
         };
         let tasks: Vec<_> = (0..jobs).flat_map(|j| (0..4).map(move |o| task(j, o))).collect();

@@ -101,6 +101,14 @@ impl SeenTask {
     pub fn alive(&self) -> bool {
         self.ended.is_none()
     }
+
+    /// Instructions per cycle since it was born, where both are counted and there are cycles.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
+    pub fn ipc(&self) -> Option<f64> {
+        let cycles = self.cycles.filter(|&cycles| cycles > 0)?;
+        Some(self.instructions? as f64 / cycles as f64)
+    }
 }
 
 /// How a job ended.

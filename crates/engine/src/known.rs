@@ -155,6 +155,7 @@ fn expected(job: &Known, id: TaskId) -> Task {
         name: format!("{}/{name}", job.name),
         mix: thread.map(|thread| thread.mix).unwrap_or_default(),
         busy: thread.and_then(|thread| busy_of(thread, watched)),
+        ipc: thread.and_then(ThreadProfile::ipc),
         phase: job.phases.get(id.order as usize).cloned(),
     }
 }
@@ -177,6 +178,8 @@ fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
             .as_ref()
             .and_then(|task| task.busy)
             .or_else(|| busy(task.cpu_time, at.saturating_sub(task.born))),
+        // A rate of before was maybe counted alone; what is counted now is what its neighbours leave it.
+        ipc: before.as_ref().and_then(|task| task.ipc).or_else(|| task.ipc()),
         phase: before.and_then(|task| task.phase),
     }
 }
@@ -256,6 +259,36 @@ mod tests {
         let orders: Vec<u32> = tasks.iter().map(|task| task.id.order).collect();
         assert_eq!(orders, [1]);
         assert!(is_worth_a_place(&Task { busy: None, ..tasks.remove(0) }));
+    }
+
+    /// 300 instructions in 200 cycles; what was counted before comes first, and half a count is none.
+    #[test]
+    fn rates_come_from_counts() {
+        let mut threads = vec![thread(0, 0, None, 50)];
+        let ipc = |threads: &Vec<ThreadProfile>, seen: &[SeenTask]| {
+            tasks_to_plan(&[known(threads.clone())], seen, Nanos::from_secs(1))[0].ipc
+        };
+        let seen = |instructions, cycles| SeenTask {
+            id: TaskId { job: JobIdx(0), order: 0 },
+            name: "t".into(),
+            born: Nanos::ZERO,
+            ended: None,
+            cpu_time: None,
+            instructions,
+            cycles,
+            mix: Mix::default(),
+            aim: None,
+            stand: crate::Stand::LeftToKernel,
+            allowed: vec![],
+            last_ran: None,
+        };
+        assert_eq!(ipc(&threads, &[]), None);
+        assert_eq!(ipc(&threads, &[seen(Some(300), Some(200))]), Some(1.5));
+        assert_eq!(ipc(&threads, &[seen(Some(300), None)]), None);
+        assert_eq!(ipc(&threads, &[seen(Some(300), Some(0))]), None);
+        (threads[0].instructions, threads[0].cycles) = (Some(100), Some(50));
+        assert_eq!(ipc(&threads, &[seen(Some(300), Some(200))]), Some(2.0));
+        assert_eq!(ipc(&threads, &[]), Some(2.0));
     }
 
     #[test]

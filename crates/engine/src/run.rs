@@ -163,6 +163,7 @@ fn first_tasks(planner: &dyn Planner, jobs: &[Known]) -> Vec<Task> {
                 name: job.name.clone(),
                 mix: Mix::default(),
                 busy: None,
+                ipc: None,
                 phase: None,
             });
         }

@@ -360,6 +360,7 @@ fn a_fixed_plan_never_leaves_the_usable_pus() {
             name: "t".into(),
             mix: Mix::default(),
             busy: None,
+            ipc: None,
             phase: None,
         }),
     );

@@ -49,6 +49,8 @@ pub struct Task {
     /// How busy it is: CPU time over life time, in 0 ..= 1; `None` if unknown. A task that mostly
     /// sleeps stresses nothing.
     pub busy: Option<f64>,
+    /// Instructions per cycle of its core while it runs, best alone; `None` if nobody counted them.
+    pub ipc: Option<f64>,
     /// Its demand vector, if there is more to say than its mix.
     pub phase: Option<Phase>,
 }
@@ -61,11 +63,44 @@ impl Task {
         self.busy.filter(|busy| !busy.is_nan()).map_or(1.0, |busy| busy.clamp(0.0, 1.0))
     }
 
+    /// Its instructions per cycle, if that is known and a number above 0.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        self.ipc.filter(|ipc| ipc.is_finite() && *ipc > 0.0)
+    }
+
     /// How much it does of `class`: busy share × share of instructions, in 0 ..= 1; `None` if its
     /// share is unknown.
     #[must_use]
     pub fn load(&self, class: Class) -> Option<f64> {
         self.mix.get(class).map(|share| share.get() * self.weight())
+    }
+}
+
+/// What overlaps are counted in: unit clashes per what; see the policy `mix`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Per {
+    /// Per pair of instructions, one of each task: rates are not known of all tasks.
+    #[default]
+    PairOfInstructions,
+    /// Per cycle.
+    Cycle,
+}
+
+impl Per {
+    /// In words, behind "unit clashes".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::PairOfInstructions => "per pair of instructions",
+            Self::Cycle => "per cycle",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+    const fn is_pair(&self) -> bool {
+        matches!(self, Self::PairOfInstructions)
     }
 }
 
@@ -96,8 +131,11 @@ pub enum Why {
     },
     /// Matched so that the whole mixes of the tasks of a core overlap least.
     Matched {
-        /// Overlap with the tasks that share the core; see the policy `mix` for the unit.
+        /// Overlap with the tasks that share the core.
         overlap: f64,
+        /// In which unit.
+        #[serde(default, skip_serializing_if = "Per::is_pair")]
+        per: Per,
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
@@ -134,8 +172,11 @@ impl fmt::Display for Why {
             Self::HeadAndTail { key, rank, partners } => {
                 write!(f, "rank {rank} by {key}, {}", beside(partners))
             }
-            Self::Matched { overlap, partners } => {
+            Self::Matched { overlap, per: Per::PairOfInstructions, partners } => {
                 write!(f, "least overlap, {overlap:.4} {}", beside(partners))
+            }
+            Self::Matched { overlap, per: Per::Cycle, partners } => {
+                write!(f, "least overlap per cycle, {overlap:.4} {}", beside(partners))
             }
             Self::Modelled { loss, partners } => {
                 write!(f, "least predicted loss, {loss:.4} {}", beside(partners))

@@ -4,14 +4,30 @@
 //! machine and is not known before it is measured, so no slow-down is claimed.
 
 use crate::places::Places;
-use crate::plan::Task;
+use crate::plan::{Per, Task};
 use colocate_machine::PuIdx;
 use colocate_model::{UnitDemand, overlap};
 
-/// The demand of each task, with the mean of the known mixes in place of unknown classes.
+/// The unit of [`demands`]: per cycle if the rate of every task is known. Amounts per instruction and
+/// per cycle cannot be compared, so one unknown rate makes it per instruction for all.
+pub(crate) fn unit(tasks: &[&Task]) -> Per {
+    let known = !tasks.is_empty() && tasks.iter().all(|task| task.rate().is_some());
+    if known { Per::Cycle } else { Per::PairOfInstructions }
+}
+
+/// The demand of each task, with the mean of the known mixes in place of unknown classes; in the unit that
+/// [`unit`] says.
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
-    tasks.iter().map(|task| UnitDemand::of(&task.mix, task.weight(), &assumed)).collect()
+    let per = unit(tasks);
+    let one = |task: &&Task| {
+        let of_an_instruction = UnitDemand::of(&task.mix, task.weight(), &assumed);
+        match per {
+            Per::PairOfInstructions => of_an_instruction,
+            Per::Cycle => of_an_instruction.scaled(task.rate().unwrap_or(1.0)),
+        }
+    };
+    tasks.iter().map(one).collect()
 }
 
 /// The demand of tasks that take turns on one PU.
@@ -69,8 +85,8 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
         n => format!("; {n} of {} mixes are not known and taken as average", tasks.len()),
     };
     Some(format!(
-        "mean overlap of a core {mine:.4} unit clashes per pair of instructions; {chance}{baseline:.4} \
-         for round-robin{assumed}"
+        "mean overlap of a core {mine:.4} unit clashes {}; {chance}{baseline:.4} for round-robin{assumed}",
+        unit(tasks).words()
     ))
 }
 

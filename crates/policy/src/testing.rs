@@ -103,6 +103,7 @@ pub fn letters(names: &str, mixes: &str) -> Vec<Task> {
             name: char::from(letter).to_string(),
             mix,
             busy,
+            ipc: None,
             phase: None,
         }
     };
@@ -138,6 +139,7 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
             name: job.0.to_string(),
             mix,
             busy: Some(rng.unit()),
+            ipc: None,
             phase: None,
         }
     };

@@ -6,7 +6,7 @@
 mod testing;
 
 use colocate_machine::PuNr;
-use colocate_policy::{JobIdx, Place, Plan, TaskId, Why};
+use colocate_policy::{JobIdx, Per, Place, Plan, TaskId, Why};
 
 /// One decision of each kind of reason.
 const GOLDEN: &str = include_str!("golden/plan.json");
@@ -52,12 +52,12 @@ fn tells_reasons_in_words() {
         ]
     );
     assert_eq!(
-        Why::Matched { overlap: 0.0, partners: Vec::new() }.to_string(),
-        "least overlap, 0.0000 no task on a sibling PU"
+        Why::Matched { overlap: 0.0, per: Per::Cycle, partners: Vec::new() }.to_string(),
+        "least overlap per cycle, 0.0000 no task on a sibling PU"
     );
     let partners = (0..8).map(|order| task(0, order)).collect();
     assert_eq!(
-        Why::Matched { overlap: 0.0, partners }.to_string(),
+        Why::Matched { overlap: 0.0, per: Per::default(), partners }.to_string(),
         "least overlap, 0.0000 beside 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, …"
     );
     // Not from us, but a plan's file may say so.
