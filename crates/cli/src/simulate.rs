@@ -1,7 +1,7 @@
 //! `colocate simulate`: scenarios on described machines, under several policies.
 
 mod keep;
-mod load;
+pub mod load;
 
 use crate::exit::{self, Failure};
 use crate::output;
@@ -158,7 +158,7 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
 }
 
 /// A bar on standard error, drawn only where that is a terminal.
-fn bar(quiet: bool, units: u64) -> ProgressBar {
+pub fn bar(quiet: bool, units: u64) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }

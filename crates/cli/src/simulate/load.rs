@@ -118,7 +118,10 @@ fn without_speeds(machine: &str) -> anyhow::Error {
 }
 
 /// The demand vectors in a file of their own, TOML or JSON.
-fn phases(path: &Path) -> Result<Vec<Phase>, String> {
+///
+/// # Errors
+/// With the path, the line and the reason.
+pub fn phases(path: &Path) -> Result<Vec<Phase>, String> {
     let cannot = |reason: String| format!("{}: {reason}", path.display());
     let text = text(path).map_err(|error| cannot(format!("{error:#}")))?;
     let is_json = path.extension().is_some_and(|extension| extension == "json");

@@ -1,25 +1,33 @@
 //! `colocate study serpa`.
 
+mod keep;
+mod settle;
+
+use crate::exit::Failure;
 use crate::output;
+use crate::simulate::load;
 use crate::workers::{self, Watcher};
 use anyhow::Context;
-use colocate_machine::read;
+use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
-use colocate_study::serpa::pairs::{Pairs, Unit};
-use colocate_study::serpa::{Report, Study, VERSION, bench, table, tail};
+use colocate_study::serpa::work::Work;
+use colocate_study::serpa::{ALONE, Study, table};
+use keep::Kept;
+use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 
 /// Instruction-aware mapping (Serpa et al.): SMT-Bench and all pairs of NAS benchmarks
 ///
 /// The demand vectors are those of studies/serpa, each figure with its source; what they leave unknown,
-/// and what the model assumes, is drawn.
+/// and what the model assumes, is drawn. docs/serpa.md says what came of it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Machine to simulate: a described one by name, or a file that says how fast it is
@@ -38,7 +46,37 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Print the figures as JSON
+    /// How long each application takes alone, in milliseconds [range: 1-600000]
+    #[arg(long, value_name = "MS", default_value_t = ALONE.0 / 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    length: u64,
+
+    /// Only find out how long the applications have to be: double the length until the figures of the
+    /// simulated kernel stay as they are
+    #[arg(long, conflicts_with_all = ["length", "keep", "json"])]
+    find_length: bool,
+
+    /// Demand vectors instead of SMT-Bench's, .toml or .json (docs/schemas/demand.json)
+    #[arg(long, value_name = "FILE")]
+    kernels: Option<PathBuf>,
+
+    /// Demand vectors instead of the NAS benchmarks', two or more
+    #[arg(long, value_name = "FILE")]
+    applications: Option<PathBuf>,
+
+    /// File that keeps what is done: the same command goes on where it was stopped
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+
+    /// Threads to simulate on [default: as many as there are PUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print the figures as JSON (docs/schemas/study-serpa.json)
     #[arg(long)]
     json: bool,
 
@@ -50,62 +88,131 @@ pub struct Args {
 /// Runs `colocate study serpa`.
 ///
 /// # Errors
-/// If the machine cannot be modelled or the output not be written.
+/// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let seen = read::look(&args.machine)?;
-    let performance = seen.performance.with_context(|| {
-        format!(
-            "expected a machine of which it is described how fast it is (docs/machines.md), found {}",
-            args.machine
-        )
-    })?;
-    let draws = Assumptions::sample(args.draws as usize, args.seed);
-    let study = Study {
-        machine: &seen.machine,
-        performance: &performance,
-        draws: &draws,
-        seeds: args.seeds,
-        seed: args.seed,
+    let given = Given::load(args)?;
+    let study = given.study(args);
+    let runner = Runner { args, stop: crate::compare::stop_flag()? };
+    let text = if args.find_length {
+        settle::find(&runner, study, &given.applications)?
+    } else {
+        simulated(&runner, study, &given)?
     };
-    let (kernels, applications) = (phases(KERNELS)?, phases(APPLICATIONS)?);
-    let pairs = Pairs::new(study, &applications);
-    let done = simulated(&pairs)?;
-    let report = Report {
-        version: VERSION,
-        simulated: true,
-        colocate: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: seen.machine.name.clone(),
-        draws: args.draws,
-        seeds: args.seeds,
-        seed: args.seed,
-        bench: bench::figures(&study, &kernels)?,
-        pairs: pairs.figures(&done),
-        tail: tail::figures(&study, &Phase::default())?,
-    };
-    let text = if args.json { report.to_json() } else { table::text(&report) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// All pairs, on all processors that there are.
-fn simulated(pairs: &Pairs<'_>) -> anyhow::Result<Vec<Unit>> {
-    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let seen = AtomicUsize::new(0);
-    let progress = || tell(seen.fetch_add(1, Ordering::Relaxed) + 1, pairs.count());
-    let watcher = Watcher { progress: &progress, stop: &AtomicBool::new(false) };
-    let done = workers::all(pairs.count(), threads, watcher, |unit| pairs.unit(unit))?;
-    done.context("nobody stops this")
+/// What the study is made with.
+struct Given {
+    machine: Machine,
+    performance: Performance,
+    draws: Vec<Assumptions>,
+    kernels: Vec<Phase>,
+    applications: Vec<Phase>,
 }
 
-fn phases(text: &str) -> anyhow::Result<Vec<Phase>> {
-    Ok(PhaseFile::from_toml(text).context("studies/serpa")?.phases)
-}
-
-/// A line that is written over, where standard error is a terminal.
-#[allow(clippy::print_stderr)] // this is where progress is told
-fn tell(done: usize, all: usize) {
-    use std::io::IsTerminal as _;
-    if std::io::stderr().is_terminal() {
-        eprint!("\rcolocate: {done} of {all} simulated{}", if done == all { "\n" } else { "" });
+impl Given {
+    fn load(args: &Args) -> anyhow::Result<Self> {
+        let seen = read::look(&args.machine)?;
+        let performance = seen.performance.with_context(|| {
+            format!(
+                "expected a machine of which it is described how fast it is (docs/machines.md), found {}",
+                args.machine
+            )
+        })?;
+        let applications = phases(args.applications.as_deref(), APPLICATIONS, 2)?;
+        Ok(Self {
+            machine: seen.machine,
+            performance,
+            draws: Assumptions::sample(args.draws as usize, args.seed),
+            kernels: phases(args.kernels.as_deref(), KERNELS, 2)?,
+            applications,
+        })
     }
+
+    fn study(&self, args: &Args) -> Study<'_> {
+        Study {
+            machine: &self.machine,
+            performance: &self.performance,
+            draws: &self.draws,
+            seeds: args.seeds,
+            seed: args.seed,
+            alone: Nanos::from_millis(args.length),
+        }
+    }
+
+    /// A digest of all that the figures depend on, but for the program.
+    fn inputs(&self, study: &Study<'_>) -> String {
+        let all = format!("{}{study:?}{:?}{:?}", VERSION, self.kernels, self.applications);
+        Sha256::digest(all.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// At least `least` demand vectors, of a file or our own.
+fn phases(file: Option<&Path>, ours: &str, least: usize) -> anyhow::Result<Vec<Phase>> {
+    let Some(path) = file else {
+        return Ok(PhaseFile::from_toml(ours).context("studies/serpa")?.phases);
+    };
+    let phases = load::phases(path).map_err(anyhow::Error::msg)?;
+    if phases.len() < least {
+        let found = phases.len();
+        anyhow::bail!("{}: expected at least {least} phases, found {found}", path.display());
+    }
+    Ok(phases)
+}
+
+/// The whole study as text.
+fn simulated(runner: &Runner<'_>, study: Study<'_>, given: &Given) -> anyhow::Result<String> {
+    let args = runner.args;
+    let inputs = given.inputs(&study);
+    let work = Work::new(study, &given.kernels, &given.applications);
+    let kept =
+        args.keep.as_deref().map(|path| Kept::open(path, &inputs, |piece| work.shape(piece)));
+    let kept = kept.transpose()?;
+    let done = runner.all("", work.count(), kept.as_ref(), |piece| {
+        if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
+            return Ok(done.clone());
+        }
+        let done = work.piece(piece)?;
+        kept.as_ref().map_or(Ok(()), |kept| kept.put(piece, &done))?;
+        Ok::<_, anyhow::Error>(done)
+    })?;
+    let report = work.report(&done, VERSION, &inputs)?;
+    Ok(if args.json { report.to_json() } else { table::text(&report) })
+}
+
+/// Who does the work, and tells how far it is.
+struct Runner<'a> {
+    args: &'a Args,
+    stop: std::sync::Arc<AtomicBool>,
+}
+
+impl Runner<'_> {
+    /// All pieces, on all processors that there are.
+    fn all<T: Send>(
+        &self,
+        what: &str,
+        count: usize,
+        kept: Option<&Kept>,
+        work: impl Fn(usize) -> anyhow::Result<T> + Sync,
+    ) -> anyhow::Result<Vec<T>> {
+        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = self.args.threads.unwrap_or(here);
+        let bar = crate::simulate::bar(self.args.quiet, count as u64);
+        bar.set_message(what.to_owned());
+        let watcher = Watcher { progress: &|| bar.inc(1), stop: &self.stop };
+        let done = workers::all(count, threads, watcher, work);
+        let made = bar.position();
+        bar.finish_and_clear();
+        done?.ok_or_else(|| stopped(made, count, kept).into())
+    }
+}
+
+fn stopped(made: u64, count: usize, kept: Option<&Kept>) -> Failure {
+    let hint = match kept {
+        Some(kept) => format!("; the same command goes on with {}", kept.path().display()),
+        None => "; nothing is kept without --keep FILE".to_owned(),
+    };
+    // As a shell reports a program that SIGINT ended.
+    Failure { code: 130, message: format!("stopped after {made} of {count} pieces{hint}") }
 }

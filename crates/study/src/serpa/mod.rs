@@ -5,20 +5,27 @@
 //! what the model assumes.
 
 pub mod bench;
+pub mod length;
 pub mod pairs;
 pub mod table;
 pub mod tail;
+pub mod work;
 
 use crate::simulate::figures::Spread;
-use colocate_machine::{Machine, Performance};
+use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::PhaseError;
 use colocate_model::{Assumptions, ModelError};
 use colocate_sim::SimError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Version of the report that this build writes.
-pub const VERSION: u32 = 1;
+/// Version of the report that this build writes. Version 1 had applications of half a second, and ranges
+/// without verdicts.
+pub const VERSION: u32 = 2;
+
+/// How long each application takes alone, unless said otherwise: what [`length`]'s rule gives for the
+/// applications of `studies/serpa/nas.toml` on two EPYC 7301.
+pub const ALONE: Nanos = Nanos::from_millis(500);
 
 /// Why the study cannot be made.
 #[derive(Debug, Error)]
@@ -58,6 +65,8 @@ pub struct Study<'a> {
     pub seeds: u32,
     /// The first seed.
     pub seed: u64,
+    /// How long each application takes alone. Never 0.
+    pub alone: Nanos,
 }
 
 /// What came of the study. All of it is simulated.
@@ -78,6 +87,12 @@ pub struct Report {
     pub seeds: u32,
     /// The first seed.
     pub seed: u64,
+    /// How long each application takes alone, in seconds.
+    pub alone_s: f64,
+    /// A digest of the machine, the demand vectors and all that was asked for.
+    pub inputs: String,
+    /// Least difference that counts as resolved.
+    pub resolution: f64,
     /// SMT-Bench on one core.
     pub bench: bench::Figures,
     /// Two applications of as many threads as cores.
@@ -87,7 +102,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report as JSON text, ending in a newline.
+    /// The report as JSON text, ending in a newline (`docs/schemas/study-serpa.json`).
     ///
     /// # Panics
     /// Never: every field has a JSON form.

@@ -3,9 +3,12 @@
 //! Both applications last equally long alone, and one that has ended begins anew until both have: so
 //! nobody is ever alone on the machine, and what is seen is the effect of who shares a core with whom.
 //! The paper's own metric, the time of the slower application, is told beside throughput and unfairness.
+//!
+//! Applications of which the same is known behave alike, so pairs of them are simulated once and counted as
+//! often as they stand for.
 
 use super::{Study, StudyError, geometric_mean, spread};
-use crate::simulate::figures::Spread;
+use crate::simulate::figures::{self, Metric, MetricFigures, Spread};
 use colocate_engine::Modelled;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::{Assumptions, Phase};
@@ -14,7 +17,7 @@ use colocate_sim::run::alone_times;
 use colocate_sim::scenario::{
     JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
 };
-use colocate_sim::{Kernel, Options, Platform, metrics, simulate};
+use colocate_sim::{Kernel, Options, Platform, simulate};
 use serde::{Deserialize, Serialize};
 
 /// The policies that are compared, the paper's baselines first.
@@ -27,28 +30,39 @@ pub const POLICIES: [PolicyKind; 5] = [
 ];
 /// Placements that the oracle may choose besides.
 const MORE: [PolicyKind; 2] = [PolicyKind::Scatter, PolicyKind::Compact];
+/// Places in [`POLICIES`] of the paper's baselines, and of its own mapping.
+const OS: usize = 0;
+const ROUND_ROBIN: usize = 1;
+const INSTRUCTION: usize = 2;
 
-/// How long each application takes alone. Kept as it was when the predictions were frozen, but too short for
-/// the simulated kernel to spread the threads: with 20 s, `os` is 2 % slower than `round-robin`, not 44 %
-/// (docs/serpa.md).
-const ALONE: Nanos = Nanos::from_millis(500);
+/// What is told of a policy, in this order.
+const TOLD: [Metric; 3] = [Metric::Slowest, Metric::Stp, Metric::Unfairness];
 
-/// One policy over all pairs.
+/// What is kept of a run, in the order of [`Metric::ALL`]; `None` if it did not come to its end.
+pub type Metrics = [Option<f64>; 5];
+
+/// One policy beside both of the paper's baselines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyFigures {
-    /// The policy; `oracle` is the best of all for each pair and draw, by throughput.
+    /// The policy; `oracle` is the best of all for each pair, draw and seed, by throughput.
     pub policy: String,
-    /// Time of the slower application over that under `os`: geometric mean over pairs and seeds.
-    pub slower_over_os: Spread,
-    /// The same over `round-robin`.
-    pub slower_over_round_robin: Spread,
-    /// Throughput (STP) over that under `os`.
-    pub stp_over_os: Spread,
-    /// Throughput over that under `round-robin`.
-    pub stp_over_round_robin: Spread,
-    /// Greatest slowdown over the least: mean over pairs and seeds.
-    pub unfairness: Spread,
+    /// Time of the slower application, throughput and unfairness, beside `os`.
+    pub over_os: Vec<MetricFigures>,
+    /// The same beside `round-robin`.
+    pub over_round_robin: Vec<MetricFigures>,
+}
+
+/// One pair under the paper's mapping: time of the slower application over that under a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairFigures {
+    /// The applications.
+    pub pair: [String; 2],
+    /// Under `instruction` over `os`.
+    pub over_os: Spread,
+    /// Under `instruction` over `round-robin`.
+    pub over_round_robin: Spread,
 }
 
 /// All pairs.
@@ -57,155 +71,224 @@ pub struct PolicyFigures {
 pub struct Figures {
     /// The applications.
     pub applications: Vec<String>,
-    /// Pairs of different ones.
-    pub pairs: u32,
     /// Threads of each.
     pub threads: u32,
-    /// One entry a policy.
+    /// Geometric means over all pairs, one entry a policy.
     pub policies: Vec<PolicyFigures>,
-}
-
-/// What is kept of one run.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    slower: f64,
-    stp: f64,
-    unfairness: f64,
+    /// Every pair of different ones.
+    pub pairs: Vec<PairFigures>,
 }
 
 /// All pairs with all sets of assumptions: pieces of work that do not depend on each other.
 #[derive(Debug)]
 pub struct Pairs<'a> {
-    study: Study<'a>,
     applications: &'a [Phase],
-    /// Places in the list of applications, and of the set of assumptions.
-    units: Vec<[usize; 3]>,
+    draws: usize,
+    /// Of every pair, the place of the one in `distinct` that stands for it.
+    all: Vec<([usize; 2], usize)>,
+    distinct: Vec<[usize; 2]>,
 }
 
-/// What came of a piece: runs by policy, the oracle last, and by seed.
-#[derive(Clone, Debug)]
-pub struct Unit(Vec<Vec<Run>>);
-
 impl<'a> Pairs<'a> {
-    /// All pairs of different `applications`.
+    /// All pairs of different `applications`, with so many sets of assumptions.
     #[must_use]
-    pub fn new(study: Study<'a>, applications: &'a [Phase]) -> Self {
-        let mut units = Vec::new();
-        for draw in 0..study.draws.len() {
-            for a in 0..applications.len() {
-                units.extend((a + 1..applications.len()).map(|b| [a, b, draw]));
+    pub fn new(applications: &'a [Phase], draws: usize) -> Self {
+        let mut pairs = Self { applications, draws, all: Vec::new(), distinct: Vec::new() };
+        for a in 0..applications.len() {
+            for b in a + 1..applications.len() {
+                let alike = |&[c, d]: &[usize; 2]| pairs.alike(a, c) && pairs.alike(b, d);
+                let place = pairs.distinct.iter().position(alike);
+                if place.is_none() {
+                    pairs.distinct.push([a, b]);
+                }
+                pairs.all.push(([a, b], place.unwrap_or(pairs.distinct.len() - 1)));
             }
         }
-        Self { study, applications, units }
+        pairs
+    }
+
+    /// Whether the same is known of both, their names aside.
+    fn alike(&self, a: usize, b: usize) -> bool {
+        let [a, b] = [a, b].map(|place| &self.applications[place]);
+        *a == Phase { name: a.name.clone(), ..b.clone() }
     }
 
     /// How many pieces there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.units.len()
+        self.distinct.len() * self.draws
     }
 
-    /// Makes one piece.
-    ///
-    /// # Errors
-    /// The [`StudyError`] of a simulation.
+    /// The applications and the set of assumptions of a piece.
     ///
     /// # Panics
     /// If there is no such piece.
-    pub fn unit(&self, unit: usize) -> Result<Unit, StudyError> {
-        let [a, b, draw] = self.units[unit];
-        let pair = [&self.applications[a], &self.applications[b]];
-        one(&self.study, pair, &self.study.draws[draw]).map(Unit)
+    #[must_use]
+    pub fn at(&self, piece: usize) -> ([&'a Phase; 2], usize) {
+        let pair = self.distinct[piece % self.distinct.len()];
+        (pair.map(|place| &self.applications[place]), piece / self.distinct.len())
     }
 
-    /// The figures of all pieces, in their order.
+    /// Of what came of the pieces, in their order, that of each pair with the set of assumptions `draw`.
+    pub fn of_draw<'d, T>(&self, draw: usize, done: &'d [T]) -> impl Iterator<Item = &'d T> {
+        let first = draw * self.distinct.len();
+        self.all.iter().map(move |(_, place)| &done[first + place])
+    }
+
+    /// The figures of all pieces, in their order: runs by policy, the oracle last, and by seed.
+    ///
+    /// # Panics
+    /// If there are not as many as [`Self::count`] says.
     #[must_use]
-    pub fn figures(&self, done: &[Unit]) -> Figures {
-        let pairs = done.len() / self.study.draws.len().max(1);
-        let draws: Vec<&[Unit]> = done.chunks(pairs.max(1)).collect();
-        let names = POLICIES.iter().map(ToString::to_string).chain(["oracle".to_owned()]);
+    pub fn figures(&self, threads: usize, done: &[Vec<Vec<Metrics>>]) -> Figures {
+        assert_eq!(done.len(), self.count(), "every piece");
+        let seeds = done.first().and_then(|runs| runs.first()).map_or(1, Vec::len);
+        let names: Vec<String> =
+            POLICIES.iter().map(ToString::to_string).chain(["oracle".to_owned()]).collect();
+        let runs: Vec<figures::Run> = (0..names.len())
+            .flat_map(|policy| (0..self.draws).map(move |draw| (policy, draw)))
+            .flat_map(|(policy, draw)| (0..seeds).map(move |seed| (policy, draw, seed)))
+            .map(|(policy, draw, seed)| {
+                mean(self.of_draw(draw, done).map(|runs| runs[policy][seed]))
+            })
+            .collect();
         Figures {
             applications: self.applications.iter().map(|phase| phase.name.clone()).collect(),
-            pairs: u32::try_from(pairs).unwrap_or(u32::MAX),
-            threads: u32::try_from(self.study.machine.cores.len()).unwrap_or(u32::MAX),
-            policies: names.enumerate().map(|(place, name)| told(name, place, &draws)).collect(),
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            policies: beside_both(&names, [OS, ROUND_ROBIN], seeds, &runs, &TOLD),
+            pairs: (0..self.all.len()).map(|pair| self.pair(pair, done)).collect(),
+        }
+    }
+
+    fn pair(&self, pair: usize, done: &[Vec<Vec<Metrics>>]) -> PairFigures {
+        let ([a, b], place) = self.all[pair];
+        let slower = super::pairs::place(Metric::Slowest);
+        let time = |run: &Metrics| run[slower].unwrap_or(f64::NAN);
+        let over = |base: usize| {
+            let of_draw = |draw: usize| {
+                let runs = &done[draw * self.distinct.len() + place];
+                let both = runs[INSTRUCTION].iter().zip(&runs[base]);
+                geometric_mean(
+                    &both.map(|(mine, base)| time(mine) / time(base)).collect::<Vec<_>>(),
+                )
+            };
+            spread(&(0..self.draws).map(of_draw).collect::<Vec<_>>())
+        };
+        let name = |place: usize| self.applications[place].name.clone();
+        PairFigures {
+            pair: [name(a), name(b)],
+            over_os: over(OS),
+            over_round_robin: over(ROUND_ROBIN),
         }
     }
 }
 
-/// All policies and the oracle, seed by seed, of one pair and draw: `[policy][seed]`.
-fn one(
+/// Where a metric is in [`Metrics`].
+pub(super) fn place(metric: Metric) -> usize {
+    Metric::ALL.iter().position(|each| *each == metric).unwrap_or(0)
+}
+
+/// A run that stands for several: geometric means of their figures.
+fn mean(runs: impl Iterator<Item = Metrics>) -> figures::Run {
+    let runs: Vec<Metrics> = runs.collect();
+    let of = |place: usize| {
+        let figures = runs.iter().map(|run| run[place]).collect::<Option<Vec<f64>>>()?;
+        Some(geometric_mean(&figures))
+    };
+    kept(std::array::from_fn(of))
+}
+
+/// A run of which only the metrics are kept.
+pub(super) fn kept(metrics: Metrics) -> figures::Run {
+    figures::Run { metrics, slowdowns: Vec::new(), progress: Vec::new(), usage: None }
+}
+
+/// Of policies the metrics `told` beside those at the two places `bases`.
+pub(super) fn beside_both(
+    names: &[String],
+    bases: [usize; 2],
+    seeds: usize,
+    runs: &[figures::Run],
+    told: &[Metric],
+) -> Vec<PolicyFigures> {
+    let [over_os, over_round_robin] =
+        bases.map(|base| figures::compared(names, base, seeds, 0, runs));
+    let only = |figures: figures::PolicyFigures| {
+        let metrics = figures.metrics.into_iter();
+        metrics.filter(|figures| told.contains(&figures.metric)).collect::<Vec<_>>()
+    };
+    over_os
+        .into_iter()
+        .zip(over_round_robin)
+        .map(|(os, round_robin)| PolicyFigures {
+            policy: os.policy.clone(),
+            over_os: only(os),
+            over_round_robin: only(round_robin),
+        })
+        .collect()
+}
+
+/// A pair under every policy and the oracle, `[policy][seed]`.
+///
+/// # Errors
+/// The [`StudyError`] of a simulation.
+///
+/// # Panics
+/// If there is no set of assumptions `draw`.
+pub fn all_policies(
     study: &Study<'_>,
     pair: [&Phase; 2],
-    draw: &Assumptions,
-) -> Result<Vec<Vec<Run>>, StudyError> {
+    draw: usize,
+) -> Result<Vec<Vec<Metrics>>, StudyError> {
+    let policies: Vec<PolicyKind> = POLICIES.iter().chain(&MORE).copied().collect();
+    let mut runs = under(study, pair, draw, &policies)?;
+    let stp = place(Metric::Stp);
+    let best = |seed: usize| {
+        let of_seed = runs.iter().map(|runs| runs[seed]);
+        of_seed.max_by(|a, b| a[stp].unwrap_or(0.0).total_cmp(&b[stp].unwrap_or(0.0)))
+    };
+    let oracle: Vec<Metrics> = (0..study.seeds as usize).filter_map(best).collect();
+    runs.truncate(POLICIES.len());
+    runs.push(oracle);
+    Ok(runs)
+}
+
+/// A pair under each of `policies`, seed by seed: `[policy][seed]`.
+///
+/// # Errors
+/// The [`StudyError`] of a simulation.
+///
+/// # Panics
+/// If there is no set of assumptions `draw`.
+pub fn under(
+    study: &Study<'_>,
+    pair: [&Phase; 2],
+    draw: usize,
+    policies: &[PolicyKind],
+) -> Result<Vec<Vec<Metrics>>, StudyError> {
+    let draw: &Assumptions = &study.draws[draw];
     let platform = Platform::new(study.machine, study.performance, *draw)?;
-    let mut runs = vec![Vec::new(); POLICIES.len() + 1];
+    let mut runs = vec![Vec::new(); policies.len()];
     for seed in 0..study.seeds {
         let scenario = scenario(study, pair, study.seed.wrapping_add(seed.into()));
         let alone = alone_times(&platform, &scenario)?;
-        let mut best: Option<Run> = None;
-        for (place, &policy) in POLICIES.iter().chain(&MORE).enumerate() {
+        for (runs, &policy) in runs.iter_mut().zip(policies) {
             let planner = Modelled { policy, performance: study.performance };
             let options = Options { alone: false, ..Options::default() };
             let mut outcome = simulate(&platform, &scenario, &planner, &options)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }
-            let run = Run::of(&outcome);
-            if best.is_none_or(|best| run.stp > best.stp) {
-                best = Some(run);
-            }
-            if let Some(of_policy) = runs[..POLICIES.len()].get_mut(place) {
-                of_policy.push(run);
-            }
+            runs.push(figures::Run::of(&outcome, false).metrics);
         }
-        runs[POLICIES.len()].extend(best);
     }
     Ok(runs)
 }
 
-impl Run {
-    /// What did not end is told as if it took for ever: `NaN` makes every figure of it one.
-    fn of(outcome: &colocate_sim::Outcome) -> Self {
-        let slowdowns = outcome.slowdowns().unwrap_or_default();
-        let unfairness = metrics::unfairness(&slowdowns).unwrap_or(f64::NAN);
-        let slower = outcome.slowest().map_or(f64::NAN, Nanos::as_secs_f64);
-        let stp = if slowdowns.is_empty() { f64::NAN } else { metrics::stp(&slowdowns) };
-        Self { slower, stp, unfairness }
-    }
-}
-
-/// The figures of the policy at `place`.
-fn told(policy: String, place: usize, draws: &[&[Unit]]) -> PolicyFigures {
-    let os = POLICIES.iter().position(|policy| *policy == PolicyKind::Os).unwrap_or(0);
-    let rr = POLICIES.iter().position(|policy| *policy == PolicyKind::RoundRobin).unwrap_or(0);
-    let over = |base: usize, of: fn(&Run) -> f64| {
-        let one = |pairs: &&[Unit]| {
-            let ratios = pairs.iter().flat_map(|Unit(runs)| {
-                runs[place].iter().zip(&runs[base]).map(|(mine, theirs)| of(mine) / of(theirs))
-            });
-            geometric_mean(&ratios.collect::<Vec<_>>())
-        };
-        spread(&draws.iter().map(one).collect::<Vec<_>>())
-    };
-    let unfairness = |pairs: &&[Unit]| {
-        let all = pairs.iter().flat_map(|Unit(runs)| runs[place].iter().map(|run| run.unfairness));
-        crate::stats::mean(&all.collect::<Vec<_>>()).unwrap_or(f64::NAN)
-    };
-    PolicyFigures {
-        policy,
-        slower_over_os: over(os, |run| run.slower),
-        slower_over_round_robin: over(rr, |run| run.slower),
-        stp_over_os: over(os, |run| run.stp),
-        stp_over_round_robin: over(rr, |run| run.stp),
-        unfairness: spread(&draws.iter().map(unfairness).collect::<Vec<_>>()),
-    }
-}
-
 /// Two applications with a thread a core each.
 pub(super) fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scenario {
-    let jobs = pair.iter().zip(0..).map(|(phase, place)| job(study, &phase.name, place, ALONE));
+    let jobs =
+        pair.iter().zip(0..).map(|(phase, place)| job(study, &phase.name, place, study.alone));
     Scenario {
         name: format!("{} and {}", pair[0].name, pair[1].name),
         seed,

@@ -1,7 +1,9 @@
 //! The study as text for a terminal.
 
-use super::Report;
-use crate::simulate::figures::Spread;
+use super::length::{LAST, Step, settled};
+use super::pairs::PolicyFigures;
+use super::{Report, Study};
+use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
 use std::fmt::Write;
 
 /// The report as tables and their legend; ends in a newline.
@@ -11,11 +13,47 @@ pub fn text(report: &Report) -> String {
     let Report { machine, draws, seeds, .. } = report;
     let _ = writeln!(
         out,
-        "simulated {machine}; in brackets the range over {draws} sets of assumptions, {seeds} seeds each"
+        "simulated {machine}; in brackets the range over {draws} sets of assumptions, widened by what {seeds} \
+         seeds\nleave open; ~: not resolved, below {:.0} % or of another sign under other assumptions",
+        report.resolution * 100.0
     );
     bench(&mut out, report);
     pairs(&mut out, report);
     tail(&mut out, report);
+    out
+}
+
+/// The steps of the search for the length, with what came of it; ends in a newline.
+#[must_use]
+pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
+    let mut out = format!(
+        "simulated {}; all pairs under os, {} sets of assumptions, {} seeds each\n  {:>9}  {:24}  {:24}  changed by\n",
+        study.machine.name,
+        study.draws.len(),
+        study.seeds,
+        "length",
+        "slower one's time/length",
+        "STP"
+    );
+    for step in steps {
+        let changed = step.changed.map_or("-".to_owned(), |part| format!("{:.1} %", part * 100.0));
+        let _ = writeln!(
+            out,
+            "  {:7} s  {:24}  {:24}  {changed}",
+            step.alone_s,
+            percent(&step.slower),
+            percent(&step.stp)
+        );
+    }
+    let _ = match steps.last().filter(|step| settled(step)) {
+        Some(step) => writeln!(
+            out,
+            "from {} s on neither figure changes by {:.0} % or more under any assumptions",
+            step.alone_s,
+            RESOLUTION * 100.0
+        ),
+        None => writeln!(out, "not settled at {} s, the longest that is tried", LAST.as_secs_f64()),
+    };
     out
 }
 
@@ -31,7 +69,7 @@ fn bench(out: &mut String, report: &Report) {
     for (kernel, same) in bench.kernels.iter().zip(&bench.same) {
         let _ = writeln!(out, "  {kernel:10} beside itself        {}", percent(same));
     }
-    // Published: Serpa et al., section 4. Which partners scenario C has is not said there.
+    // Published: Serpa et al., section 3.2. Which partners scenario C has is not said there.
     for (name, spread, published) in [
         ("B: beside itself, geometric mean", &bench.scenario_b, "published 187.2"),
         ("B: the worst kernel", &bench.worst_b, "published 220, \"up to 120 % more\""),
@@ -46,47 +84,87 @@ fn pairs(out: &mut String, report: &Report) {
     let pairs = &report.pairs;
     let _ = writeln!(
         out,
-        "\n{} pairs of {} applications, {} threads each, none ever alone: percent of the baseline",
-        pairs.pairs,
+        "\n{} pairs of {} applications, {} threads and {} s alone each, none ever alone: percent of",
+        pairs.pairs.len(),
         pairs.applications.join(" "),
-        pairs.threads
+        pairs.threads,
+        report.alone_s
     );
-    let heading =
-        ["slower one's time/os", "slower one's time/RR", "STP/os", "STP/RR", "unfairness"];
-    let _ = write!(out, "  {:16}", "policy");
-    heading.iter().for_each(|name| {
-        let _ = write!(out, "  {name:24}");
-    });
-    out.push('\n');
-    for policy in &pairs.policies {
-        let _ = write!(out, "  {:16}", policy.policy);
-        for spread in [
-            &policy.slower_over_os,
-            &policy.slower_over_round_robin,
-            &policy.stp_over_os,
-            &policy.stp_over_round_robin,
-            &policy.unfairness,
-        ] {
-            let _ = write!(out, "  {:24}", percent(spread));
+    for (base, beside) in [("os", over_os as Beside), ("round-robin", over_round_robin)] {
+        let _ = write!(out, "  {base:16}");
+        for name in ["slower one's time", "STP", "unfairness"] {
+            let _ = write!(out, "  {name:30}");
         }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
+        end_line(out);
+        for policy in pairs.policies.iter().filter(|policy| policy.policy != base) {
+            let _ = write!(out, "    {:14}", policy.policy);
+            for figures in beside(policy) {
+                let _ = write!(out, "  {:30}", cell(figures));
+            }
+            end_line(out);
+        }
+    }
+    for (base, of) in [
+        ("os", (|pair| &pair.over_os) as fn(&super::pairs::PairFigures) -> &Spread),
+        ("round-robin", |pair| &pair.over_round_robin),
+    ] {
+        let least = pairs.pairs.iter().min_by(|a, b| of(a).value.total_cmp(&of(b).value));
+        if let Some(pair) = least {
+            let name = pair.pair.join("+");
+            let _ = writeln!(
+                out,
+                "  instruction beside {base}, the pair that gains most: {name} {}",
+                percent(of(pair))
+            );
+        }
     }
     out.push_str(PUBLISHED);
 }
 
-/// Serpa et al., section 6: means over all pairs, times of the slower application.
-const PUBLISHED: &str = "  published for instruction-aware mapping: 29.1 % less time of the slower one \
-    than under Linux,\n  17.4 % less than round-robin; with applications of unequal length, see the tail\n  \
-    `os`: each lasts half a second alone, too short for the simulated kernel to settle; see docs/serpa.md\n";
+type Beside = fn(&PolicyFigures) -> &[MetricFigures];
+
+fn over_os(policy: &PolicyFigures) -> &[MetricFigures] {
+    &policy.over_os
+}
+
+fn over_round_robin(policy: &PolicyFigures) -> &[MetricFigures] {
+    &policy.over_round_robin
+}
+
+fn end_line(out: &mut String) {
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+}
+
+/// A ratio and what may be said of it.
+fn cell(figures: &MetricFigures) -> String {
+    let verdict = match figures.verdict {
+        Verdict::Baseline => "",
+        Verdict::Better => " better",
+        Verdict::Worse => " worse",
+        Verdict::NotResolved => " ~",
+    };
+    figures.ratio.as_ref().map_or("did not end".to_owned(), |ratio| percent(ratio) + verdict)
+}
+
+/// Serpa et al., section 5: means over all pairs, times of the slower application.
+const PUBLISHED: &str = "  published, time of the slower one under instruction-aware mapping: 70.9 of Linux's \
+    (EP+SP 48.8),\n  82.6 of round-robin's (IS+UA 56.0); there with applications of unequal length, see the tail\n";
 
 fn tail(out: &mut String, report: &Report) {
     let _ = writeln!(
         out,
-        "\nthe metric's tail: two copies of one application, the second shorter; how much sooner the longer \
-         one\nends with one thread of each a core than under round-robin, with nothing to match, percent"
+        "\nthe metric's tail: two copies of one application, the second shorter; time of the longer one with one\n\
+         thread of each a core, where there is nothing to match, percent of that under\n  {:16}  {:30}  os",
+        "", "round-robin"
     );
     for tail in &report.tail {
-        let _ = writeln!(out, "  length {:3.0} %  {}", tail.length * 100.0, percent(&tail.gain));
+        let _ = write!(out, "  length {:3.0} %    ", tail.length * 100.0);
+        for policy in tail.policies.iter().filter(|policy| policy.policy == "scatter") {
+            for figures in policy.over_round_robin.iter().chain(&policy.over_os) {
+                let _ = write!(out, "  {:30}", cell(figures));
+            }
+        }
+        end_line(out);
     }
 }

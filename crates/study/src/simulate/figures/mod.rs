@@ -265,17 +265,8 @@ impl Simulated {
         assert_eq!(runs.len(), settings.policies.len() * each, "a run for every combination");
         let place = settings.policies.iter().position(|policy| *policy == settings.baseline);
         let place = place.expect("the baseline is one of the policies");
-        let of_policy = |policy: usize| Grid {
-            runs: &runs[policy * each..][..each],
-            seeds: settings.seeds as usize,
-        };
-        let base = of_policy(place);
-        let policies = settings.policies.iter().enumerate();
-        let policies = policies.map(|(policy, name)| {
-            let against = (policy != place).then_some(base);
-            of_policy(policy).figures(name, settings.jobs.len(), against)
-        });
-        let policies: Vec<PolicyFigures> = policies.collect();
+        let policies =
+            compared(&settings.policies, place, settings.seeds as usize, settings.jobs.len(), runs);
         let notes = notes(&settings, &policies);
         Self {
             version: VERSION,
@@ -297,6 +288,29 @@ impl Simulated {
         text.push('\n');
         text
     }
+}
+
+/// What may be said of `policies` beside the one at the place `base`, with `runs` in the order of policy, draw
+/// and seed, the seed fastest; each run has figures of so many `jobs`.
+///
+/// # Panics
+/// If there is no policy at `base`, or the runs are not equally many for each policy.
+#[must_use]
+pub fn compared(
+    policies: &[String],
+    base: usize,
+    seeds: usize,
+    jobs: usize,
+    runs: &[Run],
+) -> Vec<PolicyFigures> {
+    assert_eq!(runs.len() % policies.len(), 0, "equally many runs a policy");
+    let each = runs.len() / policies.len();
+    let of_policy = |policy: usize| Grid { runs: &runs[policy * each..][..each], seeds };
+    let figures = |(policy, name): (usize, &String)| {
+        let against = (policy != base).then(|| of_policy(base));
+        of_policy(policy).figures(name, jobs, against)
+    };
+    policies.iter().enumerate().map(figures).collect()
 }
 
 fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {

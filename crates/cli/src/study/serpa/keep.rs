@@ -1,0 +1,192 @@
+//! What is done of a study, in a file, so that nothing of it is lost.
+//!
+//! A line a piece, written at once: its number and its figures, `-` where there is none, in the order of
+//! policy, seed and metric. Rust writes numbers with as many digits as bring them back as they were. A last
+//! line that was cut short, as by `kill -9`, does not count.
+
+use anyhow::{Context, bail};
+use colocate_study::serpa::work::Done;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// First word of the first line, before a digest of what is simulated.
+const HEAD: &str = "colocate-study-serpa-1";
+/// Figures a run.
+const METRICS: usize = 5;
+
+/// A file that keeps pieces.
+pub(super) struct Kept {
+    path: PathBuf,
+    file: Mutex<File>,
+    done: HashMap<usize, Done>,
+}
+
+impl Kept {
+    /// The file at `path` for work with these `inputs`; made if it is missing. `shape` says how many policies
+    /// and seeds a piece has, if there is such a piece.
+    ///
+    /// # Errors
+    /// If the file is of something else, or cannot be read or written.
+    pub fn open(
+        path: &Path,
+        inputs: &str,
+        shape: impl Fn(usize) -> Option<[usize; 2]>,
+    ) -> anyhow::Result<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let head = format!("{HEAD} {inputs}\n");
+        // What follows the last end of a line was cut short.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let mut done = HashMap::new();
+        if let Some(lines) = whole.strip_prefix(&head) {
+            for (line, number) in lines.lines().zip(2..) {
+                let piece = parse(line)
+                    .filter(|(piece, runs)| shape(*piece) == Some([runs.len(), runs[0].len()]));
+                let (piece, runs) = piece.with_context(|| {
+                    format!(
+                        "{}: line {number}: expected a piece of the study, found {line:?}",
+                        path.display()
+                    )
+                })?;
+                done.insert(piece, runs);
+            }
+        } else if !text.is_empty() && !head.starts_with(&text) {
+            bail!(
+                "{} is of another study, machine or setting: remove it, or name another file with --keep",
+                path.display()
+            );
+        }
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .with_context(cannot)?;
+        let start = if whole.is_empty() { 0 } else { whole.len() as u64 };
+        file.set_len(start).with_context(cannot)?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).with_context(cannot)?;
+        if whole.is_empty() {
+            file.write_all(head.as_bytes()).with_context(cannot)?;
+        }
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file), done })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What came of a piece in an earlier run of the command.
+    pub fn get(&self, piece: usize) -> Option<&Done> {
+        self.done.get(&piece)
+    }
+
+    /// Keeps what came of a piece.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
+        let line = line(piece, done);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Number, policies, seeds, then the figures.
+fn line(piece: usize, done: &Done) -> String {
+    let seeds = done.first().map_or(0, Vec::len);
+    let mut line = format!("{piece} {} {seeds}", done.len());
+    for figure in done.iter().flatten().flatten() {
+        let _ = match figure {
+            Some(figure) => write!(line, " {figure}"),
+            None => write!(line, " -"),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+fn parse(line: &str) -> Option<(usize, Done)> {
+    let mut words = line.split(' ');
+    let mut number = || words.next()?.parse::<usize>().ok();
+    let (piece, policies, seeds) = (number()?, number()?, number()?);
+    let figure = |word: &str| match word {
+        "-" => Some(None),
+        word => word.parse::<f64>().ok().filter(|figure| figure.is_finite()).map(Some),
+    };
+    let figures = words.map(figure).collect::<Option<Vec<Option<f64>>>>()?;
+    let runs = policies.checked_mul(seeds).filter(|runs| *runs > 0)?;
+    if Some(figures.len()) != runs.checked_mul(METRICS) {
+        return None;
+    }
+    let runs: Vec<[Option<f64>; METRICS]> =
+        figures.chunks(METRICS).filter_map(|run| run.try_into().ok()).collect();
+    Some((piece, runs.chunks(seeds).map(<[_]>::to_vec).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done() -> Done {
+        let run = |figure: f64| [Some(figure), Some(0.1 + 0.2), None, Some(1e-300), Some(1.0)];
+        vec![vec![run(1.0 / 3.0), run(2.5)], vec![run(3.0), run(f64::MAX)]]
+    }
+
+    /// Three pieces of two policies and two seeds.
+    fn two(piece: usize) -> Option<[usize; 2]> {
+        (piece < 3).then_some([2, 2])
+    }
+
+    #[test]
+    fn figures_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let kept = Kept::open(&path, "ab", two).unwrap();
+        kept.put(2, &done()).unwrap();
+        kept.put(0, &done()).unwrap();
+        // Cut short: does not count, and is written over.
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("1 2 2 0.5");
+        std::fs::write(&path, text).unwrap();
+        let again = Kept::open(&path, "ab", two).unwrap();
+        assert_eq!(
+            (again.get(2), again.get(0), again.get(1)),
+            (Some(&done()), Some(&done()), None)
+        );
+        again.put(1, &done()).unwrap();
+        assert_eq!(Kept::open(&path, "ab", two).unwrap().get(1), Some(&done()));
+    }
+
+    #[test]
+    fn what_is_not_of_this_study_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        Kept::open(&path, "ab", two).unwrap();
+        let error = Kept::open(&path, "cd", two).err().unwrap().to_string();
+        assert!(error.ends_with("name another file with --keep"), "{error}");
+        let lines = [
+            format!("3 2 2{}", " 1".repeat(20)),
+            format!("0 2 2{}", " 1".repeat(19)),
+            format!("0 1 2{}", " 1".repeat(10)),
+            format!("0 2 2{} NaN", " 1".repeat(19)),
+            "0 0 0".to_owned(),
+        ];
+        for line in lines {
+            std::fs::write(&path, format!("{HEAD} ab\n{line}\n")).unwrap();
+            let error = Kept::open(&path, "ab", two).err().unwrap().to_string();
+            assert!(error.contains("line 2: expected a piece of the study"), "{error}");
+        }
+        let before = std::fs::read_to_string(&path).unwrap();
+        assert!(Kept::open(&path, "cd", two).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+}

@@ -1,0 +1,131 @@
+//! How long applications have to be for what is told beside `os` to be told of its steady state.
+//!
+//! # Problem
+//! The simulated kernel starts all threads of an application on the socket of its parent, and spreads them one
+//! at a time. An application that ends before tells of its start and of little else.
+//!
+//! # Approach
+//! The length is doubled until the figures of `os` stay as they are. The rule was written down before it was
+//! first applied, and looks at nothing but `os`:
+//! - The *figures* of a length are the time of the slower application over its length, and the throughput
+//!   (STP), under `os`: geometric means over all pairs and seeds.
+//! - Lengths are [`FIRST`], twice that, and so on. The first one counts of which neither figure differs from
+//!   that of half the length by [`RESOLUTION`] or more, under any set of assumptions.
+//!
+//! Where a start costs the same time whatever the length is, its part in the figure is halved with each
+//! doubling, so that what is left of it at the length that counts is as large as the last change: less than
+//! the model resolves.
+
+use super::pairs::{self, Metrics, Pairs};
+use super::{Study, StudyError, geometric_mean, spread};
+use crate::simulate::figures::{Metric, RESOLUTION, Spread};
+use colocate_machine::Nanos;
+use colocate_policy::PolicyKind;
+use serde::{Deserialize, Serialize};
+
+/// The first length that is tried: that of the first predictions.
+pub const FIRST: Nanos = Nanos::from_millis(500);
+/// The longest. Chosen: what has not settled after a minute will not within an hour of simulated time.
+pub const LAST: Nanos = Nanos::from_secs(64);
+
+/// A length and the figures of `os`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Time that each application takes alone, in seconds.
+    pub alone_s: f64,
+    /// Time of the slower application over that.
+    pub slower: Spread,
+    /// Throughput.
+    pub stp: Spread,
+    /// The greatest difference of either figure from that of half the length under the same assumptions, as
+    /// a part of it; `None` for the first length.
+    pub changed: Option<f64>,
+}
+
+/// The figures of one length: one pair an assumption.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    alone: Nanos,
+    draws: Vec<[f64; 2]>,
+}
+
+/// Whether the figures stay as they are from half the length to this one.
+#[must_use]
+pub fn settled(step: &Step) -> bool {
+    step.changed.is_some_and(|changed| changed < RESOLUTION)
+}
+
+/// One piece of work: a pair with one set of assumptions under `os`, seed by seed.
+///
+/// # Errors
+/// The [`StudyError`] of a simulation.
+///
+/// # Panics
+/// If there is no such piece.
+pub fn piece(
+    study: &Study<'_>,
+    pairs: &Pairs<'_>,
+    piece: usize,
+) -> Result<Vec<Metrics>, StudyError> {
+    let (pair, draw) = pairs.at(piece);
+    let runs = pairs::under(study, pair, draw, &[PolicyKind::Os])?;
+    Ok(runs.into_iter().flatten().collect())
+}
+
+impl Figures {
+    /// From what came of all pieces, in their order; seeds that did not end make figures that are no number.
+    #[must_use]
+    pub fn of(study: &Study<'_>, pairs: &Pairs<'_>, done: &[Vec<Metrics>]) -> Self {
+        let figure = |draw: usize, metric: Metric, unit: f64| {
+            let runs = pairs.of_draw(draw, done).flat_map(|runs| runs.iter());
+            let place = pairs::place(metric);
+            let logs: Vec<f64> = runs.map(|run| run[place].unwrap_or(f64::NAN) / unit).collect();
+            geometric_mean(&logs)
+        };
+        let alone = study.alone.as_secs_f64();
+        let of_draw = |draw| [figure(draw, Metric::Slowest, alone), figure(draw, Metric::Stp, 1.0)];
+        Self { alone: study.alone, draws: (0..study.draws.len()).map(of_draw).collect() }
+    }
+
+    /// What is told of them after those of half the length.
+    #[must_use]
+    pub fn after(&self, half: Option<&Self>) -> Step {
+        let of =
+            |figure: usize| spread(&self.draws.iter().map(|draw| draw[figure]).collect::<Vec<_>>());
+        let change = |half: &Self| {
+            let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
+            let changes = both.map(|(now, before)| (now / before - 1.0).abs());
+            // What is no number has not settled.
+            changes.fold(0.0, |most, change| if change <= most { most } else { change })
+        };
+        Step {
+            alone_s: self.alone.as_secs_f64(),
+            slower: of(0),
+            stp: of(1),
+            changed: half.map(change),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half the length: 1.5 and 1.2; then 1.45 and 1.25. The change is 0.05 / 1.5 = 0.0333 and 0.05 / 1.2 =
+    /// 0.0417, so the figures have settled; the first length never has.
+    #[test]
+    fn the_greatest_change_counts() {
+        let figures = |alone: u64, slower: f64, stp: f64| Figures {
+            alone: Nanos::from_millis(alone),
+            draws: vec![[1.0, 1.0], [slower, stp]],
+        };
+        let (half, now) = (figures(500, 1.5, 1.2), figures(1000, 1.45, 1.25));
+        let step = now.after(Some(&half));
+        assert!((step.changed.unwrap() - 0.05 / 1.2).abs() < 1e-12, "{step:?}");
+        assert!(settled(&step) && !settled(&half.after(None)));
+        assert!(!settled(&figures(1000, 1.5, 1.3).after(Some(&half))));
+        assert!(!settled(&figures(1000, f64::NAN, 1.2).after(Some(&half))));
+        assert_eq!((step.slower.low, step.slower.high, step.alone_s), (1.0, 1.45, 1.0));
+    }
+}
