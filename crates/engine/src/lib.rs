@@ -6,6 +6,7 @@ pub mod host;
 pub mod known;
 pub mod planner;
 pub mod run;
+pub mod schedule;
 
 pub use host::{Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;

@@ -1,6 +1,7 @@
 //! A plan: a place for every task, the reason of every choice, the predicted effect.
 
 use crate::forecast::Slowdown;
+use crate::schedule::{Allocated, Selected};
 use colocate_machine::{Machine, PuNr};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,13 @@ pub enum Why {
     Unknown,
     /// There are more jobs than the machine should run at once, and others were selected for this quantum.
     NotSelected,
+    /// A scheduler chose its job for this quantum, and this place for it.
+    Chosen {
+        /// Why the job runs.
+        selected: Selected,
+        /// Why it is on its PU.
+        allocated: Allocated,
+    },
     /// There are more tasks than PUs: it takes turns with others on this PU.
     TimeShared {
         /// How many tasks have this PU in the plan.
@@ -184,6 +192,7 @@ impl fmt::Display for Why {
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
             Self::NotSelected => f.write_str("waits, others were selected for this quantum"),
+            Self::Chosen { selected, allocated } => write!(f, "{selected}; {allocated}"),
             Self::TimeShared { tasks, then } => {
                 // A plan that was not made here may say 0.
                 write!(f, "takes turns with {} on its PU, {then}", tasks.saturating_sub(1))
