@@ -16,9 +16,9 @@
 //!    since birth is time that it ran, waited, slept, or was over with its work.
 //! 9. At its end a task has done its work, not more and not less.
 
+use crate::pace::OnPu;
 use crate::queues::Queue;
 use crate::task::{State, Task};
-use crate::world::OnPu;
 use colocate_machine::Nanos;
 use colocate_model::Prediction;
 

@@ -1,10 +1,11 @@
 //! What is counted while the simulation goes on, and the outcome made of it.
 
 use crate::outcome::{JobOutcome, Moves, Outcome, Span, TaskOutcome, Together, Used};
+use crate::pace::OnPu;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::task::Task;
-use crate::world::{OnPu, World};
+use crate::world::World;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
 

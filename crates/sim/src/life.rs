@@ -1,0 +1,160 @@
+//! Births, sleep, ends, and what becomes of a job whose work is done.
+
+use crate::queues::TaskNo;
+use crate::scenario::Method;
+use crate::task::{State, Task};
+use crate::world::World;
+use colocate_engine::JobEnd;
+use colocate_machine::Nanos;
+use colocate_policy::JobIdx;
+use std::cmp::Reverse;
+
+impl World<'_> {
+    pub fn sleep(&mut self, task: TaskNo, time: Nanos) {
+        self.leave_queue(task);
+        self.tasks[task].state = State::Asleep;
+        self.tasks[task].since = self.now;
+        self.wakes.push(Reverse((self.now + time, task)));
+    }
+
+    pub fn wake(&mut self, task: TaskNo) {
+        if self.tasks[task].state != State::Asleep {
+            return;
+        }
+        self.end_sleep(task);
+        if self.is_stopped(task) {
+            self.hold(task);
+            return;
+        }
+        self.tasks[task].state = State::Ready;
+        self.rouse(task);
+    }
+
+    /// Puts a task on a queue that has run before.
+    pub fn rouse(&mut self, task: TaskNo) {
+        let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
+        self.join_queue(task, pu.unwrap_or(self.launcher));
+    }
+
+    pub fn bear(&mut self, no: TaskNo) {
+        if self.tasks[no].state != State::Unborn {
+            return;
+        }
+        let job = self.tasks[no].id.job.0 as usize;
+        if self.is_stopped(no) && no != self.jobs[job].tasks.start {
+            self.jobs[job].held_births.push(no);
+            return;
+        }
+        self.jobs[job].launched.get_or_insert(self.now);
+        if self.tasks[no].born.is_some() {
+            self.end_sleep(no);
+        }
+        self.tasks[no].born.get_or_insert(self.now);
+        self.tasks[no].virtual_time = 0;
+        if self.is_stopped(no) {
+            self.hold(no);
+            return;
+        }
+        self.tasks[no].state = State::Ready;
+        self.aim(no);
+        self.begin(no);
+    }
+
+    /// Puts a new task on a queue, where it touches its memory.
+    pub fn begin(&mut self, no: TaskNo) {
+        let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
+        let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
+        let pu = match self.tasks[no].pinned {
+            Some(pu) => pu,
+            None => self.fork_pu(parent),
+        };
+        self.join_queue(no, pu);
+        self.touch_pages(no, pu);
+    }
+
+    pub fn end_sleep(&mut self, task: TaskNo) {
+        let slept = self.now - self.tasks[task].since;
+        self.tasks[task].total.slept += slept;
+    }
+
+    pub fn end_wait(&mut self, task: TaskNo) {
+        let waited = self.now - self.tasks[task].since;
+        self.tasks[task].total.waited += waited;
+    }
+
+    pub fn finish(&mut self, task: TaskNo) {
+        self.leave_queue(task);
+        self.tasks[task].state = State::Done;
+        self.tasks[task].since = self.now;
+        let job = self.tasks[task].id.job.0 as usize;
+        self.jobs[job].busy -= 1;
+        let leaves = self.scenario.method == Method::Leave;
+        if leaves {
+            self.end_task(task);
+        }
+        if self.jobs[job].busy > 0 {
+            return;
+        }
+        self.jobs[job].runs += 1;
+        self.jobs[job].done.get_or_insert(self.now);
+        let all_done = self.jobs.iter().all(|job| job.done.is_some());
+        match self.scenario.method {
+            Method::Leave => self.end_job(job, 0),
+            Method::Restart if all_done => {
+                (0..self.jobs.len()).for_each(|job| self.end_job(job, 0))
+            }
+            Method::Restart => self.relaunch(job),
+        }
+        self.over = all_done;
+    }
+
+    pub fn relaunch(&mut self, job: usize) {
+        self.jobs[job].busy = self.jobs[job].tasks.len();
+        for no in self.jobs[job].tasks.clone() {
+            let thread = no - self.jobs[job].tasks.start;
+            self.tasks[no].course.restart();
+            self.tasks[no].state = State::Unborn;
+            let born = self.now + self.scenario.jobs[job].threads[thread].born;
+            self.births.push(Reverse((born, no)));
+        }
+    }
+
+    pub fn end_task(&mut self, task: TaskNo) {
+        match self.tasks[task].state {
+            State::Ended => return,
+            State::Ready => self.leave_queue(task),
+            State::Stopped => self.end_wait(task),
+            State::Unborn if self.tasks[task].born.is_none() => {}
+            State::Asleep | State::Unborn | State::Done => self.end_sleep(task),
+        }
+        self.tasks[task].state = State::Ended;
+        if self.tasks[task].born.is_some() {
+            self.tasks[task].ended = Some(self.now);
+        }
+    }
+
+    pub fn end_job(&mut self, job: usize, status: i32) {
+        if self.jobs[job].over {
+            return;
+        }
+        self.jobs[job].tasks.clone().for_each(|task| self.end_task(task));
+        self.jobs[job].over = true;
+        self.job_ended = true;
+        let ran = |sum: Nanos, task: &Task| sum + task.total.ran;
+        let cpu_time = self.tasks[self.jobs[job].tasks.clone()].iter().fold(Nanos::ZERO, ran);
+        let number = u32::try_from(job).unwrap_or(u32::MAX);
+        self.ended.push(JobEnd {
+            job: JobIdx(number),
+            at: self.now,
+            status,
+            cpu_time: Some(cpu_time),
+        });
+    }
+
+    /// Kills what still runs, as `timeout` would.
+    pub fn give_up(&mut self) {
+        const KILLED: i32 = 128 + 9;
+        (0..self.jobs.len()).for_each(|job| self.end_job(job, KILLED));
+        self.over = true;
+    }
+}

@@ -1,0 +1,88 @@
+//! Onto queues and off them, from one PU to another, and where memory is touched first.
+
+use crate::cold;
+use crate::queues::TaskNo;
+use crate::scenario::Pages;
+use crate::tally::count_move;
+use crate::world::World;
+use colocate_machine::PuIdx;
+
+impl World<'_> {
+    /// Puts a task that is ready on a queue.
+    pub fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
+        self.note_move(task, pu);
+        self.queues[pu.idx()].enqueue(task, pu, &mut self.tasks);
+        self.tasks[task].since = self.now;
+        self.looks.stale = true;
+        self.watch_pages(task);
+    }
+
+    pub fn leave_queue(&mut self, task: TaskNo) {
+        let Some(pu) = self.tasks[task].pu else { return };
+        let queue = &mut self.queues[pu.idx()];
+        let ran = queue.running == Some(task);
+        queue.dequeue(task, self.scenario.kernel.slice, &mut self.tasks);
+        if ran {
+            self.stale = true;
+        } else {
+            self.end_wait(task);
+        }
+        self.looks.stale = true;
+    }
+
+    /// Brings a ready task to another PU.
+    pub fn migrate(&mut self, task: TaskNo, to: PuIdx) {
+        if self.tasks[task].pu == Some(to) {
+            return;
+        }
+        self.leave_queue(task);
+        self.join_queue(task, to);
+    }
+
+    /// Counts a move to `to`, and what it costs.
+    pub fn note_move(&mut self, task: TaskNo, to: PuIdx) {
+        let Some(from) = self.tasks[task].pu.filter(|&from| from != to) else { return };
+        count_move(self.platform.machine(), &mut self.tasks[task].total.moves, from, to);
+        let task = &mut self.tasks[task];
+        let demand = self.demands.of(task.course.phase(), self.platform.kind_of(to));
+        let cold = cold::seconds(self.platform, demand, &task.occupancy, from, to);
+        // It cannot be colder than all cold.
+        task.debt = task.debt.max(cold);
+    }
+
+    /// Where its memory comes to be at its birth.
+    pub fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
+        let nodes = self.platform.machine().nodes.len();
+        if nodes == 0 {
+            return;
+        }
+        let job = self.tasks[no].id.job.0 as usize;
+        let first = self.jobs[job].tasks.start;
+        let node_of = |pu: Option<PuIdx>| pu.and_then(|pu| self.platform.node_of(pu)).unwrap_or(0);
+        let all_on = |node: usize| {
+            let mut pages = vec![0.0; nodes];
+            pages[node] = 1.0;
+            pages
+        };
+        let pages = match self.scenario.jobs[job].threads[no - first].pages {
+            Pages::FirstTouch => all_on(node_of(Some(pu))),
+            Pages::FirstThread => all_on(node_of(self.tasks[first].pu)),
+            Pages::Interleaved => self.everywhere(),
+            Pages::On(node) => all_on(node.idx()),
+        };
+        if self.tasks[no].pages != pages {
+            self.tasks[no].pages = pages;
+            self.tasks[no].pages_version += 1;
+        }
+        self.watch_pages(no);
+    }
+
+    /// Evenly on all nodes that have memory, as far as is known.
+    #[allow(clippy::cast_precision_loss)] // few nodes
+    pub fn everywhere(&self) -> Vec<f64> {
+        let nodes = &self.platform.machine().nodes;
+        let has: Vec<bool> = nodes.iter().map(|node| node.memory.is_none_or(|m| m.0 > 0)).collect();
+        let share = 1.0 / has.iter().filter(|&&has| has).count().max(1) as f64;
+        has.into_iter().map(|has| if has { share } else { 0.0 }).collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! How fast everything goes on that runs, and time going on.
+
+use crate::SimError;
+use crate::invariants::Step;
+use crate::queues::TaskNo;
+use crate::world::World;
+use colocate_machine::{Nanos, PuIdx};
+use std::rc::Rc;
+
+/// A task on a PU, and how it goes on there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnPu {
+    pub task: TaskNo,
+    pub pu: PuIdx,
+    /// Instructions per second, here and alone on the best core.
+    pub speed: f64,
+    pub alone: f64,
+    /// Bytes per second.
+    pub memory: f64,
+    pub clock: f64,
+    /// Part of its memory that is on other nodes.
+    pub far: f64,
+    /// When its phase or its work is over.
+    pub until: Nanos,
+}
+
+impl World<'_> {
+    /// Asks the model anew, if what runs has changed.
+    pub fn refresh(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let pus = self.platform.machine().all_pus();
+        let running: Vec<_> =
+            pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
+        self.prediction = self.rates.of(self.platform, &self.demands, &self.tasks, &running);
+        self.fresh = true;
+        let prediction = Rc::clone(&self.prediction);
+        for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
+            self.tasks[task].occupancy.clone_from(&rate.occupancy);
+        }
+        let on = running.iter().zip(&prediction.tasks).map(|(&(task, pu), rate)| {
+            let speed = rate.instructions_per_second;
+            let phase = self.tasks[task].course.phase();
+            OnPu {
+                task,
+                pu,
+                speed,
+                alone: self.demands.alone(phase),
+                memory: rate.memory.0,
+                clock: self.platform.clock_of(pu),
+                far: self.far_share(task, pu),
+                until: self.until(task, speed),
+            }
+        });
+        self.on = on.collect();
+    }
+
+    /// When a task that goes on at `speed` comes to the end of its phase or work.
+    pub fn until(&self, task: TaskNo, speed: f64) -> Nanos {
+        let task = &self.tasks[task];
+        let (left, exact) = task.course.until_next();
+        let at = self.now + nanos_up(task.debt + left / speed);
+        let grain = self.scenario.grain.0;
+        if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
+    }
+
+    /// Lets time go on to `to`; nothing may happen before.
+    pub fn step(&mut self, to: Nanos) -> Result<(), SimError> {
+        // An event that is due and not dealt with would hold time up.
+        if to <= self.now {
+            return Err(SimError::Broken(format!(
+                "expected time to go on, found {to} after {}",
+                self.now
+            )));
+        }
+        let time = to - self.now;
+        let seconds = time.as_secs_f64();
+        for on in &self.on {
+            let task = &mut self.tasks[on.task];
+            let warm = (seconds - task.debt).max(0.0);
+            task.debt = (task.debt - seconds).max(0.0);
+            let done = task.course.go_on(on.speed * warm);
+            task.total.ran += time;
+            task.virtual_time += i64::try_from(time.0).unwrap_or(i64::MAX);
+            task.total.instructions += done;
+            task.total.cycles += on.clock * seconds;
+            task.total.alone_s += done / on.alone;
+            task.total.memory_bytes += on.memory * warm;
+            task.total.far_instructions += on.far * done;
+        }
+        self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);
+        let step = Step {
+            from: std::mem::replace(&mut self.now, to),
+            to,
+            on: &self.on,
+            queues: &self.queues,
+            tasks: &self.tasks,
+            new: std::mem::take(&mut self.fresh).then_some(&self.prediction),
+            idle_balance: self.scenario.kernel.idle_balance,
+        };
+        self.checker.step(&step).map_err(SimError::Broken)
+    }
+}
+
+/// Whole nanoseconds, rounded up; a time that never comes is the last one there is.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
+fn nanos_up(seconds: f64) -> Nanos {
+    if seconds.is_nan() { Nanos(u64::MAX) } else { Nanos((seconds * 1e9).ceil().max(1.0) as u64) }
+}

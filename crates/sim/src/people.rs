@@ -1,0 +1,76 @@
+//! The jobs and their tasks, before anything has happened.
+
+use crate::platform::{Demands, Platform};
+use crate::queues::TaskNo;
+use crate::scenario::Scenario;
+use crate::task::{Course, State, Task, Totals};
+use colocate_machine::Nanos;
+use colocate_policy::{JobIdx, TaskId};
+use std::ops::Range;
+
+/// A job as it goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its tasks.
+    pub tasks: Range<TaskNo>,
+    /// Tasks that have not done their work of this run.
+    pub busy: usize,
+    /// When it was first launched.
+    pub launched: Option<Nanos>,
+    /// When its work was first done.
+    pub done: Option<Nanos>,
+    pub runs: u32,
+    pub over: bool,
+    /// Whether the plan has it wait.
+    pub stopped: bool,
+    /// Threads that were due to be born while it was stopped.
+    pub held_births: Vec<TaskNo>,
+}
+
+/// All tasks and jobs, none born yet.
+pub(crate) fn people(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    demands: &Demands,
+) -> (Vec<Task>, Vec<Job>) {
+    let nodes = platform.machine().nodes.len();
+    let (mut tasks, mut jobs) = (Vec::new(), Vec::new());
+    for (job, spec) in scenario.jobs.iter().enumerate() {
+        let start = tasks.len();
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        for (order, thread) in spec.threads.iter().enumerate() {
+            let work = demands.work(&thread.course, thread.work);
+            tasks.push(Task {
+                id: TaskId { job: JobIdx(number(job)), order: number(order) },
+                name: format!("{}/{}", spec.name, thread.name),
+                state: State::Unborn,
+                pu: None,
+                pinned: None,
+                course: Course::new(thread.course.clone(), work),
+                virtual_time: 0,
+                debt: 0.0,
+                occupancy: Vec::new(),
+                pages: vec![0.0; nodes],
+                pages_version: 0,
+                next_scan: Nanos(u64::MAX),
+                scanned_from: None,
+                since: Nanos::ZERO,
+                born: None,
+                ended: None,
+                total: Totals::default(),
+            });
+        }
+        let busy = tasks.len() - start;
+        jobs.push(Job {
+            tasks: start..tasks.len(),
+            busy,
+            launched: None,
+            done: None,
+            runs: 0,
+            over: false,
+            stopped: false,
+            held_births: Vec::new(),
+        });
+    }
+    (tasks, jobs)
+}
