@@ -11,13 +11,13 @@ mod on;
 
 pub use file::{PhaseFile, PhaseFileError};
 pub use guess::{Guessed, Guesses, Plausible, typical_misses};
-pub use known::Known;
+pub use known::{Known, MeasuredCycles};
 pub use on::OnCore;
 
 use crate::curve::MissCurve;
 use crate::mix::Mix;
-use crate::phase::known::{AMOUNT, AT_LEAST_ONE, PART};
-use crate::profile::{Backend, ThreadProfile};
+use crate::phase::known::{AMOUNT, AT_LEAST_ONE, CYCLES, PART};
+use crate::profile::{Profile, ThreadProfile};
 use colocate_machine::performance::{PortSet, WorkKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -80,6 +80,9 @@ pub struct Phase {
     /// Lines that another task of the job has changed since: read from its cache, not from memory.
     #[serde(default, deserialize_with = "known::amount")]
     pub shared_lines: Known<f64>,
+    /// Cycles that it took on a processor, all told: what the other components there add up to.
+    #[serde(default)]
+    pub cycles: Known<MeasuredCycles>,
 }
 
 /// Why a phase has no figures on a core.
@@ -128,11 +131,49 @@ impl Phase {
         Self { name: name.into(), work, ..Self::default() }
     }
 
-    /// What is known of a thread that was profiled by `backend`.
+    /// What is known of a thread of `profile`: its mix, and its cycles where they were counted on a
+    /// processor that has a name.
     #[must_use]
-    pub fn of_thread(thread: &ThreadProfile, backend: Backend) -> Self {
-        let source = format!("instruction mix, profiled by {}", backend.name());
-        Self::of_mix(thread.name.clone(), thread.mix, source)
+    pub fn of_thread(thread: &ThreadProfile, profile: &Profile) -> Self {
+        let by = profile.backend.name();
+        let mixed = format!("instruction mix, profiled by {by}");
+        let mut phase = Self::of_mix(thread.name.clone(), thread.mix, mixed);
+        if let (Some(ipc), Some(processor)) = (thread.ipc(), &profile.processor)
+            && CYCLES.contains(1.0 / ipc)
+        {
+            let measured = MeasuredCycles { processor: processor.clone(), cycles: 1.0 / ipc };
+            let source = format!("cycles over instructions, profiled by {by}");
+            phase.cycles = Known::new(measured, source);
+        }
+        phase
+    }
+
+    /// What it took on `processor`, if that was measured there.
+    #[must_use]
+    pub fn cycles_on(&self, processor: Option<&str>) -> Option<f64> {
+        let measured = self.cycles.get()?;
+        (Some(measured.processor.as_str()) == processor).then_some(measured.cycles)
+    }
+
+    /// The same, with what `other` knows in place of what is unknown.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            name: if self.name.is_empty() { other.name } else { self.name },
+            slots: self.slots.or(other.slots),
+            work: self.work.or(other.work),
+            dependent_cycles: self.dependent_cycles.or(other.dependent_cycles),
+            dependent_cycles_divided: self
+                .dependent_cycles_divided
+                .or(other.dependent_cycles_divided),
+            stall_cycles: self.stall_cycles.or(other.stall_cycles),
+            branch_misses: self.branch_misses.or(other.branch_misses),
+            misses: self.misses.or(other.misses),
+            parallel_misses: self.parallel_misses.or(other.parallel_misses),
+            written_back: self.written_back.or(other.written_back),
+            shared_lines: self.shared_lines.or(other.shared_lines),
+            cycles: self.cycles.or(other.cycles),
+        }
     }
 
     /// Whether every figure is one that can be.
@@ -155,7 +196,8 @@ impl Phase {
         });
         let of_work = self.work.get().map_or(Vec::new(), Work::amounts);
         let of_work = of_work.into_iter().map(|found| (Component::Work, found, AMOUNT));
-        for (component, found, can_be) in plain.chain(of_work) {
+        let cycles = self.cycles.get().map(|found| (Component::Cycles, found.cycles, CYCLES));
+        for (component, found, can_be) in plain.chain(of_work).chain(cycles) {
             if !can_be.contains(found) {
                 return Err(PhaseError::Impossible { component, expected: can_be.text, found });
             }
@@ -238,6 +280,8 @@ pub enum Component {
     WrittenBack,
     /// `shared-lines`
     SharedLines,
+    /// `cycles`
+    Cycles,
 }
 
 impl Component {
@@ -255,6 +299,7 @@ impl Component {
             Self::ParallelMisses => "parallel-misses",
             Self::WrittenBack => "written-back",
             Self::SharedLines => "shared-lines",
+            Self::Cycles => "cycles",
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
-use colocate_model::phase::{Known, Phase, PhaseFile, Work};
+use colocate_model::phase::{Known, MeasuredCycles, Phase, PhaseFile, Work};
 use colocate_model::{Class, MissCurve, Mix, Share};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -52,8 +52,10 @@ fn any_curve() -> impl Strategy<Value = MissCurve> {
 fn any_phase() -> impl Strategy<Value = Phase> {
     let amounts = prop::array::uniform5(known(prop_oneof![0.0..1e3, Just(0.0), Just(1e6)]));
     let parts = (known(0.0..=1.0), known(0.0..=1.0), known(1.0..100.0));
-    (any::<String>(), amounts, parts, known(any_work()), known(any_curve())).prop_map(
-        |(name, amounts, (branch_misses, written_back, parallel_misses), work, misses)| {
+    let cycles = (any::<String>(), 0.01..1e3)
+        .prop_map(|(processor, cycles)| MeasuredCycles { processor, cycles });
+    (any::<String>(), amounts, parts, known(any_work()), known(any_curve()), known(cycles)).prop_map(
+        |(name, amounts, (branch_misses, written_back, parallel_misses), work, misses, cycles)| {
             let [slots, dependent_cycles, divided, stall_cycles, shared_lines] = amounts;
             Phase {
                 name,
@@ -67,6 +69,7 @@ fn any_phase() -> impl Strategy<Value = Phase> {
                 parallel_misses,
                 written_back,
                 shared_lines,
+                cycles,
             }
         },
     )
@@ -102,6 +105,7 @@ fn reader_and_schema_agree() {
         json!({ "name": "a", "slots": "unknown" }),
         json!({ "slots": figure(json!(1)) }),
         json!({ "work": figure(json!({ "kinds": {} })) }),
+        json!({ "cycles": figure(json!({ "processor": "made up", "cycles": 0.5 })) }),
     ];
     for phase in good {
         let text = file(phase).to_string();
@@ -129,6 +133,9 @@ fn reader_and_schema_agree() {
         file(json!({ "misses": figure(json!([["1 kB", 0.1]])) })),
         file(json!({ "misses": figure(json!([["1 KiB", -0.1]])) })),
         file(json!({ "misses": figure(json!([["1 KiB", 1e4]])) })),
+        file(json!({ "cycles": figure(json!(0.5)) })),
+        file(json!({ "cycles": figure(json!({ "cycles": 0.5 })) })),
+        file(json!({ "cycles": figure(json!({ "processor": "made up", "cycles": 0.0 })) })),
         json!({ "version": 1 }),
         json!({ "version": 2, "phase": [] }),
         json!({ "version": 1, "phase": [], "phases": [] }),

@@ -191,7 +191,7 @@ pub(super) mod kinds {
 mod tests {
     use super::*;
     use crate::mix::{Mix, Share};
-    use crate::phase::{Known, Work, typical_misses};
+    use crate::phase::{Known, MeasuredCycles, Work, typical_misses};
     use colocate_machine::performance::WorkKind;
 
     fn known<T>(value: T) -> Known<T> {
@@ -215,6 +215,7 @@ mod tests {
             parallel_misses: known(3.0),
             written_back: known(0.5),
             shared_lines: known(0.0),
+            cycles: known(MeasuredCycles { processor: "made up".into(), cycles: 0.9 }),
         };
         let named = Phase { work: known(ports), ..Phase::default() };
         PhaseFile::new(vec![all, named, Phase::of_mix("m", mix, "made up"), Phase::default()])
@@ -286,6 +287,10 @@ mod tests {
             "int: expected a number from 0 to 1e6, found -1"
         );
         assert!(figure("work", "{ kinds = { ints = 1.0 } }").contains("unknown variant `ints`"));
+        assert_eq!(
+            figure("cycles", "{ processor = \"p\", cycles = 0.0 }"),
+            "cycles: expected a number from 0.01 to 1e6, found 0"
+        );
         assert!(figure("slosts", "1.0").contains("unknown field `slosts`"));
         assert_eq!(
             PhaseFile::from_toml("version = 2\nphases = 7").unwrap_err().to_string(),

@@ -35,6 +35,15 @@ impl<T> Known<T> {
         }
     }
 
+    /// This figure, or `other` if it is unknown.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Known { .. } => self,
+            Self::Unknown => other,
+        }
+    }
+
     /// Where it comes from, if it is known.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
@@ -107,10 +116,24 @@ pub(super) struct Range {
     pub text: &'static str,
 }
 
+/// Cycles of an instruction that were measured on a processor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredCycles {
+    /// The processor, as `/proc/cpuinfo` names its model: elsewhere the figure says nothing.
+    pub processor: String,
+    /// Cycles of its core for an instruction, on average.
+    #[serde(deserialize_with = "cycles")]
+    pub cycles: f64,
+}
+
 pub(super) const AMOUNT: Range = Range { least: 0.0, most: 1e6, text: "a number from 0 to 1e6" };
 pub(super) const PART: Range = Range { least: 0.0, most: 1.0, text: "a number from 0 to 1" };
 pub(super) const AT_LEAST_ONE: Range =
     Range { least: 1.0, most: 1e6, text: "a number from 1 to 1e6" };
+/// No core completes a hundred instructions in a cycle.
+pub(super) const CYCLES: Range =
+    Range { least: 0.01, most: 1e6, text: "a number from 0.01 to 1e6" };
 
 impl Range {
     pub fn contains(self, figure: f64) -> bool {
@@ -126,6 +149,14 @@ impl Range {
             _ => Ok(known),
         }
     }
+}
+
+fn cycles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let found = f64::deserialize(deserializer)?;
+    if CYCLES.contains(found) {
+        return Ok(found);
+    }
+    Err(D::Error::custom(format!("cycles: expected {}, found {found}", CYCLES.text)))
 }
 
 pub(super) fn amount<'de, D: Deserializer<'de>>(d: D) -> Result<Known<f64>, D::Error> {

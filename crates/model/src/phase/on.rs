@@ -167,7 +167,7 @@ fn merged(mut found: Vec<(PortSet, f64)>) -> Vec<(PortSet, f64)> {
 mod tests {
     use super::*;
     use crate::mix::Share;
-    use crate::phase::Component;
+    use crate::phase::{Component, MeasuredCycles};
     use colocate_machine::performance::Unit;
     use colocate_machine::{Cycles, Hertz};
 
@@ -220,6 +220,7 @@ mod tests {
             parallel_misses: known(3.0),
             written_back: known(0.5),
             shared_lines: known(0.0),
+            cycles: known(MeasuredCycles { processor: "made up".into(), cycles: 0.9 }),
         };
         let OnCore { demand, guessed, without_unit } = on(&phase);
         assert_eq!((guessed, without_unit), (vec![], vec![]));
