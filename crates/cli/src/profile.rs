@@ -38,7 +38,8 @@ pub struct Args {
 
     /// File for demand vectors (docs/schemas/demand.json; TOML if it is called .toml). With the backend
     /// emulate one for each thread, with its misses of caches of every size, which takes some ten times
-    /// as long; with sample, which needs --demand, one for the program
+    /// as long; with pmu one for each thread, with what this machine's counters tell; with sample, which
+    /// needs --demand, one for the program
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     phase: Option<PathBuf>,
 
@@ -128,13 +129,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Whether the backend sees what demand vectors are made of.
 fn sees_enough(args: &Args) -> anyhow::Result<()> {
     let message = match (&args.phase, &args.demand, args.backend) {
-        (None, ..) | (_, _, Wish::Emulate) | (_, Some(_), Wish::Sample) => return Ok(()),
+        (None, ..) | (_, _, Wish::Emulate) | (_, Some(_), Wish::Sample) | (_, None, Wish::Pmu) => {
+            return Ok(());
+        }
         (_, Some(_), _) => {
             "counters do not see machine code; expected --backend emulate or sample with --demand"
         }
         (_, None, _) => {
-            "only the backend emulate sees accesses to memory; expected --backend emulate with --phase, \
-             or --demand"
+            "only the backend emulate sees accesses to memory, and only pmu counts their misses; expected \
+             --backend emulate or pmu with --phase, or --backend sample with --demand"
         }
     };
     Err(no_capability(message.into()))

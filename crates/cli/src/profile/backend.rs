@@ -4,7 +4,8 @@ use super::no_capability;
 use colocate_machine::Nanos;
 use colocate_model::Backend;
 use colocate_observe::code::Stretch;
-use colocate_observe::pmu::{Counted, Counters, Start, Watch};
+use colocate_observe::pmu::extras::{Events, Extras};
+use colocate_observe::pmu::{Counted, Counters, Start, Want, Watch};
 use colocate_observe::sample::{SampleOptions, Sampler};
 use colocate_observe::{Options, Pid, SysError};
 use std::os::fd::BorrowedFd;
@@ -30,6 +31,10 @@ pub struct Seen {
     pub counted: Counted,
     /// Stretches of code, if they were wanted and the backend sees code.
     pub stretches: Vec<Stretch>,
+    /// What counters told of each thread's demand; empty without counters.
+    pub extras: Vec<Extras>,
+    /// Their events.
+    pub events: Events,
 }
 
 /// A backend at work.
@@ -42,12 +47,18 @@ pub enum Watching {
 
 impl Watching {
     /// Begins to watch `pids` and all that they create.
-    pub fn start(wish: Wish, rate_hz: u32, pids: &[Pid], start: Start) -> anyhow::Result<Self> {
+    pub fn start(
+        wish: Wish,
+        want: Want,
+        rate_hz: u32,
+        pids: &[Pid],
+        start: Start,
+    ) -> anyhow::Result<Self> {
         match wish {
-            Wish::Pmu => pmu(pids, start).map_err(|why| denied("pmu", pids, start, &why)),
+            Wish::Pmu => pmu(want, pids, start).map_err(|why| denied("pmu", pids, start, &why)),
             Wish::Sample => sample(rate_hz, pids, start, None),
             // `emulate` runs programs itself and never comes here.
-            Wish::Auto | Wish::Emulate => match pmu(pids, start) {
+            Wish::Auto | Wish::Emulate => match pmu(want, pids, start) {
                 Ok(watching) => Ok(watching),
                 Err(why) => sample(rate_hz, pids, start, Some(why.to_string())),
             },
@@ -111,21 +122,19 @@ impl Watching {
     /// Ends watching and says what was seen, with as many stretches of code as are wanted.
     pub fn finish(self, stretches: usize) -> Seen {
         match self {
-            Self::Pmu(watches) => {
-                let counted = together(watches.into_iter().map(Watch::finish).collect());
-                Seen { counted, stretches: Vec::new() }
-            }
+            Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish_all).collect()),
             Self::Sample { mut sampler, .. } => {
                 sampler.stop();
                 let stretches = if stretches > 0 { sampler.stretches(stretches) } else { vec![] };
-                Seen { counted: sampler.finish(), stretches }
+                let counted = sampler.finish();
+                Seen { counted, stretches, extras: Vec::new(), events: Events::default() }
             }
         }
     }
 }
 
-fn pmu(pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
-    let counters = Counters::find(Path::new("/proc"), Path::new("/sys"))?;
+fn pmu(want: Want, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
+    let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), want)?;
     let options = Options::here()?;
     let watch = |pid: &Pid| Watch::start(counters.clone(), *pid, start, &options);
     Ok(Watching::Pmu(pids.iter().map(watch).collect::<Result<_, _>>()?))
@@ -164,15 +173,17 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
 }
 
 /// What several watches have seen, as one.
-fn together(parts: Vec<Counted>) -> Counted {
+fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
-    let mut processes = 0;
-    for part in parts {
+    let (mut threads, mut events, mut processes) = (Vec::new(), Events::default(), 0);
+    for (part, extras, counted_by) in parts {
         let count = part.threads.iter().map(|thread| thread.process + 1).max().unwrap_or(0);
-        all.threads.extend(part.threads.into_iter().map(|mut thread| {
+        threads.extend(part.threads.into_iter().zip(extras).map(|(mut thread, extras)| {
             thread.process += processes;
-            thread
+            (thread, extras)
         }));
+        // All were counted with the same counters.
+        events = counted_by;
         processes += count;
         all.watched = all.watched.max(part.watched);
         all.complete &= part.complete;
@@ -182,9 +193,11 @@ fn together(parts: Vec<Counted>) -> Counted {
             }
         }
     }
-    all.threads.sort_by_key(|thread| thread.start_ns);
+    threads.sort_by_key(|(thread, _)| thread.start_ns);
+    let (threads, extras) = threads.into_iter().unzip();
+    all.threads = threads;
     for (order, thread) in (0..).zip(&mut all.threads) {
         thread.order = order;
     }
-    all
+    Seen { counted: all, stretches: Vec::new(), extras, events }
 }

@@ -8,12 +8,12 @@ use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
 use colocate_act::signals::{Asked, Signals};
 use colocate_act::sys;
-use colocate_machine::Nanos;
+use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, Program};
 use colocate_observe::code::Stretch;
 use colocate_observe::emulate;
-use colocate_observe::pmu::Start;
+use colocate_observe::pmu::{Start, Want, extras};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, Tid, identity};
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
     let pid = held.pid();
     // Nothing has run yet: if nothing can watch, dropping `held` ends the process.
-    let watching = Watching::start(args.backend, args.rate, &[pid], Start::AtExec)?;
+    let watching = Watching::start(args.backend, want(args), args.rate, &[pid], Start::AtExec)?;
     let head = Head::new(program, &watching);
     let confirmed = held.release().confirm();
     let mut session = Session::new(args, watching, signals);
@@ -64,7 +64,7 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
     }
     let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
-    let watching = Watching::start(args.backend, args.rate, pids, Start::Now)?;
+    let watching = Watching::start(args.backend, want(args), args.rate, pids, Start::Now)?;
     let head = Head::new(program, &watching);
     let mut session = Session::new(args, watching, signals);
     session.watch_others()?;
@@ -114,6 +114,10 @@ fn find(args: &Args) -> anyhow::Result<Command> {
 fn failure(error: LaunchError) -> anyhow::Error {
     let code = u8::try_from(error.status()).unwrap_or(crate::exit::OURS);
     Failure { code, message: error.to_string() }.into()
+}
+
+fn want(args: &Args) -> Want {
+    if args.phase.is_some() { Want::Demand } else { Want::Mix }
 }
 
 fn until(args: &Args) -> Option<Nanos> {
@@ -177,8 +181,32 @@ impl Head {
         profile.complete = counted.complete;
         profile.threads = counted.threads;
         profile.notes.extend(counted.notes);
-        Watched { profile, stretches: seen.stretches, phases: Vec::new() }
+        let mut phases = Vec::new();
+        if !seen.extras.is_empty() {
+            let caches = data_caches();
+            let threads = profile.threads.iter().zip(&seen.extras);
+            phases.extend(threads.map(|(thread, extra)| {
+                extras::phase(thread, &profile, extra, &seen.events, &caches)
+            }));
+        }
+        Watched { profile, stretches: seen.stretches, phases }
     }
+}
+
+/// Levels and sizes of this machine's data caches, nearest first; empty if those of a level are not alike, or
+/// a size is not known.
+fn data_caches() -> Vec<(u8, Bytes)> {
+    let Ok(machine) = read::live() else { return Vec::new() };
+    let of_level = |level: u8| -> Option<Bytes> {
+        let data = |cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction;
+        let mut sizes = machine.caches.iter().filter(data).map(|cache| cache.size);
+        let first = sizes.next()??;
+        sizes.all(|size| size == Some(first)).then_some(first)
+    };
+    let last = machine.caches.iter().map(|cache| cache.level).max().unwrap_or(0);
+    // A curve that ends before the last cache would say that memory comes next.
+    let all: Option<Vec<_>> = (1..=last).map(|level| Some((level, of_level(level)?))).collect();
+    all.unwrap_or_default()
 }
 
 fn processor(cpuinfo: &Path) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use super::affinity::move_this_thread;
 use super::cpu::Cpu;
+use super::extras::{self, Events};
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
 use super::plan::{Event, Group, Grouping, Role, Source, grouping, wanted};
@@ -56,6 +57,15 @@ impl PmuError {
     }
 }
 
+/// What is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Instructions, cycles and classes.
+    Mix,
+    /// What demand vectors are made of, too.
+    Demand,
+}
+
 /// One PMU's groups, ready to be opened on any thread.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -86,14 +96,14 @@ impl Counters {
     ///
     /// # Errors
     /// [`PmuError`] if not even instructions can be counted.
-    pub fn find(proc: &Path, sys: &Path) -> Result<Self, PmuError> {
+    pub fn find(proc: &Path, sys: &Path, want: Want) -> Result<Self, PmuError> {
         let pmus = core_pmus(proc, sys);
         let leader = |spec| OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop);
         let Some(first) = pmus.first() else {
             let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
             return match leader(generic) {
                 // A kernel without sysfs entries that counts all the same.
-                Ok(()) => Self::planned(&[unlisted()]),
+                Ok(()) => Self::planned(&[unlisted()], want),
                 Err(source) => {
                     let devices = sys.join("bus/event_source/devices").display().to_string();
                     Err(PmuError::None { devices, source })
@@ -103,14 +113,14 @@ impl Counters {
         let alone = pmus.len() == 1;
         leader(generic(first, alone, INSTRUCTIONS))
             .map_err(|source| PmuError::Refused { pmu: first.name.clone(), source })?;
-        Self::planned(&pmus)
+        Self::planned(&pmus, want)
     }
 
-    fn planned(pmus: &[CorePmu]) -> Result<Self, PmuError> {
+    fn planned(pmus: &[CorePmu], want: Want) -> Result<Self, PmuError> {
         let mut found = Self { pmus: Vec::new(), notes: Vec::new() };
         for pmu in pmus {
             let alone = pmus.len() == 1;
-            let plan = on_its_cores(pmu, alone, || try_out(pmu, alone));
+            let plan = on_its_cores(pmu, alone, || try_out(pmu, alone, want));
             found.notes.extend(notes(pmu, &plan));
             let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
             found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs });
@@ -138,6 +148,12 @@ impl Counters {
         let planned =
             Planned { name: "software".to_owned(), groups: vec![group], specs: vec![specs] };
         Self { pmus: vec![planned], notes: Vec::new() }
+    }
+
+    /// Which events count what demand vectors say beside the classes.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        extras::events(self.pmus.iter().flat_map(|pmu| &pmu.groups))
     }
 
     /// How many descriptors one thread needs.
@@ -213,17 +229,19 @@ fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
 ///
 /// With several kinds of cores the kernel must be told which. Intel's takes the PMU's number in
 /// the upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`); Arm's kernels learned
-/// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES,
+/// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES, BR_MIS_PRED,
 /// BR_RETIRED.
 fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
     const PERF_PMU_TYPE_SHIFT: u32 = 32;
     const CYCLES: u64 = c::PERF_COUNT_HW_CPU_CYCLES as u64;
+    const BRANCH_MISSES: u64 = c::PERF_COUNT_HW_BRANCH_MISSES as u64;
     if alone {
         return Spec { kind: c::PERF_TYPE_HARDWARE, config: number };
     }
     match (pmu.cpu, number) {
         (Cpu::Arm { .. }, INSTRUCTIONS) => Spec { kind: pmu.kind, config: 0x08 },
         (Cpu::Arm { .. }, CYCLES) => Spec { kind: pmu.kind, config: 0x11 },
+        (Cpu::Arm { .. }, BRANCH_MISSES) => Spec { kind: pmu.kind, config: 0x10 },
         (Cpu::Arm { .. }, _) => Spec { kind: pmu.kind, config: 0x21 },
         _ => {
             let config = u64::from(pmu.kind) << PERF_PMU_TYPE_SHIFT | number;
@@ -233,8 +251,11 @@ fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
 }
 
 /// Groups what `pmu` counts by trying it on the calling thread.
-fn try_out(pmu: &CorePmu, alone: bool) -> Grouping {
-    let wanted = wanted(pmu.family, |code| pmu.has(code));
+fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Grouping {
+    let mut wanted = wanted(pmu.family, |code| pmu.has(code));
+    if want == Want::Demand {
+        wanted.extend(extras::wanted(pmu.family, |code| pmu.has(code)));
+    }
     grouping(&wanted, |events| runs(&specs(events, pmu, alone)))
 }
 
@@ -382,7 +403,7 @@ mod tests {
 
     #[test]
     fn finding_counters_gives_some_or_a_reason() {
-        match Counters::find(Path::new("/proc"), Path::new("/sys")) {
+        match Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Demand) {
             Ok(found) => assert!(found.descriptors() >= 2, "{found:?}"),
             Err(error) => {
                 let text = error.to_string();

@@ -12,6 +12,7 @@
 mod affinity;
 pub mod counters;
 pub mod cpu;
+pub mod extras;
 pub mod open;
 pub mod pfm;
 pub mod plan;
@@ -20,7 +21,7 @@ pub mod sysfs;
 pub mod table;
 pub mod watch;
 
-pub use counters::{Counters, PmuError};
+pub use counters::{Counters, PmuError, Want};
 pub use open::Start;
 pub use watch::{Counted, Watch};
 
@@ -34,5 +35,5 @@ use std::path::Path;
 /// # Errors
 /// [`PmuError`] if not even instructions can be counted.
 pub fn available() -> Result<Counters, PmuError> {
-    Counters::find(Path::new("/proc"), Path::new("/sys"))
+    Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Mix)
 }

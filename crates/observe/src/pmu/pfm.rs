@@ -201,9 +201,10 @@ mod tests {
         let pfm = Pfm::get().unwrap();
         let mut families = 0;
         for family in table::ALL.iter().filter(|family| !family.pfm.is_empty()) {
-            let codes = family.rows.iter().flat_map(|row| row.codes);
+            let codes = family.rows.iter().flat_map(|row| row.codes).copied();
+            let codes = codes.chain(family.extras.iter().map(|row| row.code));
             let mut known = 0;
-            for &code in codes {
+            for code in codes {
                 match pfm.code(family.pfm, code) {
                     Ok(config) => {
                         assert_eq!(config, code.config, "{}::{}", family.pfm, code.name);

@@ -4,6 +4,7 @@
 //! with the instructions, so that the shares of the classes in it are exact for the time it ran,
 //! whatever the other groups do. As few groups as the counters allow: one, where all fit.
 
+use super::extras::Extra;
 use super::table::{Base, Code, Family, INST_SPEC, Row};
 use colocate_model::Class;
 
@@ -18,6 +19,8 @@ pub enum Role {
     Cycles,
     /// Work of one class; a class may have several events, which add up.
     Class(Class),
+    /// What a demand vector says beside the classes.
+    Extra(Extra),
 }
 
 /// How perf is asked for an event.
@@ -193,6 +196,7 @@ mod tests {
             Role::Begun => "spec".to_owned(),
             Role::Cycles => "c".to_owned(),
             Role::Class(class) => class.name().to_owned(),
+            Role::Extra(extra) => format!("{extra:?}"),
         };
         let line = |group: &Group| group.events.iter().map(name).collect::<Vec<_>>().join(" ");
         plan.groups.iter().map(line).collect()

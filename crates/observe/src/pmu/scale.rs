@@ -5,6 +5,7 @@
 //! nanoseconds of the thread's run time. Shares are taken inside one group, whose events always
 //! count together, so they need no scaling; totals are scaled by enabled over running.
 
+use super::extras::Extras;
 use super::plan::{Group, Role};
 use colocate_model::{Mix, Share};
 
@@ -31,6 +32,8 @@ pub struct Totals {
     /// If figures were scaled up, because counters took turns or were taken away: for which part of
     /// the time the group that counted least counted.
     pub scaled: Option<Share>,
+    /// What else demand vectors say; all unknown where nobody asked.
+    pub extras: Extras,
 }
 
 /// `count` scaled from the time it was counted to the time it should have been.
@@ -93,6 +96,7 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     let part = |r: &Reading| Share::of(r.running_ns, due(r)).filter(|_| r.running_ns < due(r));
     totals.scaled = least(known().map(|(_, r)| part(r)));
     for (group, reading) in known() {
+        totals.extras.add(group, reading, due(reading));
         for (class, base) in group.classes() {
             let whole = group.count_of(base, &reading.counts);
             let part = group.count_of(Role::Class(class), &reading.counts);
@@ -143,7 +147,9 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
         mix.set(class, enough.then(|| Share::new((weighted / known).min(1.0))).flatten());
     }
     let scaled = least(ran.iter().map(|t| t.scaled));
-    Totals { instructions, cycles: sum(|t| t.cycles), mix, scaled }
+    let of_kinds = ran.iter().map(|t| (t.instructions.unwrap_or(0), t.extras));
+    let extras = Extras::over_kinds(&of_kinds.collect::<Vec<_>>());
+    Totals { instructions, cycles: sum(|t| t.cycles), mix, scaled, extras }
 }
 
 #[cfg(test)]
@@ -258,13 +264,14 @@ mod tests {
             instructions: Some(3_000),
             cycles: Some(1_000),
             mix: Mix { branch: Share::new(0.2), float: Share::new(0.4), ..Mix::default() },
-            scaled: None,
+            ..Totals::default()
         };
         let slow = Totals {
             instructions: Some(1_000),
             cycles: Some(1_000),
             mix: Mix { branch: Share::new(0.6), ..Mix::default() },
             scaled: Share::new(0.25),
+            ..Totals::default()
         };
         let both = over_pmus(&[fast, slow]);
         assert_eq!(both.instructions, Some(4_000));

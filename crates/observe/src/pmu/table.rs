@@ -16,6 +16,7 @@
 //!   `tools/perf/pmu-events/arch/powerpc/`.
 
 use super::cpu::Cpu;
+use super::extras::{self, ExtraRow};
 use colocate_model::Class;
 
 /// One hardware event.
@@ -72,6 +73,8 @@ pub struct Family {
     pub pfm: &'static str,
     /// One row for each class that can be counted.
     pub rows: &'static [Row],
+    /// What else of a demand vector can be counted; sources as of the rows.
+    pub extras: &'static [ExtraRow],
     /// What a reader of the figures should know, one sentence; empty if nothing.
     pub caveat: &'static str,
 }
@@ -202,75 +205,101 @@ const HASWELL: Family = Family {
     name: "Intel Haswell",
     pfm: "hsw",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
+    extras: extras::INTEL_2013,
     caveat: "",
 };
 const BROADWELL: Family = Family {
     name: "Intel Broadwell",
     pfm: "bdw",
     rows: &[INTEL_BRANCH, FP_256, OLD_LOAD, OLD_STORE],
+    extras: extras::INTEL_2013,
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE: Family = Family {
     name: "Intel Skylake client",
     pfm: "skl",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
+    extras: extras::INTEL_2015,
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE_X: Family = Family {
     name: "Intel Skylake, Cascade Lake or Cooper Lake server",
     pfm: "skx",
     rows: &[INTEL_BRANCH, FP_512, INTEL_LOAD, INTEL_STORE],
+    extras: extras::INTEL_2015,
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE: Family = Family {
     name: "Intel Ice Lake, Tiger Lake or Rocket Lake",
     pfm: "icl",
     rows: &[INTEL_BRANCH, FP_JOINED, INTEL_LOAD, INTEL_STORE],
+    extras: extras::INTEL_2019,
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE_X: Family = Family { name: "Intel Ice Lake server", pfm: "icx", ..ICE_LAKE };
-const SAPPHIRE_RAPIDS: Family =
-    Family { name: "Intel Sapphire Rapids or Emerald Rapids", pfm: "spr", ..ICE_LAKE };
+const SAPPHIRE_RAPIDS: Family = Family {
+    name: "Intel Sapphire Rapids or Emerald Rapids",
+    pfm: "spr",
+    extras: extras::INTEL_2021,
+    ..ICE_LAKE
+};
 const GOLDEN_COVE: Family = Family {
     name: "Intel Alder Lake or Raptor Lake, performance cores",
     pfm: "",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
+    extras: extras::INTEL_2021,
     caveat: INTEL_CAVEAT,
 };
 const GRACEMONT: Family = Family {
     name: "Intel Alder Lake or Raptor Lake, efficient cores",
     pfm: "",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
+    extras: extras::INTEL_ATOM,
     caveat: "",
 };
 const ZEN1: Family = Family {
     name: "AMD Zen",
     pfm: "amd64_fam17h_zen1",
     rows: &[AMD_BRANCH, ZEN1_FLOPS, AMD_LOAD, AMD_STORE],
+    extras: extras::ZEN1,
     caveat: ZEN_CAVEAT,
 };
 const ZEN2: Family = Family {
     name: "AMD Zen 2",
     pfm: "amd64_fam17h_zen2",
     rows: &[AMD_BRANCH, ZEN2_FLOPS, AMD_LOAD, AMD_STORE],
+    extras: extras::ZEN2,
     caveat: ZEN_CAVEAT,
 };
-const ZEN3: Family = Family { name: "AMD Zen 3", pfm: "amd64_fam19h_zen3", ..ZEN2 };
+const ZEN3: Family =
+    Family { name: "AMD Zen 3", pfm: "amd64_fam19h_zen3", extras: extras::ZEN3, ..ZEN2 };
 const ZEN4: Family = Family {
     name: "AMD Zen 4",
     pfm: "amd64_fam19h_zen4",
     rows: &[AMD_BRANCH, ZEN4_FP_OPS, AMD_LOAD, AMD_STORE],
+    extras: extras::ZEN4,
     caveat: ZEN4_CAVEAT,
 };
 const ZEN5: Family = Family { name: "AMD Zen 5", pfm: "", ..ZEN4 };
-const CORTEX_A57: Family =
-    Family { name: "Arm Cortex-A57 or A72", pfm: "", rows: A57_ROWS, caveat: ARM_CAVEAT };
-const NEOVERSE_N1: Family =
-    Family { name: "Arm Neoverse N1", pfm: "arm_n1", rows: ARM_ROWS, caveat: ARM_CAVEAT };
+const CORTEX_A57: Family = Family {
+    name: "Arm Cortex-A57 or A72",
+    pfm: "",
+    rows: A57_ROWS,
+    extras: extras::ARM,
+    caveat: ARM_CAVEAT,
+};
+const NEOVERSE_N1: Family = Family {
+    name: "Arm Neoverse N1",
+    pfm: "arm_n1",
+    rows: ARM_ROWS,
+    extras: extras::ARM,
+    caveat: ARM_CAVEAT,
+};
 const ARM_RECENT: Family = Family {
     name: "Arm Cortex-A76 to A710, X1, X2, Neoverse V1, N2 or V2",
     pfm: "",
     rows: ARM_ROWS,
+    extras: extras::ARM,
     caveat: ARM_CAVEAT,
 };
 const POWER8: Family = Family {
@@ -280,6 +309,7 @@ const POWER8: Family = Family {
         row(Class::Branch, &[code("PM_BRU_FIN", 0x1_0068)], "PVR"),
         row(Class::Load, &[code("PM_LD_REF_L1", 0x1_00ee)], "PVR"),
     ],
+    extras: &[],
     caveat: "branches and loads are counted when they finish, mispredicted paths included",
 };
 const POWER9: Family = Family {
@@ -290,6 +320,7 @@ const POWER9: Family = Family {
         in_unit(Unit::MicroOps, row(Class::Float, &[code("PM_FLOP_CMPL", 0x4_505e)], "PVR")),
         row(Class::Load, &[code("PM_LD_REF_L1", 0x1_00fc)], "PVR"),
     ],
+    extras: &[],
     caveat: "loads are counted when they finish, mispredicted paths included",
 };
 
@@ -375,6 +406,7 @@ fn arm(part: u32) -> Option<&'static Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::extras::Extra;
 
     fn name(cpu: Cpu, pmu: &str) -> Option<&'static str> {
         family(cpu, pmu).map(|family| family.name)
@@ -449,8 +481,27 @@ mod tests {
             let source = family.rows[0].source;
             text += &format!("| {} | {pfm} | {} | {source} |\n", family.name, cells.join(" | "));
         }
+        text += EXTRAS_HEAD;
+        for family in ALL {
+            let cell = |extra| {
+                let row = family.extras.iter().find(|row| row.extra == extra);
+                row.map_or("unknown".to_owned(), |row| format!("{:#x}", row.code.config))
+            };
+            let cells: Vec<String> = Extra::ALL.into_iter().map(cell).collect();
+            text += &format!("| {} | {} |\n", family.name, cells.join(" | "));
+        }
         expect_test::expect_file!["../../../../docs/pmu-events.md"].assert_eq(&text);
     }
+
+    const EXTRAS_HEAD: &str = "
+## For demand vectors
+
+Counted beside the classes with `--phase`, for each instruction retired. Where the table does not know the
+processor, mispredicted branches are perf's generic event.
+
+| family | mispredicted branches | misses of L1 | of L2 | of L3 | slots |
+|---|---|---|---|---|---|
+";
 
     const HEAD: &str = "\
 # Events of each family of processors

@@ -1,6 +1,7 @@
 //! Counting each thread of running programs, from its birth to its end.
 
 use super::counters::{Counters, OpenCounters};
+use super::extras::{Events, Extras};
 use super::open::Start;
 use crate::births::{Births, Options, TaskEvent};
 use crate::limits::Descriptors;
@@ -229,7 +230,13 @@ impl Watch {
 
     /// Reads the counters of those that still live, and says what was counted.
     #[must_use]
-    pub fn finish(mut self) -> Counted {
+    pub fn finish(self) -> Counted {
+        self.finish_all().0
+    }
+
+    /// The same, with what demand vectors say beside the profile: for each thread, and its events.
+    #[must_use]
+    pub fn finish_all(mut self) -> (Counted, Vec<Extras>, Events) {
         self.pump();
         let complete = self.all_ended();
         for place in 0..self.threads.len() {
@@ -238,7 +245,7 @@ impl Watch {
         let watched = now().saturating_sub(self.began);
         let notes = self.notes();
         let order = |thread: &Thread| self.processes.iter().position(|p| *p == thread.pid);
-        let mut threads: Vec<ThreadProfile> = self
+        let mut all: Vec<(ThreadProfile, Extras)> = self
             .threads
             .iter()
             .map(|thread| {
@@ -246,11 +253,12 @@ impl Watch {
                 thread.profile(process, self.began)
             })
             .collect();
-        threads.sort_by_key(|thread| thread.start_ns);
+        all.sort_by_key(|(thread, _)| thread.start_ns);
+        let (mut threads, extras): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         for (order, thread) in (0..).zip(&mut threads) {
             thread.order = order;
         }
-        Counted { threads, watched, complete, notes }
+        (Counted { threads, watched, complete, notes }, extras, self.counters.events())
     }
 
     fn notes(&self) -> Vec<String> {
@@ -305,12 +313,12 @@ impl Watch {
 }
 
 impl Thread {
-    fn profile(&self, process: u32, began: Nanos) -> ThreadProfile {
+    fn profile(&self, process: u32, began: Nanos) -> (ThreadProfile, Extras) {
         let (totals, on_cpu_ns) = match &self.found {
             Found::Read(totals, on_cpu_ns) => (*totals, Some(*on_cpu_ns)),
             Found::Open(_) | Found::Nothing => Default::default(),
         };
-        ThreadProfile {
+        let profile = ThreadProfile {
             order: 0,
             process,
             name: self.name.clone(),
@@ -321,7 +329,8 @@ impl Thread {
             cycles: totals.cycles,
             samples: None,
             mix: if totals.instructions == Some(0) { Mix::default() } else { totals.mix },
-        }
+        };
+        (profile, totals.extras)
     }
 }
 
