@@ -133,6 +133,22 @@ pub enum Inclusion {
     Neither,
 }
 
+/// Which line a cache gives up for a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replacement {
+    /// The one that was used longest ago, or nearly: what is called pseudo-LRU counts as it.
+    #[default]
+    Lru,
+    /// Any.
+    Random,
+    /// Something else that protects a part of the content while more passes than fits, as last caches of
+    /// Intel do since Ivy Bridge.
+    Adaptive,
+    /// Nobody knows.
+    Unknown,
+}
+
 /// A level of caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,6 +159,9 @@ pub struct CachePerformance {
     pub latency: Cycles,
     /// How its content stands to that of nearer levels.
     pub inclusion: Inclusion,
+    /// Which line it gives up; least recently used if it is not said.
+    #[serde(default)]
+    pub replacement: Replacement,
     /// Bytes that it can deliver in a second to all that share it, or `None` if unknown: then it never
     /// saturates.
     pub bandwidth: Option<BytesPerSecond>,

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::performance::{
     CachePerformance, CorePerformance, Inclusion, LinkPerformance, MemoryPerformance, Performance,
-    PortSet, Unit, WorkKind,
+    PortSet, Replacement, Unit, WorkKind,
 };
 use crate::units::Cycles;
 use std::collections::BTreeSet;
@@ -68,8 +68,14 @@ fn cache(cache: &CachePerformance) -> String {
         Inclusion::Exclusive => " exclusive",
         Inclusion::Neither => "",
     };
+    let replacement = match cache.replacement {
+        Replacement::Lru => "",
+        Replacement::Random => " random",
+        Replacement::Adaptive => " adaptive",
+        Replacement::Unknown => " replacement unknown",
+    };
     let bandwidth = cache.bandwidth.map(|bytes| format!(" {bytes}")).unwrap_or_default();
-    format!("L{} {}{inclusion}{bandwidth}", cache.level, cache.latency)
+    format!("L{} {}{inclusion}{replacement}{bandwidth}", cache.level, cache.latency)
 }
 
 fn memory(memory: &MemoryPerformance) -> String {

@@ -34,6 +34,9 @@ pub struct Assumptions {
     pub bandwidth: f64,
     /// Factor on every latency beyond the first cache.
     pub latency: f64,
+    /// How much a cache gives up lines by chance whose replacement is adaptive or unknown: 0 is LRU, 1 is
+    /// random.
+    pub replacement: f64,
     /// What stands for components of a demand vector that nobody knows.
     pub guesses: Guesses,
 }
@@ -48,6 +51,7 @@ impl Default for Assumptions {
             overlap: OVERLAP.usual,
             bandwidth: FACTOR.usual,
             latency: FACTOR.usual,
+            replacement: REPLACEMENT.usual,
             guesses: Guesses::default(),
         }
     }
@@ -58,10 +62,13 @@ const WIDTH: Plausible = Plausible { least: -1.0, usual: 0.0, most: 1.0 };
 const OVERLAP: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 /// Chosen: figures for memory are often remembered, and differ with the modules that are plugged in.
 const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
+/// Both ends are the simplest of what there is. Policies that protect a part of the content can be better
+/// than either for data that comes round; how much better is not known of any machine described here.
+const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 
 impl Assumptions {
     /// The usual ones first, then every combination of the least, the usual and the most of the model's
-    /// own parameters: 162 in all, in the same order always. Guesses are the usual ones.
+    /// own parameters but the replacement: 162 in all, in the same order always. Guesses are the usual ones.
     #[must_use]
     pub fn grid() -> Vec<Self> {
         let ends = |range: Plausible| [range.usual, range.least, range.most];
@@ -71,14 +78,13 @@ impl Assumptions {
                 for overlap in ends(OVERLAP) {
                     for bandwidth in ends(FACTOR) {
                         for latency in ends(FACTOR) {
-                            let guesses = Guesses::default();
                             all.push(Self {
                                 fairness,
                                 width,
                                 overlap,
                                 bandwidth,
                                 latency,
-                                guesses,
+                                ..Self::default()
                             });
                         }
                     }
@@ -113,6 +119,8 @@ impl Assumptions {
             let range = guessed.plausible();
             each(&mut |one, place| one.guesses = one.guesses.with(guessed, range.at(place)));
         }
+        // Last, so that all others are drawn as they were before there was this one.
+        each(&mut |one, place| one.replacement = REPLACEMENT.at(place));
         all
     }
 }
@@ -158,6 +166,7 @@ mod tests {
         tenths(&|one| one.width, WIDTH);
         tenths(&|one| one.overlap, OVERLAP);
         tenths(&|one| one.latency, FACTOR);
+        tenths(&|one| one.replacement, REPLACEMENT);
         tenths(&|one| one.guesses.get(Guessed::WrittenBack), Guessed::WrittenBack.plausible());
         assert_eq!(sample.iter().filter(|one| one.fairness == Fairness::Slots).count(), 5);
     }

@@ -9,7 +9,9 @@
 //! instruction its footprint grows by the lines that a cache of just that size would miss: so a miss
 //! curve tells the footprint of every window. A cache with LRU replacement holds the footprints of all
 //! its tasks in the longest time for which they fit (Xiang, Ding, Luo and Bao: HOTL, a higher order
-//! theory of locality, ASPLOS 2013).
+//! theory of locality, ASPLOS 2013). One that gives up lines by chance: [`chance`]. One that does something
+//! between is taken as both at once: each time that a line is used it is drawn which of the two it shall be
+//! subject to, and both reach equally far back.
 //!
 //! # Terms
 //! - `m(c)`: misses per instruction with `c` bytes.
@@ -17,10 +19,12 @@
 //! - speed: how fast a task's window grows, instructions per second times the size of a line.
 //!
 //! # What is left out
-//! Associativity, prefetching, replacement other than LRU, and that tasks of one address space may hold
+//! Associativity, prefetching, and that tasks of one address space may hold
 //! a line together: their footprints are added, as if they touched different data.
 
 use crate::curve::MissCurve;
+
+pub mod chance;
 
 /// What a window of instructions touches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,19 +107,59 @@ pub struct Sharer<'a> {
     pub speed: f64,
     /// Bytes of its footprint that nearer caches hold in place of this one: 0 but for an exclusive one.
     pub elsewhere: f64,
+    /// How much the cache gives up lines by chance: 0 for LRU, 1 for random.
+    pub chance: f64,
+}
+
+/// What a task has of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// Bytes that it holds.
+    pub bytes: f64,
+    /// How fast they grow the farther back the content reaches: bytes a second, or a unit of the window.
+    pub growth: f64,
+    /// Misses per instruction.
+    pub misses: f64,
+}
+
+impl Held {
+    /// `part` of it, and the rest of `other`.
+    fn mixed(self, other: Self, part: f64) -> Self {
+        let mix = |one: f64, two: f64| part * one + (1.0 - part) * two;
+        Self {
+            bytes: mix(self.bytes, other.bytes),
+            growth: mix(self.growth, other.growth),
+            misses: mix(self.misses, other.misses),
+        }
+    }
 }
 
 impl Sharer<'_> {
-    /// Bytes that it holds of a cache whose content is that of the last `time` seconds, and how fast they
-    /// grow with the time.
+    /// What it has of a cache whose content is that of the last `time` seconds; where lines go by chance,
+    /// each stays for so long on average.
     #[must_use]
-    pub fn after(&self, time: f64) -> (f64, f64) {
+    pub fn after(&self, time: f64) -> Held {
         if self.speed <= 0.0 {
-            return (0.0, 0.0);
+            return Held::default();
         }
-        let footprint = footprint(self.curve, self.speed * time);
-        let here = footprint.bytes - self.elsewhere;
-        if here > 0.0 { (here, footprint.misses * self.speed) } else { (0.0, 0.0) }
+        let window = self.speed * time;
+        if self.chance <= 0.0 {
+            return self.by_use(window);
+        }
+        let mut held = chance::by_chance(self.curve, self.elsewhere, window);
+        held.growth *= self.speed;
+        if self.chance < 1.0 { held.mixed(self.by_use(window), self.chance) } else { held }
+    }
+
+    /// With LRU.
+    fn by_use(&self, window: f64) -> Held {
+        let Footprint { bytes, misses } = footprint(self.curve, window);
+        let here = bytes - self.elsewhere;
+        if here > 0.0 {
+            Held { bytes: here, growth: misses * self.speed, misses }
+        } else {
+            Held { bytes: 0.0, growth: 0.0, misses: self.curve.at(self.elsewhere) }
+        }
     }
 
     /// Bytes that it holds of a cache of `capacity` bytes that it has for itself.
@@ -144,9 +188,9 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
     for _ in 0..STEPS {
         let (mut held, mut growth) = (0.0, 0.0);
         for sharer in sharers {
-            let (bytes, more) = sharer.after(time);
-            held += bytes;
-            growth += more;
+            let its = sharer.after(time);
+            held += its.bytes;
+            growth += its.growth;
         }
         let missing = capacity - held;
         if missing.abs() <= capacity * EQUAL {
@@ -172,7 +216,7 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
 #[must_use]
 pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
     let time = reach(capacity, sharers, 0.0);
-    sharers.iter().map(|sharer| sharer.after(time).0).collect()
+    sharers.iter().map(|sharer| sharer.after(time).bytes).collect()
 }
 
 /// Lines that are missed on top of the usual ones while `bytes` of a cache that was empty are filled.

@@ -74,6 +74,19 @@ impl MissCurve {
         }
     }
 
+    /// The least size with at most so many misses per instruction; the last point's if there are always more.
+    #[must_use]
+    pub fn size_for(&self, misses: f64) -> f64 {
+        let after = self.points.partition_point(|&(_, more)| more > misses);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (None, _) => 0.0,
+            (Some((last, _)), None) => last,
+            (Some((from, high)), Some(&(to, low))) => {
+                from + (to - from) * (high - misses) / (high - low)
+            }
+        }
+    }
+
     /// Its points, of size in bytes and misses per instruction.
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
@@ -121,6 +134,9 @@ mod tests {
         assert!((at(0.0) - 0.02).abs() < 1e-15);
         assert!((at(48.0) - 0.015).abs() < 1e-15);
         assert!((at(1e6) - 0.01).abs() < 1e-15);
+        let size = |misses: f64| curve.size_for(misses) / 1024.0;
+        assert_eq!((size(0.03), size(0.02), size(0.001)), (0.0, 0.0, 64.0));
+        assert!((size(0.015) - 48.0).abs() < 1e-9);
         let back: Vec<(String, f64)> = curve.clone().into();
         assert_eq!(MissCurve::try_from(back), Ok(curve));
     }

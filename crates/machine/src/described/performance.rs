@@ -6,7 +6,7 @@ use crate::cpulist::PuSet;
 use crate::machine::Machine;
 use crate::performance::{
     CachePerformance, CorePerformance, Impossible, Inclusion, LinkPerformance, MemoryPerformance,
-    Part, Performance, PortSet, Unit, WorkKind,
+    Part, Performance, PortSet, Replacement, Unit, WorkKind,
 };
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::Deserialize;
@@ -59,6 +59,8 @@ struct CacheSpeed {
     latency: Figure<Text<Cycles>>,
     /// May be left out for level 1, which has nothing nearer.
     inclusion: Option<Figure<Inclusion>>,
+    /// Least recently used if it is not said.
+    replacement: Option<Figure<Replacement>>,
     bandwidth: Option<Figure<Text<BytesPerSecond>>>,
 }
 
@@ -141,6 +143,7 @@ impl Speeds {
                 level: cache.level,
                 latency: cache.latency.value.0,
                 inclusion,
+                replacement: cache.replacement.as_ref().map(|it| it.value).unwrap_or_default(),
                 bandwidth: cache.bandwidth.as_ref().map(|bandwidth| bandwidth.value.0),
             })
         };

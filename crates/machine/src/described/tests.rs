@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::machine::Machine;
-use crate::performance::{Inclusion, PortSet, Unit, WorkKind};
+use crate::performance::{Inclusion, PortSet, Replacement, Unit, WorkKind};
 use crate::units::{BytesPerSecond, Cycles, Hertz, Nanos};
 use proptest::prelude::*;
 
@@ -281,8 +281,26 @@ fn speeds_without_sources() {
     assert_eq!(performance(SMALL), Ok(None));
 }
 
+/// What nobody says of a cache's replacement is that it is LRU, as it always was.
+#[test]
+fn replacement_of_lines() {
+    let of = |said: &str| {
+        let said = format!("inclusion = \"inclusive\"\n{said}");
+        let text = format!("{SMALL}{SPEEDS}").replace("inclusion = \"inclusive\"", &said);
+        performance(&text).expect("read").expect("described").caches[1].replacement
+    };
+    assert_eq!(of(""), Replacement::Lru);
+    assert_eq!(of("replacement = \"random\""), Replacement::Random);
+    assert_eq!(of("replacement = { value = \"adaptive\", source = \"x\" }"), Replacement::Adaptive);
+}
+
 /// Every refusal: what is changed in [`SPEEDS`] to what, and the line that is printed.
-const IMPOSSIBLE: [(&str, &str, &str); 25] = [
+const IMPOSSIBLE: [(&str, &str, &str); 26] = [
+    (
+        "inclusion = \"inclusive\"",
+        "inclusion = \"inclusive\"\nreplacement = \"fifo\"",
+        "line 41: unknown variant `fifo`, expected one of `lru`, `random`, `adaptive`, `unknown`",
+    ),
     // Wrong units.
     ("clock = \"2 GHz\"", "clock = 2", "line 25: invalid type: integer `2`, expected a string"),
     ("\"80 ns\"", "\"80 cycles\"", "line 43: expected a time like \"90 ns\", found \"80 cycles\""),

@@ -46,7 +46,7 @@ fn data_that_stays() {
 #[test]
 fn streams_divide_by_speed() {
     let stream = curve(&[(1024, 0.1)]);
-    let of = |speed| Sharer { curve: &stream, speed, elsewhere: 0.0 };
+    let of = |speed| Sharer { curve: &stream, speed, elsewhere: 0.0, chance: 0.0 };
     let held = occupancy(8e6, &[of(3e9), of(1e9)]);
     near(held[0], 6e6);
     near(held[1], 2e6);
@@ -58,7 +58,7 @@ fn streams_divide_by_speed() {
 fn a_stream_drowns_a_loop() {
     let stream = curve(&[(1024, 0.1)]);
     let cliff = curve(&[(5_999_000, 0.1), (6_000_000, 0.0)]);
-    let of = |curve, speed| Sharer { curve, speed, elsewhere: 0.0 };
+    let of = |curve, speed| Sharer { curve, speed, elsewhere: 0.0, chance: 0.0 };
     let held = occupancy(8e6, &[of(&cliff, 1e9), of(&stream, 1e9)]);
     near(held[0], 4e6);
     near(cliff.at(held[0]), 0.1);
@@ -72,7 +72,7 @@ fn a_stream_drowns_a_loop() {
 #[test]
 fn what_fits_is_not_divided() {
     let small = curve(&[(0, 0.5), (1000, 0.0)]);
-    let of = |speed| Sharer { curve: &small, speed, elsewhere: 0.0 };
+    let of = |speed| Sharer { curve: &small, speed, elsewhere: 0.0, chance: 0.0 };
     assert_eq!(occupancy(2000.0, &[of(1.0), of(1e9)]), [1000.0, 1000.0]);
     // One that stands still holds nothing, and leaves its place to others.
     assert_eq!(occupancy(1500.0, &[of(0.0), of(1e9)]), [0.0, 1000.0]);
@@ -84,14 +84,14 @@ fn what_fits_is_not_divided() {
 #[test]
 fn exclusive_holds_what_is_not_nearer() {
     let stream = curve(&[(1024, 0.1)]);
-    let of = |speed| Sharer { curve: &stream, speed, elsewhere: 1e6 };
+    let of = |speed| Sharer { curve: &stream, speed, elsewhere: 1e6, chance: 0.0 };
     let held = occupancy(8e6, &[of(1e9), of(1e9)]);
     near(held[0], 4e6);
     // 5 MB of footprint in the same window is 1 MB nearer and 4 MB here.
     near(reach(8e6, &[of(1e9), of(1e9)], 0.0), 5e6 / 0.1 / 1e9);
     // One whose data is all nearer holds nothing here.
     let small = curve(&[(0, 0.5), (1_000_000, 0.0)]);
-    let alone = Sharer { curve: &small, speed: 1e9, elsewhere: 1e6 };
+    let alone = Sharer { curve: &small, speed: 1e9, elsewhere: 1e6, chance: 0.0 };
     assert_eq!(alone.alone(8e6), 0.0);
 }
 
@@ -130,9 +130,9 @@ proptest! {
         near in 0.0_f64..1.0,
     ) {
         let sharers: Vec<_> = tasks.iter().map(|(curve, speed, elsewhere)|
-            Sharer { curve, speed: *speed, elsewhere: *elsewhere }).collect();
+            Sharer { curve, speed: *speed, elsewhere: *elsewhere, chance: 0.0 }).collect();
         let time = reach(capacity, &sharers, near);
-        let held: f64 = sharers.iter().map(|sharer| sharer.after(time).0).sum();
+        let held: f64 = sharers.iter().map(|sharer| sharer.after(time).bytes).sum();
         let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
         prop_assert!((held / all.min(capacity) - 1.0).abs() < 1e-6 || all == 0.0, "{held} {all} {capacity}");
     }
@@ -146,7 +146,7 @@ proptest! {
         let forth: Vec<_> = tasks.iter().map(of).collect();
         let held = |tasks: &[(MissCurve, f64)]| {
             let sharers: Vec<_> = tasks.iter().map(|(curve, speed)|
-                Sharer { curve, speed: *speed, elsewhere: 0.0 }).collect();
+                Sharer { curve, speed: *speed, elsewhere: 0.0, chance: 0.0 }).collect();
             occupancy(capacity, &sharers)
         };
         let mut back = forth.clone();
@@ -164,8 +164,8 @@ proptest! {
         others in 1e6_f64..1e12, more in 1.0_f64..10.0, capacity in 1e4_f64..3e7,
     ) {
         let held = |speed| {
-            let it = Sharer { curve: &curve, speed, elsewhere: 0.0 };
-            occupancy(capacity, &[it, Sharer { curve: &other, speed: others, elsewhere: 0.0 }])
+            let it = Sharer { curve: &curve, speed, elsewhere: 0.0, chance: 0.0 };
+            occupancy(capacity, &[it, Sharer { curve: &other, speed: others, elsewhere: 0.0, chance: 0.0 }])
         };
         prop_assert!(held(speed * more)[0] >= held(speed)[0] - 1e-6 * capacity);
         prop_assert!(held(speed * more)[1] <= held(speed)[1] + 1e-6 * capacity);

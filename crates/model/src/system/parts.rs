@@ -3,7 +3,7 @@
 use crate::assumptions::Assumptions;
 use crate::memory::WAIT;
 use crate::smt::Shared;
-use colocate_machine::performance::{CachePerformance, Inclusion, Performance};
+use colocate_machine::performance::{CachePerformance, Inclusion, Performance, Replacement};
 use colocate_machine::{BytesPerSecond, CacheKind, Machine, PuIdx};
 
 /// The parts.
@@ -44,6 +44,8 @@ pub(super) struct Cache {
     /// Cycles; 0 for one of the first level, whose hits stall nobody.
     pub latency: f64,
     pub inclusion: Inclusion,
+    /// How much it gives up lines by chance: 0 for LRU, 1 for random.
+    pub chance: f64,
     pub queue: Option<usize>,
 }
 
@@ -165,11 +167,20 @@ impl Parts {
                 capacity: cache.size.filter(|_| data).map_or(0.0, |size| float(size.0)),
                 latency: beyond.map_or(0.0, |f| f.latency.0 * assumed.latency),
                 inclusion: figures.map_or(Inclusion::Neither, |f| f.inclusion),
+                chance: figures.map_or(0.0, |f| chance(f.replacement, assumed)),
                 queue: queue
                     .map(|(bandwidth, seconds)| self.add_queue(bandwidth, seconds, assumed)),
             };
             self.caches.push(part);
         }
+    }
+}
+
+fn chance(replacement: Replacement, assumed: &Assumptions) -> f64 {
+    match replacement {
+        Replacement::Lru => 0.0,
+        Replacement::Random => 1.0,
+        Replacement::Adaptive | Replacement::Unknown => assumed.replacement,
     }
 }
 

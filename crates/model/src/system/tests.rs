@@ -5,7 +5,7 @@ use crate::curve::MissCurve;
 use colocate_machine::described;
 use colocate_machine::performance::{
     CachePerformance, CorePerformance, Inclusion, LinkPerformance, MemoryPerformance, Performance,
-    PortSet,
+    PortSet, Replacement,
 };
 use colocate_machine::{Bytes, Cycles, Hertz, Nanos};
 use std::sync::OnceLock;
@@ -23,6 +23,7 @@ pub fn machine() -> (Machine, Performance) {
         level,
         latency: Cycles(cycles),
         inclusion,
+        replacement: Replacement::Lru,
         bandwidth: None,
     };
     let hop = |from: u32, to: u32| match (from == to, from / 4 == to / 4) {

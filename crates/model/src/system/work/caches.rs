@@ -1,7 +1,7 @@
 //! The first step of a round: the rates divide the caches.
 
 use super::{End, Level, Task, UNSEEN, Work};
-use crate::cache::{Sharer, reach};
+use crate::cache::{Held, Sharer, reach};
 use crate::system::parts::{Cache, Parts};
 use crate::system::{NEAR, Seat};
 use colocate_machine::performance::Inclusion;
@@ -32,14 +32,16 @@ pub(super) struct User {
     nearer: f64,
     /// What was written down of it then; a farther cache may have taken some of it since.
     within: f64,
-    /// Bytes held, and how fast they grow with the time.
-    held: f64,
-    growth: f64,
+    held: Held,
+    /// Bytes of a cache with LRU in which it would miss as often, nearer ones included; only where lines go
+    /// by chance.
+    like: f64,
 }
 
 impl User {
     pub const fn new(task: usize, level: usize) -> Self {
-        Self { task, level, speed: 0.0, nearer: 0.0, within: 0.0, held: 0.0, growth: 0.0 }
+        let held = Held { bytes: 0.0, growth: 0.0, misses: 0.0 };
+        Self { task, level, speed: 0.0, nearer: 0.0, within: 0.0, held, like: 0.0 }
     }
 
     /// Its speed now, and its bytes in nearer caches.
@@ -60,7 +62,7 @@ impl Work {
             for user in &group.users {
                 let misses = &seats[user.task].demand.misses;
                 let levels = &mut levels[tasks[user.task].first..][..=user.level];
-                settle(levels, share.min(misses.touched()), cache);
+                settle(levels, share.min(misses.touched()), None, cache);
                 levels[user.level].misses = misses.at(levels[user.level].within);
             }
         }
@@ -88,12 +90,14 @@ impl Work {
                     curve: &seats[user.task].demand.misses,
                     speed: user.speed,
                     elsewhere: if exclusive { user.nearer } else { 0.0 },
+                    chance: cache.chance,
                 });
             }
             group.settled = divide(cache.capacity, sharers, window, &mut group.users);
             for user in &mut group.users {
                 let levels = &mut levels[tasks[user.task].first..][..=user.level];
-                let changed = settle(levels, user.held, cache);
+                let like = (cache.chance > 0.0).then_some(user.like);
+                let changed = settle(levels, user.held.bytes, like, cache);
                 user.within = levels[user.level].within;
                 for level in &mut levels[changed..] {
                     level.misses = seats[user.task].demand.misses.at(level.within);
@@ -131,9 +135,11 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     /// Chosen: its square is what a straight line is wrong by at most, and then there is another round.
     const NEAR_ENOUGH: f64 = 0.02;
     let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
-    if all <= capacity || sharers.len() == 1 {
+    let by_use = sharers.iter().all(|sharer| sharer.chance <= 0.0);
+    if all <= capacity || by_use && sharers.len() == 1 {
         for (user, sharer) in users.iter_mut().zip(sharers) {
-            user.held = sharer.alone(capacity);
+            user.held.bytes = sharer.alone(capacity);
+            user.like = sharer.curve.touched();
         }
         return true;
     }
@@ -143,11 +149,16 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
         time = guess(capacity, sharers);
     }
     let missing = look_back(capacity, sharers, time, users);
-    let growth: f64 = users.iter().map(|user| user.growth).sum();
+    let growth: f64 = users.iter().map(|user| user.held.growth).sum();
     let step = missing / growth;
-    if missing.abs() <= NEAR_ENOUGH * capacity && step.is_finite() {
-        users.iter_mut().for_each(|user| user.held = (user.held + user.growth * step).max(0.0));
+    let near = missing.abs() <= NEAR_ENOUGH * capacity && step.is_finite();
+    if near && by_use {
+        let straight = |held: Held| (held.bytes + held.growth * step).max(0.0);
+        users.iter_mut().for_each(|user| user.held.bytes = straight(user.held));
         time += step;
+    } else if near && time + step > 0.0 {
+        time += step;
+        look_back(capacity, sharers, time, users);
     } else {
         time = reach(capacity, sharers, time);
         look_back(capacity, sharers, time, users);
@@ -169,28 +180,37 @@ fn guess(capacity: f64, sharers: &[Sharer<'_>]) -> f64 {
 fn look_back(capacity: f64, sharers: &[Sharer<'_>], time: f64, users: &mut [User]) -> f64 {
     let mut missing = capacity;
     for (user, sharer) in users.iter_mut().zip(sharers) {
-        (user.held, user.growth) = sharer.after(time);
-        missing -= user.held;
+        user.held = sharer.after(time);
+        missing -= user.held.bytes;
+        if sharer.chance > 0.0 {
+            user.like = sharer.curve.size_for(user.held.misses);
+        }
     }
     missing
 }
 
 /// Writes down what a task holds of `cache`, the last in `levels`, and what that means for the nearer ones:
 /// an inclusive cache takes from them what it loses itself. Says from which one on they have changed.
-fn settle(levels: &mut [Level], held: f64, cache: &Cache) -> usize {
+///
+/// `like`: bytes of a cache with LRU, nearer ones included, in which it would miss as often, where this one has
+/// something else.
+fn settle(levels: &mut [Level], held: f64, like: Option<f64>, cache: &Cache) -> usize {
     let Some((last, nearer)) = levels.split_last_mut() else { return 0 };
     let before = nearer.last().map_or(0.0, |level| level.within);
     last.held = held;
-    last.within = match cache.inclusion {
-        Inclusion::Exclusive => before + held,
-        Inclusion::Neither => before.max(held),
-        Inclusion::Inclusive => held,
+    last.within = match (cache.inclusion, like) {
+        (Inclusion::Exclusive, None) => before + held,
+        (Inclusion::Inclusive, None) => held,
+        (Inclusion::Neither, None) => before.max(held),
+        (Inclusion::Inclusive, Some(like)) => like,
+        (Inclusion::Exclusive | Inclusion::Neither, Some(like)) => before.max(like),
     };
+    let within = last.within;
     let mut changed = nearer.len();
     if cache.inclusion == Inclusion::Inclusive {
-        for (place, level) in nearer.iter_mut().enumerate().filter(|(_, at)| at.within > held) {
-            level.within = held;
-            level.held = level.held.min(held);
+        for (place, level) in nearer.iter_mut().enumerate().filter(|(_, at)| at.within > within) {
+            level.within = within;
+            level.held = level.held.min(within);
             changed = changed.min(place);
         }
     }
