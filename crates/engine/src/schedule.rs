@@ -379,7 +379,7 @@ mod tests {
         fn watch(&mut self, _jobs: &[JobIdx]) {}
 
         fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
-            self.at = self.at + quantum;
+            self.at += quantum;
             let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
             let runs: Vec<u32> = runs.map(|decision| decision.task.job.0).collect();
             runs.iter().for_each(|&job| self.ran[job as usize] += 1);
