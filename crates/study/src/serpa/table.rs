@@ -1,6 +1,6 @@
 //! The study as text for a terminal.
 
-use super::length::{LAST, Step, settled};
+use super::length::{LAST, Step, settled, start_of};
 use super::pairs::PolicyFigures;
 use super::{Report, Study};
 use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
@@ -45,11 +45,14 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
             percent(&step.stp)
         );
     }
-    let _ = match steps.last().filter(|step| settled(step)) {
+    let start = start_of(study);
+    let _ = match steps.last().filter(|step| settled(step, start)) {
         Some(step) => writeln!(
             out,
-            "from {} s on neither figure changes by {:.0} % or more under any assumptions",
+            "{} s: half of it is longer than a start, {} s, and neither figure changes by {:.0} % or more under \
+             any assumptions",
             step.alone_s,
+            start.as_secs_f64(),
             RESOLUTION * 100.0
         ),
         None => writeln!(out, "not settled at {} s, the longest that is tried", LAST.as_secs_f64()),

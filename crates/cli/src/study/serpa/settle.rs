@@ -16,6 +16,7 @@ pub(super) fn find(
     let pairs = Pairs::new(applications, study.draws.len());
     let mut steps: Vec<Step> = Vec::new();
     let mut before: Option<Figures> = None;
+    let start = length::start_of(&study);
     study.alone = length::FIRST;
     loop {
         let what = format!("{} s each", study.alone.as_secs_f64());
@@ -23,7 +24,7 @@ pub(super) fn find(
         let done = runner.all(&what, pairs.count(), None, work)?;
         let figures = Figures::of(&study, &pairs, &done);
         steps.push(figures.after(before.as_ref()));
-        let settled = steps.last().is_some_and(length::settled);
+        let settled = steps.last().is_some_and(|step| length::settled(step, start));
         if settled || study.alone >= LAST {
             return Ok(table::steps(&study, &steps));
         }
