@@ -64,7 +64,7 @@ fn check_chain(phase: &Phase) {
     assert_eq!(phase.name, "chain");
     near(phase.dependent_cycles.get(), 12.0 / 6.0);
     near(phase.slots.get(), 1.0);
-    let Some(Work::Ports { llvm_cpu, groups }) = phase.work.get() else { panic!("{phase:?}") };
+    let Some(Work::Ports { llvm_cpu, groups, .. }) = phase.work.get() else { panic!("{phase:?}") };
     assert_eq!(llvm_cpu, "skylake");
     let multiplier = groups.iter().find(|(ports, _)| ports == &["SKLPort1"]);
     near(multiplier.map(|(_, cycles)| cycles), 4.0 / 6.0);

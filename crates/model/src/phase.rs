@@ -39,6 +39,10 @@ pub enum Work {
         llvm_cpu: String,
         /// Names of alternative ports, and cycles an instruction.
         groups: Vec<(Vec<String>, f64)>,
+        /// Work by kind whose unit LLVM's table may lack, as it does some processors' dividers: how many
+        /// of each an instruction has. A core's unit for it counts where no group names its ports.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", with = "file::kinds")]
+        kinds: Vec<(WorkKind, f64)>,
     },
 }
 
@@ -211,7 +215,10 @@ impl Work {
     fn amounts(&self) -> Vec<f64> {
         match self {
             Self::Kinds(kinds) => kinds.iter().map(|(_, count)| *count).collect(),
-            Self::Ports { groups, .. } => groups.iter().map(|(_, cycles)| *cycles).collect(),
+            Self::Ports { groups, kinds, .. } => {
+                let cycles = groups.iter().map(|(_, cycles)| *cycles);
+                cycles.chain(kinds.iter().map(|(_, count)| *count)).collect()
+            }
             Self::Classes(_) => Vec::new(),
         }
     }

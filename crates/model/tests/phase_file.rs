@@ -36,8 +36,12 @@ fn any_work() -> impl Strategy<Value = Work> {
         Work::Classes(mix)
     });
     let group = (prop::collection::vec("[A-Za-z0-9]{1,6}", 0..4), 0.0..10.0);
-    let ports = ("[a-z0-9]{1,8}", prop::collection::vec(group, 0..4))
-        .prop_map(|(llvm_cpu, groups)| Work::Ports { llvm_cpu, groups });
+    let divisions = prop::option::of(0.0..10.0).prop_map(|count| match count {
+        Some(count) => vec![(WorkKind::FloatDiv, count)],
+        None => Vec::new(),
+    });
+    let ports = ("[a-z0-9]{1,8}", prop::collection::vec(group, 0..4), divisions)
+        .prop_map(|(llvm_cpu, groups, kinds)| Work::Ports { llvm_cpu, groups, kinds });
     prop_oneof![kinds, mix, ports]
 }
 
@@ -54,25 +58,33 @@ fn any_phase() -> impl Strategy<Value = Phase> {
     let parts = (known(0.0..=1.0), known(0.0..=1.0), known(1.0..100.0));
     let cycles = (any::<String>(), 0.01..1e3)
         .prop_map(|(processor, cycles)| MeasuredCycles { processor, cycles });
-    (any::<String>(), amounts, parts, known(any_work()), known(any_curve()), known(cycles)).prop_map(
-        |(name, amounts, (branch_misses, written_back, parallel_misses), work, misses, cycles)| {
-            let [slots, dependent_cycles, divided, stall_cycles, shared_lines] = amounts;
-            Phase {
+    (any::<String>(), amounts, parts, known(any_work()), known(any_curve()), known(cycles))
+        .prop_map(
+            |(
                 name,
-                slots,
+                amounts,
+                (branch_misses, written_back, parallel_misses),
                 work,
-                dependent_cycles,
-                dependent_cycles_divided: divided,
-                stall_cycles,
-                branch_misses,
                 misses,
-                parallel_misses,
-                written_back,
-                shared_lines,
                 cycles,
-            }
-        },
-    )
+            )| {
+                let [slots, dependent_cycles, divided, stall_cycles, shared_lines] = amounts;
+                Phase {
+                    name,
+                    slots,
+                    work,
+                    dependent_cycles,
+                    dependent_cycles_divided: divided,
+                    stall_cycles,
+                    branch_misses,
+                    misses,
+                    parallel_misses,
+                    written_back,
+                    shared_lines,
+                    cycles,
+                }
+            },
+        )
 }
 
 proptest! {

@@ -202,7 +202,8 @@ mod tests {
         let kinds = vec![(WorkKind::Branch, 0.03), (WorkKind::IntMul, 0.97)];
         let mix = Mix { int: Share::new(0.4), ..Mix::default() };
         let groups = vec![(vec!["Zn1FPU0".to_owned(), "Zn1FPU1".to_owned()], 0.5)];
-        let ports = Work::Ports { llvm_cpu: "znver1".into(), groups };
+        let kinds_too = vec![(WorkKind::IntDiv, 0.01)];
+        let ports = Work::Ports { llvm_cpu: "znver1".into(), groups, kinds: kinds_too };
         let all = Phase {
             name: "all".into(),
             slots: known(1.1),

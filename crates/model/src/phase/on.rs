@@ -77,7 +77,11 @@ impl Asked<'_> {
 
     fn ports(&mut self, work: &Known<Work>) -> Result<Vec<(PortSet, f64)>, PhaseError> {
         let found = match work.get() {
-            Some(Work::Ports { llvm_cpu, groups }) => self.named(llvm_cpu, groups)?,
+            Some(Work::Ports { llvm_cpu, groups, kinds }) => {
+                let mut found = self.named(llvm_cpu, groups)?;
+                found.extend(self.unnamed(&found, kinds));
+                found
+            }
             Some(Work::Kinds(kinds)) => self.by_kind(kinds),
             Some(Work::Classes(mix)) => self.by_class(mix),
             None => self.by_class(&Mix::default()),
@@ -101,6 +105,17 @@ impl Asked<'_> {
             names.iter().try_fold(0, one).map(PortSet)
         };
         groups.iter().map(|(names, cycles)| Ok((set(names)?, *cycles))).collect()
+    }
+
+    /// Work for units of which no group knows: LLVM's table has none for it, or it would be in `named`.
+    fn unnamed(&self, named: &[(PortSet, f64)], kinds: &[(WorkKind, f64)]) -> Vec<(PortSet, f64)> {
+        let all = named.iter().fold(0, |all, (set, _)| all | set.0);
+        let work = |&(kind, count): &(WorkKind, f64)| {
+            let units = self.core.units.iter();
+            let units = units.filter(move |unit| unit.kind == kind && unit.ports.0 & all == 0);
+            units.map(move |unit| (unit.ports, count * unit.occupancy.0))
+        };
+        kinds.iter().flat_map(work).collect()
     }
 
     /// The port's bit.
@@ -264,7 +279,8 @@ mod tests {
         let work = |cpu: &str, groups: &[(&[&str], f64)]| {
             let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
             let groups = groups.iter().map(|&(ports, cycles)| (names(ports), cycles)).collect();
-            let work = known(Work::Ports { llvm_cpu: cpu.to_owned(), groups });
+            let kinds = Vec::new();
+            let work = known(Work::Ports { llvm_cpu: cpu.to_owned(), groups, kinds });
             Phase { work, ..Phase::default() }.on(&core(), &Guesses::default())
         };
         let both = work("znver1", &[(&["p1", "p0"], 0.5), (&["p0", "p1"], 0.25), (&["ld"], 0.0)]);
@@ -279,6 +295,29 @@ mod tests {
             "expected work for the ports of znver1, found that of skylake; find out the demand for \
              this machine"
         );
+    }
+
+    /// The core has a divider `div`, taken for 6 cycles. A table without one names no port of it: 0.1
+    /// divisions take 0.6 cycles of it beside the multiplier's. A table that has it has said so already.
+    #[test]
+    fn units_that_a_table_lacks() {
+        let mut core = core();
+        core.ports.push("div".into());
+        let div = PortSet(0b1000);
+        for (ports, cycles) in [(MULS, 1.0), (div, 6.0)] {
+            core.units.push(Unit { kind: WorkKind::IntDiv, ports, occupancy: Cycles(cycles) });
+        }
+        let asked = |groups: &[(&str, f64)]| {
+            let groups = groups.iter().map(|&(port, cycles)| (vec![port.to_owned()], cycles));
+            let kinds = vec![(WorkKind::IntDiv, 0.1)];
+            let work = Work::Ports { llvm_cpu: "znver1".into(), groups: groups.collect(), kinds };
+            let phase = Phase { work: known(work), ..Phase::default() };
+            phase.on(&core, &Guesses::default()).unwrap().demand.ports
+        };
+        let [mul, (found, cycles)] = asked(&[("p0", 0.3)])[..] else { panic!("two sets") };
+        assert_eq!((mul, found), ((MULS, 0.3), div));
+        assert!((cycles - 0.6).abs() < 1e-15, "{cycles}");
+        assert_eq!(asked(&[("p0", 0.3), ("div", 0.5)]), [(MULS, 0.3), (div, 0.5)]);
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct Stretch {
     pub text: String,
     /// How much work of each kind its instructions do, in the order of [`WorkKind::ALL`].
     pub kinds: [u32; WorkKind::ALL.len()],
+    /// How often its blocks do not follow each other in memory: jumps that are taken. The one that
+    /// leads back to its beginning, which it has as a loop, does not count.
+    pub taken: u32,
     /// Where the block begins in which it spends most instructions.
     pub hottest: u64,
 }
@@ -47,9 +50,11 @@ impl Stretch {
         blocks: impl IntoIterator<Item = (u64, &'a [Vec<u8>])>,
     ) -> Option<Self> {
         let (mut text, mut instructions) = (String::new(), 0);
+        let (mut taken, mut end) = (0, None);
         let mut kinds = [0; WorkKind::ALL.len()];
         let mut in_block: BTreeMap<u64, usize> = BTreeMap::new();
         for (address, block) in blocks {
+            taken += u32::from(end.is_some_and(|end| end != address));
             let mut ip = address;
             for bytes in block {
                 text += &assembly(isa, bytes, ip)?;
@@ -59,11 +64,12 @@ impl Stretch {
                 }
                 ip = ip.wrapping_add(bytes.len() as u64);
             }
+            end = Some(ip);
             instructions += block.len();
             *in_block.entry(address).or_default() += block.len();
         }
         let (hottest, _) = in_block.into_iter().max_by_key(|(_, count)| *count)?;
-        Some(Self { thread, weight, instructions, text, kinds, hottest })
+        Some(Self { thread, weight, instructions, text, kinds, taken, hottest })
     }
 }
 
@@ -125,9 +131,11 @@ mod tests {
     fn a_stretch_is_its_blocks_in_a_row() {
         let [first, second] = [&LOOP[..2], &LOOP[2..]]
             .map(|block| block.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>());
+        // From 0x10 to 0x17 it goes on, then it jumps back.
         let blocks = [(0x10, &first[..]), (0x17, &second[..]), (0x17, &second[..])];
         let found = Stretch::of(Isa::X86_64, Some(3), Weight::Time(1.0), blocks).unwrap();
         assert_eq!((found.thread, found.instructions, found.hottest), (Some(3), 8, 0x17));
+        assert_eq!(found.taken, 1);
         let rest = "movq %rbp,-8(%rsp)\ndecq %rax\njne 0\n";
         assert_eq!(found.text, format!("mulsd (%rdi),%xmm0\ndivq %rcx\n{rest}{rest}"));
         let expected = [
