@@ -34,8 +34,8 @@ pub struct Assumptions {
     pub bandwidth: f64,
     /// Factor on every latency beyond the first cache.
     pub latency: f64,
-    /// How much a cache gives up lines by chance whose replacement is adaptive or unknown: 0 is LRU, 1 is
-    /// random.
+    /// Which lines a cache gives up whose replacement is adaptive or unknown: 0 as LRU, ½ any, 1 mostly new
+    /// ones.
     pub replacement: f64,
     /// What stands for components of a demand vector that nobody knows.
     pub guesses: Guesses,
@@ -62,8 +62,8 @@ const WIDTH: Plausible = Plausible { least: -1.0, usual: 0.0, most: 1.0 };
 const OVERLAP: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 /// Chosen: figures for memory are often remembered, and differ with the modules that are plugged in.
 const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
-/// Both ends are the simplest of what there is. Policies that protect a part of the content can be better
-/// than either for data that comes round; how much better is not known of any machine described here.
+/// From what protects nothing from data that passes to what protects as well as it can; see
+/// [`crate::cache::chance`].
 const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 
 impl Assumptions {

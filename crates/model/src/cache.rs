@@ -9,9 +9,9 @@
 //! instruction its footprint grows by the lines that a cache of just that size would miss: so a miss
 //! curve tells the footprint of every window. A cache with LRU replacement holds the footprints of all
 //! its tasks in the longest time for which they fit (Xiang, Ding, Luo and Bao: HOTL, a higher order
-//! theory of locality, ASPLOS 2013). One that gives up lines by chance: [`chance`]. One that does something
-//! between is taken as both at once: each time that a line is used it is drawn which of the two it shall be
-//! subject to, and both reach equally far back.
+//! theory of locality, ASPLOS 2013). One that gives up lines by chance, and one that lets few new ones in:
+//! [`chance`]. One that does something between is taken as both at once: a part of all accesses is subject to
+//! the one and the rest to the other, and both reach equally far back.
 //!
 //! # Terms
 //! - `m(c)`: misses per instruction with `c` bytes.
@@ -98,6 +98,9 @@ fn gone(x: f64) -> f64 {
     }
 }
 
+/// [`Sharer::chance`] of a cache that gives up any line, by chance.
+pub const RANDOM: f64 = 0.5;
+
 /// A task that shares a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharer<'a> {
@@ -107,7 +110,8 @@ pub struct Sharer<'a> {
     pub speed: f64,
     /// Bytes of its footprint that nearer caches hold in place of this one: 0 but for an exclusive one.
     pub elsewhere: f64,
-    /// How much the cache gives up lines by chance: 0 for LRU, 1 for random.
+    /// How little the cache cares for when a line was used: 0 is LRU, ½ random, and with 1 most new lines
+    /// are not even kept; between, it is two of them at once.
     pub chance: f64,
 }
 
@@ -147,8 +151,16 @@ impl Sharer<'_> {
             return self.by_use(window);
         }
         let mut held = chance::by_chance(self.curve, self.elsewhere, window);
+        if self.chance > RANDOM {
+            let few = chance::by_admission(self.curve, self.elsewhere, window);
+            held = few.mixed(held, (self.chance - RANDOM) / (1.0 - RANDOM));
+        }
         held.growth *= self.speed;
-        if self.chance < 1.0 { held.mixed(self.by_use(window), self.chance) } else { held }
+        if self.chance < RANDOM {
+            held.mixed(self.by_use(window), self.chance / RANDOM)
+        } else {
+            held
+        }
     }
 
     /// With LRU.

@@ -1,6 +1,7 @@
 //! A machine's parts in plain numbers: what the search needs of them, found out once.
 
 use crate::assumptions::Assumptions;
+use crate::cache::RANDOM;
 use crate::memory::WAIT;
 use crate::smt::Shared;
 use colocate_machine::performance::{CachePerformance, Inclusion, Performance, Replacement};
@@ -44,7 +45,7 @@ pub(super) struct Cache {
     /// Cycles; 0 for one of the first level, whose hits stall nobody.
     pub latency: f64,
     pub inclusion: Inclusion,
-    /// How much it gives up lines by chance: 0 for LRU, 1 for random.
+    /// As [`crate::cache::Sharer::chance`].
     pub chance: f64,
     pub queue: Option<usize>,
 }
@@ -179,7 +180,7 @@ impl Parts {
 fn chance(replacement: Replacement, assumed: &Assumptions) -> f64 {
     match replacement {
         Replacement::Lru => 0.0,
-        Replacement::Random => 1.0,
+        Replacement::Random => RANDOM,
         Replacement::Adaptive | Replacement::Unknown => assumed.replacement,
     }
 }
