@@ -8,6 +8,7 @@
  *   write   the same, and the word is written
  *   sweeps  as stream, but each time only up to a line that is chosen at random: of the lines used since
  *           a line was used last there are more than c with probability 1 - (c / all)^2
+ *   spin    asks for nothing: keeps others of this system off its CPU
  * Prints a line for each: nanoseconds of its CPU time for a line, and the share of the time in which it
  * had the CPU.
  */
@@ -84,6 +85,10 @@ static void write_lines(struct line *at, uint64_t value) {
     for (int i = 0; i < ROUND; i++) at[i].word[0] += value;
 }
 
+static void spin(void) {
+    for (int i = 0; i < ROUND; i++) __asm__ volatile("");
+}
+
 static void *run(void *given) {
     struct task *task = given;
     cpu_set_t only;
@@ -101,6 +106,7 @@ static void *run(void *given) {
     struct line *lines = task->buffer = mapped, *at[CHAINS];
     int many = !strcmp(task->kind, "chases"), one = !strcmp(task->kind, "chase");
     int writes = !strcmp(task->kind, "write"), sweeps = !strcmp(task->kind, "sweeps");
+    int spins = !strcmp(task->kind, "spin");
     if (many || one) make_ring(lines, task->lines, 1 + (uint64_t)task->cpu);
     for (size_t i = 0; i < CHAINS; i++) at[i] = &lines[i * task->lines / CHAINS];
     double begun = 0, cpu = 0;
@@ -114,6 +120,7 @@ static void *run(void *given) {
             for (int i = 0; i < 16; i++, done += ROUND) {
                 if (one) at[0] = chase(at[0]);
                 else if (many) chases(at);
+                else if (spins) spin();
                 else {
                     if (writes) write_lines(lines + place, done);
                     else sink += stream(lines + place);
