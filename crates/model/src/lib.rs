@@ -10,6 +10,7 @@ pub mod misses;
 pub mod mix;
 pub mod overlap;
 pub mod phase;
+pub mod ports;
 pub mod profile;
 pub mod rng;
 pub mod smt;

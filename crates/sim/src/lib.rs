@@ -36,7 +36,9 @@ use thiserror::Error;
 
 pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
-pub use outcome::{JobOutcome, Moves, Outcome, Span, TaskOutcome, Together, Used};
+pub use outcome::{
+    JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
+};
 pub use platform::Platform;
 pub use run::{Options, simulate};
 pub use scenario::{

@@ -153,6 +153,32 @@ pub struct Used {
     pub controllers: Vec<f64>,
     /// Links: part of the bandwidth.
     pub links: Vec<f64>,
+    /// Levels of caches, nearest first: part of the bandwidth of each that serves a PU, on average over them.
+    pub caches: Vec<LevelUse>,
+    /// Ports that do the same or overlapping work, kind by kind of core.
+    pub port_groups: Vec<PortGroupUse>,
+}
+
+/// How much of a level of caches was used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelUse {
+    /// 1 is nearest to the core.
+    pub level: u8,
+    /// Part of the bandwidth; `None` if the machine's description does not know it.
+    pub used: Option<f64>,
+}
+
+/// How much ports that do the same or overlapping work were used, on average over all cores of a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortGroupUse {
+    /// The kind of core.
+    pub kind: String,
+    /// Their names, as the machine's description has them.
+    pub ports: Vec<String>,
+    /// Part of their cycles, on average over them.
+    pub used: f64,
+    /// Part of the cycles of the fullest of them, with work spread as evenly as it can be.
+    pub fullest: f64,
 }
 
 /// A task on a PU, without a break.

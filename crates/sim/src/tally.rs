@@ -1,13 +1,16 @@
 //! What is counted while the simulation goes on, and the outcome made of it.
 
-use crate::outcome::{JobOutcome, Moves, Outcome, Span, TaskOutcome, Together, Used};
+use crate::outcome::{
+    JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
+};
 use crate::pace::OnPu;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::task::Task;
 use crate::world::World;
-use colocate_machine::{Machine, Nanos, PuIdx};
-use colocate_model::Prediction;
+use colocate_machine::performance::CachePerformance;
+use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
+use colocate_model::{Prediction, ports};
 
 /// Counts of a simulation so far.
 #[derive(Debug)]
@@ -15,8 +18,13 @@ pub(crate) struct Tally {
     together: Together,
     /// Seconds that each was in use, as if in full.
     used: Used,
-    /// Core of each PU.
+    /// Bandwidths of caches: seconds that each was in use, as if in full, by place in `Machine::caches`.
+    caches: Vec<f64>,
+    /// Instructions, by phase, then by kind of core.
+    done: Vec<Vec<f64>>,
+    /// Core of each PU, and its kind.
     core_of: Vec<usize>,
+    kind_of: Vec<usize>,
     /// The most spans that are kept; more are forgotten.
     pub most_spans: usize,
     spans: Vec<Span>,
@@ -36,7 +44,11 @@ impl Tally {
                 ports: vec![0.0; machine.cores.len()],
                 controllers: vec![0.0; performance.memory.len()],
                 links: vec![0.0; performance.links.len()],
+                ..Used::default()
             },
+            caches: vec![0.0; machine.caches.len()],
+            done: vec![vec![0.0; machine.kinds.len()]; scenario.phases.len()],
+            kind_of: machine.all_pus().map(|pu| platform.kind_of(pu)).collect(),
             core_of: machine.pus.iter().map(|pu| pu.core.idx()).collect(),
             most_spans: 0,
             spans: Vec::new(),
@@ -50,6 +62,8 @@ impl Tally {
         let job = |on: &OnPu| tasks[on.task].id.job.0 as usize;
         for (place, here) in on.iter().enumerate() {
             self.used.pus[here.pu.idx()] += seconds;
+            let phase = tasks[here.task].course.phase();
+            self.done[phase][self.kind_of[here.pu.idx()]] += here.speed * seconds;
             let core = self.core_of[here.pu.idx()];
             for other in on[place + 1..].iter().take_while(|o| self.core_of[o.pu.idx()] == core) {
                 self.together.add(job(here), job(other), seconds);
@@ -59,6 +73,7 @@ impl Tally {
         add(&mut self.used.ports, &now.ports, seconds);
         add(&mut self.used.controllers, &now.controllers, seconds);
         add(&mut self.used.links, &now.links, seconds);
+        add(&mut self.caches, &now.caches, seconds);
         if self.most_spans > 0 {
             on.iter().for_each(|here| self.span(from, to, here, tasks));
         }
@@ -99,9 +114,60 @@ impl Tally {
             jobs: jobs.collect(),
             tasks: born.map(|task| task_outcome(task, world.now)).collect(),
             together: tally.together.clone(),
-            used: share(&tally.used, seconds),
+            used: Used {
+                caches: tally.levels(platform, seconds),
+                port_groups: tally.port_groups(world, seconds),
+                ..share(&tally.used, seconds)
+            },
             spans: tally.spans.clone(),
         }
+    }
+}
+
+impl Tally {
+    /// How much of each level of caches was used.
+    fn levels(&self, platform: &Platform<'_>, seconds: f64) -> Vec<LevelUse> {
+        let machine = platform.machine();
+        let level = |level: &CachePerformance| {
+            let of_level = machine.caches.iter().zip(&self.caches);
+            let of_level = of_level.filter(|(cache, _)| {
+                cache.level == level.level && cache.kind != CacheKind::Instruction
+            });
+            let used: Vec<f64> = of_level.map(|(_, used)| *used).collect();
+            let known = level.bandwidth.filter(|_| seconds > 0.0 && !used.is_empty());
+            #[allow(clippy::cast_precision_loss)] // few caches
+            let mean = || used.iter().sum::<f64>() / used.len() as f64 / seconds;
+            LevelUse { level: level.level, used: known.map(|_| mean()) }
+        };
+        platform.performance().caches.iter().map(level).collect()
+    }
+
+    /// How much of the ports of each kind of core was used. Which of several ports did what is not
+    /// simulated; see [`ports`].
+    fn port_groups(&self, world: &World<'_>, seconds: f64) -> Vec<PortGroupUse> {
+        let machine = world.platform.machine();
+        let mut all = Vec::new();
+        for (kind, core) in world.platform.performance().kinds.iter().enumerate() {
+            let cores = machine.cores.iter().filter(|core| core.kind.idx() == kind).count();
+            #[allow(clippy::cast_precision_loss)] // clock rates and cores are far below 2^53
+            let cycles = cores as f64 * core.clock.0 as f64 * seconds;
+            let work = self.done.iter().enumerate().flat_map(|(phase, done)| {
+                let asked = world.demands.of(phase, kind).ports.iter();
+                asked.map(move |&(set, each)| (set, done[kind] * each / cycles))
+            });
+            let uses = ports::spread(core.ports.len(), &work.collect::<Vec<_>>());
+            for group in ports::groups(core.ports.len(), &core.units) {
+                let members = (0..uses.len()).filter(|port| group.0 >> port & 1 == 1);
+                let sum: f64 = members.clone().map(|port| uses[port]).sum();
+                all.push(PortGroupUse {
+                    kind: machine.kinds[kind].name.clone(),
+                    ports: members.clone().map(|port| core.ports[port].clone()).collect(),
+                    used: sum / f64::from(group.len()),
+                    fullest: members.map(|port| uses[port]).fold(0.0, f64::max),
+                });
+            }
+        }
+        all
     }
 }
 
@@ -145,6 +211,7 @@ fn share(used: &Used, seconds: f64) -> Used {
         ports: of(&used.ports),
         controllers: of(&used.controllers),
         links: of(&used.links),
+        ..Used::default()
     }
 }
 
@@ -160,5 +227,88 @@ pub(crate) fn count_move(machine: &Machine, moves: &mut Moves, from: PuIdx, to: 
         moves.same_node += 1;
     } else {
         moves.other_node += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::{
+        JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
+    };
+    use crate::world::World;
+    use crate::{Outcome, Platform};
+    use colocate_machine::{Bytes, Nanos, described};
+    use colocate_model::phase::{Known, Work as PortWork};
+    use colocate_model::{Assumptions, Phase};
+
+    /// Three threads on the described EPYC 7301 that do work of these kinds, and nothing else is known of.
+    fn outcome(kinds: PortWork) -> Outcome {
+        let text = described::MACHINES[0].1;
+        let machine = described::from_toml(text).unwrap().machine;
+        let performance = described::performance(text).unwrap().unwrap();
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        let phase = Phase { work: Known::new(kinds, "chosen for a test"), ..Phase::default() };
+        let stretch =
+            Stretch { phase: PhaseIdx(0), instructions: 1_000_000_000, sleep: Nanos::ZERO };
+        let thread = ThreadSpec {
+            name: "t".into(),
+            born: Nanos::ZERO,
+            course: vec![stretch],
+            work: Work::Once,
+            pages: Pages::FirstTouch,
+            resident: Bytes::mib(1),
+        };
+        let threads = vec![thread; 3];
+        let scenario = Scenario {
+            name: "test".into(),
+            seed: 0,
+            phases: vec![PhaseSpec::of(phase)],
+            jobs: vec![JobSpec { name: "j".into(), arrives: Nanos::ZERO, threads }],
+            method: Method::Leave,
+            quantum: Nanos::from_secs(1),
+            grain: Nanos::ZERO,
+            horizon: Nanos::from_secs(100),
+            usable: None,
+            kernel: crate::kernel::Kernel::default(),
+        };
+        let mut world = World::new(&platform, &scenario).unwrap();
+        while !world.over {
+            world.run(Nanos::from_secs(100)).unwrap();
+        }
+        super::Tally::outcome(&world)
+    }
+
+    /// Groups hold the same work as cores: two ways to add it up.
+    #[test]
+    #[allow(clippy::cast_precision_loss)] // few ports
+    fn ports_of_groups_are_those_of_cores() {
+        use colocate_machine::performance::WorkKind::{FloatMul, Int, IntDiv};
+        let kinds = PortWork::Kinds(vec![(Int, 0.5), (IntDiv, 0.01), (FloatMul, 0.1)]);
+        let used = outcome(kinds).used;
+        let cores = used.ports.iter().sum::<f64>() / used.ports.len() as f64;
+        let all: usize = used.port_groups.iter().map(|group| group.ports.len()).sum();
+        let groups = used.port_groups.iter().map(|group| group.used * group.ports.len() as f64);
+        let groups = groups.sum::<f64>() / all as f64;
+        assert!(cores > 0.0 && (groups / cores - 1.0).abs() < 1e-6, "{groups} {cores}");
+    }
+
+    /// An instruction has 0.5 additions, which any of four ports does, and 0.01 divisions, which take 41
+    /// cycles of the divider and one of one of the four: 0.51 and 0.41 cycles.
+    #[test]
+    fn groups_have_the_names_of_the_description() {
+        use colocate_machine::performance::WorkKind::{Int, IntDiv};
+        let used = outcome(PortWork::Kinds(vec![(Int, 0.5), (IntDiv, 0.01)])).used;
+        let group = |port: &str| {
+            let has = |name: &String| name == port;
+            used.port_groups.iter().find(|group| group.ports.iter().any(has)).unwrap()
+        };
+        let (adders, divider) = (group("ZnALU0"), group("ZnDivider"));
+        assert_eq!(adders.ports, ["ZnALU0", "ZnALU1", "ZnALU2", "ZnALU3"]);
+        assert_eq!(divider.ports, ["ZnDivider"]);
+        assert!((adders.used * 4.0 / divider.used - 0.51 / 0.41).abs() < 1e-9);
+        assert!((adders.fullest - adders.used).abs() < 1e-12, "there is room to even it out");
+        assert!(group("ZnFPU0").used == 0.0);
+        // The description does not say what the caches deliver.
+        assert!(used.caches.iter().all(|level| level.used.is_none()) && used.caches.len() == 3);
     }
 }

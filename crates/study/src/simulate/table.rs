@@ -1,7 +1,8 @@
 //! Simulated figures as text for a terminal.
 
 use super::figures::{
-    JobFigures, Metric, MetricFigures, PolicyFigures, Settings, Simulated, Spread, Usage, Verdict,
+    JobFigures, Metric, MetricFigures, PolicyFigures, PortUsage, Settings, Simulated, Spread,
+    Usage, Verdict,
 };
 use crate::table::{aligned, seconds, shown};
 use colocate_sim::Method;
@@ -28,6 +29,14 @@ pub fn text(found: &Simulated) -> String {
     out.push_str(&aligned(&job_rows(found, |job| job.progress)));
     let _ = writeln!(out, "\nhow the machine was used, usual assumptions, simulated");
     out.push_str(&aligned(&usage_rows(found)));
+    let ports = port_rows(found);
+    if ports.len() > 1 {
+        let _ = writeln!(
+            out,
+            "\nhow full ports were (the fullest of a line, where that is another), usual assumptions, simulated"
+        );
+        out.push_str(&aligned(&ports));
+    }
     for policy in &found.policies {
         together(&mut out, settings, policy);
     }
@@ -141,8 +150,13 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
         "pages moved",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let known = |usage: &Usage| -> Vec<(u8, f64)> {
+        usage.caches.iter().filter_map(|cache| Some((cache.level, cache.used?))).collect()
+    };
+    let levels = found.policies.first().map_or(Vec::new(), |first| known(&first.usage));
+    rows[0].extend(levels.iter().map(|(level, _)| format!("L{level} bandwidth")));
     for PolicyFigures { policy, usage, .. } in &found.policies {
-        rows.push(vec![
+        let mut row = vec![
             policy.clone(),
             percent(usage.pus),
             percent(usage.slots),
@@ -152,7 +166,34 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
             format!("{:.1}", usage.moves),
             format!("{:.1}", usage.node_moves),
             format!("{:.1} MiB", usage.page_bytes / f64::from(1 << 20)),
-        ]);
+        ];
+        row.extend(known(usage).into_iter().map(|(_, used)| percent(used)));
+        rows.push(row);
+    }
+    rows
+}
+
+/// One line a group of ports that did anything under any policy.
+fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
+    let groups = found.policies.first().map_or(&[][..], |first| &first.usage.port_groups);
+    let kinds = groups.iter().any(|group| group.kind != groups[0].kind);
+    let mut head = vec!["ports".to_owned()];
+    head.extend(found.policies.iter().map(|policy| policy.policy.clone()));
+    let mut rows = vec![head];
+    for (place, group) in groups.iter().enumerate() {
+        let of = |policy: &PolicyFigures| {
+            let PortUsage { used, fullest, .. } = policy.usage.port_groups[place];
+            // A difference that one decimal shows.
+            let apart = (fullest - used) * 100.0 >= 0.1;
+            let beside = if apart { format!(" ({})", percent(fullest)) } else { String::new() };
+            percent(used) + &beside
+        };
+        if found.policies.iter().all(|policy| policy.usage.port_groups[place].used == 0.0) {
+            continue;
+        }
+        let kind = if kinds { format!("{}: ", shown(&group.kind)) } else { String::new() };
+        let name = kind + &shown(&group.ports.join(" "));
+        rows.push([name].into_iter().chain(found.policies.iter().map(of)).collect());
     }
     rows
 }
@@ -282,10 +323,15 @@ mod tests {
             b    0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)
 
             how the machine was used, usual assumptions, simulated
-            policy   PUs     slots  ports  memory, busiest  links, busiest  moves  to other nodes  pages moved
-            os       50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
-            mix      50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
-            compact  50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB
+            policy   PUs     slots  ports  memory, busiest  links, busiest  moves  to other nodes  pages moved  L3 bandwidth
+            os       50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
+            mix      50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
+            compact  50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
+
+            how full ports were (the fullest of a line, where that is another), usual assumptions, simulated
+            ports      os               mix              compact
+            add0 add1  30.0 % (40.0 %)  30.0 % (40.0 %)  30.0 % (40.0 %)
+            load       75.0 %           75.0 %           75.0 %
 
             os: pairs of tasks on one core, on average over the time, usual assumptions, simulated
                a     b

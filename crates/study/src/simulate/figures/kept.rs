@@ -32,6 +32,12 @@ pub struct Usage {
     pub controllers: Vec<f64>,
     /// Part of each link's bandwidth.
     pub links: Vec<f64>,
+    /// Part of the bandwidth of each level of caches that hold data, nearest first.
+    #[serde(default)]
+    pub caches: Vec<CacheUsage>,
+    /// Ports that do the same or overlapping work, kind by kind of core.
+    #[serde(default)]
+    pub port_groups: Vec<PortUsage>,
     /// Moves of tasks to another PU, each counted once.
     pub moves: f64,
     /// Those of them to another node.
@@ -41,6 +47,31 @@ pub struct Usage {
     /// For how much of the run's time tasks of two jobs shared a core, summed over all pairs of tasks:
     /// row by row, one row a job.
     pub together: Vec<Vec<f64>>,
+}
+
+/// How a level of caches was used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheUsage {
+    /// 1 is nearest to the core.
+    pub level: u8,
+    /// Part of the bandwidth of a cache, on average over all of the level; `None` if the machine's
+    /// description does not say how much there is.
+    pub used: Option<f64>,
+}
+
+/// How ports that do the same or overlapping work were used, on average over all cores of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortUsage {
+    /// The kind of core.
+    pub kind: String,
+    /// Their names in the machine's description.
+    pub ports: Vec<String>,
+    /// Part of their cycles.
+    pub used: f64,
+    /// Part of the cycles of the fullest of them, with work spread as evenly as it can be.
+    pub fullest: f64,
 }
 
 impl Run {
@@ -82,6 +113,12 @@ impl Usage {
             ports: part(&used.ports),
             controllers: used.controllers.clone(),
             links: used.links.clone(),
+            caches: used
+                .caches
+                .iter()
+                .map(|level| CacheUsage { level: level.level, used: level.used })
+                .collect(),
+            port_groups: used.port_groups.iter().map(PortUsage::of).collect(),
             moves: moves(|moves| f64::from(moves.total())),
             node_moves: moves(|moves| f64::from(moves.other_node)),
             page_bytes: moves(|moves| moves.page_bytes as f64),
@@ -106,6 +143,8 @@ impl Usage {
             ports: of(&|usage| usage.ports),
             controllers: each(|usage| &usage.controllers),
             links: each(|usage| &usage.links),
+            caches: caches(all),
+            port_groups: port_groups(all),
             moves: of(&|usage| usage.moves),
             node_moves: of(&|usage| usage.node_moves),
             page_bytes: of(&|usage| usage.page_bytes),
@@ -115,4 +154,36 @@ impl Usage {
                 .collect(),
         }
     }
+}
+
+impl PortUsage {
+    fn of(used: &colocate_sim::PortGroupUse) -> Self {
+        let colocate_sim::PortGroupUse { kind, ports, used, fullest } = used.clone();
+        Self { kind, ports, used, fullest }
+    }
+}
+
+/// The mean of each level's use.
+fn caches(all: &[&Usage]) -> Vec<CacheUsage> {
+    let first = all.first().map_or(&[][..], |first| &first.caches);
+    let mean = |place: usize| -> Option<f64> {
+        let each: Option<Vec<f64>> = all.iter().map(|usage| usage.caches[place].used).collect();
+        stats::mean(&each?)
+    };
+    let one = |(place, level): (usize, &CacheUsage)| CacheUsage { used: mean(place), ..*level };
+    first.iter().enumerate().map(one).collect()
+}
+
+/// The mean of each group's use.
+fn port_groups(all: &[&Usage]) -> Vec<PortUsage> {
+    let first = all.first().map_or(&[][..], |first| &first.port_groups);
+    let mean = |get: &dyn Fn(&Usage) -> f64| {
+        stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let one = |(place, group): (usize, &PortUsage)| PortUsage {
+        used: mean(&|usage| usage.port_groups[place].used),
+        fullest: mean(&|usage| usage.port_groups[place].fullest),
+        ..group.clone()
+    };
+    first.iter().enumerate().map(one).collect()
 }

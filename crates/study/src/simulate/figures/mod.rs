@@ -27,7 +27,7 @@ mod kept;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use kept::{Run, Usage};
+pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
 use colocate_sim::{Method, Outcome};
 use grid::Grid;

@@ -31,6 +31,10 @@ pub(crate) fn runs(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) 
                 let usage = Usage {
                     pus: 0.5,
                     controllers: vec![0.25],
+                    caches: [(1, None), (3, Some(0.5))]
+                        .map(|(level, used)| CacheUsage { level, used })
+                        .to_vec(),
+                    port_groups: port_groups(f64::from(seed)),
                     together: vec![vec![0.0, 1.0], vec![1.0, 0.0]],
                     ..Usage::default()
                 };
@@ -44,6 +48,17 @@ pub(crate) fn runs(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) 
         }
     }
     runs
+}
+
+/// Two groups, the first used for 20 % and more with the seed.
+fn port_groups(seed: f64) -> Vec<PortUsage> {
+    let group = |ports: &[&str], used, fullest| PortUsage {
+        kind: "core".into(),
+        ports: ports.iter().map(|&port| port.to_owned()).collect(),
+        used,
+        fullest,
+    };
+    vec![group(&["add0", "add1"], 0.2 + 0.1 * seed, 0.4), group(&["load"], 0.75, 0.75)]
 }
 
 fn of(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) -> Simulated {
@@ -71,7 +86,13 @@ fn traced_by_hand() {
     let value = found.policies[1].metrics[0].value.unwrap();
     close(value.value, (-1.0_f64).exp() * 0.1_f64.cosh());
     close(value.high, (-0.5_f64).exp() * 0.1_f64.cosh());
-    close(found.policies[0].usage.pus, 0.5);
+    let usage = &found.policies[0].usage;
+    close(usage.pus, 0.5);
+    // Over seeds 0 and 1: 20 and 30 %.
+    close(usage.port_groups[0].used, 0.25);
+    close(usage.port_groups[0].fullest, 0.4);
+    assert_eq!(usage.caches[0], CacheUsage { level: 1, used: None });
+    close(usage.caches[1].used.unwrap(), 0.5);
 }
 
 /// Fifteen draws say 10 % less; one says 1 % more.
