@@ -48,6 +48,7 @@ use parts::Parts;
 use thiserror::Error;
 use work::{End, Work};
 
+mod measured;
 mod migration;
 mod parts;
 mod work;

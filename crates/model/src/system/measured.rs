@@ -1,0 +1,308 @@
+//! A demand vector with a measured rate: what is not known is chosen so that the task alone is as fast as
+//! it was.
+//!
+//! # Problem
+//! Where a task's rate is known and the reasons for it are not, any guess of the reasons gives another
+//! rate. But only those guesses that give the measured one can be right.
+//!
+//! # Approach
+//! Guesses are moved along one path on which the cycles of an instruction never fall, to where they are
+//! those that were measured. What is known is never moved.
+//!
+//! # Terms
+//! - drawn: a guess as the assumptions have it; what is moved begins or passes there.
+//! - stalls: what is guessed of `misses`, `stall-cycles` and `branch-misses`.
+//! - `d`: `dependent-cycles`, if guessed.
+//!
+//! # The path
+//! - From 0 to 1: stalls rise from none to those drawn; `d` is as drawn, but no more than the ports and
+//!   the front end ask for, so that it costs nothing.
+//! - From 1 to 2: `d` rises to the most that is plausible. So with stalls as drawn, it is the unknown
+//!   dependencies that explain the rate.
+//! - From 2: whatever is guessed of both rises on. The rest is divided as the drawn `d` stands in its
+//!   range: what makes a task slower than any guess does, a rate alone does not tell.
+//!
+//! # Properties
+//! - **As fast as measured**: wherever known figures and limits allow, the rate alone is the measured one.
+//!   → `as_fast_as_measured`
+//! - **What is known stays**: → `what_is_known_stays`
+
+use super::{CpiStack, Model, Seat};
+use crate::phase::{Demand, Guessed, Guesses, Known, Phase, PhaseError, typical_misses};
+use colocate_machine::PuIdx;
+
+/// How near the rate alone is brought to the measured one, as a share. Chosen: what the search for rates
+/// is exact to is a fifth of it.
+const NEAR: f64 = 5e-4;
+/// How often the model is asked at most. Chosen: halving as often ends at any number.
+const TRIES: u32 = 60;
+/// Where the path ends. Chosen: a hundred times slower than the slowest plausible guess.
+const END: f64 = 1e4;
+/// Of what is beyond all plausible guesses, at least this part is dependencies: misses have an end.
+const LEAST_PART: f64 = 0.1;
+/// Guessed misses are at most so many times the typical ones: one an instruction of 32 KiB.
+const MOST_MISSES: f64 = 50.0;
+
+impl Model<'_> {
+    /// The phase in figures for a PU; what it does not know is guessed as this model assumes. If it knows
+    /// its cycles on this machine's processor, guesses give way to that.
+    ///
+    /// # Errors
+    /// As [`Phase::on`].
+    ///
+    /// # Panics
+    /// If the PU is not of the machine.
+    pub fn demand(&self, phase: &Phase, pu: PuIdx) -> Result<Demand, PhaseError> {
+        let kind = self.machine.cores[self.machine.core_of(pu).idx()].kind;
+        let (core, guesses) = (&self.performance.kinds[kind.idx()], &self.assumptions.guesses);
+        let drawn = phase.on(core, guesses)?;
+        let measured = phase.cycles_on(self.machine.processor.as_deref());
+        let Some(measured) = measured.filter(|_| Path::moves(&drawn.guessed)) else {
+            return Ok(drawn.demand);
+        };
+        let alone = |demand: &Demand| -> CpiStack {
+            self.alone(&Seat { pu, demand, pages: &[], space: 0 }).cpi
+        };
+        let mut path = Path { phase, guesses, guessed: &drawn.guessed, unbound: 0.0 };
+        // Without dependencies the core takes what its front end and its ports ask for.
+        path.unbound = alone(&path.at(0.0).on(core, guesses)?.demand).core;
+        let mut cycles = |x: f64| -> Result<_, PhaseError> {
+            let demand = path.at(x).on(core, guesses)?.demand;
+            Ok((alone(&demand).total(), demand))
+        };
+        meet(measured, &mut cycles)
+    }
+}
+
+/// The demand on the path that takes `measured` cycles, or the nearest.
+fn meet(
+    measured: f64,
+    cycles: &mut impl FnMut(f64) -> Result<(f64, Demand), PhaseError>,
+) -> Result<Demand, PhaseError> {
+    // Logarithms, since cycles rise on the path over several powers of ten.
+    let mut at = |x: f64| cycles(x).map(|(cycles, demand)| ((cycles / measured).ln(), demand));
+    let (mut low, mut high) = ((0.0, 0.0), (1.0, 0.0));
+    let (off, demand) = at(1.0)?;
+    if off.abs() < NEAR {
+        return Ok(demand);
+    }
+    high.1 = off;
+    if off > 0.0 {
+        let (off, demand) = at(0.0)?;
+        low.1 = off;
+        // Even without any stall it is slower in the model than it was.
+        if off >= -NEAR {
+            return Ok(demand);
+        }
+    }
+    while high.1 < 0.0 {
+        low = high;
+        high.0 = if high.0 < 2.0 { 2.0 } else { high.0 * 4.0 };
+        let (off, demand) = at(high.0)?;
+        high.1 = off;
+        if off.abs() < NEAR || (off < 0.0 && high.0 > END) {
+            return Ok(demand);
+        }
+    }
+    let mut side = 0;
+    for left in (0..TRIES).rev() {
+        // False position with halved weights (the Illinois method, Dowell and Jarratt, BIT 1971), and the
+        // middle where the path is level at one end.
+        let share = low.1 / (low.1 - high.1);
+        let share = if left % 4 == 0 { 0.5 } else { share.clamp(0.02, 0.98) };
+        let middle = low.0 + share * (high.0 - low.0);
+        let (off, demand) = at(middle)?;
+        if off.abs() < NEAR || left == 0 {
+            return Ok(demand);
+        }
+        if off < 0.0 {
+            low = (middle, off);
+            high.1 *= if side < 0 { 0.5 } else { 1.0 };
+            side = -1;
+        } else {
+            high = (middle, off);
+            low.1 *= if side > 0 { 0.5 } else { 1.0 };
+            side = 1;
+        }
+    }
+    at(high.0).map(|(_, demand)| demand)
+}
+
+/// Ways to fill in a phase, from fast to slow.
+struct Path<'a> {
+    phase: &'a Phase,
+    guesses: &'a Guesses,
+    guessed: &'a [Guessed],
+    /// Cycles that the core takes without dependencies.
+    unbound: f64,
+}
+
+impl Path<'_> {
+    const STALLS: [Guessed; 3] = [Guessed::MissFactor, Guessed::StallCycles, Guessed::BranchMisses];
+
+    /// Whether anything is guessed that can be moved.
+    fn moves(guessed: &[Guessed]) -> bool {
+        let moved = |one: &Guessed| *one == Guessed::DependentCycles || Self::STALLS.contains(one);
+        guessed.iter().any(moved)
+    }
+
+    fn is(&self, guessed: Guessed) -> bool {
+        self.guessed.contains(&guessed)
+    }
+
+    /// Which part of what is beyond all guesses is dependencies.
+    fn part(&self) -> f64 {
+        if !self.is(Guessed::DependentCycles) {
+            return 0.0;
+        }
+        if !Self::STALLS.into_iter().any(|stall| self.is(stall)) {
+            return 1.0;
+        }
+        let range = Guessed::DependentCycles.plausible();
+        let drawn = self.guesses.get(Guessed::DependentCycles);
+        ((drawn - range.least) / (range.most - range.least)).clamp(LEAST_PART, 1.0)
+    }
+
+    /// The phase at a place.
+    fn at(&self, x: f64) -> Phase {
+        let (part, beyond) = (self.part(), (x - 2.0).max(0.0));
+        let mut phase = self.phase.clone();
+        if self.is(Guessed::DependentCycles) {
+            let first = self.guesses.get(Guessed::DependentCycles).min(self.unbound);
+            let most = Guessed::DependentCycles.plausible().most.max(first);
+            let cycles = first + (x - 1.0).clamp(0.0, 1.0) * (most - first) + part * beyond;
+            phase.dependent_cycles = chosen(cycles);
+        }
+        // Where there are no dependencies to be moved, stalls take their part of the path.
+        let until = if self.is(Guessed::DependentCycles) { 1.0 } else { 2.0 };
+        let factor = x.min(until) + (1.0 - part) * beyond;
+        let drawn = |guessed| factor * self.guesses.get(guessed);
+        if self.is(Guessed::MissFactor) {
+            let misses = typical_misses(drawn(Guessed::MissFactor).min(MOST_MISSES));
+            phase.misses = Known::new(misses, CHOSEN);
+        }
+        if self.is(Guessed::StallCycles) {
+            phase.stall_cycles = chosen(drawn(Guessed::StallCycles));
+        }
+        if self.is(Guessed::BranchMisses) {
+            phase.branch_misses = chosen(drawn(Guessed::BranchMisses).min(1.0));
+        }
+        phase
+    }
+}
+
+const CHOSEN: &str = "chosen so that the rate is the measured one";
+
+fn chosen(figure: f64) -> Known<f64> {
+    Known::new(figure, CHOSEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Assumptions;
+    use crate::mix::{Mix, Share};
+    use crate::phase::MeasuredCycles;
+    use colocate_machine::{Machine, Performance, described};
+
+    fn epyc() -> (Machine, Performance) {
+        let exact = described::from_toml(described::MACHINES[0].1).unwrap();
+        (exact.machine, exact.performance.unwrap())
+    }
+
+    fn measured(machine: &Machine, cycles: f64) -> Phase {
+        let share = |share| Share::new(share);
+        let mix = Mix {
+            branch: share(0.1),
+            float: share(0.1),
+            int: share(0.4),
+            load: share(0.25),
+            store: share(0.1),
+        };
+        let processor = machine.processor.clone().unwrap();
+        let cycles = Known::new(MeasuredCycles { processor, cycles }, "made up");
+        Phase { cycles, ..Phase::of_mix("", mix, "made up") }
+    }
+
+    fn alone(model: &Model<'_>, demand: &Demand) -> f64 {
+        let seat = Seat { pu: PuIdx(0), demand, pages: &[], space: 0 };
+        model.alone(&seat).cpi.total()
+    }
+
+    /// From what a core without stalls can do to far beyond all guesses.
+    #[test]
+    fn as_fast_as_measured() {
+        let (machine, performance) = epyc();
+        for assumed in Assumptions::sample(17, 5) {
+            let model = Model::new(&machine, &performance, assumed).unwrap();
+            for cycles in [0.5, 0.7, 1.0, 1.5, 3.0, 10.0, 100.0] {
+                let demand = model.demand(&measured(&machine, cycles), PuIdx(0)).unwrap();
+                let found = alone(&model, &demand);
+                assert!((found / cycles - 1.0).abs() < 2.0 * NEAR, "{cycles}: {found}");
+            }
+            // Nothing is faster than the front end, which has 4 to 6 slots a cycle.
+            let demand = model.demand(&measured(&machine, 0.1), PuIdx(0)).unwrap();
+            let found = alone(&model, &demand);
+            assert!((0.1..0.6).contains(&found) && demand.stall_cycles < 1e-12, "{found}");
+        }
+    }
+
+    /// Only guesses are moved, here the stalls of its own: without misses and dependencies an instruction
+    /// with one of 5 slots takes 0.2 cycles, so 0.8 of a measured one are stalls.
+    #[test]
+    fn what_is_known_stays() {
+        let (machine, performance) = epyc();
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let known = |figure| Known::new(figure, "made up");
+        let phase = Phase {
+            slots: known(1.0),
+            work: Known::new(crate::phase::Work::Kinds(vec![]), "made up"),
+            dependent_cycles: known(0.0),
+            branch_misses: known(0.0),
+            misses: Known::new(typical_misses(0.0), "made up"),
+            ..measured(&machine, 1.0)
+        };
+        let demand = model.demand(&phase, PuIdx(0)).unwrap();
+        assert!((performance.kinds[0].width - 5.0).abs() < 1e-12);
+        assert!((demand.stall_cycles - 0.8).abs() < 1e-3, "{demand:?}");
+        let all = Phase { stall_cycles: known(0.1), ..phase };
+        let demand = model.demand(&all, PuIdx(0)).unwrap();
+        assert!((demand.stall_cycles - 0.1).abs() < 1e-12 && demand.dependent_cycles <= 0.0);
+    }
+
+    /// What was measured elsewhere says nothing here.
+    #[test]
+    fn another_processor() {
+        let (machine, performance) = epyc();
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let mut phase = measured(&machine, 3.0);
+        let plain = Phase { cycles: Known::Unknown, ..phase.clone() };
+        let here = model.demand(&phase, PuIdx(0)).unwrap();
+        let processor = "another".to_owned();
+        phase.cycles = Known::new(MeasuredCycles { processor, cycles: 3.0 }, "made up");
+        let there = model.demand(&phase, PuIdx(0)).unwrap();
+        assert_eq!(there, model.demand(&plain, PuIdx(0)).unwrap());
+        assert!(here.dependent_cycles > there.dependent_cycles);
+    }
+
+    /// The cycles never fall on the path.
+    #[test]
+    fn slower_and_slower() {
+        let (machine, performance) = epyc();
+        for assumed in Assumptions::sample(9, 2) {
+            let model = Model::new(&machine, &performance, assumed).unwrap();
+            let phase = Phase { cycles: Known::Unknown, ..measured(&machine, 1.0) };
+            let guessed = phase.on(&performance.kinds[0], &assumed.guesses).unwrap().guessed;
+            let path =
+                Path { phase: &phase, guesses: &assumed.guesses, guessed: &guessed, unbound: 0.4 };
+            let mut before = 0.0;
+            for step in 0..60 {
+                let x = f64::from(step) * 0.1;
+                let demand = path.at(x).on(&performance.kinds[0], &assumed.guesses).unwrap().demand;
+                let cycles = alone(&model, &demand);
+                assert!(cycles >= before * (1.0 - 1e-3), "{x}: {cycles} after {before}");
+                before = cycles;
+            }
+        }
+    }
+}
