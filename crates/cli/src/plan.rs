@@ -1,5 +1,7 @@
 //! `colocate plan`.
 
+mod demand;
+
 use crate::exit::Failure;
 use crate::output;
 use anyhow::Context;
@@ -23,6 +25,13 @@ pub struct Args {
     /// programs [range of N: 1-65536]
     #[arg(long = "profile", value_name = "FILE", required = true)]
     profiles: Vec<String>,
+
+    /// Demand vectors of a program (docs/schemas/demand.json; TOML unless it is called .json),
+    /// repeatable: one for all of its threads, or one for each thread profiled. JOB is its number in
+    /// the plan, from 0; without it they are those of the only profile's program. What they leave
+    /// unknown, the profile tells, or else it is guessed
+    #[arg(long = "demand", value_name = "[JOB=]FILE")]
+    demands: Vec<String>,
 
     /// Machine to plan for: live, a described one by name, synthetic:STRING, or a .toml, .json or
     /// .xml file
@@ -63,9 +72,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = policy(args)?;
     let seen = read::look(&args.machine)?;
     let usable = usable(&seen, args.cpus.as_deref())?;
-    let programs = programs(&args.profiles, args.machine == "live")?;
-    let workload = Workload::of(&programs);
     let speeds = seen.performance.as_ref();
+    let mut programs = programs(&args.profiles, args.machine == "live")?;
+    demand::give(&args.demands, &mut programs, args.profiles.len(), speeds)?;
+    let workload = Workload::of(&programs, speeds.and(seen.machine.processor.as_deref()));
     if policy == PolicyKind::SymbiosisModel && speeds.is_none() {
         return Err(usage(format!(
             "expected a machine of which it is described how fast it is (docs/machines.md) with \
@@ -158,6 +168,8 @@ struct Program {
     profile: Profile,
     /// How many threads to model; `None` for as many as were profiled.
     threads: Option<u32>,
+    /// Demand vectors from a file.
+    given: Option<demand::Given>,
 }
 
 /// Most threads or copies that an option may ask for: eight times the 8,192 PUs that the largest
@@ -184,7 +196,12 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
         let file = Path::new(&profile.program.path).file_name();
         let name = clean(&file.unwrap_or_default().to_string_lossy());
         for _ in 0..copies {
-            programs.push(Program { name: name.clone(), profile: profile.clone(), threads });
+            programs.push(Program {
+                name: name.clone(),
+                profile: profile.clone(),
+                threads,
+                given: None,
+            });
         }
     }
     Ok(programs)
@@ -239,11 +256,12 @@ struct Workload {
 }
 
 impl Workload {
-    fn of(programs: &[Program]) -> Self {
+    /// `processor` is that of a machine of which it is known how fast it is.
+    fn of(programs: &[Program], processor: Option<&str>) -> Self {
         let known = |program: &Program| Known {
             name: program.name.clone(),
             profile: Some(program.profile.clone()),
-            phases: Vec::new(),
+            phases: demand::known(program),
         };
         let known: Vec<Known> = programs.iter().map(known).collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
@@ -253,12 +271,18 @@ impl Workload {
         }
         let mut workload = Self { tasks: Vec::new(), notes: Vec::new() };
         for (job, program) in (0..).map(JobIdx).zip(programs) {
-            workload.add(job, program, by_job.remove(&job).unwrap_or_default());
+            workload.add(job, program, by_job.remove(&job).unwrap_or_default(), processor);
         }
         workload
     }
 
-    fn add(&mut self, job: JobIdx, program: &Program, mut tasks: Vec<Task>) {
+    fn add(
+        &mut self,
+        job: JobIdx,
+        program: &Program,
+        mut tasks: Vec<Task>,
+        processor: Option<&str>,
+    ) {
         let together = tasks.len();
         tasks.retain(is_worth_a_place);
         let all = program.profile.threads.len();
@@ -272,6 +296,12 @@ impl Workload {
                 "; {} busy for less than 1 % left out",
                 threads(together - tasks.len())
             );
+        }
+        if let Some(given) = &program.given {
+            let _ = write!(note, "; demand from {}", given.name());
+        }
+        if processor.is_some() {
+            note += &demand::rates(tasks.iter().filter_map(|task| task.phase.as_ref()), processor);
         }
         if let Some(wanted) = program.threads {
             tasks = repeated(job, &tasks, wanted);

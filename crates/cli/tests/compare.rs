@@ -36,8 +36,15 @@ fn refused(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     said(&output)
 }
 
+/// What was measured so far, after checking it against its schema.
 fn state(dir: &Path) -> serde_json::Value {
-    serde_json::from_str(&fs::read_to_string(dir.join("out/state.json")).unwrap()).unwrap()
+    let schema = include_str!("../../../docs/schemas/state.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let text = fs::read_to_string(dir.join("out/state.json")).unwrap();
+    let found = serde_json::from_str(&text).unwrap();
+    let wrong: Vec<String> = schema.iter_errors(&found).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?} in {text}");
+    found
 }
 
 fn count(value: &serde_json::Value, list: &str) -> usize {

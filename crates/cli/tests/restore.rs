@@ -15,12 +15,23 @@ fn restore(scratch: &Scratch, options: &[&str]) -> Output {
     scratch.colocate().arg("restore").args(options).output().unwrap()
 }
 
+/// What `restore --json` printed, after checking it against its schema.
+fn json(output: &Output) -> serde_json::Value {
+    let schema = include_str!("../../../docs/schemas/restore.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    let wrong: Vec<String> = schema.iter_errors(&found).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?} in {found}");
+    found
+}
+
 #[test]
 fn there_is_nothing_to_undo() {
     let scratch = Scratch::new();
     let output = restore(&scratch, &["--json"]);
     assert!(output.status.success());
     assert_eq!(text(&output.stderr), "");
+    json(&output);
 }
 
 /// Guardian and colocate are both killed: the threads stay where they are until `restore`.
@@ -59,7 +70,7 @@ fn what_both_left_behind_is_undone() {
 
     let output = restore(&scratch, &["--json"]);
     assert!(output.status.success());
-    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let done = json(&output);
     let journals = done.as_array().unwrap();
     let ours = journals.iter().find(|journal| journal["threads"].as_array().unwrap().len() == 4);
     assert!(ours.is_some(), "{done}");
@@ -83,7 +94,9 @@ fn a_spoilt_journal_is_removed() {
     assert_eq!(text(&output.stderr), "", "it is nobody's business but restore's");
 
     let output = restore(&scratch, &["--dry-run"]);
-    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 1"));
+    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 2"));
+    let spoilt = json(&restore(&scratch, &["--dry-run", "--json"]));
+    assert!(spoilt.to_string().contains("expected colocate-journal 2"), "{spoilt}");
     assert_eq!(scratch.journals().len(), 1);
     let output = restore(&scratch, &[]);
     assert!(output.status.success());

@@ -13,6 +13,7 @@ use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, Program};
 use colocate_observe::code::Stretch;
 use colocate_observe::emulate;
+use colocate_observe::pmu::cpu::{self, Cpu};
 use colocate_observe::pmu::{Start, Want, extras};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, wait_readable};
@@ -209,10 +210,14 @@ fn data_caches() -> Vec<(u8, Bytes)> {
     all.unwrap_or_default()
 }
 
+/// The processor's model by its name; where it has none, as on Arm, by its maker's numbers.
 fn processor(cpuinfo: &Path) -> Option<String> {
     let text = std::fs::read_to_string(cpuinfo).ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+    if let Some(line) = text.lines().find(|line| line.starts_with("model name")) {
+        return Some(line.split_once(':')?.1.trim().to_owned());
+    }
+    let cpu = cpu::from_cpuinfo(&text).first()?.cpu;
+    (cpu != Cpu::Other).then(|| cpu.to_string())
 }
 
 /// Watching under way.

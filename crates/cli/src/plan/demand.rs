@@ -1,0 +1,151 @@
+//! Demand vectors of the planned programs: from files (`--demand`), and what their profiles tell.
+
+use super::{Program, clean, usage};
+use anyhow::{Context, anyhow};
+use colocate_machine::Performance;
+use colocate_model::Phase;
+use colocate_model::phase::{Guesses, PhaseFile};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Demand vectors from a file: one for all threads of a program, or one for each.
+pub struct Given {
+    file: PathBuf,
+    phases: Vec<Phase>,
+}
+
+impl Given {
+    /// What the file is called.
+    pub fn name(&self) -> String {
+        clean(&self.file.display().to_string())
+    }
+
+    fn of(&self, order: usize) -> Phase {
+        let place = if self.phases.len() == 1 { 0 } else { order };
+        self.phases.get(place).cloned().unwrap_or_default()
+    }
+}
+
+/// Reads the files of `options`, each `[JOB=]FILE`, into the programs that they are of.
+///
+/// # Errors
+/// If a file cannot be read, says what cannot be on a machine that is so fast, or has neither one demand
+/// vector nor one for each thread; if a job is not there, or has two files.
+pub fn give(
+    options: &[String],
+    programs: &mut [Program],
+    profiles: usize,
+    speeds: Option<&Performance>,
+) -> anyhow::Result<()> {
+    for option in options {
+        let (job, path) = parse(option);
+        let wrong = |expected: String, found: &str| {
+            usage(format!("--demand {option}: expected {expected}, found {found}"))
+        };
+        let last = programs.len() - 1;
+        let of: Vec<usize> = match job {
+            Some(job) => match job.parse().ok().filter(|job| *job <= last) {
+                Some(job) => vec![job],
+                None => return Err(wrong(format!("a job from 0 to {last}"), job)),
+            },
+            None if profiles == 1 => (0..=last).collect(),
+            None => return Err(wrong("JOB=FILE with several profiles".into(), "no job")),
+        };
+        let phases = || read(path, speeds);
+        let phases = phases().with_context(|| format!("cannot use demand {}", path.display()))?;
+        for job in of {
+            let program = &mut programs[job];
+            let threads = program.profile.threads.len();
+            if phases.len() != 1 && phases.len() != threads {
+                return Err(anyhow!(
+                    "cannot use demand {}: expected 1 demand vector, or one for each of the {threads} \
+                     threads of {}, found {}",
+                    path.display(),
+                    program.name,
+                    phases.len()
+                ));
+            }
+            let given = Given { file: path.to_owned(), phases: phases.clone() };
+            if program.given.replace(given).is_some() {
+                return Err(wrong(format!("one file of job {job}"), "two"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The job, if one is named, and the file. A job is a number: a file's name can hold a `=`, too.
+fn parse(option: &str) -> (Option<&str>, &Path) {
+    match option.split_once('=') {
+        Some((job, file)) if !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (Some(job), Path::new(file))
+        }
+        _ => (None, Path::new(option)),
+    }
+}
+
+fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>> {
+    let mut text = String::new();
+    // One byte more than allowed, so that the reader's own check sees that it is too long.
+    let most = PhaseFile::MAX_BYTES as u64 + 1;
+    std::fs::File::open(path)?.take(most).read_to_string(&mut text)?;
+    let is_json = path.extension().is_some_and(|extension| extension == "json");
+    let file = if is_json { PhaseFile::from_json(&text)? } else { PhaseFile::from_toml(&text)? };
+    for (place, phase) in (1..).zip(&file.phases) {
+        for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
+            let on = phase.on(kind, &Guesses::default());
+            on.with_context(|| format!("demand vector {place}, {:?}", clean(&phase.name)))?;
+        }
+    }
+    Ok(file.phases)
+}
+
+/// What is known of each thread of `program` beside its mix: what was given, and its rate where it was
+/// counted. Empty if that is nothing.
+pub fn known(program: &Program) -> Vec<Phase> {
+    let threads = program.profile.threads.iter().enumerate();
+    let phases: Vec<Phase> = threads
+        .map(|(order, thread)| {
+            let profiled = Phase::of_thread(thread, &program.profile);
+            let given = program.given.as_ref().map(|given| given.of(order)).unwrap_or_default();
+            given.or(profiled)
+        })
+        .collect();
+    let more = program.given.is_some() || phases.iter().any(|p| p.cycles.get().is_some());
+    if more { phases } else { Vec::new() }
+}
+
+/// Of how many of `phases` the rate is known, on `processor` or elsewhere; behind a semicolon.
+pub fn rates<'a>(phases: impl Iterator<Item = &'a Phase>, processor: Option<&str>) -> String {
+    let (mut here, mut elsewhere) = (0_usize, None);
+    for phase in phases {
+        match (phase.cycles_on(processor), phase.cycles.get()) {
+            (Some(_), _) => here += 1,
+            (None, Some(measured)) => elsewhere = Some(&measured.processor),
+            (None, None) => {}
+        }
+    }
+    let mut note = String::new();
+    if here > 0 {
+        note += &format!("; rates of {here} known");
+    }
+    if let Some(elsewhere) = elsewhere {
+        note += &format!("; rates counted on another processor, {}, not used", clean(elsewhere));
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_numbers() {
+        let of = |option| parse(option);
+        assert_eq!(of("1=a.toml"), (Some("1"), Path::new("a.toml")));
+        assert_eq!(of("1=a=b"), (Some("1"), Path::new("a=b")));
+        assert_eq!(of("a=b"), (None, Path::new("a=b")));
+        assert_eq!(of("=b"), (None, Path::new("=b")));
+        assert_eq!(of("a"), (None, Path::new("a")));
+    }
+}
