@@ -1,14 +1,20 @@
 //! The study of Serpa et al.: the predictions that were frozen are still made, and told as they are.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
+use colocate_machine::Nanos;
 use colocate_machine::described;
+use colocate_model::Assumptions;
 use colocate_model::phase::PhaseFile;
-use colocate_model::{Assumptions, Phase};
+use colocate_study::serpa::length::{Figures, Step};
 use colocate_study::serpa::pairs::Pairs;
-use colocate_study::serpa::{Report, Study, bench, table, tail};
+use colocate_study::serpa::work::Work;
+use colocate_study::serpa::{Report, Study, bench, length, table};
 use expect_test::expect;
 
-const FROZEN: &str = include_str!("../../../studies/serpa/frozen-2026-11-21.json");
+/// The first predictions, with applications of half a second; superseded, and kept as they were.
+const FIRST: &str = include_str!("../../../studies/serpa/frozen-2026-11-21.json");
+/// Those with applications that are long enough.
+const FROZEN: &str = include_str!("../../../studies/serpa/frozen-2026-11-21-long.json");
 const KERNELS: &str = include_str!("../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../studies/serpa/nas.toml");
 
@@ -16,62 +22,113 @@ fn with_study<T>(draws: usize, seeds: u32, make: impl FnOnce(Study<'_>) -> T) ->
     let exact = described::from_toml(described::MACHINES[0].1).unwrap();
     let (machine, performance) = (exact.machine, exact.performance.unwrap());
     let draws = Assumptions::sample(draws, 0);
-    make(Study { machine: &machine, performance: &performance, draws: &draws, seeds, seed: 0 })
+    make(Study {
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seeds,
+        seed: 0,
+        alone: Nanos::from_millis(50),
+    })
 }
 
 /// Whoever changes the model, the machine's figures or the kernels' sees here that predictions change: the
 /// frozen ones stay as they were, and docs/serpa.md gets a further column.
 #[test]
 fn what_was_frozen_is_still_predicted() {
-    let frozen: Report = serde_json::from_str(FROZEN).unwrap();
     let kernels = PhaseFile::from_toml(KERNELS).unwrap().phases;
-    let found = with_study(65, 3, |study| bench::figures(&study, &kernels).unwrap());
-    assert_eq!(found.kernels, frozen.bench.kernels);
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "expected {b}, found {a}");
-    for (found, frozen) in [
-        (found.scenario_b, frozen.bench.scenario_b),
-        (found.scenario_c, frozen.bench.scenario_c),
-        (found.best_c, frozen.bench.best_c),
-    ] {
-        near(found.value, frozen.value);
-        near(found.low, frozen.low);
-        near(found.high, frozen.high);
+    for text in [FIRST, FROZEN] {
+        let frozen: serde_json::Value = serde_json::from_str(text).unwrap();
+        let draws = usize::try_from(frozen["draws"].as_u64().unwrap()).unwrap();
+        let frozen: bench::Figures = serde_json::from_value(frozen["bench"].clone()).unwrap();
+        let found = with_study(draws, 1, |study| bench::figures(&study, &kernels).unwrap());
+        assert_eq!(found.kernels, frozen.kernels);
+        for (found, frozen) in [
+            (found.scenario_b, frozen.scenario_b),
+            (found.scenario_c, frozen.scenario_c),
+            (found.best_c, frozen.best_c),
+        ] {
+            near(found.value, frozen.value);
+            near(found.low, frozen.low);
+            near(found.high, frozen.high);
+        }
     }
 }
 
-/// A few pairs with the usual assumptions: the oracle is never worse than a policy, and what is told of a
-/// baseline against itself is 1.
+/// Of a report's figures, ratios of the metric at `metric` under the policy at `policy`.
+fn value(
+    figures: &[colocate_study::serpa::pairs::PolicyFigures],
+    policy: usize,
+    metric: usize,
+) -> f64 {
+    figures[policy].over_os[metric].value.unwrap().value
+}
+
+/// Three applications of which the same is known of two: two pairs are simulated, and three told. The oracle is
+/// never worse than a policy; of a baseline beside itself nothing is said.
 #[test]
-fn the_oracle_is_the_best_and_baselines_are_one() {
+fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
     let applications = PhaseFile::from_toml(APPLICATIONS).unwrap().phases;
-    let found = with_study(1, 1, |study| {
-        let pairs = Pairs::new(study, &applications[..3]);
-        assert_eq!(pairs.count(), 3);
-        let done: Vec<_> = (0..pairs.count()).map(|unit| pairs.unit(unit).unwrap()).collect();
-        pairs.figures(&done)
+    let some = [0, 1, 4].map(|place| applications[place].clone());
+    let kernels = PhaseFile::from_toml(KERNELS).unwrap().phases;
+    let report = with_study(1, 1, |study| {
+        assert_eq!(Pairs::new(&some, 1).count(), 2);
+        let work = Work::new(study, &kernels, &some);
+        assert_eq!(work.count(), 2 + 4);
+        assert_eq!(
+            (work.shape(0), work.shape(5), work.shape(6)),
+            (Some([6, 1]), Some([3, 1]), None)
+        );
+        let done: Vec<_> = (0..work.count()).map(|piece| work.piece(piece).unwrap()).collect();
+        work.report(&done, "test", "").unwrap()
     });
-    assert_eq!((found.pairs, found.threads), (3, 32));
-    let oracle = found.policies.last().unwrap();
-    for policy in &found.policies {
-        assert!(oracle.stp_over_os.value >= policy.stp_over_os.value - 1e-9, "{policy:?}");
-        assert!(policy.unfairness.value >= 1.0, "{policy:?}");
+    let pairs = &report.pairs;
+    assert_eq!((pairs.pairs.len(), pairs.threads), (3, 32));
+    assert_eq!(pairs.pairs[2].pair, ["FT", "CG"]);
+    assert_eq!(pairs.pairs[1].over_os, pairs.pairs[2].over_os);
+    let oracle = pairs.policies.len() - 1;
+    for policy in 0..oracle {
+        assert!(value(&pairs.policies, oracle, 1) >= value(&pairs.policies, policy, 1) - 1e-9);
+        assert!(value(&pairs.policies, policy, 2) >= 1.0);
     }
-    assert!((found.policies[0].slower_over_os.value - 1.0).abs() < 1e-12);
-    assert!((found.policies[1].slower_over_round_robin.value - 1.0).abs() < 1e-12);
+    assert_eq!(pairs.policies[0].over_os[0].ratio, None);
+    assert_eq!(pairs.policies[1].over_round_robin[0].ratio, None);
+    // Two copies that last equally long: nothing to gain. The shorter the second, the more.
+    let gain = |place: usize| {
+        let of = &report.tail[place].policies;
+        1.0 - value(of, 2, 0) / value(of, 1, 0)
+    };
+    assert!(gain(0).abs() < 0.01, "{report:?}");
+    assert!((1..4).all(|place| gain(place) > gain(place - 1)), "{report:?}");
+    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
 }
 
-/// Two copies that last equally long: nothing to gain. The shorter the second, the more.
+/// The length that the study is made with is one that the rule gives under the usual assumptions: from half of
+/// it to it, nothing changes that could be told, and half of it is longer than a start.
 #[test]
-fn the_tail_grows_with_the_difference() {
-    let found = with_study(1, 1, |study| tail::figures(&study, &Phase::default()).unwrap());
-    assert!(found[0].gain.value.abs() < 0.01, "{found:?}");
-    assert!(found.windows(2).all(|pair| pair[0].gain.value < pair[1].gain.value), "{found:?}");
+fn the_usual_length_is_one_that_the_rule_gives() {
+    let applications = PhaseFile::from_toml(APPLICATIONS).unwrap().phases;
+    let some = [0, 4, 7].map(|place| applications[place].clone());
+    let step: Step = with_study(1, 1, |mut study| {
+        let pairs = Pairs::new(&some, 1);
+        let mut figures = |alone: Nanos| {
+            study.alone = alone;
+            let pieces = 0..pairs.count();
+            let done: Vec<_> = pieces.map(|n| length::piece(&study, &pairs, n).unwrap()).collect();
+            Figures::of(&study, &pairs, &done)
+        };
+        let half = figures(Nanos(colocate_study::serpa::ALONE.0 / 2));
+        figures(colocate_study::serpa::ALONE).after(Some(&half))
+    });
+    let start = with_study(1, 1, |study| length::start_of(&study));
+    assert!(length::settled(&step, start), "{step:?}");
 }
 
 #[test]
 fn told_as_tables() {
     let mut frozen: Report = serde_json::from_str(FROZEN).unwrap();
-    frozen.pairs.policies.truncate(2);
+    frozen.pairs.policies.truncate(3);
     frozen.tail.truncate(1);
     frozen.bench.kernels.truncate(1);
     expect![[r#"

@@ -123,7 +123,8 @@ impl Figures {
             let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
             let changes = both.map(|(now, before)| (now / before - 1.0).abs());
             // What is no number has not settled.
-            changes.fold(0.0, |most, change| if change <= most { most } else { change })
+            let known = changes.map(|change| if change.is_nan() { f64::INFINITY } else { change });
+            known.fold(0.0, f64::max)
         };
         Step {
             alone_s: self.alone.as_secs_f64(),

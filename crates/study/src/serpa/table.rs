@@ -13,8 +13,8 @@ pub fn text(report: &Report) -> String {
     let Report { machine, draws, seeds, .. } = report;
     let _ = writeln!(
         out,
-        "simulated {machine}; in brackets the range over {draws} sets of assumptions, widened by what {seeds} \
-         seeds\nleave open; ~: not resolved, below {:.0} % or of another sign under other assumptions",
+        "simulated {machine}; in brackets the range over {draws} sets of assumptions and what chance does ({seeds} \
+         seeds);\n~: not resolved, less than {:.0} % or of another sign under other assumptions",
         report.resolution * 100.0
     );
     bench(&mut out, report);

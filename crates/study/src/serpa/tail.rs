@@ -7,7 +7,7 @@
 //! of the shorter relative to the longer application, both as under full load, the longer one takes
 //! `r + (1 − r) / s` of the time: it gains `(1 − 1/s)(1 − r)`, with nothing matched at all.
 //!
-//! The kernel spreads the threads that are left by itself, so beside `os` there is no such gain to expect.
+//! Beside `os` the same is told: there it depends on how soon the kernel spreads the threads that are left.
 
 use super::pairs::{self, Metrics, PolicyFigures, beside_both, job, kept, scenario};
 use super::{Study, StudyError};
