@@ -69,10 +69,10 @@ fn cache(cache: &CachePerformance) -> String {
         Inclusion::Neither => "",
     };
     let replacement = match cache.replacement {
-        Replacement::Lru => "",
+        // Nothing is said of what is unknown, as of bandwidths.
+        Replacement::Lru | Replacement::Unknown => "",
         Replacement::Random => " random",
         Replacement::Adaptive => " adaptive",
-        Replacement::Unknown => " replacement unknown",
     };
     let bandwidth = cache.bandwidth.map(|bytes| format!(" {bytes}")).unwrap_or_default();
     format!("L{} {}{inclusion}{replacement}{bandwidth}", cache.level, cache.latency)
