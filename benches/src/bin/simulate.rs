@@ -43,6 +43,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
             // About 2.5 instructions a nanosecond.
             instructions: (2_500_000 + 31_000 * u64::from(job + 16 * order)) * phase_ms.max(1),
             sleep: Nanos::ZERO,
+            barrier: false,
         };
         let stretches = if phase_ms == 0 { 1 } else { 3 };
         ThreadSpec {
@@ -58,6 +59,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
         name: job.to_string(),
         arrives: Nanos::ZERO,
         threads: (0..4).map(|order| thread(job, order)).collect(),
+        barrier: None,
     };
     use WorkKind::{FloatAdd, FloatMul, Int, IntMul, Load};
     Scenario {
@@ -75,6 +77,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
         grain,
         horizon: hour,
         usable: None,
+        events: Vec::new(),
         kernel: Kernel::default(),
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
-use colocate_engine::{JobEnd, SeenTask, Stand};
+use colocate_engine::{Counts, JobEnd, SeenTask, Stand};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
 use colocate_observe::{Pid, Tid};
@@ -326,6 +326,7 @@ impl Book {
             cpu_time: task.cpu_time,
             instructions: None,
             cycles: None,
+            counts: Counts::default(),
             mix: Mix::default(),
             aim: task.aim,
             stand: task.stand.clone(),

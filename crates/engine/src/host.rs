@@ -1,7 +1,7 @@
 //! The seam: a machine with programs on it.
 
 use colocate_machine::{Machine, Nanos, PuNr};
-use colocate_model::Mix;
+use colocate_model::{CpiStack, Mix};
 use colocate_policy::{JobIdx, Plan, TaskId};
 use thiserror::Error;
 
@@ -65,6 +65,22 @@ pub enum Stand {
     Trouble(String),
 }
 
+/// What is counted of a task beside instructions and cycles, since it was born: what changes in a quantum is the
+/// difference of two snapshots. `None` is what the host cannot count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Loads and stores: requests to its nearest cache.
+    pub accesses: Option<u64>,
+    /// Misses of each data cache over the PUs where it ran, nearest first. Each is a request to the next
+    /// cache, and those of the last one are requests to memory.
+    pub misses: Option<Vec<u64>>,
+    /// Bytes that it read from memory and wrote back.
+    pub memory_bytes: Option<u64>,
+    /// Where its cycles went: here in cycles, not per instruction, so that they add up to
+    /// [`SeenTask::cycles`]; divided by the instructions of the same time they are a CPI stack.
+    pub stack: Option<CpiStack>,
+}
+
 /// What was seen of one task since it was born.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenTask {
@@ -82,6 +98,8 @@ pub struct SeenTask {
     pub instructions: Option<u64>,
     /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.
     pub cycles: Option<u64>,
+    /// What else is counted of it.
+    pub counts: Counts,
     /// Its mix since it was born; all unknown if it was not watched.
     pub mix: Mix,
     /// Where plan or newborn rule want it; `None` if they leave it to the kernel.

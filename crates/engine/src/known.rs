@@ -276,6 +276,7 @@ mod tests {
             cpu_time: None,
             instructions,
             cycles,
+            counts: crate::Counts::default(),
             mix: Mix::default(),
             aim: None,
             stand: crate::Stand::LeftToKernel,

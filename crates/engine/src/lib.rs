@@ -8,7 +8,7 @@ pub mod planner;
 pub mod run;
 pub mod schedule;
 
-pub use host::{Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
+pub use host::{Counts, Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;
 pub use planner::{FixedPlan, Modelled, Planner};
 pub use run::{Cause, Outcome, Planned, Settings, first_plan, run};

@@ -304,7 +304,7 @@ fn ran(task: &SeenTask, before: Option<&SeenTask>) -> Option<Ran> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{JobEnd, Stand};
+    use crate::host::{Counts, JobEnd, Stand};
     use colocate_machine::{Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
     use colocate_model::Mix;
     use colocate_policy::schedule::SchedulerKind;
@@ -358,6 +358,7 @@ mod tests {
                 cpu_time: Some(Nanos(100 * self.ran[job])),
                 instructions: Some(200 * self.ran[job]),
                 cycles: Some(400 * self.ran[job]),
+                counts: Counts::default(),
                 mix: Mix::default(),
                 aim: None,
                 stand: Stand::Placed,

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use colocate_engine::{
-    FixedPlan, Host, HostError, JobEnd, Known, Outcome, Planner, QuantumEnd, SeenTask, Settings,
-    Snapshot, Stand, run,
+    Counts, FixedPlan, Host, HostError, JobEnd, Known, Outcome, Planner, QuantumEnd, SeenTask,
+    Settings, Snapshot, Stand, run,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
@@ -105,6 +105,7 @@ fn seen(at: (u32, u32)) -> SeenTask {
         cpu_time: Some(Nanos::from_secs(1)),
         instructions: None,
         cycles: None,
+        counts: Counts::default(),
         mix: Mix { int: Share::new(0.5), ..Mix::default() },
         aim: None,
         stand: Stand::LeftToKernel,

@@ -72,7 +72,7 @@ impl World<'_> {
     pub fn aim(&mut self, task: TaskNo) {
         let pinned = match self.aims.of[task] {
             _ if self.is_stopped(task) => None,
-            Aim::Pu(pu) => Some(pu),
+            Aim::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
             Aim::Kernel | Aim::Unusable(_) => None,
             Aim::Newborn => self.newborn_pu(task),
         };
@@ -107,7 +107,8 @@ impl World<'_> {
         for pu in alive.filter_map(|(_, other)| other.pinned) {
             placed[pu.idx()] += 1;
         }
-        fill.iter().copied().min_by_key(|pu| placed[pu.idx()])
+        let usable = fill.iter().copied().filter(|pu| self.usable[pu.idx()]);
+        usable.min_by_key(|pu| placed[pu.idx()])
     }
 
     /// Where the plan wants a task, and how it stands to that.
@@ -120,6 +121,10 @@ impl World<'_> {
                 (None, Stand::Trouble(format!("expected a PU that can be used, found {pu}")))
             }
             (_, Some(pu)) => (Some(pu), Stand::Placed),
+            (Aim::Pu(pu), None) => {
+                let gone = self.platform.machine().pus[pu.idx()].os;
+                (None, Stand::Trouble(format!("its place {gone} has gone offline")))
+            }
             (_, None) => (None, Stand::LeftToKernel),
         }
     }

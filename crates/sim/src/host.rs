@@ -7,7 +7,7 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::task::{State, Task};
 use crate::world::World;
-use colocate_engine::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
+use colocate_engine::{Counts, Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::{JobIdx, Plan};
@@ -32,10 +32,8 @@ impl<'a> SimHost<'a> {
     /// one of its phases does not.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let world = World::new(platform, scenario)?;
-        let nr = |pu: PuIdx| platform.machine().pus[pu.idx()].os;
-        let usable = platform.machine().all_pus().filter(|pu| world.usable[pu.idx()]);
         Ok(Self {
-            usable: usable.map(nr).collect(),
+            usable: online(&world),
             watched: Vec::new(),
             mixes: scenario.phases.iter().map(|phase| phase.mix).collect(),
             seen: vec![Mix::default(); world.tasks.len()],
@@ -79,9 +77,14 @@ impl<'a> SimHost<'a> {
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan)?;
         self.world.run(self.world.now + quantum)?;
-        Ok(match (self.world.over, self.world.job_ended) {
-            (true, _) => QuantumEnd::AllJobsEnded,
-            (_, true) => QuantumEnd::JobEnded,
+        self.world.count();
+        if self.world.machine_changed {
+            self.usable = online(&self.world);
+        }
+        Ok(match self.world {
+            World { over: true, .. } => QuantumEnd::AllJobsEnded,
+            World { machine_changed: true, .. } => QuantumEnd::MachineChanged,
+            World { job_ended: true, .. } => QuantumEnd::JobEnded,
             _ => QuantumEnd::Elapsed,
         })
     }
@@ -108,14 +111,32 @@ impl<'a> SimHost<'a> {
             born,
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: Some(task.total.ran),
-            instructions: Some(whole(task.total.instructions)),
+            instructions: Some(whole(task.counted.instructions)),
             cycles: Some(whole(task.total.cycles)),
+            counts: counts(task),
             mix: self.seen[no],
             aim: aim.map(os),
             stand,
             allowed,
             last_ran: task.pu.map(os),
         }
+    }
+}
+
+/// The PUs that may be used now, in logical order.
+fn online(world: &World<'_>) -> Vec<PuNr> {
+    let machine = world.platform.machine();
+    let usable = machine.all_pus().filter(|pu| world.usable[pu.idx()]);
+    usable.map(|pu| machine.pus[pu.idx()].os).collect()
+}
+
+fn counts(task: &Task) -> Counts {
+    let counted = &task.counted;
+    Counts {
+        accesses: counted.accesses.map(whole),
+        misses: Some(counted.misses.iter().copied().map(whole).collect()),
+        memory_bytes: Some(whole(task.total.memory_bytes)),
+        stack: Some(counted.stack),
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! # Rules
 //! 1. Time goes on, and steps follow each other without a gap.
-//! 2. A PU runs one task at most, and a task runs on one PU at most; both may be used and are alive.
+//! 2. A PU runs one task at most, and a task runs on one PU at most; the PU may be used and is online, the task
+//!    is alive and its job is not stopped.
 //! 3. A task that is placed runs where it was placed, and nowhere else.
 //! 4. A PU on which tasks wait runs one of them.
 //! 5. Where idle PUs take work at once, none is idle while a free task waits that is not about to run.
@@ -13,13 +14,17 @@
 //!    carries more than its bandwidth.
 //! 7. Shares of a task's memory sum to 1.
 //! 8. The time that each task ran is what the steps say, and so are the instructions, cold caches apart; time
-//!    since birth is time that it ran, waited, slept, or was over with its work.
-//! 9. At its end a task has done its work, not more and not less.
+//!    since birth is time that it ran, waited, slept, or was over with its work. Who spins gets nothing done.
+//! 9. At its end a task has done its work and the serial parts that fell to it, not more and not less.
+//! 10. At a barrier nobody goes on before all threads of the job have come that have work left, nor while one of
+//!     them does the serial part.
 
 use crate::pace::OnPu;
+use crate::people::Job;
 use crate::queues::Queue;
+use crate::scenario::{PuEvent, Scenario};
 use crate::task::{State, Task};
-use colocate_machine::Nanos;
+use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
 
 /// What sums of thousands of rounded terms may be off by, relatively.
@@ -37,6 +42,7 @@ pub(crate) struct Step<'w> {
     pub on: &'w [OnPu],
     pub queues: &'w [Queue],
     pub tasks: &'w [Task],
+    pub jobs: &'w [Job],
     /// The prediction, if it is another one than in the step before.
     pub new: Option<&'w Prediction>,
     /// Whether idle PUs take waiting tasks at once.
@@ -48,6 +54,10 @@ pub(crate) struct Step<'w> {
 pub(crate) struct Checker {
     now: Nanos,
     usable: Vec<bool>,
+    /// PUs that go and come, the next one last.
+    events: Vec<(Nanos, PuIdx, bool)>,
+    /// Jobs with a barrier.
+    barriers: Vec<usize>,
     /// By task.
     ran: Vec<Nanos>,
     most_instructions: Vec<f64>,
@@ -60,10 +70,16 @@ pub(crate) struct Checker {
 pub(crate) type Broken = String;
 
 impl Checker {
-    pub fn new(usable: &[bool], tasks: usize) -> Self {
+    pub fn new(machine: &Machine, usable: &[bool], scenario: &Scenario, tasks: usize) -> Self {
+        let event = |event: &PuEvent| Some((event.at, machine.pu_by_os(event.pu)?, event.online));
+        let mut events: Vec<_> = scenario.events.iter().filter_map(event).collect();
+        events.sort_by_key(|event| std::cmp::Reverse(event.0));
+        let jobs = scenario.jobs.iter().enumerate();
         Self {
             now: Nanos::ZERO,
             usable: usable.to_vec(),
+            events,
+            barriers: jobs.filter(|(_, job)| job.barrier.is_some()).map(|(job, _)| job).collect(),
             ran: vec![Nanos::ZERO; tasks],
             most_instructions: vec![0.0; tasks],
             seen: vec![0; tasks],
@@ -81,8 +97,14 @@ impl Checker {
             ));
         }
         self.now = step.to;
+        while let Some((_, pu, online)) = self.events.pop_if(|event| event.0 <= step.from) {
+            self.usable[pu.idx()] = online;
+        }
         for on in step.on {
             self.running(step, on)?;
+        }
+        for &job in &self.barriers {
+            barrier(step, job)?;
         }
         queues(step, &self.usable)?;
         step.new.map_or(Ok(()), |new| rates(step, new))
@@ -99,12 +121,17 @@ impl Checker {
         if !self.usable[on.pu.idx()] || task.pinned.is_some_and(|pinned| pinned != on.pu) {
             return wrong("runs where it may not");
         }
+        if step.jobs[task.id.job.0 as usize].stopped {
+            return wrong("runs while its job is stopped");
+        }
         if task.state != State::Ready || step.queues[on.pu.idx()].running != Some(on.task) {
             return wrong("runs, but not by its queue");
         }
         let time = step.to - step.from;
         self.ran[on.task] += time;
-        self.most_instructions[on.task] += on.speed * time.as_secs_f64();
+        if !task.course.spins() {
+            self.most_instructions[on.task] += on.speed * time.as_secs_f64();
+        }
         let most = self.most_instructions[on.task];
         if task.total.ran != self.ran[on.task] {
             return wrong("has run for another time than was counted");
@@ -128,7 +155,7 @@ impl Checker {
                     task.id
                 ));
             }
-            let (did, work) = (total.instructions, task.course.work());
+            let (did, work) = (total.instructions, task.course.work() + task.course.extra());
             let done = complete && task.state == State::Ended;
             if done && did < work * (1.0 - NEAR) - 1.0 {
                 return Err(format!("task {} did {did} of {work} instructions", task.id));
@@ -158,6 +185,25 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<(), Broken> {
         return Err(format!("a free task waits while a PU is idle, at {}", step.from));
     }
     Ok(())
+}
+
+/// Rule 10.
+fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
+    let team = || {
+        let tasks = &step.tasks[step.jobs[job].tasks.clone()];
+        tasks.iter().filter(|task| !matches!(task.state, State::Done | State::Ended))
+    };
+    let least = team().map(|task| task.arrived).min();
+    let serial = team().filter(|task| task.course.is_serial()).count();
+    let too_early = |task: &&Task| {
+        let ahead = Some(task.arrived) != least || serial > 0;
+        let goes_on = !task.at_barrier && !task.course.is_serial();
+        let works = task.at_barrier && task.state == State::Ready && !task.course.spins();
+        (goes_on && ahead) || works || serial > 1
+    };
+    team().find(too_early).map_or(Ok(()), |task| {
+        Err(format!("task {} goes on from a barrier too early, at {}", task.id, step.from))
+    })
 }
 
 /// Rules 6 and 7.
@@ -190,10 +236,11 @@ mod tests {
     use super::*;
     use crate::platform::Platform;
     use crate::scenario::{
-        JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
+        Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Stretch, ThreadSpec,
+        Work,
     };
     use crate::world::World;
-    use colocate_machine::{Bytes, PuIdx, described};
+    use colocate_machine::{Bytes, described};
     use colocate_model::{Assumptions, Phase};
 
     fn scenario() -> Scenario {
@@ -201,7 +248,12 @@ mod tests {
         let thread = ThreadSpec {
             name: "t".into(),
             born: Nanos::ZERO,
-            course: vec![Stretch { phase, instructions: 1_000_000_000, sleep: Nanos::ZERO }],
+            course: vec![Stretch {
+                phase,
+                instructions: 1_000_000_000,
+                sleep: Nanos::ZERO,
+                barrier: true,
+            }],
             work: Work::Once,
             pages: Pages::FirstTouch,
             resident: Bytes::mib(1),
@@ -211,12 +263,18 @@ mod tests {
             name: "test".into(),
             seed: 0,
             phases: vec![PhaseSpec::of(Phase::default())],
-            jobs: vec![JobSpec { name: "j".into(), arrives: Nanos::ZERO, threads }],
+            jobs: vec![JobSpec {
+                name: "j".into(),
+                arrives: Nanos::ZERO,
+                threads,
+                barrier: Some(Barrier { wait: BarrierWait::Sleep, serial: None }),
+            }],
             method: Method::Leave,
             quantum: Nanos::from_secs(1),
             grain: Nanos::ZERO,
             horizon: Nanos::from_secs(100),
             usable: None,
+            events: Vec::new(),
             kernel: crate::kernel::Kernel::default(),
         }
     }
@@ -241,6 +299,7 @@ mod tests {
             on: &world.on,
             queues: &world.queues,
             tasks: &world.tasks,
+            jobs: &world.jobs,
             new: Some(&world.prediction),
             idle_balance: true,
         };
@@ -265,6 +324,12 @@ mod tests {
             let task = world.on[0].task;
             world.tasks[task].pinned = Some(PuIdx(if world.on[0].pu == PuIdx(5) { 6 } else { 5 }));
         });
+        refused("runs where it may not", |world| {
+            world.checker.events.push((Nanos::from_millis(9), world.on[0].pu, false));
+        });
+        refused("its job is stopped", |world| world.jobs[0].stopped = true);
+        refused("from a barrier too early", |world| world.tasks[1].arrived = 1);
+        refused("from a barrier too early", |world| world.tasks[1].at_barrier = true);
         refused("but not by its queue", |world| {
             let task = world.on[0].task;
             world.tasks[task].state = State::Asleep;

@@ -5,9 +5,11 @@
 
 mod aims;
 mod balance;
-mod cold;
+mod barrier;
 mod domains;
+mod fills;
 pub mod host;
+mod hotplug;
 mod invariants;
 pub mod kernel;
 mod life;
@@ -42,7 +44,8 @@ pub use outcome::{
 pub use platform::Platform;
 pub use run::{Options, simulate};
 pub use scenario::{
-    JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, ScenarioError, Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
+    ScenarioError, Serial, Stretch, ThreadSpec, Work,
 };
 
 /// Why there is no simulation.

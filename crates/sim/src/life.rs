@@ -33,7 +33,7 @@ impl World<'_> {
     /// Puts a task on a queue that has run before.
     pub fn rouse(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
-        self.join_queue(task, pu.unwrap_or(self.launcher));
+        self.join_queue(task, self.online_near(pu.unwrap_or(self.launcher)));
     }
 
     pub fn bear(&mut self, no: TaskNo) {
@@ -66,7 +66,7 @@ impl World<'_> {
         let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
         let pu = match self.tasks[no].pinned {
             Some(pu) => pu,
-            None => self.fork_pu(parent),
+            None => self.fork_pu(self.online_near(parent)),
         };
         self.join_queue(no, pu);
         self.touch_pages(no, pu);
@@ -93,6 +93,7 @@ impl World<'_> {
             self.end_task(task);
         }
         if self.jobs[job].busy > 0 {
+            self.is_missed_no_more(job);
             return;
         }
         self.jobs[job].runs += 1;
@@ -113,6 +114,7 @@ impl World<'_> {
         for no in self.jobs[job].tasks.clone() {
             let thread = no - self.jobs[job].tasks.start;
             self.tasks[no].course.restart();
+            self.tasks[no].arrived = 0;
             self.tasks[no].state = State::Unborn;
             let born = self.now + self.scenario.jobs[job].threads[thread].born;
             self.births.push(Reverse((born, no)));

@@ -1,11 +1,11 @@
 //! Onto queues and off them, from one PU to another, and where memory is touched first.
 
-use crate::cold;
 use crate::queues::TaskNo;
 use crate::scenario::Pages;
 use crate::tally::count_move;
 use crate::world::World;
 use colocate_machine::PuIdx;
+use colocate_model::Seat;
 
 impl World<'_> {
     /// Puts a task that is ready on a queue.
@@ -39,15 +39,24 @@ impl World<'_> {
         self.join_queue(task, to);
     }
 
-    /// Counts a move to `to`, and what it costs.
+    /// Counts a move to `to`, if it is one, and what it costs to begin there with what is left in caches.
     pub fn note_move(&mut self, task: TaskNo, to: PuIdx) {
-        let Some(from) = self.tasks[task].pu.filter(|&from| from != to) else { return };
-        count_move(self.platform.machine(), &mut self.tasks[task].total.moves, from, to);
+        let Some(from) = self.tasks[task].pu else { return };
+        let stopped_at = self.tasks[task].stopped_at.take();
+        if from == to && stopped_at.is_none() {
+            return;
+        }
+        let left = stopped_at.map_or_else(Vec::new, |then| self.fills.left(from, &then));
         let task = &mut self.tasks[task];
+        if from != to {
+            count_move(self.platform.machine(), &mut task.total.moves, from, to);
+        }
         let demand = self.demands.of(task.course.phase(), self.platform.kind_of(to));
-        let cold = cold::seconds(self.platform, demand, &task.occupancy, from, to);
+        let seat = Seat { pu: to, demand, pages: &task.pages, space: task.id.job.0 };
+        let now = &self.prediction;
+        let cold = self.platform.model().refill(&seat, from, &task.occupancy, &left, now);
         // It cannot be colder than all cold.
-        task.debt = task.debt.max(cold);
+        task.debt = task.debt.max(cold.seconds);
     }
 
     /// Where its memory comes to be at its birth.

@@ -60,11 +60,13 @@ pub struct TaskOutcome {
     pub ended: Nanos,
     /// Time that it ran.
     pub ran: Nanos,
+    /// Of that, time that it spun at a barrier.
+    pub spun: Nanos,
     /// Time that it could have run, but waited for a PU, or its job was stopped.
     pub waited: Nanos,
-    /// Time that it slept.
+    /// Time that it slept, at barriers too.
     pub slept: Nanos,
-    /// Instructions it did.
+    /// Instructions it did, but for those with which it only waited.
     pub instructions: f64,
     /// Cycles of the cores it ran on, while it ran.
     pub cycles: f64,
@@ -211,7 +213,7 @@ impl JobOutcome {
 
 impl TaskOutcome {
     /// Its progress: the part of its speed alone that it had while it lived and did not sleep; below 1
-    /// because of waiting, of siblings, of far memory. `None` if it never was ready.
+    /// because of waiting, of spinning, of siblings, of far memory. `None` if it never was ready.
     #[must_use]
     pub fn progress(&self) -> Option<f64> {
         let ready = (self.ran + self.waited).as_secs_f64();

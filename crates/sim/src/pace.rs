@@ -5,6 +5,7 @@ use crate::invariants::Step;
 use crate::queues::TaskNo;
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
+use colocate_model::CpiStack;
 use std::rc::Rc;
 
 /// A task on a PU, and how it goes on there.
@@ -12,9 +13,13 @@ use std::rc::Rc;
 pub(crate) struct OnPu {
     pub task: TaskNo,
     pub pu: PuIdx,
+    pub phase: usize,
     /// Instructions per second, here and alone on the best core.
     pub speed: f64,
     pub alone: f64,
+    /// Instructions that it has done since its rates were asked for, and seconds that it filled cold caches.
+    pub did: f64,
+    pub cold: f64,
     /// Bytes per second.
     pub memory: f64,
     pub clock: f64,
@@ -30,11 +35,13 @@ impl World<'_> {
         if !std::mem::take(&mut self.stale) {
             return;
         }
+        self.count();
         let pus = self.platform.machine().all_pus();
         let running: Vec<_> =
             pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
         self.prediction = self.rates.of(self.platform, &self.demands, &self.tasks, &running);
         self.fresh = true;
+        self.fills.set_rates(&running, &self.prediction, self.line);
         let prediction = Rc::clone(&self.prediction);
         for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
             self.tasks[task].occupancy.clone_from(&rate.occupancy);
@@ -45,8 +52,11 @@ impl World<'_> {
             OnPu {
                 task,
                 pu,
+                phase,
                 speed,
                 alone: self.demands.alone(phase),
+                did: 0.0,
+                cold: 0.0,
                 memory: rate.memory.0,
                 clock: self.platform.clock_of(pu),
                 far: self.far_share(task, pu),
@@ -54,6 +64,29 @@ impl World<'_> {
             }
         });
         self.on = on.collect();
+    }
+
+    /// Counts what was done since the rates were asked for.
+    pub fn count(&mut self) {
+        for (on, rate) in self.on.iter_mut().zip(&self.prediction.tasks) {
+            let (did, cold) = (std::mem::take(&mut on.did), std::mem::take(&mut on.cold));
+            if did + cold <= 0.0 {
+                continue;
+            }
+            let task = &mut self.tasks[on.task];
+            let mix = &self.scenario.phases[on.phase].mix;
+            let counted = &mut task.counted;
+            let accesses = mix.load.zip(mix.store).map(|(l, s)| did * (l.get() + s.get()));
+            counted.instructions += did;
+            counted.accesses = counted.accesses.zip(accesses).map(|(sum, more)| sum + more);
+            counted.misses.resize(counted.misses.len().max(rate.misses.len()), 0.0);
+            for (sum, each) in counted.misses.iter_mut().zip(&rate.misses) {
+                *sum += did * each;
+            }
+            add(&mut counted.stack, &rate.cpi, did);
+            // Where the lines came from is not kept; most come from memory.
+            counted.stack.memory += cold * on.clock;
+        }
     }
 
     /// When a task that goes on at `speed` comes to the end of its phase or work.
@@ -76,11 +109,18 @@ impl World<'_> {
         }
         let time = to - self.now;
         let seconds = time.as_secs_f64();
-        for on in &self.on {
+        for on in &mut self.on {
             let task = &mut self.tasks[on.task];
             let warm = (seconds - task.debt).max(0.0);
             task.debt = (task.debt - seconds).max(0.0);
             let done = task.course.go_on(on.speed * warm);
+            on.cold += seconds - warm;
+            if task.course.spins() {
+                on.did += on.speed * warm;
+                task.total.spun += time;
+            } else {
+                on.did += done;
+            }
             task.total.ran += time;
             task.virtual_time += i64::try_from(time.0).unwrap_or(i64::MAX);
             task.total.instructions += done;
@@ -89,6 +129,7 @@ impl World<'_> {
             task.total.memory_bytes += on.memory * warm;
             task.total.far_instructions += on.far * done;
         }
+        self.fills.pass(seconds);
         self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);
         let step = Step {
             from: std::mem::replace(&mut self.now, to),
@@ -96,11 +137,23 @@ impl World<'_> {
             on: &self.on,
             queues: &self.queues,
             tasks: &self.tasks,
+            jobs: &self.jobs,
             new: std::mem::take(&mut self.fresh).then_some(&self.prediction),
             idle_balance: self.scenario.kernel.idle_balance,
         };
         self.checker.step(&step).map_err(SimError::Broken)
     }
+}
+
+/// Adds cycles per instruction, so many times.
+fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
+    sum.core += each.core * times;
+    sum.siblings += each.siblings * times;
+    sum.stalls += each.stalls * times;
+    sum.caches += each.caches * times;
+    sum.memory += each.memory * times;
+    sum.queues += each.queues * times;
+    sum.communication += each.communication * times;
 }
 
 /// Whole nanoseconds, rounded up; a time that never comes is the last one there is.

@@ -3,7 +3,7 @@
 use crate::platform::{Demands, Platform};
 use crate::queues::TaskNo;
 use crate::scenario::Scenario;
-use crate::task::{Course, State, Task, Totals};
+use crate::task::{Counted, Course, State, Task, Totals};
 use colocate_machine::Nanos;
 use colocate_policy::{JobIdx, TaskId};
 use std::ops::Range;
@@ -50,6 +50,9 @@ pub(crate) fn people(
                 virtual_time: 0,
                 debt: 0.0,
                 occupancy: Vec::new(),
+                stopped_at: None,
+                arrived: 0,
+                at_barrier: false,
                 pages: vec![0.0; nodes],
                 pages_version: 0,
                 next_scan: Nanos(u64::MAX),
@@ -58,6 +61,7 @@ pub(crate) fn people(
                 born: None,
                 ended: None,
                 total: Totals::default(),
+                counted: Counted { accesses: Some(0.0), ..Counted::default() },
             });
         }
         let busy = tasks.len() - start;

@@ -67,7 +67,8 @@ pub fn alone_times(
     let mut times: Vec<Option<Nanos>> = Vec::new();
     for (place, job) in scenario.jobs.iter().enumerate() {
         // Copies of a program take equally long.
-        let same = scenario.jobs[..place].iter().position(|other| other.threads == job.threads);
+        let same = |other: &JobSpec| other.threads == job.threads && other.barrier == job.barrier;
+        let same = scenario.jobs[..place].iter().position(same);
         let time = match same {
             Some(same) => times[same],
             None => {
@@ -80,11 +81,11 @@ pub fn alone_times(
     Ok(times)
 }
 
-/// A scenario with one job of another one.
+/// A scenario with one job of another one, on the whole machine all the time.
 #[must_use]
 pub fn alone(scenario: &Scenario, job: &JobSpec) -> Scenario {
     let job = JobSpec { arrives: Nanos::ZERO, ..job.clone() };
-    Scenario { jobs: vec![job], method: Method::Leave, ..scenario.clone() }
+    Scenario { jobs: vec![job], method: Method::Leave, events: Vec::new(), ..scenario.clone() }
 }
 
 /// What a policy knows of the jobs before they start.

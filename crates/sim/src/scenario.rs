@@ -30,6 +30,8 @@ pub struct Scenario {
     pub horizon: Nanos,
     /// PUs that the jobs may use, or `None` for all that are online.
     pub usable: Option<Vec<PuNr>>,
+    /// PUs that go offline, and come back. At least one is always left.
+    pub events: Vec<PuEvent>,
     /// The kernel that runs what no policy places.
     pub kernel: Kernel,
 }
@@ -58,6 +60,46 @@ pub struct JobSpec {
     pub arrives: Nanos,
     /// Its threads in the order of their creation, which is their order in `TaskId`. Never empty.
     pub threads: Vec<ThreadSpec>,
+    /// How its threads wait for each other; `None` if they do not.
+    pub barrier: Option<Barrier>,
+}
+
+/// How the threads of a job wait for each other, as OpenMP's do. Where they do say their courses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// What a thread does that waits.
+    pub wait: BarrierWait,
+    /// What is done by one thread once all have come, before they go on; `None` for nothing.
+    pub serial: Option<Serial>,
+}
+
+/// What a thread does that waits at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarrierWait {
+    /// It sleeps and leaves its PU to others.
+    Sleep,
+    /// It looks again and again, which takes what this phase takes and gets nothing done.
+    Spin(PhaseIdx),
+}
+
+/// Work of one thread for which the others wait. It comes on top of the threads' own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serial {
+    /// The phase.
+    pub phase: PhaseIdx,
+    /// Instructions each time. Never 0.
+    pub instructions: u64,
+}
+
+/// A PU goes offline or comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PuEvent {
+    /// When.
+    pub at: Nanos,
+    /// Which.
+    pub pu: PuNr,
+    /// Whether it is online from then on.
+    pub online: bool,
 }
 
 /// What one thread does.
@@ -88,6 +130,8 @@ pub struct Stretch {
     pub instructions: u64,
     /// How long the thread sleeps then, before it goes on.
     pub sleep: Nanos,
+    /// Whether it waits then for the other threads of its job. Not together with `sleep`.
+    pub barrier: bool,
 }
 
 /// How much a thread does before it ends.
@@ -201,8 +245,69 @@ impl Scenario {
             for (t, thread) in job.threads.iter().enumerate() {
                 self.check_thread(machine, thread, &format!("job {j}, thread {t}"))?;
             }
+            self.check_barrier(job, &format!("job {j}"))?;
         }
+        self.check_events(machine)?;
         self.kernel.check()
+    }
+
+    fn check_barrier(&self, job: &JobSpec, place: &str) -> Result<(), ScenarioError> {
+        let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
+        let stretches = || job.threads.iter().flat_map(|thread| &thread.course);
+        let Some(barrier) = job.barrier else {
+            let used = stretches().any(|stretch| stretch.barrier);
+            return if used {
+                wrong("a barrier where threads wait at one", "none")
+            } else {
+                Ok(())
+            };
+        };
+        if !stretches().any(|stretch| stretch.barrier) {
+            return wrong("a thread that comes to the barrier", "none");
+        }
+        if stretches().any(|stretch| stretch.barrier && stretch.sleep > Nanos::ZERO) {
+            return wrong("sleep or a barrier after a phase", "both");
+        }
+        let spins = match barrier.wait {
+            BarrierWait::Spin(phase) => Some(phase),
+            BarrierWait::Sleep => None,
+        };
+        for phase in spins.into_iter().chain(barrier.serial.map(|serial| serial.phase)) {
+            if phase.0 as usize >= self.phases.len() {
+                return wrong("a phase of the scenario", &format!("phase {}", phase.0));
+            }
+        }
+        if barrier.serial.is_some_and(|serial| serial.instructions == 0) {
+            return wrong("at least one instruction of a serial part", "0");
+        }
+        Ok(())
+    }
+
+    /// PUs go that are there and come that are gone, and one is always left.
+    fn check_events(&self, machine: &Machine) -> Result<(), ScenarioError> {
+        let wrong = |event: &PuEvent, expected, found: &str| {
+            Err(error(format!("event of {} at {}", event.pu, event.at), expected, found))
+        };
+        let may = |os: &PuNr| self.usable.as_ref().is_none_or(|usable| usable.contains(os));
+        let mut online: Vec<PuNr> = machine.pus.iter().map(|pu| pu.os).filter(may).collect();
+        let known = online.clone();
+        let mut events = self.events.clone();
+        events.sort_by_key(|event| event.at);
+        for event in &events {
+            if !known.contains(&event.pu) {
+                return wrong(event, "a PU that the jobs may use", "another one");
+            }
+            match (event.online, online.iter().position(|&pu| pu == event.pu)) {
+                (false, Some(place)) => drop(online.remove(place)),
+                (true, None) => online.push(event.pu),
+                (false, None) => return wrong(event, "a PU that is online", "one that is not"),
+                (true, Some(_)) => return wrong(event, "a PU that is offline", "one that is not"),
+            }
+            if online.is_empty() {
+                return wrong(event, "a PU that is left", "none");
+            }
+        }
+        Ok(())
     }
 
     fn check_thread(

@@ -6,6 +6,7 @@
 //! - A stopped job creates no threads: those that were due are born when it goes on.
 //! - A job that arrives while the plan has it wait is launched all the same, and stopped before its first
 //!   thread has run. That thread is placed, and touches its memory, when the job goes on.
+//! - What others bring into the caches meanwhile, a stopped task has to bring in again ([`crate::fills`]).
 
 use crate::queues::TaskNo;
 use crate::task::State;
@@ -21,6 +22,8 @@ impl World<'_> {
                 continue;
             }
             self.jobs[job].stopped = true;
+            // What runs beside it counts from now on.
+            (self.fills.needed, self.stale) = (true, true);
             for task in self.jobs[job].tasks.clone() {
                 if self.tasks[task].state == State::Ready {
                     self.leave_queue(task);
@@ -51,6 +54,7 @@ impl World<'_> {
     pub fn hold(&mut self, task: TaskNo) {
         self.tasks[task].state = State::Stopped;
         self.tasks[task].since = self.now;
+        self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.fills.so_far(pu));
     }
 
     fn go_on(&mut self, task: TaskNo) {

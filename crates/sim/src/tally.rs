@@ -179,6 +179,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
         born: task.born.unwrap_or(now),
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
+        spun: total.spun,
         waited: total.waited,
         slept: total.slept,
         instructions: total.instructions,
@@ -248,8 +249,12 @@ mod tests {
         let performance = described::performance(text).unwrap().unwrap();
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
         let phase = Phase { work: Known::new(kinds, "chosen for a test"), ..Phase::default() };
-        let stretch =
-            Stretch { phase: PhaseIdx(0), instructions: 1_000_000_000, sleep: Nanos::ZERO };
+        let stretch = Stretch {
+            phase: PhaseIdx(0),
+            instructions: 1_000_000_000,
+            sleep: Nanos::ZERO,
+            barrier: false,
+        };
         let thread = ThreadSpec {
             name: "t".into(),
             born: Nanos::ZERO,
@@ -263,12 +268,13 @@ mod tests {
             name: "test".into(),
             seed: 0,
             phases: vec![PhaseSpec::of(phase)],
-            jobs: vec![JobSpec { name: "j".into(), arrives: Nanos::ZERO, threads }],
+            jobs: vec![JobSpec { name: "j".into(), arrives: Nanos::ZERO, threads, barrier: None }],
             method: Method::Leave,
             quantum: Nanos::from_secs(1),
             grain: Nanos::ZERO,
             horizon: Nanos::from_secs(100),
             usable: None,
+            events: Vec::new(),
             kernel: crate::kernel::Kernel::default(),
         };
         let mut world = World::new(&platform, &scenario).unwrap();

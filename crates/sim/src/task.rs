@@ -1,8 +1,9 @@
 //! A simulated thread: what it has done, what it is to do, where its memory is.
 
 use crate::outcome::Moves;
-use crate::scenario::Stretch;
+use crate::scenario::{PhaseIdx, Serial, Stretch};
 use colocate_machine::{Nanos, PuIdx};
+use colocate_model::CpiStack;
 use colocate_policy::TaskId;
 
 /// Whether a task can run.
@@ -32,6 +33,20 @@ pub(crate) struct Course {
     /// Instructions until the work is done.
     todo: f64,
     work: f64,
+    doing: Doing,
+    /// Instructions of serial parts that it has done, beyond its work.
+    extra: f64,
+}
+
+/// What a task that is on a PU does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Doing {
+    /// What its course says.
+    Own,
+    /// Nothing but wait for others.
+    Spin(PhaseIdx),
+    /// What one thread does for all, and how many instructions of it are left.
+    Serial(Serial, f64),
 }
 
 /// What comes next on a course.
@@ -41,6 +56,10 @@ pub(crate) enum Next {
     Phase,
     /// Sleep, then another phase.
     Sleep(Nanos),
+    /// Wait for the other threads of the job, then another phase.
+    Barrier,
+    /// The serial part is done, and the others may go on.
+    SerialDone,
     /// Nothing: the work is done.
     Done,
 }
@@ -51,31 +70,83 @@ const NONE: f64 = 0.5;
 impl Course {
     /// The start of it; `work` instructions in all.
     pub fn new(stretches: Vec<Stretch>, work: f64) -> Self {
-        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work };
+        let (doing, extra) = (Doing::Own, 0.0);
+        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra };
         course.restart();
         course
     }
 
     pub fn restart(&mut self) {
         // The same phase again and again is one long phase.
-        let endless = self.stretches.len() == 1 && self.stretches[0].sleep == Nanos::ZERO;
+        let endless = self.stretches.len() == 1 && !stops(&self.stretches[0]);
         let left = if endless { self.work } else { instructions(&self.stretches[0]) };
         (self.at, self.left, self.todo) = (0, left, self.work);
+        self.doing = Doing::Own;
     }
 
     pub fn phase(&self) -> usize {
-        self.stretches[self.at].phase.0 as usize
+        let phase = match self.doing {
+            Doing::Own => self.stretches[self.at].phase,
+            Doing::Spin(phase) => phase,
+            Doing::Serial(serial, _) => serial.phase,
+        };
+        phase.0 as usize
+    }
+
+    /// Does nothing from now on but wait.
+    pub fn spin(&mut self, phase: PhaseIdx) {
+        self.doing = Doing::Spin(phase);
+    }
+
+    /// Does a serial part first.
+    #[allow(clippy::cast_precision_loss)] // as for stretches
+    pub fn begin_serial(&mut self, serial: Serial) {
+        self.doing = Doing::Serial(serial, serial.instructions as f64);
+    }
+
+    /// Goes back to what its course says.
+    pub fn go_back(&mut self) {
+        self.doing = Doing::Own;
+    }
+
+    pub fn spins(&self) -> bool {
+        matches!(self.doing, Doing::Spin(_))
+    }
+
+    pub fn is_serial(&self) -> bool {
+        matches!(self.doing, Doing::Serial(..))
+    }
+
+    /// Instructions of serial parts that it has done, beyond its work.
+    pub fn extra(&self) -> f64 {
+        self.extra
     }
 
     /// Instructions until something comes next, and whether it has to come exactly then.
     pub fn until_next(&self) -> (f64, bool) {
+        match self.doing {
+            Doing::Own => {}
+            Doing::Spin(_) => return (f64::INFINITY, true),
+            Doing::Serial(_, left) => return (left.max(0.0), true),
+        }
         // The last stretch ends with the work, but for rounding.
-        let exact = self.todo <= self.left + NONE || self.stretches[self.at].sleep > Nanos::ZERO;
+        let exact = self.todo <= self.left + NONE || stops(&self.stretches[self.at]);
         (self.left.min(self.todo).max(0.0), exact)
     }
 
-    /// Does so many instructions; never more than the work asks for. Returns how many.
+    /// Does so many instructions; never more than the work asks for. Returns how many count as work: none of
+    /// those with which it only waits.
     pub fn go_on(&mut self, instructions: f64) -> f64 {
+        match &mut self.doing {
+            Doing::Own => {}
+            Doing::Spin(_) => return 0.0,
+            Doing::Serial(_, left) => {
+                let done = instructions.min(*left);
+                *left -= done;
+                self.extra += done;
+                return done;
+            }
+        }
         let done = instructions.min(self.todo);
         self.left -= done;
         self.todo -= done;
@@ -83,25 +154,42 @@ impl Course {
     }
 
     pub fn is_due(&self) -> bool {
-        self.left < NONE || self.todo < NONE
+        match self.doing {
+            Doing::Own => self.left < NONE || self.todo < NONE,
+            Doing::Spin(_) => false,
+            Doing::Serial(_, left) => left < NONE,
+        }
     }
 
     /// Goes on to what comes next. Call it when [`Self::is_due`].
     pub fn next(&mut self) -> Next {
+        if self.is_serial() {
+            self.go_back();
+            return Next::SerialDone;
+        }
         if self.todo < NONE {
             self.todo = 0.0;
             return Next::Done;
         }
-        let sleep = self.stretches[self.at].sleep;
+        let Stretch { sleep, barrier, .. } = self.stretches[self.at];
         self.at = (self.at + 1) % self.stretches.len();
         // What was done too much of the old phase is missing from the new one.
         self.left += instructions(&self.stretches[self.at]);
-        if sleep > Nanos::ZERO { Next::Sleep(sleep) } else { Next::Phase }
+        match barrier {
+            true => Next::Barrier,
+            false if sleep > Nanos::ZERO => Next::Sleep(sleep),
+            false => Next::Phase,
+        }
     }
 
     pub fn work(&self) -> f64 {
         self.work
     }
+}
+
+/// Whether something happens at its end that has to happen exactly then.
+fn stops(stretch: &Stretch) -> bool {
+    stretch.barrier || stretch.sleep > Nanos::ZERO
 }
 
 #[allow(clippy::cast_precision_loss)] // stretches of 2^53 instructions take weeks
@@ -126,6 +214,12 @@ pub(crate) struct Task {
     pub debt: f64,
     /// Bytes that it held of each cache over its PU when it last ran, nearest first.
     pub occupancy: Vec<f64>,
+    /// How often these had been filled when it was stopped; `None` if it was not since it last ran.
+    pub stopped_at: Option<Vec<f64>>,
+    /// How often it has come to a barrier in this run of its job.
+    pub arrived: u64,
+    /// Whether it waits there.
+    pub at_barrier: bool,
     /// Share of its memory on each node; empty on a machine without nodes.
     pub pages: Vec<f64>,
     /// Grows whenever `pages` change.
@@ -139,12 +233,27 @@ pub(crate) struct Task {
     pub born: Option<Nanos>,
     pub ended: Option<Nanos>,
     pub total: Totals,
+    pub counted: Counted,
+}
+
+/// What counters would have counted of it, waiting included.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counted {
+    pub instructions: f64,
+    /// Loads and stores; `None` if a phase does not say how many there are.
+    pub accesses: Option<f64>,
+    /// Misses of each cache over its PU, nearest first.
+    pub misses: Vec<f64>,
+    /// In cycles.
+    pub stack: CpiStack,
 }
 
 /// What a task has had so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Totals {
     pub ran: Nanos,
+    /// Of that, what it spun.
+    pub spun: Nanos,
     pub waited: Nanos,
     pub slept: Nanos,
     pub instructions: f64,
@@ -161,7 +270,8 @@ mod tests {
     use crate::scenario::PhaseIdx;
 
     fn stretch(phase: u32, instructions: u64, sleep_ms: u64) -> Stretch {
-        Stretch { phase: PhaseIdx(phase), instructions, sleep: Nanos::from_millis(sleep_ms) }
+        let sleep = Nanos::from_millis(sleep_ms);
+        Stretch { phase: PhaseIdx(phase), instructions, sleep, barrier: false }
     }
 
     /// 250 instructions on a course of 100 and 50: 100, 50, 100, and the first phase ends with the work.

@@ -16,6 +16,7 @@ use crate::SimError;
 use crate::aims::Aims;
 use crate::balance::Looks;
 use crate::domains::Domains;
+use crate::fills::Fills;
 use crate::invariants::Checker;
 use crate::kernel::Kernel;
 use crate::pace::OnPu;
@@ -23,7 +24,7 @@ use crate::people::{Job, people};
 use crate::platform::{Demands, Platform};
 use crate::queues::{Queue, TaskNo};
 use crate::rates::Rates;
-use crate::scenario::Scenario;
+use crate::scenario::{PuEvent, Scenario};
 use crate::tally::Tally;
 use crate::task::{Next, State, Task};
 use colocate_engine::JobEnd;
@@ -40,7 +41,16 @@ pub(crate) struct World<'a> {
     pub platform: &'a Platform<'a>,
     pub scenario: &'a Scenario,
     pub demands: Demands,
+    /// By PU: whether it may be used and is online.
     pub usable: Vec<bool>,
+    /// When PUs go and come, in the order of time, and how many of these events are over.
+    pub plugs: Vec<PuEvent>,
+    pub plugged: usize,
+    /// Whether PUs have gone or come since the flag was last taken down.
+    pub machine_changed: bool,
+    pub fills: Fills,
+    /// Bytes of a cache line.
+    pub line: f64,
     pub domains: Domains,
     pub rng: SplitMix64,
     pub now: Nanos,
@@ -88,13 +98,21 @@ impl<'a> World<'a> {
             let born = spec.threads.iter().map(|thread| spec.arrives + thread.born);
             births.extend(born.zip(job.tasks.clone()).map(Reverse));
         }
+        let mut plugs = scenario.events.clone();
+        plugs.sort_by_key(|event| event.at);
         Ok(Self {
+            plugs,
+            plugged: 0,
+            machine_changed: false,
+            fills: Fills::new(platform),
+            #[allow(clippy::cast_precision_loss)] // a line is small
+            line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             aims: Aims::new(tasks.len()),
             looks: Looks::new(&domains),
             scan_at: Nanos(u64::MAX),
             queues: vec![Queue::default(); machine.pus.len()],
             tally: Tally::new(platform, scenario),
-            checker: Checker::new(&usable, tasks.len()),
+            checker: Checker::new(platform.machine(), &usable, scenario, tasks.len()),
             now: Nanos::ZERO,
             rates: Rates::default(),
             on: Vec::new(),
@@ -118,10 +136,10 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Goes on until `until`, or until a job ends.
+    /// Goes on until `until`, or until a job ends or PUs go or come.
     pub fn run(&mut self, until: Nanos) -> Result<(), SimError> {
         let until = until.min(self.scenario.horizon);
-        self.job_ended = false;
+        (self.job_ended, self.machine_changed) = (false, false);
         loop {
             self.settle();
             if self.now >= self.scenario.horizon && !self.over {
@@ -131,7 +149,7 @@ impl<'a> World<'a> {
                 let complete = self.jobs.iter().all(|job| job.done.is_some());
                 return self.checker.end(&self.tasks, complete).map_err(SimError::Broken);
             }
-            if self.job_ended || self.now >= until {
+            if self.job_ended || self.machine_changed || self.now >= until {
                 return Ok(());
             }
             self.refresh();
@@ -147,6 +165,8 @@ impl<'a> World<'a> {
 
     /// Whatever is due now.
     fn settle(&mut self) {
+        self.phases();
+        self.plug();
         loop {
             self.phases();
             let born = due(&mut self.births, self.now);
@@ -178,6 +198,8 @@ impl<'a> World<'a> {
                 match self.tasks[task].course.next() {
                     Next::Phase => {}
                     Next::Sleep(time) => self.sleep(task, time),
+                    Next::Barrier => self.arrive(task),
+                    Next::SerialDone => self.end_serial(task),
                     Next::Done => self.finish(task),
                 }
             }
@@ -214,7 +236,13 @@ impl<'a> World<'a> {
             |heap: &BinaryHeap<Reverse<(Nanos, TaskNo)>>| heap.peek().map(|first| first.0.0);
         let turns = self.queues.iter().filter_map(Queue::next_turn);
         let phases = self.on.iter().map(|on| on.until);
-        let rest = [first(&self.births), first(&self.wakes), self.next_look(), Some(self.scan_at)];
+        let rest = [
+            first(&self.births),
+            first(&self.wakes),
+            self.next_look(),
+            Some(self.scan_at),
+            self.next_plug(),
+        ];
         turns.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
     }
 }

@@ -12,8 +12,9 @@ use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Place, PolicyKind};
 use colocate_sim::run::knowns;
 use colocate_sim::{
-    Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages, PeriodicBalance, Platform,
-    Scenario, SimHost, Stretch, ThreadSpec, Wake, Work,
+    Barrier, BarrierWait, Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages,
+    PeriodicBalance, PhaseIdx, Platform, PuEvent, Scenario, Serial, SimHost, Stretch, ThreadSpec,
+    Wake, Work,
 };
 use common::{INT, MUL, STREAM, job, run, scenario, stretch};
 use proptest::prelude::*;
@@ -52,12 +53,37 @@ fn any_thread() -> impl Strategy<Value = ThreadSpec> {
     )
 }
 
+fn any_barrier() -> impl Strategy<Value = Option<Barrier>> {
+    let wait = prop_oneof![
+        Just(BarrierWait::Sleep),
+        prop::sample::select(vec![INT, MUL]).prop_map(|phase| BarrierWait::Spin(PhaseIdx(phase))),
+    ];
+    let serial = (prop::sample::select(vec![INT, STREAM]), 1..5_000_000_u64);
+    let serial =
+        serial.prop_map(|(phase, instructions)| Serial { phase: PhaseIdx(phase), instructions });
+    let barrier = (wait, prop::option::of(serial));
+    prop::option::of(barrier.prop_map(|(wait, serial)| Barrier { wait, serial }))
+}
+
+/// Every thread comes to the barrier after its first stretch, if there is one.
 fn any_job() -> impl Strategy<Value = JobSpec> {
-    (prop::collection::vec(any_thread(), 1..4), 0..100_u64).prop_map(|(threads, arrives)| JobSpec {
-        name: "j".into(),
-        arrives: Nanos::from_millis(arrives),
-        threads,
+    let threads = prop::collection::vec(any_thread(), 1..4);
+    (threads, 0..100_u64, any_barrier()).prop_map(|(mut threads, arrives, barrier)| {
+        for thread in threads.iter_mut().filter(|_| barrier.is_some()) {
+            (thread.course[0].barrier, thread.course[0].sleep) = (true, Nanos::ZERO);
+            // Short stretches come to it often.
+            thread.course[0].instructions = thread.course[0].instructions.max(1_000_000);
+        }
+        JobSpec { name: "j".into(), arrives: Nanos::from_millis(arrives), threads, barrier }
     })
+}
+
+/// PUs but the first of those that may be used go offline for a while.
+fn any_events(usable: &[PuNr], times: &[(u64, u64)]) -> Vec<PuEvent> {
+    let event = |pu: PuNr, at: u64, online| PuEvent { at: Nanos::from_millis(at), pu, online };
+    let gone = usable.iter().skip(1).zip(times);
+    gone.flat_map(|(&pu, &(at, length))| [event(pu, at, false), event(pu, at + length, true)])
+        .collect()
 }
 
 fn any_kernel() -> impl Strategy<Value = Kernel> {
@@ -100,15 +126,21 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
 fn any_scenario() -> impl Strategy<Value = Scenario> {
     let usable = prop::option::of(prop::sample::subsequence((0..8_u32).collect::<Vec<_>>(), 1..8));
     let jobs = prop::collection::vec(any_job(), 1..5);
-    (jobs, any_kernel(), any::<bool>(), any::<u64>(), usable, 0..3_u64).prop_map(
-        |(jobs, kernel, restart, seed, usable, grain)| Scenario {
-            kernel,
-            seed,
-            method: if restart { Method::Restart } else { Method::Leave },
-            usable: usable.map(|pus| pus.into_iter().map(PuNr).collect()),
-            grain: Nanos::from_millis(grain),
-            horizon: Nanos::from_secs(60),
-            ..scenario(jobs)
+    let times = prop::collection::vec((0..300_u64, 1..300_u64), 0..8);
+    (jobs, any_kernel(), any::<bool>(), any::<u64>(), usable, 0..3_u64, times).prop_map(
+        |(jobs, kernel, restart, seed, usable, grain, times)| {
+            let usable: Option<Vec<PuNr>> = usable.map(|pus| pus.into_iter().map(PuNr).collect());
+            let all: Vec<PuNr> = (0..8).map(PuNr).collect();
+            Scenario {
+                kernel,
+                seed,
+                method: if restart { Method::Restart } else { Method::Leave },
+                events: any_events(usable.as_ref().unwrap_or(&all), &times),
+                usable,
+                grain: Nanos::from_millis(grain),
+                horizon: Nanos::from_secs(60),
+                ..scenario(jobs)
+            }
         },
     )
 }
@@ -125,14 +157,18 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
     (ran, outcome.used.pus.iter().sum::<f64>() * span)
 }
 
-/// To the end with one plan, asked again every quantum.
+/// To the end with one plan, asked again every quantum, and made anew when PUs have gone or come.
 fn drive(scenario: &Scenario, policy: PolicyKind, quantum: Nanos) -> Outcome {
     let (machine, performance) = common::machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, scenario).unwrap();
     let known = knowns(scenario, true);
-    let plan = first_plan(host.machine(), host.usable(), &policy, &known);
-    while host.go_on(&plan, quantum).unwrap() != QuantumEnd::AllJobsEnded {}
+    let mut plan = first_plan(host.machine(), host.usable(), &policy, &known);
+    while !host.is_over() {
+        if host.go_on(&plan, quantum).unwrap() == QuantumEnd::MachineChanged {
+            plan = first_plan(host.machine(), host.usable(), &policy, &known);
+        }
+    }
     host.outcome()
 }
 
@@ -165,17 +201,20 @@ proptest! {
         let (machine, performance) = common::machine(common::SMALL);
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
         let mut host = SimHost::new(&platform, &scenario).unwrap();
-        let plan = first_plan(host.machine(), host.usable(), &policy, &knowns(&scenario, true));
+        let known = knowns(&scenario, true);
+        let mut made = first_plan(host.machine(), host.usable(), &policy, &known);
         let mut rng = SplitMix64::new(scenario.seed);
         while !host.is_over() {
             let runs: Vec<bool> = scenario.jobs.iter().map(|_| rng.below(3) > 0).collect();
-            let mut plan = plan.clone();
+            let mut plan = made.clone();
             for decision in &mut plan.decisions {
                 if !runs[decision.task.job.0 as usize] {
                     decision.place = Place::Waiting;
                 }
             }
-            host.go_on(&plan, Nanos::from_millis(ms)).unwrap();
+            if host.go_on(&plan, Nanos::from_millis(ms)).unwrap() == QuantumEnd::MachineChanged {
+                made = first_plan(host.machine(), host.usable(), &policy, &known);
+            }
         }
         prop_assert!(host.outcome().complete);
     }

@@ -19,6 +19,7 @@ fn a_full_socket_gives_to_an_empty_one() {
         name: "four".into(),
         arrives: Nanos::ZERO,
         threads: vec![thread(&[stretch(INT, 500_000_000)]); 4],
+        barrier: None,
     };
     let outcome = run(&Scenario { kernel, ..scenario(vec![job]) }, &PolicyKind::Os);
     let away: u32 = outcome.tasks.iter().map(|task| task.moves.other_node).sum();

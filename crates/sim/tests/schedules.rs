@@ -200,7 +200,7 @@ fn a_woken_task_prefers_an_idle_core() {
         let stretch = Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) };
         let thread =
             ThreadSpec { work: Work::Instructions(5_000_000 * times), ..thread(&[stretch]) };
-        JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads: vec![thread] }
+        JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads: vec![thread], barrier: None }
     };
     let jobs = vec![naps(3), JobSpec { arrives: ms(7), ..job("b", MUL, 40) }];
     let wake = |idle_cores| Kernel {
@@ -285,7 +285,8 @@ fn the_horizon_ends_everything() {
 #[test]
 fn phases_change_what_siblings_do_to_each_other() {
     let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
-    let both = JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both] };
+    let both =
+        JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
     let outcome = run(&scenario(vec![both, job("b", INT, 30)]), &PolicyKind::Compact);
     assert_eq!(times(&outcome), [Some(30), Some(40)]);
 }
@@ -295,7 +296,8 @@ fn phases_change_what_siblings_do_to_each_other() {
 #[test]
 fn changes_of_phase_can_be_taken_together() {
     let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
-    let both = JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both] };
+    let both =
+        JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
     let jobs = Scenario { grain: ms(8), ..scenario(vec![both, job("b", INT, 30)]) };
     assert_eq!(times(&run(&jobs, &PolicyKind::Compact)), [Some(32), Some(42)]);
 }
@@ -353,6 +355,7 @@ fn newborn_threads_follow_the_plan() {
         name: name.into(),
         arrives: Nanos::ZERO,
         threads: births.map(born).to_vec(),
+        barrier: None,
     });
     let scenario = scenario(jobs.to_vec());
     let (machine, performance) = common::machine(common::SMALL);

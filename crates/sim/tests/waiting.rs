@@ -5,11 +5,13 @@
 mod common;
 
 use colocate_engine::{Host, Stand};
-use colocate_machine::{Nanos, PuNr};
-use colocate_model::Assumptions;
+use colocate_machine::performance::WorkKind;
+use colocate_machine::{Bytes, Nanos, PuNr};
+use colocate_model::phase::Known;
+use colocate_model::{Assumptions, MissCurve};
 use colocate_policy::{Place, Plan};
 use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost, Stretch, ThreadSpec};
-use common::{INT, MUL, job, machine, ms, picture, placed, scenario, stretch, thread};
+use common::{INT, MUL, STREAM, job, machine, ms, picture, placed, scenario, stretch, thread};
 use expect_test::expect;
 
 const W: Place = Place::Waiting;
@@ -78,7 +80,7 @@ fn more_jobs_than_pus() {
 fn what_is_stopped_gives_birth_to_nobody() {
     let born = ThreadSpec { born: ms(5), ..thread(&[stretch(MUL, 20_000_000)]) };
     let threads = vec![thread(&[stretch(MUL, 30_000_000)]), born];
-    let a = JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads };
+    let a = JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads, barrier: None };
     let jobs = scenario(vec![a, JobSpec { arrives: ms(5), ..job("b", MUL, 20) }]);
     let outcome = follow(&jobs, &[placed(&[W, W]), placed(&[on(0), on(2)])]);
     let births: Vec<Nanos> = outcome.tasks.iter().map(|task| task.born).collect();
@@ -104,6 +106,49 @@ fn timers_run_on() {
     );
 }
 
+/// A walks over 256 KiB, a miss in every 20 instructions if they are not there. While it is stopped for 10 ms B streams
+/// beside it, at 64 bytes in 10 instructions of 11 ns, which fill the L3 of 1 MiB in less than 2 ms. A's L1 keeps 512 lines; the
+/// other 3,584 come from memory again, at 100 ns each: 0.3584 ms. Where B streams on the other socket nothing is lost.
+#[test]
+fn what_others_bring_in_has_to_come_again() {
+    let mut spec = common::phase(WorkKind::Load);
+    let curve = MissCurve::new([(Bytes(64), 0.05), (Bytes::kib(256), 0.0)]).unwrap();
+    spec.phase.misses = Known::new(curve, "made up for a test");
+    let mut jobs = scenario(vec![job("a", 3, 30), job("b", STREAM, 30)]);
+    jobs.phases.push(spec);
+    let ran = |beside: &[u32]| {
+        let with_b = beside.iter().map(|&pu| placed(&[W, on(pu)]));
+        let mut plans = vec![placed(&[on(0), W])];
+        plans.extend(with_b);
+        plans.push(placed(&[on(0), W]));
+        // A is over long before its 40 ms.
+        plans.extend([placed(&[on(0), W]), placed(&[on(0), W]), placed(&[on(0), on(4)])]);
+        follow(&jobs, &plans).tasks[0].ran.as_secs_f64()
+    };
+    let lost = ran(&[2]) - ran(&[]);
+    assert!((0.358e-3..0.362e-3).contains(&lost), "{lost}");
+    assert!((ran(&[6]) - ran(&[])).abs() < 1e-8);
+}
+
+/// A streams alone for 10 ms: a load an instruction, a tenth of which miss both caches.
+#[test]
+fn a_host_counts() {
+    let jobs = scenario(vec![job("a", STREAM, 30)]);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let seen = host.run_quantum(&placed(&[on(0)]), ms(10)).unwrap().tasks.remove(0);
+    let instructions = seen.instructions.unwrap();
+    assert_eq!(seen.cycles, Some(10_000_000));
+    assert_eq!(seen.counts.accesses, Some(instructions));
+    let misses = seen.counts.misses.unwrap();
+    assert!(misses.len() == 2 && misses.iter().all(|m| m.abs_diff(instructions / 10) <= 1));
+    assert!(seen.counts.memory_bytes.unwrap().abs_diff(64 * misses[1]) <= 64);
+    let stack = seen.counts.stack.unwrap();
+    assert!((stack.total() - 10e6).abs() < 10.0, "{stack:?}");
+    assert!(stack.memory > 8e6 && stack.siblings.abs() < 1e-3, "{stack:?}");
+}
+
 #[test]
 fn a_host_says_who_waits() {
     let jobs = scenario(vec![job("a", INT, 30), job("b", INT, 30)]);
@@ -122,7 +167,8 @@ fn a_host_says_who_waits() {
 #[test]
 fn no_job_waits_in_part() {
     let threads = vec![thread(&[stretch(INT, 1_000_000)]); 2];
-    let jobs = scenario(vec![JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads }]);
+    let jobs =
+        scenario(vec![JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads, barrier: None }]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, &jobs).unwrap();

@@ -1,11 +1,11 @@
-//! What it costs a task to go on on another PU: its data is not in the caches there.
+//! What it costs a task to go on on another PU, or after others had its caches: its data is not there.
 
 use super::{Model, Prediction, Seat};
 use crate::cache::cold_misses;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
 
-/// What a task loses by a move.
+/// What a task loses by a move, or by a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Migration {
     /// Lines that it has to fetch on top of those that it always misses.
@@ -33,23 +33,56 @@ impl Model<'_> {
         occupancy: &[f64],
         now: &Prediction,
     ) -> Migration {
+        self.refill(seat, from, occupancy, &[], now)
+    }
+
+    /// The same after a pause in which others have used the caches over `from`: `left` is the share of what
+    /// it held that is still there, in 0 ..= 1, nearest first; all of it where `left` says nothing.
+    ///
+    /// What a cache has lost comes from the next one over both PUs as far as it is still there, and from
+    /// memory what no cache has. Which lines are lost is taken to be chance.
+    ///
+    /// # Panics
+    /// If a PU is not of the machine.
+    #[must_use]
+    pub fn refill(
+        &self,
+        seat: &Seat<'_>,
+        from: PuIdx,
+        occupancy: &[f64],
+        left: &[f64],
+        now: &Prediction,
+    ) -> Migration {
         let (here, there) = (&self.parts.places[seat.pu.idx()], &self.parts.places[from.idx()]);
-        let common = there.caches.iter().position(|cache| here.caches.contains(cache));
-        let lost = &there.caches[..common.unwrap_or(there.caches.len())];
-        let mut bytes = 0.0_f64;
-        for (&cache, &held) in lost.iter().zip(occupancy) {
-            bytes = match self.parts.caches[cache].inclusion {
-                Inclusion::Exclusive => bytes + held,
-                Inclusion::Neither | Inclusion::Inclusive => bytes.max(held),
-            };
-        }
         let line = self.parts.ways[here.node][here.node].line;
-        let lines = cold_misses(&seat.demand.misses, bytes, line);
-        let each = match common {
-            Some(level) => self.parts.caches[there.caches[level]].latency / here.clock,
-            None => self.to_memory(seat, now),
+        // Bytes that it held within the caches so far, that are still somewhere in them, and the share of them
+        // that is found there from its new PU.
+        let (mut held, mut left_of_it, mut found) = (0.0_f64, 0.0_f64, 1.0_f64);
+        let (mut lines, mut seconds) = (0.0, 0.0);
+        let mut fetch = |bytes: f64, share: f64, each: f64| {
+            if share > 0.0 {
+                let fetched = cold_misses(&seat.demand.misses, bytes, line) * share;
+                lines += fetched;
+                seconds += fetched * each;
+            }
         };
-        Migration { lines, seconds: lines * each / seat.demand.parallel_misses.max(1.0) }
+        for (level, (&cache, &here_held)) in there.caches.iter().zip(occupancy).enumerate() {
+            let part = &self.parts.caches[cache];
+            let still = left.get(level).copied().unwrap_or(1.0);
+            let nearer = held;
+            (held, left_of_it) = match part.inclusion {
+                Inclusion::Exclusive => (held + here_held, left_of_it + still * here_held),
+                Inclusion::Neither | Inclusion::Inclusive => {
+                    (held.max(here_held), left_of_it.max(still * held.max(here_held)))
+                }
+            };
+            let both = here.caches.contains(&cache);
+            let share = if both && held > 0.0 { left_of_it / held } else { f64::from(both) };
+            fetch(nearer, (1.0 - found) * share, part.latency / here.clock);
+            found = share;
+        }
+        fetch(held, 1.0 - found, self.to_memory(seat, now));
+        Migration { lines, seconds: seconds / seat.demand.parallel_misses.max(1.0) }
     }
 
     /// Seconds of an access to the task's memory, with waits.

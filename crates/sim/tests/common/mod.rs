@@ -110,7 +110,7 @@ pub const MUL: u32 = 1;
 pub const STREAM: u32 = 2;
 
 pub fn stretch(phase: u32, instructions: u64) -> Stretch {
-    Stretch { phase: PhaseIdx(phase), instructions, sleep: Nanos::ZERO }
+    Stretch { phase: PhaseIdx(phase), instructions, sleep: Nanos::ZERO, barrier: false }
 }
 
 pub fn thread(course: &[Stretch]) -> ThreadSpec {
@@ -127,7 +127,7 @@ pub fn thread(course: &[Stretch]) -> ThreadSpec {
 /// A job of one thread that does so many million instructions of a phase: as many milliseconds alone.
 pub fn job(name: &str, phase: u32, millions: u64) -> JobSpec {
     let threads = vec![thread(&[stretch(phase, millions * 1_000_000)])];
-    JobSpec { name: name.into(), arrives: Nanos::ZERO, threads }
+    JobSpec { name: name.into(), arrives: Nanos::ZERO, threads, barrier: None }
 }
 
 /// Every job's first thread in a place.
@@ -176,6 +176,7 @@ pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
         grain: Nanos::ZERO,
         horizon: Nanos::from_secs(1000),
         usable: None,
+        events: Vec::new(),
         kernel: together(),
     }
 }

@@ -299,6 +299,7 @@ pub(super) fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scena
         grain: Nanos::ZERO,
         horizon: Nanos::from_secs(3600),
         usable: None,
+        events: Vec::new(),
         kernel: Kernel::default(),
     }
 }
@@ -312,6 +313,7 @@ pub(super) fn job(study: &Study<'_>, name: &str, phase: u32, alone: Nanos) -> Jo
             phase: PhaseIdx(phase),
             instructions: 1_000_000_000,
             sleep: Nanos::ZERO,
+            barrier: false,
         }],
         work: Work::AloneFor(alone),
         pages: Pages::FirstTouch,
@@ -321,5 +323,6 @@ pub(super) fn job(study: &Study<'_>, name: &str, phase: u32, alone: Nanos) -> Jo
         name: name.to_owned(),
         arrives: Nanos::ZERO,
         threads: (0..study.machine.cores.len()).map(thread).collect(),
+        barrier: None,
     }
 }

@@ -1,19 +1,18 @@
 //! From what a file says to what is simulated, check by check.
 
-use super::form::{
-    File, ForkForm, JobForm, KernelForm, PhaseForm, StretchForm, Text, ThreadForm, WakeForm,
-};
+use super::form::{BarrierForm, File, JobForm, PhaseForm, StretchForm, Text, ThreadForm, WaitForm};
 use super::{
     Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
     MAX_STRETCHES, MAX_TASKS, cpus,
 };
+use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
 use colocate_model::phase::{Guesses, PhaseError};
 use colocate_policy::PolicyKind;
 use colocate_sim::{
-    Fork, JobSpec, Kernel, Method, NumaBalancing, Pages, PeriodicBalance, PhaseIdx, PhaseSpec,
-    Scenario, Stretch, ThreadSpec, Wake, Work,
+    Barrier, BarrierWait, JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
+    Serial, Stretch, ThreadSpec, Work,
 };
 use std::collections::HashMap;
 use toml::Spanned;
@@ -31,10 +30,6 @@ const QUANTUM: Nanos = Nanos::from_millis(200);
 const HORIZON: Nanos = Nanos::from_secs(3_600);
 /// As `colocate run` watches.
 const WATCH: Nanos = Nanos::from_secs(2);
-/// More than any slice has nanoseconds that matter.
-const MAX_STAGGER: u32 = 1_000;
-/// More than any kernel has had; the kernel's own bound is 1024 ms for an interval.
-const MAX_BUSY_FACTOR: u32 = 1_024;
 /// A stretch that outlasts every thread: days of the fastest core.
 const WITHOUT_END: u64 = 10_u64.pow(15);
 
@@ -59,6 +54,7 @@ impl Build<'_> {
         let phases = form.phase.iter().map(|phase| self.phase(phase.get_ref(), read));
         let phases = phases.collect::<Result<Vec<_>, _>>()?;
         let names = self.names(form)?;
+        let usable = self.usable(form)?;
         let scenario = Scenario {
             name: form.name.get_ref().clone(),
             seed: form.seed.unwrap_or(1),
@@ -68,7 +64,8 @@ impl Build<'_> {
             quantum: self.time(form.quantum.as_ref(), QUANTUM)?,
             grain: form.grain.as_ref().map_or(Nanos::ZERO, |grain| grain.0),
             horizon: self.time(form.horizon.as_ref(), HORIZON)?,
-            usable: self.usable(form)?,
+            events: self.events(form, usable.as_deref())?,
+            usable,
             kernel: form.kernel.as_ref().map_or(Ok(Kernel::default()), |it| self.kernel(it))?,
         };
         Ok(Experiment {
@@ -122,7 +119,11 @@ impl Build<'_> {
         Ok((policies, *baseline.get_ref()))
     }
 
-    fn time(&self, time: Option<&Spanned<Text<Nanos>>>, usual: Nanos) -> Result<Nanos, FileError> {
+    pub(super) fn time(
+        &self,
+        time: Option<&Spanned<Text<Nanos>>>,
+        usual: Nanos,
+    ) -> Result<Nanos, FileError> {
         let Some(time) = time else { return Ok(usual) };
         let found = time.get_ref().0;
         if found == Nanos::ZERO {
@@ -131,7 +132,12 @@ impl Build<'_> {
         Ok(found)
     }
 
-    fn count(&self, count: Option<&Spanned<u32>>, usual: u32, most: u32) -> Result<u32, FileError> {
+    pub(super) fn count(
+        &self,
+        count: Option<&Spanned<u32>>,
+        usual: u32,
+        most: u32,
+    ) -> Result<u32, FileError> {
         let Some(count) = count else { return Ok(usual) };
         let found = *count.get_ref();
         if !(1..=most).contains(&found) {
@@ -152,6 +158,34 @@ impl Build<'_> {
             return Err(self.lines.misfit(place, expected, missing));
         }
         Ok(Some(online.into_iter().filter(|&pu| cpus.contains(pu)).collect()))
+    }
+
+    /// One event a CPU.
+    fn events(&self, form: &File, usable: Option<&[PuNr]>) -> Result<Vec<PuEvent>, FileError> {
+        let all = || self.machine.pus.iter().map(|pu| pu.os).collect();
+        let known: PuSet = usable.map_or_else(all, |usable| usable.iter().copied().collect());
+        let mut events = Vec::new();
+        for spanned in &form.event {
+            let event = spanned.get_ref();
+            let (cpus, online) = match (&event.offline, &event.online) {
+                (Some(cpus), None) => (cpus, false),
+                (None, Some(cpus)) => (cpus, true),
+                (both, _) => {
+                    let found = if both.is_some() { "both" } else { "neither" };
+                    return Err(self.lines.misfit(spanned, "offline or online = \"CPUS\"", found));
+                }
+            };
+            if cpus.get_ref().0.is_empty() {
+                return Err(self.lines.misfit(cpus, "at least one CPU", "none"));
+            }
+            let others = cpus.get_ref().0.difference(&known);
+            if !others.is_empty() {
+                return Err(self.lines.misfit(cpus, "CPUs that the jobs may use", others));
+            }
+            let of = |pu: PuNr| PuEvent { at: event.at.0, pu, online };
+            events.extend(cpus.get_ref().0.iter().map(of));
+        }
+        Ok(events)
     }
 
     fn phase(
@@ -277,8 +311,55 @@ impl Build<'_> {
         Ok(JobSpec {
             name: job.name.get_ref().clone(),
             arrives: job.arrives.as_ref().map_or(Nanos::ZERO, |arrives| arrives.0),
+            barrier: self.barrier(job, names)?,
             threads,
         })
+    }
+
+    /// The barrier that a job's threads come to, if it says how they wait there.
+    fn barrier(&self, job: &JobForm, names: &Names<'_>) -> Result<Option<Barrier>, FileError> {
+        let threads = job.thread.iter().map(Spanned::get_ref);
+        let stretches =
+            threads.filter_map(|thread| thread.course.as_ref()).flat_map(|c| c.get_ref());
+        let barriers = stretches.filter_map(|stretch| stretch.get_ref().barrier.as_ref());
+        let comes = barriers.into_iter().find(|barrier| *barrier.get_ref());
+        let form = match (&job.barrier, comes) {
+            (None, None) => return Ok(None),
+            (Some(form), Some(_)) => form,
+            (Some(form), None) => {
+                let expected = "barrier = true in the course of a thread";
+                return Err(self.lines.misfit(form, expected, "none"));
+            }
+            (None, Some(comes)) => {
+                let expected = "barrier = { wait = … } of the job";
+                return Err(self.lines.misfit(comes, expected, "none"));
+            }
+        };
+        let BarrierForm { wait, spins, serial } = form.get_ref();
+        let wait = match (wait, spins) {
+            (WaitForm::Sleep, None) => BarrierWait::Sleep,
+            (WaitForm::Spin, Some(phase)) => BarrierWait::Spin(self.named(phase, names)?),
+            (WaitForm::Spin, None) => {
+                let expected = "spins = \"PHASE\" beside wait = \"spin\"";
+                return Err(self.lines.misfit(form, expected, "none"));
+            }
+            (WaitForm::Sleep, Some(phase)) => {
+                let expected = "wait = \"spin\" beside spins";
+                return Err(self.lines.misfit(phase, expected, "wait = \"sleep\""));
+            }
+        };
+        let serial = serial.as_ref().map(|serial| {
+            let phase = self.named(&serial.phase, names)?;
+            self.some(&serial.instructions).map(|instructions| Serial { phase, instructions })
+        });
+        Ok(Some(Barrier { wait, serial: serial.transpose()? }))
+    }
+
+    fn some(&self, instructions: &Spanned<u64>) -> Result<u64, FileError> {
+        match *instructions.get_ref() {
+            0 => Err(self.lines.misfit(instructions, "at least one instruction", "0")),
+            found => Ok(found),
+        }
     }
 
     fn thread(
@@ -296,6 +377,7 @@ impl Build<'_> {
                     _ => WITHOUT_END,
                 },
                 sleep: Nanos::ZERO,
+                barrier: false,
             }],
             (Some(phase), None) => {
                 let expected = "instructions = N or alone-for = \"TIME\" beside a phase";
@@ -331,10 +413,7 @@ impl Build<'_> {
         let thread = form.get_ref();
         match (&thread.instructions, &thread.alone_for) {
             (None, None) => Ok(Work::Once),
-            (Some(count), None) if *count.get_ref() == 0 => {
-                Err(self.lines.misfit(count, "at least one instruction", "0"))
-            }
-            (Some(count), None) => Ok(Work::Instructions(*count.get_ref())),
+            (Some(count), None) => self.some(count).map(Work::Instructions),
             (None, time) => self.time(time.as_ref(), Nanos::ZERO).map(Work::AloneFor),
             (Some(count), Some(_)) => {
                 Err(self.lines.misfit(count, "instructions or alone-for", "both"))
@@ -348,12 +427,14 @@ impl Build<'_> {
         names: &Names<'_>,
     ) -> Result<Stretch, FileError> {
         let stretch = form.get_ref();
-        let instructions = *stretch.instructions.get_ref();
-        if instructions == 0 {
-            return Err(self.lines.misfit(&stretch.instructions, "at least one instruction", "0"));
-        }
+        let instructions = self.some(&stretch.instructions)?;
         let sleep = stretch.sleep.as_ref().map_or(Nanos::ZERO, |sleep| sleep.0);
-        Ok(Stretch { phase: self.named(&stretch.phase, names)?, instructions, sleep })
+        let barrier = stretch.barrier.as_ref().filter(|barrier| *barrier.get_ref());
+        if let Some(barrier) = barrier.filter(|_| sleep > Nanos::ZERO) {
+            return Err(self.lines.misfit(barrier, "sleep or a barrier", "both"));
+        }
+        let phase = self.named(&stretch.phase, names)?;
+        Ok(Stretch { phase, instructions, sleep, barrier: barrier.is_some() })
     }
 
     /// `first-touch`, `first-thread`, `interleaved` or `node N`.
@@ -378,94 +459,6 @@ impl Build<'_> {
             let nodes = self.machine.nodes.len().max(1);
             let expected = format!("one of the {nodes} nodes of {}", self.machine.name);
             self.lines.misfit(form, expected, format!("{text:?}"))
-        })
-    }
-
-    fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
-        let usual = Kernel::default();
-        Ok(Kernel {
-            slice: self.time(form.slice.as_ref(), usual.slice)?,
-            stagger: self.count(form.stagger.as_ref(), usual.stagger, MAX_STAGGER)?,
-            fork: self.fork(form, usual.fork)?,
-            wake: match form.wake {
-                None => usual.wake,
-                Some(WakeForm::Previous) => Wake::Previous,
-                Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
-                Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
-            },
-            idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
-            periodic_balance: self.periodic_balance(form)?,
-            numa_balancing: self.numa_balancing(form)?,
-        })
-    }
-
-    fn fork(&self, form: &KernelForm, usual: Fork) -> Result<Fork, FileError> {
-        match (form.fork, &form.reclaim_distance) {
-            (None, None) => Ok(usual),
-            (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
-            (Some(ForkForm::WithParent), Some(distance)) => {
-                let expected = "reclaim-distance beside fork = \"idlest\"";
-                Err(self.lines.misfit(distance, expected, "fork = \"with-parent\""))
-            }
-            (_, distance) => Ok(Fork::Idlest {
-                reclaim_distance: distance
-                    .as_ref()
-                    .map_or(colocate_sim::kernel::RECLAIM_DISTANCE, |distance| *distance.get_ref()),
-            }),
-        }
-    }
-
-    fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
-        let usual = PeriodicBalance::default();
-        let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
-        let (busy, percent) = (&form.balance_busy_factor, &form.balance_percent);
-        if form.periodic_balance == Some(false) {
-            self.unneeded(interval.as_ref(), "periodic-balance")?;
-            self.unneeded(patience.as_ref(), "periodic-balance")?;
-            self.unneeded(busy.as_ref(), "periodic-balance")?;
-            self.unneeded(percent.as_ref(), "periodic-balance")?;
-            return Ok(None);
-        }
-        Ok(Some(PeriodicBalance {
-            interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
-            patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
-            busy_factor: self.count(busy.as_ref(), usual.busy_factor, MAX_BUSY_FACTOR)?,
-            percent: self.percent(percent.as_ref(), usual.percent)?,
-        }))
-    }
-
-    fn percent(&self, percent: Option<&Spanned<u32>>, usual: u32) -> Result<u32, FileError> {
-        let Some(percent) = percent else { return Ok(usual) };
-        match *percent.get_ref() {
-            found if found > 100 => Ok(found),
-            found => Err(self.lines.misfit(percent, "more than 100 percent", found)),
-        }
-    }
-
-    fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
-        let usual = NumaBalancing::default();
-        let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
-        if form.numa_balancing == Some(false) {
-            self.unneeded(period.as_ref(), "numa-balancing")?;
-            self.unneeded(scan.as_ref(), "numa-balancing")?;
-            self.unneeded(moves.as_ref(), "numa-balancing")?;
-            return Ok(None);
-        }
-        if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
-            return Err(self.lines.misfit(scan, "a size above 0", "0"));
-        }
-        Ok(Some(NumaBalancing {
-            period: self.time(period.as_ref(), usual.period)?,
-            scan: scan.as_ref().map_or(usual.scan, |scan| scan.get_ref().0),
-            move_threads: moves.as_ref().map_or(usual.move_threads, |moves| *moves.get_ref()),
-        }))
-    }
-
-    /// Refuses a setting of something that is switched off.
-    fn unneeded<T>(&self, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
-        setting.map_or(Ok(()), |setting| {
-            let expected = format!("no setting of what {off} = false switches off");
-            Err(self.lines.misfit(setting, expected, "one"))
         })
     }
 }

@@ -44,10 +44,23 @@ pub(super) struct File {
     pub horizon: Option<Spanned<Text<Nanos>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelForm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event: Vec<Spanned<EventForm>>,
     #[serde(default)]
     pub phase: Vec<Spanned<PhaseForm>>,
     #[serde(default)]
     pub job: Vec<Spanned<JobForm>>,
+}
+
+/// `[[event]]`: CPUs that go offline or come back.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct EventForm {
+    pub at: Text<Nanos>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline: Option<Spanned<Text<PuSet>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<Spanned<Text<PuSet>>>,
 }
 
 /// `[[phase]]`: what threads can be doing.
@@ -74,8 +87,36 @@ pub(super) struct JobForm {
     pub copies: Option<Spanned<u32>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Text<Nanos>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<Spanned<BarrierForm>>,
     #[serde(default)]
     pub thread: Vec<Spanned<ThreadForm>>,
+}
+
+/// `barrier` of a job: how its threads wait for each other.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct BarrierForm {
+    pub wait: WaitForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spins: Option<Spanned<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<SerialForm>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WaitForm {
+    Sleep,
+    Spin,
+}
+
+/// What one thread does at a barrier while the others wait.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SerialForm {
+    pub phase: Spanned<String>,
+    pub instructions: Spanned<u64>,
 }
 
 /// `[[job.thread]]`: threads that do the same.
@@ -110,6 +151,8 @@ pub(super) struct StretchForm {
     pub instructions: Spanned<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleep: Option<Text<Nanos>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<Spanned<bool>>,
 }
 
 /// `[kernel]`: how the kernel treats threads that nobody pinned.

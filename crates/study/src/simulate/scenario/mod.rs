@@ -29,6 +29,7 @@
 
 mod build;
 mod form;
+mod kernel;
 #[cfg(test)]
 mod tests;
 

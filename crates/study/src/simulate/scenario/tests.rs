@@ -2,7 +2,7 @@
 
 use super::*;
 use colocate_machine::described;
-use colocate_sim::{Fork, Method, Pages, PhaseIdx, Wake, Work};
+use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, Wake, Work};
 use expect_test::expect;
 use proptest::prelude::*;
 
@@ -47,6 +47,21 @@ phase = "adds"
 alone-for = "2 s"
 
 [[job]]
+name = "team"
+barrier = { wait = "spin", spins = "adds", serial = { phase = "walks", instructions = 500 } }
+[[job.thread]]
+copies = 2
+course = [{ phase = "walks", instructions = 3_000, barrier = true }]
+instructions = 30_000
+
+[[event]]
+at = "1 s"
+offline = "2-3"
+[[event]]
+at = "2 s"
+online = "3"
+
+[[job]]
 name = "both"
 arrives = "500 ms"
 [[job.thread]]
@@ -83,14 +98,22 @@ fn everything_is_understood() {
     assert_eq!((scenario.seed, scenario.method), (7, Method::Leave));
     assert_eq!(scenario.usable.as_ref().map(Vec::len), Some(8));
     let names: Vec<&str> = scenario.jobs.iter().map(|job| job.name.as_str()).collect();
-    assert_eq!(names, ["adder#1", "adder#2", "both"]);
+    assert_eq!(names, ["adder#1", "adder#2", "team", "both"]);
     assert_eq!(scenario.jobs[1].threads.len(), 3);
     assert_eq!(scenario.jobs[1].threads[2].work, Work::AloneFor(Nanos::from_secs(2)));
-    let main = &scenario.jobs[2].threads[0];
+    let main = &scenario.jobs[3].threads[0];
     assert_eq!((main.name.as_str(), main.work), ("main", Work::Once));
     assert_eq!(main.course[1].phase, PhaseIdx(1));
     assert_eq!(main.course[1].sleep, Nanos::from_millis(1));
     assert!(matches!(main.pages, Pages::On(node) if node.idx() == 1));
+    let team = &scenario.jobs[2];
+    let serial = Serial { phase: PhaseIdx(1), instructions: 500 };
+    let barrier = Barrier { wait: BarrierWait::Spin(PhaseIdx(0)), serial: Some(serial) };
+    assert_eq!((team.barrier, team.threads.len()), (Some(barrier), 2));
+    assert!(team.threads[1].course[0].barrier && !main.course[0].barrier);
+    let events: Vec<_> = scenario.events.iter().map(|e| (e.at, e.pu.0, e.online)).collect();
+    let (one, two) = (Nanos::from_secs(1), Nanos::from_secs(2));
+    assert_eq!(events, [(one, 2, false), (one, 3, false), (two, 3, true)]);
     assert_eq!(scenario.kernel.fork, Fork::WithParent);
     assert_eq!(scenario.kernel.wake, Wake::IdleSibling { idle_cores: false });
     assert_eq!(scenario.kernel.numa_balancing, None);
@@ -212,12 +235,31 @@ fn refused_with_the_line() {
         ("sleep = \"1 ms\"", "sleeps = \"1 ms\""),
         ("[[job.thread]]\ncopies = 3", "[[job.tread]]\ncopies = 3"),
         ("[[job]]", "[job]"),
+        ("wait = \"spin\"", "wait = \"yield\""),
+        ("wait = \"spin\"", "wait = \"sleep\""),
+        ("spins = \"adds\", ", ""),
+        ("spins = \"adds\"", "spins = \"subs\""),
+        ("instructions = 500 ", "instructions = 0 "),
+        ("barrier = true", "barrier = false"),
+        ("barrier = { wait", "barriers = { wait"),
+        (
+            "barrier = { wait = \"spin\", spins = \"adds\", serial = { phase = \"walks\", instructions = 500 } }\n",
+            "",
+        ),
+        ("barrier = true", "barrier = true, sleep = \"1 ms\""),
+        ("offline = \"2-3\"", "offline = \"2-3\"\nonline = \"1\""),
+        ("offline = \"2-3\"\n", ""),
+        ("offline = \"2-3\"", "offline = \"\""),
+        ("offline = \"2-3\"", "offline = \"2-4\""),
+        ("offline = \"2-3\"", "offline = \"0-3,32-35\""),
+        ("online = \"3\"", "online = \"1\""),
+        ("at = \"1 s\"", "when = \"1 s\""),
     ];
     let said: String = cases.iter().map(|(from, to)| refusal(from, to) + "\n").collect();
     expect![[r#"
         line 1: expected version = 1, found 2
         line 1: missing field `version`
-        line 9: unknown field `sead`, expected one of `version`, `name`, `note`, `machine`, `cpus`, `policies`, `baseline`, `seed`, `seeds`, `draws`, `profiled`, `watch`, `method`, `quantum`, `grain`, `horizon`, `kernel`, `phase`, `job`
+        line 9: unknown field `sead`, expected one of `version`, `name`, `note`, `machine`, `cpus`, `policies`, `baseline`, `seed`, `seeds`, `draws`, `profiled`, `watch`, `method`, `quantum`, `grain`, `horizon`, `kernel`, `event`, `phase`, `job`
         line 9: invalid value: integer `-7`, expected u64
         line 10: expected 1 to 1000, found 0
         line 11: expected 1 to 10000, found 1000000
@@ -256,14 +298,30 @@ fn refused_with_the_line() {
         line 38: expected instructions = N or alone-for = "TIME" beside a phase, found neither
         line 40: expected instructions or alone-for, found both
         line 39: expected a time like "90 ns", found "-2 s"
-        line 46: expected one of the 8 nodes of 2x AMD EPYC 7301, found "node 8"
-        line 46: expected first-touch, first-thread, interleaved or node N, found "anywhere"
-        line 47: expected a size like "32 KiB" or "16 GiB", found "1 GB"
-        line 49: expected at least one instruction, found 0
-        line 49: invalid type: floating point `1000000.0`, expected u64
-        line 50: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`
-        line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `thread`
+        line 61: expected one of the 8 nodes of 2x AMD EPYC 7301, found "node 8"
+        line 61: expected first-touch, first-thread, interleaved or node N, found "anywhere"
+        line 62: expected a size like "32 KiB" or "16 GiB", found "1 GB"
+        line 64: expected at least one instruction, found 0
+        line 64: invalid type: floating point `1000000.0`, expected u64
+        line 65: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`, `barrier`
+        line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
         line 41: duplicate key
+        line 43: unknown variant `yield`, expected `sleep` or `spin`
+        line 43: expected wait = "spin" beside spins, found wait = "sleep"
+        line 43: expected spins = "PHASE" beside wait = "spin", found none
+        line 43: expected the name of a [[phase]], found "subs"
+        line 43: expected at least one instruction, found 0
+        line 43: expected barrier = true in the course of a thread, found none
+        line 43: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
+        line 45: expected barrier = { wait = … } of the job, found none
+        line 46: expected sleep or a barrier, found both
+        line 49: expected offline or online = "CPUS", found both
+        line 49: expected offline or online = "CPUS", found neither
+        line 51: expected at least one CPU, found none
+        line 51: expected CPUs that the jobs may use, found 4
+        event of cpu35 at 1.00 s: expected a PU that is left, found none
+        event of cpu1 at 2.00 s: expected a PU that is offline, found one that is not
+        line 50: unknown field `when`, expected one of `at`, `offline`, `online`
     "#]].assert_eq(&said);
 }
 

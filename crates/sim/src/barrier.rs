@@ -1,0 +1,94 @@
+//! Barriers: threads of a job that wait for each other.
+//!
+//! # Approach
+//! A thread comes to the barrier when a stretch of its course is over that says so. It goes on when every
+//! thread of the job has come as often that has work left; one that is not born yet is waited for, one that
+//! has done its work is not. Until then it sleeps, or it spins: it runs a phase that gets nothing done, and
+//! takes a PU and its share of the core from others. Where the job has a serial part, the first of its threads
+//! that has work left does it once all have come, and the others wait until it has.
+//!
+//! # Properties
+//! - **Together**: nobody goes on to the next stretch before all have come. -> checked in every step
+//! - **No deadlock**: who is waited for runs, waits for a PU, sleeps for a time, or is born at a time; a stopped
+//!   job's threads all wait. -> test `barriers_end`
+
+use crate::queues::TaskNo;
+use crate::scenario::BarrierWait;
+use crate::task::State;
+use crate::world::World;
+
+impl World<'_> {
+    /// A task comes to its job's barrier.
+    pub fn arrive(&mut self, task: TaskNo) {
+        let job = self.tasks[task].id.job.0 as usize;
+        let Some(barrier) = self.scenario.jobs[job].barrier else { return };
+        self.tasks[task].arrived += 1;
+        self.tasks[task].at_barrier = true;
+        if self.has_come_together(job) {
+            self.meet(job);
+        }
+        if !self.tasks[task].at_barrier {
+            return;
+        }
+        match barrier.wait {
+            BarrierWait::Spin(phase) => self.tasks[task].course.spin(phase),
+            BarrierWait::Sleep => {
+                self.leave_queue(task);
+                self.tasks[task].state = State::Asleep;
+                self.tasks[task].since = self.now;
+            }
+        }
+    }
+
+    /// A task has done its work and is waited for no more.
+    pub fn is_missed_no_more(&mut self, job: usize) {
+        let waits = |task: &TaskNo| self.tasks[*task].at_barrier;
+        if self.jobs[job].tasks.clone().any(|task| waits(&task)) && self.has_come_together(job) {
+            self.meet(job);
+        }
+    }
+
+    /// The serial part is done.
+    pub fn end_serial(&mut self, task: TaskNo) {
+        self.release(self.tasks[task].id.job.0 as usize);
+    }
+
+    /// The tasks of a job that have work left.
+    fn team(&self, job: usize) -> impl Iterator<Item = TaskNo> + '_ {
+        let works = |&task: &TaskNo| !matches!(self.tasks[task].state, State::Done | State::Ended);
+        self.jobs[job].tasks.clone().filter(works)
+    }
+
+    fn has_come_together(&self, job: usize) -> bool {
+        let serial = self.team(job).any(|task| self.tasks[task].course.is_serial());
+        !serial && self.team(job).all(|task| self.tasks[task].at_barrier)
+    }
+
+    fn meet(&mut self, job: usize) {
+        let serial = self.scenario.jobs[job].barrier.and_then(|barrier| barrier.serial);
+        let first = self.team(job).next();
+        match (serial, first) {
+            (Some(serial), Some(first)) => {
+                self.tasks[first].course.begin_serial(serial);
+                self.go_on_from_barrier(first);
+            }
+            _ => self.release(job),
+        }
+    }
+
+    /// Lets all go on that wait.
+    fn release(&mut self, job: usize) {
+        for task in self.team(job).collect::<Vec<_>>() {
+            if std::mem::take(&mut self.tasks[task].at_barrier) {
+                self.tasks[task].course.go_back();
+                self.go_on_from_barrier(task);
+            }
+        }
+    }
+
+    fn go_on_from_barrier(&mut self, task: TaskNo) {
+        self.tasks[task].at_barrier = false;
+        self.stale = true;
+        self.wake(task);
+    }
+}

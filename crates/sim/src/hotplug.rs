@@ -1,0 +1,66 @@
+//! PUs that go offline and come back while everything goes on.
+//!
+//! # Approach
+//! As Linux does it (kernel/cpu.c and kernel/sched/core.c, 6.6, `select_fallback_rq`): whoever runs or waits on
+//! a PU that goes offline is put on the first PU of its node that is online, else on the first of all; one
+//! that was pinned to it may run anywhere from then on. Domains are made anew, and balancing divides what
+//! stands there. A sleeper finds its PU gone when it wakes up.
+
+use crate::balance::Looks;
+use crate::domains::Domains;
+use crate::queues::TaskNo;
+use crate::world::World;
+use colocate_machine::{Nanos, PuIdx};
+
+impl World<'_> {
+    /// When a PU goes or comes next.
+    pub fn next_plug(&self) -> Option<Nanos> {
+        self.plugs.get(self.plugged).map(|event| event.at)
+    }
+
+    /// Takes PUs away and brings them back as the scenario says.
+    pub fn plug(&mut self) {
+        let before = self.plugged;
+        while let Some(event) = self.plugs.get(self.plugged).filter(|e| e.at <= self.now) {
+            if let Some(pu) = self.platform.machine().pu_by_os(event.pu) {
+                self.usable[pu.idx()] = event.online;
+            }
+            self.plugged += 1;
+        }
+        if self.plugged == before {
+            return;
+        }
+        self.machine_changed = true;
+        self.domains = Domains::new(self.platform.machine(), &self.usable);
+        self.looks = Looks::new(&self.domains);
+        self.stale = true;
+        for task in 0..self.tasks.len() {
+            self.leave_offline(task);
+        }
+    }
+
+    fn leave_offline(&mut self, task: TaskNo) {
+        let gone = |pu: PuIdx| !self.usable[pu.idx()];
+        if self.tasks[task].pinned.is_some_and(gone) {
+            self.tasks[task].pinned = None;
+        }
+        let from = self.tasks[task].pu.filter(|&pu| gone(pu));
+        if let Some(from) = from.filter(|_| self.is_queued(task)) {
+            self.migrate(task, self.online_near(from));
+        }
+    }
+
+    /// This PU if it is online; else the one where the kernel puts what was there.
+    pub fn online_near(&self, pu: PuIdx) -> PuIdx {
+        if self.usable[pu.idx()] {
+            return pu;
+        }
+        let machine = self.platform.machine();
+        let node = self.platform.node_of(pu);
+        let online = machine.all_pus().filter(|pu| self.usable[pu.idx()]);
+        let first =
+            |other: &PuIdx| (self.platform.node_of(*other) != node, machine.pus[other.idx()].os);
+        // One is always left; see `Scenario::check`.
+        online.min_by_key(first).unwrap_or(pu)
+    }
+}

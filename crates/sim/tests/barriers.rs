@@ -1,0 +1,179 @@
+//! Threads that wait for each other. One line a PU, one letter a thread of the one job, as in `schedules.rs`.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod common;
+
+use colocate_machine::{Nanos, PuNr};
+use colocate_policy::PolicyKind;
+use colocate_sim::{
+    Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, Scenario, Serial, SimHost, Stretch,
+    ThreadSpec, Work,
+};
+use common::{INT, MUL, job, ms, run, scenario, stretch, thread};
+use expect_test::{Expect, expect};
+
+/// So many million instructions of a phase to the barrier, again and again.
+fn rounds(phase: u32, millions: u64, rounds: u64) -> ThreadSpec {
+    let round = Stretch { barrier: true, ..stretch(phase, millions * 1_000_000) };
+    ThreadSpec { work: Work::Instructions(millions * 1_000_000 * rounds), ..thread(&[round]) }
+}
+
+fn team(threads: Vec<ThreadSpec>, wait: BarrierWait, serial: Option<Serial>) -> JobSpec {
+    let barrier = Some(Barrier { wait, serial });
+    JobSpec { name: "team".into(), arrives: Nanos::ZERO, threads, barrier }
+}
+
+fn spin(phase: u32) -> BarrierWait {
+    BarrierWait::Spin(PhaseIdx(phase))
+}
+
+/// Letters are threads.
+fn picture(outcome: &Outcome, step: Nanos) -> String {
+    let mut threads = outcome.clone();
+    for span in &mut threads.spans {
+        span.task.job.0 = span.task.order;
+    }
+    common::picture(&threads, 4, step)
+}
+
+fn on_four(jobs: Vec<JobSpec>) -> Scenario {
+    Scenario { usable: Some((0..4).map(PuNr).collect()), ..scenario(jobs) }
+}
+
+fn check(outcome: &Outcome, expected: &Expect) {
+    expected.assert_eq(&picture(outcome, ms(5)));
+}
+
+fn spun(outcome: &Outcome) -> Vec<Nanos> {
+    outcome.tasks.iter().map(|task| task.spun).collect()
+}
+
+/// A needs 10 ms a round and B 20, each on a core of its own, three rounds. A sleeps for 10 ms of the first two
+/// rounds, which end with B's; with its third it is done, at 50 ms, and waits for nobody.
+#[test]
+fn the_last_one_decides() {
+    let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
+    let outcome =
+        run(&on_four(vec![team(threads, BarrierWait::Sleep, None)]), &PolicyKind::Scatter);
+    check(
+        &outcome,
+        &expect![[r#"
+            0 AA__AA__AA__
+            1 ____________
+            2 BBBBBBBBBBBB
+            3 ____________
+        "#]],
+    );
+    let slept: Vec<Nanos> = outcome.tasks.iter().map(|task| task.slept).collect();
+    assert_eq!((slept, spun(&outcome)), (vec![ms(20), ms(0)], vec![ms(0), ms(0)]));
+}
+
+/// The same, but A spins with additions beside B on the same core, which adds, too: while both add each has half of
+/// the port. A is at the barrier after 20 ms, when B has done 10 of 20; A spins on, so B needs 20 more: 40 ms a
+/// round. Of the third round A does its part in 20 ms and is over; B's last 10 take 10: 110 in all.
+#[test]
+fn spinning_takes_from_siblings() {
+    let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
+    let outcome = run(&on_four(vec![team(threads, spin(INT), None)]), &PolicyKind::Compact);
+    assert_eq!(outcome.lasted, ms(110));
+    assert_eq!(spun(&outcome), [ms(40), ms(0)]);
+    assert_eq!(outcome.tasks[0].instructions, 30e6);
+    // With multiplications it takes nothing from B: 30 ms a round, and 10 of 30 are spun.
+    let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
+    let outcome = run(&on_four(vec![team(threads, spin(MUL), None)]), &PolicyKind::Compact);
+    assert_eq!((outcome.lasted, spun(&outcome)), (ms(90), vec![ms(20), ms(0)]));
+}
+
+/// Two threads of 10 ms a round on two cores, then 5 ms of the first alone, twice. The work of both is done before
+/// the third round's barrier, so nobody comes to it: 10 + 5 + 10 + 5 + 10.
+#[test]
+fn one_works_for_all() {
+    let threads = vec![rounds(INT, 10, 3); 2];
+    let serial = Some(Serial { phase: PhaseIdx(MUL), instructions: 5_000_000 });
+    let outcome =
+        run(&on_four(vec![team(threads, BarrierWait::Sleep, serial)]), &PolicyKind::Scatter);
+    check(
+        &outcome,
+        &expect![[r#"
+            0 AAAAAAAA
+            1 ________
+            2 BB_BB_BB
+            3 ________
+        "#]],
+    );
+    let done: Vec<f64> = outcome.tasks.iter().map(|task| task.instructions).collect();
+    assert_eq!(done, [40e6, 30e6]);
+}
+
+/// Three threads on two PUs. With sleep the third has a PU for itself while the others wait, and a round is over
+/// after 15 ms of PU time each: turns of 3 ms, 30 million in all on two PUs. Spinners keep their PU instead, and the
+/// last thread has to take turns with one that does nothing.
+#[test]
+fn spinners_keep_their_turns() {
+    let lasts = |wait| {
+        let jobs = vec![team(vec![rounds(MUL, 10, 4); 3], wait, None)];
+        let two = Scenario { usable: Some([0, 2].map(PuNr).to_vec()), ..scenario(jobs) };
+        run(&two, &PolicyKind::RoundRobin).lasted
+    };
+    let (sleeping, spinning) = (lasts(BarrierWait::Sleep), lasts(spin(INT)));
+    // Thread 3 shares a PU with thread 1: 20 ms a round, whatever thread 2 does.
+    assert_eq!(sleeping, ms(80));
+    assert!(spinning > sleeping, "{spinning}");
+}
+
+/// A thread that is born late is waited for, one that has less to do is not.
+#[test]
+fn barriers_end() {
+    let late = ThreadSpec { born: ms(30), ..rounds(INT, 10, 2) };
+    let threads = vec![rounds(INT, 10, 4), late, rounds(INT, 10, 1)];
+    let outcome =
+        run(&scenario(vec![team(threads, BarrierWait::Sleep, None)]), &PolicyKind::Scatter);
+    let ends: Vec<Nanos> = outcome.tasks.iter().map(|task| task.ended).collect();
+    // The first comes at 10 and goes on at 40; the late one does its second round until 50, when the first
+    // comes again and waits for nobody any more.
+    assert_eq!(ends, [ms(70), ms(50), ms(10)]);
+}
+
+/// What is begun anew begins with nobody at the barrier.
+#[test]
+fn barriers_and_restarts() {
+    let jobs = vec![
+        team(vec![rounds(INT, 10, 2), rounds(INT, 5, 2)], BarrierWait::Sleep, None),
+        job("long", MUL, 70),
+    ];
+    let jobs = Scenario { method: colocate_sim::Method::Restart, ..scenario(jobs) };
+    let outcome = run(&jobs, &PolicyKind::Scatter);
+    assert_eq!(outcome.jobs.iter().map(|job| job.runs).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!(outcome.jobs[0].took(), Some(ms(20)));
+}
+
+#[test]
+fn barriers_that_make_no_sense_are_refused() {
+    let refusal = |job: JobSpec| {
+        let (machine, performance) = common::machine(common::SMALL);
+        let assumed = colocate_model::Assumptions::default();
+        let platform = colocate_sim::Platform::new(&machine, &performance, assumed).unwrap();
+        SimHost::new(&platform, &scenario(vec![job])).unwrap_err().to_string()
+    };
+    let two = || vec![rounds(INT, 10, 2); 2];
+    let mut both = team(two(), BarrierWait::Sleep, None);
+    both.threads[1].course[0].sleep = ms(1);
+    let nothing = Serial { phase: PhaseIdx(INT), instructions: 0 };
+    let said = [
+        JobSpec { barrier: None, ..team(two(), BarrierWait::Sleep, None) },
+        team(job("j", INT, 1).threads, BarrierWait::Sleep, None),
+        team(two(), spin(9), None),
+        team(two(), BarrierWait::Sleep, Some(nothing)),
+        both,
+    ];
+    let said: String = said.into_iter().map(|job| refusal(job) + "\n").collect();
+    expect![[r#"
+        job 0: expected a barrier where threads wait at one, found none
+        job 0: expected a thread that comes to the barrier, found none
+        job 0: expected a phase of the scenario, found phase 9
+        job 0: expected at least one instruction of a serial part, found 0
+        job 0: expected sleep or a barrier after a phase, found both
+    "#]]
+    .assert_eq(&said);
+}

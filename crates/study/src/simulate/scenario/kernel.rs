@@ -1,0 +1,103 @@
+//! From what `[kernel]` says to the simulated kernel, check by check.
+
+use super::FileError;
+use super::build::Build;
+use super::form::{ForkForm, KernelForm, WakeForm};
+use colocate_machine::Bytes;
+use colocate_sim::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
+use toml::Spanned;
+
+/// More than any slice has nanoseconds that matter.
+const MAX_STAGGER: u32 = 1_000;
+/// More than any kernel has had; the kernel's own bound is 1024 ms for an interval.
+const MAX_BUSY_FACTOR: u32 = 1_024;
+
+impl Build<'_> {
+    pub(super) fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
+        let usual = Kernel::default();
+        Ok(Kernel {
+            slice: self.time(form.slice.as_ref(), usual.slice)?,
+            stagger: self.count(form.stagger.as_ref(), usual.stagger, MAX_STAGGER)?,
+            fork: self.fork(form, usual.fork)?,
+            wake: match form.wake {
+                None => usual.wake,
+                Some(WakeForm::Previous) => Wake::Previous,
+                Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
+                Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
+            },
+            idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
+            periodic_balance: self.periodic_balance(form)?,
+            numa_balancing: self.numa_balancing(form)?,
+        })
+    }
+
+    fn fork(&self, form: &KernelForm, usual: Fork) -> Result<Fork, FileError> {
+        match (form.fork, &form.reclaim_distance) {
+            (None, None) => Ok(usual),
+            (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
+            (Some(ForkForm::WithParent), Some(distance)) => {
+                let expected = "reclaim-distance beside fork = \"idlest\"";
+                Err(self.lines.misfit(distance, expected, "fork = \"with-parent\""))
+            }
+            (_, distance) => Ok(Fork::Idlest {
+                reclaim_distance: distance
+                    .as_ref()
+                    .map_or(colocate_sim::kernel::RECLAIM_DISTANCE, |distance| *distance.get_ref()),
+            }),
+        }
+    }
+
+    fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
+        let usual = PeriodicBalance::default();
+        let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
+        let (busy, percent) = (&form.balance_busy_factor, &form.balance_percent);
+        if form.periodic_balance == Some(false) {
+            self.unneeded(interval.as_ref(), "periodic-balance")?;
+            self.unneeded(patience.as_ref(), "periodic-balance")?;
+            self.unneeded(busy.as_ref(), "periodic-balance")?;
+            self.unneeded(percent.as_ref(), "periodic-balance")?;
+            return Ok(None);
+        }
+        Ok(Some(PeriodicBalance {
+            interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
+            patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
+            busy_factor: self.count(busy.as_ref(), usual.busy_factor, MAX_BUSY_FACTOR)?,
+            percent: self.percent(percent.as_ref(), usual.percent)?,
+        }))
+    }
+
+    fn percent(&self, percent: Option<&Spanned<u32>>, usual: u32) -> Result<u32, FileError> {
+        let Some(percent) = percent else { return Ok(usual) };
+        match *percent.get_ref() {
+            found if found > 100 => Ok(found),
+            found => Err(self.lines.misfit(percent, "more than 100 percent", found)),
+        }
+    }
+
+    fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
+        let usual = NumaBalancing::default();
+        let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
+        if form.numa_balancing == Some(false) {
+            self.unneeded(period.as_ref(), "numa-balancing")?;
+            self.unneeded(scan.as_ref(), "numa-balancing")?;
+            self.unneeded(moves.as_ref(), "numa-balancing")?;
+            return Ok(None);
+        }
+        if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
+            return Err(self.lines.misfit(scan, "a size above 0", "0"));
+        }
+        Ok(Some(NumaBalancing {
+            period: self.time(period.as_ref(), usual.period)?,
+            scan: scan.as_ref().map_or(usual.scan, |scan| scan.get_ref().0),
+            move_threads: moves.as_ref().map_or(usual.move_threads, |moves| *moves.get_ref()),
+        }))
+    }
+
+    /// Refuses a setting of something that is switched off.
+    fn unneeded<T>(&self, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
+        setting.map_or(Ok(()), |setting| {
+            let expected = format!("no setting of what {off} = false switches off");
+            Err(self.lines.misfit(setting, expected, "one"))
+        })
+    }
+}
