@@ -1,147 +1,159 @@
-//! Cycles per instruction of programs that run alone: predicted from their machine code, and measured.
+//! Cycles per instruction of programs that run alone: measured, and predicted from their machine code.
 //!
-//! `solo_cpi CPU REPEAT FILE NAME COMMAND … [::: NAME COMMAND …]…` writes a table in Markdown to FILE.
-//! CPU is what LLVM calls this machine's processor. `scripts/solo-cpi` says which programs.
-//!
-//! A program runs once under QEMU, for its instructions and stretches of its code, and REPEAT times as
-//! it is, for its time outside of the kernel. Before and after each of these the clock rate is measured
-//! on the same PU by a chain of additions. The least of the repeated times counts, since whatever else
-//! the machine does only adds.
-#![allow(clippy::print_stderr)] // says how far it is
+//! `solo_cpi measure FILE REPEAT NAME COMMAND …` appends a line to FILE: it counts the program's
+//! instructions once under QEMU and times it REPEAT times as it is.
+//! `solo_cpi pick PROFILE PHASES FILE` writes the demand vector of the thread that did nearly everything.
+//! `solo_cpi predict MEASURED MACHINE FOLDER FILE` writes tables in Markdown to FILE: what the model
+//! expects of each program in MEASURED on the described machine MACHINE, with its demand vector
+//! FOLDER/NAME.json. It measures nothing. `scripts/solo-cpi` says which programs.
 
 use anyhow::{Context, bail, ensure};
-use colocate_machine::performance::PortSet;
+use colocate_machine::performance::CorePerformance;
+use colocate_machine::{PuIdx, described, exact};
 use colocate_model::assumptions::Fairness;
+use colocate_model::phase::{Known, Phase, PhaseFile, typical_misses};
 use colocate_model::smt::{Active, rates};
-use colocate_observe::code::{Analysis, Stretch};
+use colocate_model::{Assumptions, Demand, Model, Profile, Seat, ThreadProfile};
 use colocate_observe::emulate;
-use colocate_observe::mca::{Figures, Mca, Target};
 use std::ffi::OsString;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Readings of the clock rate before and after each run, of 5 ms each.
 const READINGS: u32 = 4;
-
-/// What happened when a program ran as it is.
-struct Timed {
-    /// Cycles of its least time.
-    cycles: f64,
-    /// The most cycles of all runs, over the least.
-    spread: f64,
-    hertz: f64,
-}
-
-/// What its code predicts, in cycles per instruction.
-struct Predicted {
-    /// From the demand vector of the whole run.
-    phase: f64,
-    /// From those of single stretches, averaged.
-    stretches: f64,
-    /// By the simulation itself.
-    simulated: f64,
-    /// What the demand vector asks for of each kind: slots, ports, dependencies.
-    slots: f64,
-    ports: f64,
-    dependencies: f64,
-    covered: f64,
-}
+/// Sets of assumptions that an interval is over. Chosen: many times the number of things that vary.
+const ASSUMPTIONS: usize = 256;
+/// Seed of those sets.
+const SEED: u64 = 1;
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [cpu, repeat, file, programs @ ..] = &words[..] else {
-        bail!("usage: solo_cpi CPU REPEAT FILE NAME COMMAND … [::: NAME COMMAND …]…");
-    };
-    let repeat: u32 = repeat.parse().context("expected a number of runs")?;
-    let places = emulate::Places::usual(|name| std::env::var_os(name));
-    let emulator = emulate::available(&places)?;
-    let target = Target { triple: std::env::consts::ARCH.to_owned(), cpu: cpu.clone() };
-    let mca = Mca::find()?;
-    let pu = *smt_bench::thread::usable()?.last().context("expected a PU")?;
-    let mut table = format!("{HEAD}\n");
-    for program in programs.split(|word| word == ":::") {
-        let [name, command @ ..] = program else { bail!("expected a name before a command") };
-        ensure!(!command.is_empty(), "expected a command after {name}");
-        if !Path::new(&command[0]).exists() {
-            eprintln!("solo_cpi: no {}, so no {name}", command[0]);
-            continue;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match &words[..] {
+        ["measure", file, repeat, name, command @ ..] if !command.is_empty() => {
+            let repeat = repeat.parse().context("expected a number of runs")?;
+            measure(file, repeat, name, command)
         }
-        eprintln!("solo_cpi: {name}");
-        let row = row(&emulator, &mca, &target, pu, repeat, name, command);
-        table += &row.with_context(|| name.clone())?;
-        std::fs::write(file, &table).with_context(|| file.clone())?;
+        ["pick", profile, phases, file] => {
+            let text = picked(&read(profile)?, &read(phases)?)?;
+            std::fs::write(file, text).with_context(|| (*file).to_owned())
+        }
+        ["predict", measured, machine, folder, file] => {
+            let text = tables(&read(measured)?, &read(machine)?, Path::new(folder))?;
+            std::fs::write(file, text).with_context(|| (*file).to_owned())
+        }
+        _ => bail!(
+            "usage: solo_cpi measure FILE REPEAT NAME COMMAND … | pick PROFILE PHASES FILE | predict MEASURED \
+             MACHINE FOLDER FILE"
+        ),
     }
-    Ok(())
 }
 
-const HEAD: &str = "\
-| program | 10⁹ instructions | GHz | measured | spread | predicted | error | by stretches | llvm-mca | slots | ports | dependencies | simulated part |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+fn read(path: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.to_owned())
+}
 
-fn row(
-    emulator: &emulate::Emulator,
-    mca: &Mca,
-    target: &Target,
-    pu: u32,
-    repeat: u32,
-    name: &str,
-    command: &[String],
-) -> anyhow::Result<String> {
-    let (instructions, stretches) = counted(emulator, command)?;
+/// A program's measured figures: a line of the file.
+struct Measured {
+    name: String,
+    /// In units of 10⁹.
+    instructions: f64,
+    gigahertz: f64,
+    /// Per instruction.
+    cycles: f64,
+    /// By how much the run that took longest was worse than the best.
+    spread_percent: f64,
+}
+
+impl Measured {
+    fn line(&self) -> String {
+        let Self { name, instructions, gigahertz, cycles, spread_percent } = self;
+        format!("{name}\t{instructions:.3}\t{gigahertz:.3}\t{cycles:.4}\t{spread_percent:.1}\n")
+    }
+
+    fn of_line(line: &str) -> anyhow::Result<Self> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, figures @ ..] = &fields[..] else { bail!("expected a name") };
+        let figures: Vec<f64> =
+            figures.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let [instructions, gigahertz, cycles, spread_percent] = figures[..] else {
+            bail!("expected four figures, found {}", figures.len());
+        };
+        Ok(Self { name: (*name).to_owned(), instructions, gigahertz, cycles, spread_percent })
+    }
+}
+
+fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Result<()> {
+    let places = emulate::Places::usual(|name| std::env::var_os(name));
+    let instructions = counted(&emulate::available(&places)?, command)?;
+    let pu = *smt_bench::thread::usable()?.last().context("expected a PU")?;
     let timed = timed(pu, repeat, command)?;
-    let predicted = predicted(mca, target, &stretches)?;
-    let measured = timed.cycles / instructions;
-    let error = 100.0 * (predicted.phase / measured - 1.0);
-    let mut row = String::new();
-    writeln!(
-        row,
-        "| {name} | {:.2} | {:.2} | {measured:.3} | {:.1} % | {:.3} | {error:+.0} % | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} % |",
-        instructions / 1e9,
-        timed.hertz / 1e9,
-        100.0 * (timed.spread - 1.0),
-        predicted.phase,
-        predicted.stretches,
-        predicted.simulated,
-        predicted.slots,
-        predicted.ports,
-        predicted.dependencies,
-        100.0 * predicted.covered,
-    )?;
-    Ok(row)
+    let measured = Measured {
+        name: name.to_owned(),
+        instructions: instructions / 1e9,
+        gigahertz: timed.hertz / 1e9,
+        cycles: timed.least * timed.hertz / instructions,
+        spread_percent: 100.0 * (timed.most / timed.least - 1.0),
+    };
+    let mut out = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
+    Ok(out.write_all(measured.line().as_bytes())?)
 }
 
-/// Instructions of all threads, and stretches of the code.
-fn counted(
-    emulator: &emulate::Emulator,
-    command: &[String],
-) -> anyhow::Result<(f64, Vec<Stretch>)> {
+/// The demand vector of the thread that has all but a few of the instructions.
+fn picked(profile: &str, phases: &str) -> anyhow::Result<String> {
+    const ALL_BUT_A_FEW: f64 = 0.95;
+    let profile = Profile::from_json(profile)?;
+    let phases = PhaseFile::from_json(phases)?.phases;
+    ensure!(profile.threads.len() == phases.len(), "expected a demand vector for each thread");
+    let count = |thread: &ThreadProfile| thread.instructions.unwrap_or(0);
+    let all: u64 = profile.threads.iter().map(count).sum();
+    let most = profile.threads.iter().zip(phases).max_by_key(|(thread, _)| count(thread));
+    let (thread, phase) = most.context("expected a thread")?;
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let part = count(thread) as f64 / all as f64;
+    ensure!(
+        part > ALL_BUT_A_FEW,
+        "expected one thread that does nearly everything, found {part:.2}"
+    );
+    Ok(PhaseFile::new(vec![phase]).to_json())
+}
+
+/// Instructions of all threads.
+fn counted(emulator: &emulate::Emulator, command: &[&str]) -> anyhow::Result<f64> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let scratch = std::env::temp_dir();
     let asked = emulate::Command {
-        path: Path::new(&command[0]),
+        path: Path::new(command[0]),
         argv: &argv,
-        scratch: &scratch,
+        scratch: &std::env::temp_dir(),
         ignores_pipe: false,
-        stretches: true,
+        stretches: false,
         misses: false,
     };
     let ran = emulate::profile(emulator, asked)?;
     ensure!(ran.status.success(), "{}", ran.status);
     let threads = ran.profile?.threads;
     #[allow(clippy::cast_precision_loss)] // far below 2^53
-    let instructions = threads.iter().filter_map(|thread| thread.instructions).sum::<u64>() as f64;
-    ensure!(!ran.stretches.is_empty(), "no stretches; run make tracer");
-    Ok((instructions, ran.stretches))
+    Ok(threads.iter().filter_map(|thread| thread.instructions).sum::<u64>() as f64)
 }
 
-fn timed(pu: u32, repeat: u32, command: &[String]) -> anyhow::Result<Timed> {
+/// What happened when a program ran as it is.
+struct Timed {
+    /// Seconds of CPU time outside of the kernel.
+    least: f64,
+    most: f64,
+    hertz: f64,
+}
+
+/// Whatever else the machine does makes a run longer and the clock seem slower: so the shortest time and
+/// the fastest reading count.
+fn timed(pu: u32, repeat: u32, command: &[&str]) -> anyhow::Result<Timed> {
     smt_bench::thread::pin(pu)?;
     let clock = || smt_bench::clock::cycles_per_second(READINGS);
-    let (mut least, mut most, mut hertz) = (f64::INFINITY, 0.0_f64, 0.0);
+    let mut timed = Timed { least: f64::INFINITY, most: 0.0, hertz: clock() };
     for _ in 0..repeat {
-        let before = clock();
-        let mut running = Command::new(&command[0]);
+        let mut running = Command::new(command[0]);
         running
             .args(&command[1..])
             .stdin(Stdio::null())
@@ -151,90 +163,191 @@ fn timed(pu: u32, repeat: u32, command: &[String]) -> anyhow::Result<Timed> {
         let pid = colocate_observe::Pid(i32::try_from(child.id())?);
         let waited = colocate_act::sys::wait(Some(pid), true)?.context("expected an end")?;
         ensure!(waited.status == 0, "ended with {}", waited.status);
-        let rate = f64::midpoint(before, clock());
-        let cycles = waited.user_time.as_secs_f64() * rate;
-        if cycles < least {
-            (least, hertz) = (cycles, rate);
-        }
-        most = most.max(cycles);
+        let seconds = waited.user_time.as_secs_f64();
+        timed.least = timed.least.min(seconds);
+        timed.most = timed.most.max(seconds);
+        timed.hertz = timed.hertz.max(clock());
     }
-    Ok(Timed { cycles: least, spread: most / least, hertz })
+    Ok(timed)
 }
 
-fn predicted(mca: &Mca, target: &Target, stretches: &[Stretch]) -> anyhow::Result<Predicted> {
-    let analysis = Analysis::of(mca, target, stretches)?;
-    if let Some(complaint) = analysis.complaint() {
-        eprintln!("solo_cpi: {complaint}");
-    }
-    let first = analysis.simulated().next().context("nothing could be simulated")?;
-    let width = f64::from(first.figures.width);
-    let mut mean = Asked::default();
-    let (mut by_stretches, mut simulated, mut weights) = (0.0, 0.0, 0.0);
-    for one in analysis.simulated() {
-        let asked = Asked::of(one.figures, one.lines);
-        by_stretches += one.instructions * asked.cycles(width);
-        simulated += one.instructions * one.lines * one.figures.cycles;
-        weights += one.instructions;
-        mean.add(&asked, one.instructions);
-    }
-    mean.scale(1.0 / weights);
-    Ok(Predicted {
-        phase: mean.cycles(width),
-        stretches: by_stretches / weights,
-        simulated: simulated / weights,
-        slots: mean.slots / width,
-        ports: Asked { slots: 0.0, dependent: 0.0, ports: mean.ports.clone() }
-            .cycles(f64::INFINITY),
-        dependencies: mean.dependent,
-        covered: analysis.covered().unwrap_or(0.0),
-    })
+/// What the model expects, in cycles per instruction.
+struct Predicted {
+    /// Front end, ports and dependencies.
+    units: f64,
+    /// Which of the three is the limit.
+    limit: &'static str,
+    /// And branches that are guessed wrongly.
+    branches: f64,
+    /// And caches and memory.
+    caches: f64,
+    /// And the stalls that nobody knows: all that the model takes into account.
+    usual: f64,
+    /// The least and the most of that, over what is assumed.
+    range: (f64, f64),
 }
 
-/// What code asks for, an instruction on average.
-#[derive(Clone, Default)]
-struct Asked {
-    slots: f64,
-    dependent: f64,
-    ports: Vec<(Vec<String>, f64)>,
+/// The first components of `phase`; what is left out is nought, not unknown.
+fn with(phase: &Phase, branches: bool, caches: bool) -> Phase {
+    let none = || Known::new(0.0, "left out");
+    let mut part = phase.clone();
+    part.stall_cycles = none();
+    part.shared_lines = none();
+    if !branches {
+        part.branch_misses = none();
+    }
+    if !caches {
+        part.misses = Known::new(typical_misses(0.0), "left out");
+    }
+    part
 }
 
-impl Asked {
-    /// The figures, of which there are `lines` for each instruction.
-    fn of(figures: &Figures, lines: f64) -> Self {
-        let mut asked = Self::default();
-        let ports = figures.ports.clone();
-        let whole = Self { slots: figures.slots, dependent: figures.dependent_cycles, ports };
-        asked.add(&whole, lines);
-        asked
+/// A machine that is asked about one task.
+struct Alone {
+    exact: exact::Exact,
+    assumptions: Vec<Assumptions>,
+}
+
+impl Alone {
+    fn core(&self) -> anyhow::Result<&CorePerformance> {
+        let performance = self.exact.performance.as_ref().context("expected speeds")?;
+        performance.kinds.first().context("expected a kind of core")
     }
 
-    fn add(&mut self, other: &Self, weight: f64) {
-        self.slots += weight * other.slots;
-        self.dependent += weight * other.dependent;
-        for (names, cycles) in &other.ports {
-            match self.ports.iter_mut().find(|(known, _)| known == names) {
-                Some((_, sum)) => *sum += weight * cycles,
-                None => self.ports.push((names.clone(), weight * cycles)),
-            }
-        }
+    fn demand(&self, phase: &Phase, assumed: &Assumptions) -> anyhow::Result<Demand> {
+        Ok(phase.on(self.core()?, &assumed.guesses)?.demand)
     }
 
-    fn scale(&mut self, factor: f64) {
-        self.slots *= factor;
-        self.dependent *= factor;
-        self.ports.iter_mut().for_each(|(_, cycles)| *cycles *= factor);
+    fn cycles(&self, phase: &Phase, assumed: &Assumptions) -> anyhow::Result<f64> {
+        let performance = self.exact.performance.as_ref().context("expected speeds")?;
+        let model = Model::new(&self.exact.machine, performance, *assumed)?;
+        let demand = self.demand(phase, assumed)?;
+        let seat = Seat { pu: PuIdx::new(0), demand: &demand, pages: &[], space: 0 };
+        Ok(model.alone(&seat).cpi.total())
     }
 
-    /// Cycles per instruction alone on a core of `width`, by the model.
-    fn cycles(&self, width: f64) -> f64 {
-        let mut names: Vec<&String> = self.ports.iter().flat_map(|(names, _)| names).collect();
-        names.sort();
-        names.dedup();
-        let bit = |name: &String| names.binary_search(&name).map_or(0, |place| 1 << place);
-        let set = |names: &[String]| PortSet(names.iter().map(bit).fold(0, |set, bit| set | bit));
-        let ports: Vec<(PortSet, f64)> =
-            self.ports.iter().map(|(names, cycles)| (set(names), *cycles)).collect();
-        let task = Active { slots: self.slots, ports: &ports, dependent_cycles: self.dependent };
-        1.0 / rates(width, Fairness::Progress, &[task])[0]
+    fn predicted(&self, phase: &Phase) -> anyhow::Result<Predicted> {
+        let usual = &self.assumptions[0];
+        let all: Vec<f64> = self
+            .assumptions
+            .iter()
+            .map(|assumed| self.cycles(phase, assumed))
+            .collect::<anyhow::Result<_>>()?;
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let units = with(phase, false, false);
+        Ok(Predicted {
+            units: self.cycles(&units, usual)?,
+            limit: self.limit(&units)?,
+            branches: self.cycles(&with(phase, true, false), usual)?,
+            caches: self.cycles(&with(phase, true, true), usual)?,
+            usual: all[0],
+            range: (least, all.iter().copied().fold(0.0, f64::max)),
+        })
     }
+
+    /// What bounds a task that is never stalled.
+    fn limit(&self, phase: &Phase) -> anyhow::Result<&'static str> {
+        let demand = self.demand(phase, &self.assumptions[0])?;
+        let width = self.core()?.width;
+        let ports = Active { slots: 0.0, ports: &demand.ports, dependent_cycles: 0.0 };
+        let ports = 1.0 / rates(width, Fairness::Progress, &[ports])[0];
+        let limits = [
+            ("slots", demand.slots / width),
+            ("ports", ports),
+            ("dependencies", demand.dependent_cycles),
+        ];
+        let most = limits.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        Ok(most.map_or("", |(name, _)| name))
+    }
+}
+
+/// A program with all that is known of it.
+struct Row {
+    measured: Measured,
+    phase: Phase,
+    predicted: Predicted,
+}
+
+fn tables(measured: &str, machine: &str, folder: &Path) -> anyhow::Result<String> {
+    let exact = described::from_toml(machine)?;
+    let alone = Alone { exact, assumptions: Assumptions::sample(ASSUMPTIONS, SEED) };
+    let lines = measured.lines().filter(|line| !line.starts_with('#'));
+    let mut rows = Vec::new();
+    for line in lines.skip(1) {
+        let measured = Measured::of_line(line).with_context(|| line.to_owned())?;
+        let path = folder.join(format!("{}.json", measured.name));
+        let row = row(&alone, measured, &path).with_context(|| path.display().to_string())?;
+        rows.push(row);
+    }
+    ensure!(!rows.is_empty(), "expected measured programs, found none");
+    Ok(format!("{}\n{}", cycles_table(&rows), counts_table(&rows)))
+}
+
+fn row(alone: &Alone, measured: Measured, path: &Path) -> anyhow::Result<Row> {
+    let file = PhaseFile::from_json(&std::fs::read_to_string(path)?)?;
+    let [phase] = &file.phases[..] else {
+        bail!("expected the demand vector of one thread, found {}", file.phases.len());
+    };
+    Ok(Row { measured, phase: phase.clone(), predicted: alone.predicted(phase)? })
+}
+
+fn cycles_table(rows: &[Row]) -> String {
+    let mut text = "\
+| program | GHz | measured | spread | units, limit | error | + branches | error | + caches | error | all | least to most | error |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+"
+    .to_owned();
+    let mut errors = [const { Vec::new() }; 4];
+    let mut within = 0;
+    for Row { measured, predicted, .. } in rows {
+        let Measured { name, gigahertz, cycles, spread_percent, .. } = measured;
+        let Predicted { units, limit, branches, caches, usual, range: (least, most) } = predicted;
+        let error = [units, branches, caches, usual].map(|found| 100.0 * (found / cycles - 1.0));
+        errors.iter_mut().zip(error).for_each(|(all, error)| all.push(error.abs()));
+        within += usize::from((*least..=*most).contains(cycles));
+        let _ = writeln!(
+            text,
+            "| {name} | {gigahertz:.2} | {cycles:.3} | {spread_percent:.1} % | {units:.3} {limit} | {:+.0} % \
+             | {branches:.3} | {:+.0} % | {caches:.3} | {:+.0} % | {usual:.3} | {least:.3} to {most:.3} | {:+.0} % |",
+            error[0], error[1], error[2], error[3]
+        );
+    }
+    let [units, branches, caches, usual] = errors.each_ref().map(|all| mean(all));
+    let _ = writeln!(
+        text,
+        "| **mean absolute error** | | | | | {units:.0} % | | {branches:.0} % | | {caches:.0} % | | {within} of {} within | {usual:.0} % |",
+        rows.len()
+    );
+    text
+}
+
+/// What was counted, an instruction.
+fn counts_table(rows: &[Row]) -> String {
+    let mut text = "\
+| program | 10⁹ instructions | wrong guesses in 1,000 | misses in 1,000: 48 KiB | 2 MiB | 63 MiB |
+|---|---|---|---|---|---|
+"
+    .to_owned();
+    for Row { measured, phase, .. } in rows {
+        let guesses = per_thousand(phase.branch_misses.get().copied());
+        let misses = [48.0 / 1024.0, 2.0, 63.0]
+            .map(|mib| per_thousand(phase.misses.get().map(|curve| curve.at(mib * 1_048_576.0))));
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} | {guesses} | {} |",
+            measured.name,
+            measured.instructions,
+            misses.join(" | ")
+        );
+    }
+    text
+}
+
+fn per_thousand(share: Option<f64>) -> String {
+    share.map_or_else(|| "?".to_owned(), |share| format!("{:.2}", 1000.0 * share))
+}
+
+#[allow(clippy::cast_precision_loss)] // dozens
+fn mean(all: &[f64]) -> f64 {
+    all.iter().fold(0.0, |sum, one| sum + one) / all.len().max(1) as f64
 }
