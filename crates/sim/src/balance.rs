@@ -5,11 +5,14 @@
 //!
 //! # Approach
 //! What `kernel/sched/fair.c` does (Linux 6.6), in few rules:
-//! - A PU that has nothing to run takes a waiting thread at once, from the nearest part of the machine where
+//! - A PU that runs out of threads takes a waiting one at once, from the nearest part of the machine where
 //!   one waits; PUs of idle cores are served first.
-//! - The groups of a domain are compared time and again. While the least loaded has room, it gets a thread of
-//!   the most loaded as long as that makes them more equal: a waiting one at once, a running one when a few
-//!   looks were in vain. That is how idle cores get one of two siblings.
+//! - The groups of a domain are compared time and again. PUs that have been idle for longer take what waits
+//!   then, and while the least loaded group has room, it gets a running thread of the most loaded when a few
+//!   looks were in vain and that makes them more equal. That is how idle cores get one of two siblings.
+//! - Idle PUs are asleep, and look only if they are woken: by a PU with a thread too many, or under a last-level
+//!   cache with two busy PUs or more (`nohz_balancer_kick`). Between nodes that run little a small
+//!   difference is left alone.
 //! - Where all groups are full, one that has too much by a percentage gives a waiting thread away; so threads
 //!   change PUs for ever if they cannot be divided evenly.
 //!
@@ -31,6 +34,8 @@ pub(crate) struct Looks {
     due: Vec<Option<Nanos>>,
     /// Looks in vain.
     failures: Vec<u32>,
+    /// PUs that ran out of threads since the last look at all.
+    pub emptied: Vec<PuIdx>,
 }
 
 /// What a look would do.
@@ -48,16 +53,15 @@ struct Imbalance {
 impl Looks {
     pub fn new(domains: &Domains) -> Self {
         let domains = domains.all.len();
-        Self { stale: true, due: vec![None; domains], failures: vec![0; domains] }
+        let (due, failures) = (vec![None; domains], vec![0; domains]);
+        Self { stale: true, due, failures, emptied: Vec::new() }
     }
 }
 
 impl World<'_> {
     /// Whatever balancing is due now.
     pub fn balance(&mut self) {
-        if self.looks.stale {
-            self.fill_idle();
-        }
+        self.fill_emptied();
         let Some(settings) = self.scenario.kernel.periodic_balance else {
             self.looks.stale = false;
             return;
@@ -68,9 +72,7 @@ impl World<'_> {
             }
         }
         // Whoever was moved while it ran may have left an idle PU.
-        if self.looks.stale {
-            self.fill_idle();
-        }
+        self.fill_emptied();
         if std::mem::take(&mut self.looks.stale) {
             (0..self.domains.all.len()).for_each(|domain| self.schedule(domain, settings));
         }
@@ -80,22 +82,37 @@ impl World<'_> {
         self.looks.due.iter().flatten().copied().min()
     }
 
-    /// Gives every idle PU a waiting thread from as near as there is one; PUs of idle cores first.
-    fn fill_idle(&mut self) {
-        let waits = self.queues.iter().any(|queue| queue.load() > 1);
-        if !self.scenario.kernel.idle_balance || !waits {
+    /// Gives every PU that ran out of threads a waiting one from as near as there is one.
+    fn fill_emptied(&mut self) {
+        let mut emptied = std::mem::take(&mut self.looks.emptied);
+        if !self.scenario.kernel.idle_balance || !self.somebody_waits() {
             return;
         }
+        emptied.sort_unstable();
+        emptied.dedup();
+        self.fill(&emptied, None);
+    }
+
+    fn somebody_waits(&self) -> bool {
+        self.queues.iter().any(|queue| queue.load() > 1)
+    }
+
+    /// Gives those of `pus` that are idle a waiting thread from as near as there is one, within a domain if one is
+    /// given; PUs of idle cores first. Whether there was one.
+    fn fill(&mut self, pus: &[PuIdx], within: Option<usize>) -> bool {
+        let mut found = false;
         for only_idle_cores in [true, false] {
-            for pu in self.platform.machine().all_pus() {
+            for &pu in pus {
                 let load = if only_idle_cores { self.core_load(pu) } else { self.pu_load(pu) };
                 let idle = self.usable[pu.idx()] && load == 0;
-                let task = if idle { self.nearest_waiting(pu) } else { None };
+                let task = if idle { self.nearest_waiting(pu, within) } else { None };
                 if let Some(task) = task {
                     self.migrate(task, pu);
+                    found = true;
                 }
             }
         }
+        found
     }
 
     fn pu_load(&self, pu: PuIdx) -> usize {
@@ -103,8 +120,10 @@ impl World<'_> {
     }
 
     /// Of the most loaded queue in the nearest part of the machine, the thread that came last.
-    fn nearest_waiting(&self, pu: PuIdx) -> Option<TaskNo> {
-        self.domains.over[pu.idx()].iter().find_map(|&domain| {
+    fn nearest_waiting(&self, pu: PuIdx, within: Option<usize>) -> Option<TaskNo> {
+        let over = &self.domains.over[pu.idx()];
+        let last = within.and_then(|within| over.iter().position(|&domain| domain == within));
+        over[..last.map_or(over.len(), |last| last + 1)].iter().find_map(|&domain| {
             let pus = self.domains.all[domain].pus.iter();
             let most = pus.filter(|&&pu| self.spare(pu).is_some());
             let most = most.max_by_key(|pu| (self.pu_load(**pu), std::cmp::Reverse(**pu)));
@@ -131,6 +150,11 @@ impl World<'_> {
     fn look(&mut self, domain: usize, settings: PeriodicBalance) {
         self.looks.due[domain] = None;
         self.looks.stale = true;
+        if self.waits_beside_idle(domain) {
+            let pus = self.domains.all[domain].pus.clone();
+            self.fill(&pus, Some(domain));
+            return;
+        }
         let Some(found) = self.imbalance(domain, settings) else { return };
         let patient = found.full || !found.waiting;
         let patience = if found.full { FULL_PATIENCE } else { settings.patience };
@@ -147,19 +171,49 @@ impl World<'_> {
 
     /// Notes when a domain is looked at next: at the next multiple of its interval, if there is a reason.
     fn schedule(&mut self, domain: usize, settings: PeriodicBalance) {
-        let Some(found) = self.imbalance(domain, settings) else {
+        let idle = self.waits_beside_idle(domain);
+        let found = self.imbalance(domain, settings);
+        let room = found.is_some_and(|found| !found.full);
+        if !(idle || found.is_some()) || (room && !idle && !self.is_kicked()) {
             self.looks.due[domain] = None;
             self.looks.failures[domain] = 0;
             return;
-        };
-        if self.looks.due[domain].is_some() {
-            return;
         }
         let pus = self.domains.all[domain].pus.len() as u64;
-        let busy = if found.full { u64::from(settings.busy_factor.max(1)) } else { 1 };
+        let busy = if !idle && !room { u64::from(settings.busy_factor.max(1)) } else { 1 };
         let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
         let next = (self.now.0 / interval + 1).saturating_mul(interval);
+        // One that was far off because all were busy may be due sooner now.
+        let next = self.looks.due[domain].map_or(next, |due| due.0.min(next));
         self.looks.due[domain] = Some(Nanos(next));
+    }
+
+    /// Whether a thread that may go waits in a domain while a PU of it is idle.
+    fn waits_beside_idle(&self, domain: usize) -> bool {
+        let pus = &self.domains.all[domain].pus;
+        pus.iter().any(|&pu| self.pu_load(pu) > 1)
+            && pus.iter().any(|&pu| self.pu_load(pu) == 0)
+            && pus.iter().any(|&pu| self.spare(pu).is_some())
+    }
+
+    /// The longest time between two looks where a PU is idle; `None` if there are none.
+    pub fn patience(&self) -> Option<Nanos> {
+        let settings = self.scenario.kernel.periodic_balance?;
+        let most = self.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
+        Some(Nanos(settings.interval_per_pu.0.saturating_mul(most)))
+    }
+
+    /// Whether anybody wakes idle PUs so that they look for threads: a PU with two, or a last-level cache with
+    /// two busy PUs.
+    fn is_kicked(&self) -> bool {
+        let machine = self.platform.machine();
+        let mut busy = vec![false; machine.caches.len()];
+        machine.all_pus().any(|pu| match (self.pu_load(pu), machine.last_level_cache(pu)) {
+            (0, _) => false,
+            (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
+            (1, None) => self.core_load(pu) > 1,
+            _ => true,
+        })
     }
 
     /// What a look at a domain would find.
@@ -176,10 +230,12 @@ impl World<'_> {
         let to = (0..groups.len()).rev().min_by(compare)?;
         let ((much, pus_from), (little, pus_to)) = (loads[from], loads[to]);
         let full = little >= pus_to;
+        let few = usize::try_from(little).unwrap_or(usize::MAX);
+        let small = much <= pus_from && self.domains.all[domain].lets(much - little.min(much), few);
         let worth = if full {
             100 * much * pus_to > u64::from(settings.percent) * little * pus_from
         } else {
-            much * pus_to > (little + 1) * pus_from
+            much * pus_to > (little + 1) * pus_from && !small
         };
         let waiting = groups[from].iter().any(|&pu| self.spare(pu).is_some());
         let runs = groups[from].iter().any(|&pu| self.runner(pu).is_some());
@@ -202,7 +258,7 @@ impl World<'_> {
         pus.min_by_key(|&pu| (self.pu_load(pu), self.core_load(pu), pu))
     }
 
-    fn core_load(&self, pu: PuIdx) -> usize {
+    pub fn core_load(&self, pu: PuIdx) -> usize {
         let machine = self.platform.machine();
         let core = &machine.cores[machine.core_of(pu).idx()];
         core.pus.iter().map(|&pu| self.pu_load(pu)).sum()

@@ -13,6 +13,9 @@ pub(crate) struct Domain {
     pub groups: Vec<Vec<PuIdx>>,
     /// Distance between the nodes of it that are farthest apart, if it spans several.
     pub distance: Option<u32>,
+    /// While a group of it has no more threads than this, a small difference is left alone; 0 where the groups are
+    /// not nodes.
+    pub leeway: usize,
 }
 
 /// The domains of a machine, as far as its PUs may be used.
@@ -42,14 +45,46 @@ impl Domains {
                 let known = all.iter().position(|domain| domain.pus == pus);
                 let domain = known.unwrap_or_else(|| {
                     let groups = groups(machine, usable, &pus, inner.len());
-                    all.push(Domain { pus: pus.clone(), groups, distance });
+                    all.push(Domain { pus: pus.clone(), groups, distance, leeway: 0 });
                     all.len() - 1
                 });
                 over[pu.idx()].push(domain);
                 inner = pus;
             }
         }
-        Self { all, over }
+        let mut domains = Self { all, over };
+        domains.give_leeway(machine);
+        domains
+    }
+
+    /// `imb_numa_nr` of `build_sched_domains` (kernel/sched/topology.c, since 5.18): an eighth of a node's PUs if
+    /// they are under one last-level cache, else the number of these caches; at least 1, and in larger domains
+    /// as much more as they are larger than the first that spans nodes.
+    fn give_leeway(&mut self, machine: &Machine) {
+        for over in &self.over {
+            let spans_nodes = |d: &&usize| self.all[**d].distance.is_some();
+            let Some(&first) = over.iter().find(spans_nodes) else { continue };
+            let pu = self.all[over[0]].pus[0];
+            let core = &machine.cores[machine.core_of(pu).idx()];
+            let Some(node) = core.node.map(|node| machine.home_pus(node).count()) else { continue };
+            let cache = machine.last_level_cache(pu).map(|c| machine.caches[c.idx()].pus.len());
+            let caches = node / cache.unwrap_or(core.pus.len()).max(1);
+            let leeway = if caches <= 1 { node / 8 } else { caches }.max(1);
+            let first = self.all[first].pus.len();
+            for &domain in over {
+                let domain = &mut self.all[domain];
+                let factor = (domain.pus.len() / first).max(1);
+                domain.leeway = if domain.distance.is_some() { leeway * factor } else { 0 };
+            }
+        }
+    }
+}
+
+impl Domain {
+    /// Whether the kernel leaves a difference of so many threads between nodes alone, when the one with fewer
+    /// has `few` (`adjust_numa_imbalance` in kernel/sched/fair.c, 6.1).
+    pub fn lets(&self, difference: u64, few: usize) -> bool {
+        few < self.leeway && difference <= 2
     }
 }
 
@@ -130,6 +165,9 @@ mod tests {
             [(2, 2, None), (4, 2, None), (8, 2, None), (32, 4, Some(16)), (64, 2, Some(32))];
         assert_eq!(shape, expected);
         assert_eq!(domains.all.len(), 32 + 16 + 8 + 2 + 1);
+        // Two caches a node; twice as many on twice the nodes.
+        assert_eq!(chain.iter().map(|d| d.leeway).collect::<Vec<_>>(), [0, 0, 0, 2, 4]);
+        assert!(chain[3].lets(2, 1) && !chain[3].lets(3, 1) && !chain[3].lets(2, 2));
     }
 
     #[test]

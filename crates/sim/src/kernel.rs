@@ -21,10 +21,10 @@ pub struct Kernel {
     pub fork: Fork,
     /// Where a thread wakes up.
     pub wake: Wake,
-    /// Whether an idle PU takes a waiting thread from another PU at once.
+    /// Whether a PU that runs out of threads takes a waiting one from another PU at once.
     pub idle_balance: bool,
-    /// Whether PUs with few threads take threads from PUs with many, time and again, and idle cores take
-    /// one of two siblings.
+    /// Whether PUs with few threads, or none, take threads from PUs with many, time and again, and idle cores
+    /// take one of two siblings.
     pub periodic_balance: Option<PeriodicBalance>,
     /// Whether pages and threads are moved towards each other (`kernel.numa_balancing`).
     pub numa_balancing: Option<NumaBalancing>,
@@ -50,7 +50,7 @@ pub enum Wake {
     /// Where it ran before, whatever happens there.
     Previous,
     /// Where it ran before if that PU is idle; else an idle PU under the same last-level cache, one of
-    /// an idle core first if `idle_cores`; else where it ran before.
+    /// an idle core first if `idle_cores`, then a sibling, then the next; else where it ran before.
     IdleSibling {
         /// Whether PUs of idle cores come first.
         idle_cores: bool,

@@ -22,6 +22,9 @@ impl World<'_> {
         let queue = &mut self.queues[pu.idx()];
         let ran = queue.running == Some(task);
         queue.dequeue(task, self.scenario.kernel.slice, &mut self.tasks);
+        if queue.load() == 0 {
+            self.looks.emptied.push(pu);
+        }
         if ran {
             self.stale = true;
         } else {

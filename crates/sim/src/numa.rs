@@ -7,8 +7,9 @@
 //! What the kernel's NUMA balancing comes to (kernel/sched/fair.c, mm/memory.c, Linux 6.6): once a period it
 //! unmaps some of a thread's memory and sees from which node it is touched next. Here, once a period, for
 //! each thread with memory on other nodes than its own:
-//! - If most of its memory is on one other node, it goes there, if a PU is idle there, or if it can change
-//!   places with a thread so that both together have more memory near.
+//! - If most of its memory is on one other node, it goes there, if a PU is idle there and load balancing
+//!   would not take it away again, or if it can change places with a thread so that both together have more
+//!   memory near.
 //! - Else, if it was on the same node a period ago, the scanned part of what is far comes to its node: a page
 //!   moves when it was touched from the same node twice.
 //!
@@ -73,7 +74,7 @@ impl World<'_> {
             return false;
         }
         let Some((here, home)) = self.better_node(task) else { return false };
-        if let Some(pu) = self.idle_pu(home) {
+        if let Some(pu) = self.idle_pu(home).filter(|_| self.stays_balanced(here, home)) {
             self.migrate(task, pu);
             return true;
         }
@@ -93,6 +94,20 @@ impl World<'_> {
         let most =
             (0..pages.len()).max_by(|&a, &b| pages[a].total_cmp(&pages[b]).then(b.cmp(&a)))?;
         (pages[most] > pages[here]).then_some((here, most))
+    }
+
+    /// Whether a thread that goes from one node to another leaves no difference there that load balancing would
+    /// undo (`task_numa_find_cpu` in kernel/sched/fair.c, 6.1).
+    fn stays_balanced(&self, from: usize, to: usize) -> bool {
+        let pus = |node| self.platform.machine().home_pus(colocate_machine::NodeIdx::new(node));
+        let load = |node| pus(node).map(|pu| self.queues[pu.idx()].load()).sum::<usize>();
+        let (left, come) = (load(from) - 1, load(to) + 1);
+        let both = pus(to).next().and_then(|pu| {
+            let over = self.domains.over[pu.idx()].iter().map(|&domain| &self.domains.all[domain]);
+            let mut over = over.filter(|domain| pus(from).any(|pu| domain.pus.contains(&pu)));
+            over.next()
+        });
+        come <= left || both.is_some_and(|both| both.lets((come - left) as u64, come - 1))
     }
 
     /// An idle PU of a node, one of an idle core first.

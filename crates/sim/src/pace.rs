@@ -139,7 +139,7 @@ impl World<'_> {
             tasks: &self.tasks,
             jobs: &self.jobs,
             new: std::mem::take(&mut self.fresh).then_some(&self.prediction),
-            idle_balance: self.scenario.kernel.idle_balance,
+            patience: self.patience(),
         };
         self.checker.step(&step).map_err(SimError::Broken)
     }

@@ -45,9 +45,20 @@ impl World<'_> {
         let loads: Vec<_> = groups.iter().map(|group| load(group)).collect();
         let is_least = |&at: &usize| !loads.iter().any(|&other| less(other, loads[at]));
         let least: Vec<usize> = (0..groups.len()).filter(is_least).collect();
-        let at_home = least.iter().find(|&&at| groups[at].contains(&local)).copied();
-        let chosen = at_home.unwrap_or_else(|| least[self.rng.below(least.len())]);
-        groups[chosen].clone()
+        let home = groups.iter().position(|group| group.contains(&local));
+        let stays = |&home: &usize| least.contains(&home) || self.may_stay(domain, home, least[0]);
+        let chosen = home.filter(stays);
+        let chosen = chosen.unwrap_or_else(|| least[self.rng.below(least.len())]);
+        self.domains.all[domain].groups[chosen].clone()
+    }
+
+    /// Whether a new thread stays on its parent's node although another one has more idle PUs.
+    fn may_stay(&self, domain: usize, home: usize, idlest: usize) -> bool {
+        let domain = &self.domains.all[domain];
+        let load = |pu: &PuIdx| self.queues[pu.idx()].load();
+        let idle = |group: usize| domain.groups[group].iter().filter(|pu| load(pu) == 0).count();
+        let tasks: usize = domain.groups[home].iter().map(load).sum();
+        domain.lets(idle(home).abs_diff(idle(idlest)) as u64, tasks) && idle(home) > 0
     }
 
     /// The PU where a thread goes on that wakes up.
@@ -62,16 +73,15 @@ impl World<'_> {
         }
         let machine = self.platform.machine();
         let Some(cache) = machine.last_level_cache(previous) else { return Some(previous) };
+        // The search begins behind the PU where it ran.
         let near = &machine.caches[cache.idx()].pus;
-        let core_idle = |pu: PuIdx| {
-            machine.cores[machine.core_of(pu).idx()]
-                .pus
-                .iter()
-                .all(|pu| self.queues[pu.idx()].load() == 0)
-        };
-        let mut idle_near = near.iter().copied().filter(|&pu| idle(pu));
+        let from = near.iter().position(|&pu| pu == previous).map_or(0, |at| at + 1);
+        let (before, after) = near.split_at(from);
+        let mut idle_near = after.iter().chain(before).copied().filter(|&pu| idle(pu));
         let first = idle_near.clone().next();
-        let on_idle_core = idle_near.find(|&pu| idle_cores && core_idle(pu));
-        Some(on_idle_core.or(first).unwrap_or(previous))
+        let sibling = machine.core_of(previous);
+        let sibling = idle_near.clone().find(|&pu| machine.core_of(pu) == sibling);
+        let on_idle_core = idle_near.find(|&pu| idle_cores && self.core_load(pu) == 0);
+        Some(on_idle_core.or(sibling).or(first).unwrap_or(previous))
     }
 }

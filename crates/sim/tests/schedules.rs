@@ -135,25 +135,45 @@ fn new_tasks_go_to_idle_cores() {
     check(&outcome, ms(10), &expected);
 }
 
-/// Without it they stay with their parent, and idle PUs fetch all but one of them: at once, from as near
-/// as possible.
+/// A and B take turns of 3 ms where they were born. PUs that were idle all the time are asleep; PU 2, which C leaves
+/// at 10 ms, takes the one that waits, from the other node: A, since it is B's second turn then.
 #[test]
-fn idle_pus_take_what_waits() {
+fn a_pu_that_runs_out_of_work_takes_what_waits() {
     let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..together() };
-    let jobs = (0..3).map(|_| job("j", MUL, 30)).collect();
+    let jobs = vec![job("a", MUL, 30), job("b", MUL, 30), job("c", MUL, 10)];
+    let outcome = run(&with(scenario(jobs), kernel), &pinned(&[None, None, Some(2)]));
+    let expected = expect![[r#"
+        0 _____________________________________
+        1 _____________________________________
+        2 CCCCCCCCCCAAAAAAAAAAAAAAAAAAAAAAAA___
+        3 _____________________________________
+        4 _____________________________________
+        5 _____________________________________
+        6 _____________________________________
+        7 AAABBBAAABBBBBBBBBBBBBBBBBBBBBBBBBBB_
+    "#]];
+    check(&outcome, ms(1), &expected);
+}
+
+/// The same with looks. Four threads on PU 7; its core is looked at every 2 ms, its node every 4, everything every
+/// 8 ms. So the sibling has one at 2 ms, the other core's two PUs have theirs at 4 ms. Then nobody waits, and the
+/// fifth look at everything, at 40 ms, takes a running one to the node where nobody runs.
+#[test]
+fn idle_pus_are_looked_for_time_and_again() {
+    let kernel = Kernel { fork: Fork::WithParent, ..together() };
+    let jobs = (0..4).map(|_| job("j", MUL, 20)).collect();
     let outcome = run(&with(scenario(jobs), kernel), &PolicyKind::Os);
     let expected = expect![[r#"
-        0 CCC
-        1 ___
-        2 BBB
-        3 ___
-        4 ___
-        5 ___
-        6 ___
-        7 AAA
+        0 ________________________________________D_
+        1 __________________________________________
+        2 __________________________________________
+        3 __________________________________________
+        4 ____AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA___
+        5 ____CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC
+        6 __DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD__
+        7 AAABBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
     "#]];
-    check(&outcome, ms(10), &expected);
-    assert!(outcome.tasks.iter().all(|task| task.waited == Nanos::ZERO));
+    check(&outcome, ms(1), &expected);
 }
 
 /// A and B are siblings on core 0, C has core 1 for 10 ms. From then on a look at the cores of the node, every
@@ -168,7 +188,7 @@ fn an_idle_core_gets_one_of_two_siblings() {
     let outcome = run(&jobs, &pinned(&[None, None, Some(2)]));
     let expected = expect![[r#"
         0 AAAAAAAAAAAAAA___________________
-        1 BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB_
+        1 _BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB_
         2 CCCCC_________AAAAAAAAAAAAAAAAAA_
         3 _________________________________
         4 _________________________________
