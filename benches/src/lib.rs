@@ -15,6 +15,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+pub mod spread;
+
 /// The least processor time of `runs` calls, in milliseconds, and what the last one gave.
 ///
 /// Processor time of this thread from the kernel's scheduler, to the nanosecond; wall time where the
@@ -160,7 +162,7 @@ pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
         .collect();
     let mut on_core: BTreeMap<CoreIdx, Vec<UnitDemand>> = BTreeMap::new();
     for decision in &plan.decisions {
-        let pu = decision.pu.and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
+        let pu = decision.place.pu().and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
         on_core.entry(machine.core_of(pu)).or_default().push(by_id[&decision.task]);
     }
     let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();

@@ -1,0 +1,106 @@
+//! Where a real kernel had threads, beside where the simulated one has them.
+//!
+//! `scheduler FILE...` prints a table in Markdown for each file of logs that `scripts/scheduler` wrote.
+#![allow(clippy::print_stdout)] // it is what it is for
+
+use anyhow::{Context, ensure};
+use colocate_benches::spread::{Figures, Log, Logs, parse, simulate};
+use colocate_machine::{Machine, Nanos, Performance, described};
+use colocate_sim::Kernel;
+use std::path::{Path, PathBuf};
+
+/// How many simulated machines leave to chance what a real one does.
+const SEEDS: u64 = 8;
+
+fn main() -> anyhow::Result<()> {
+    let files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    ensure!(!files.is_empty(), "usage: scheduler FILE...");
+    for file in files {
+        table(&file).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn table(file: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    let (machine, performance) = machine(&text)?;
+    let logs = parse(&text, &machine)?;
+    heading(&logs);
+    for log in &logs.logs {
+        row("kernel", &log.doing.words, &[log.figures(&machine)]);
+        let simulated = (0..SEEDS).map(|seed| {
+            let log: Log = simulate(&log.doing, (&machine, &performance), Kernel::default(), seed)?;
+            Ok(log.figures(&machine))
+        });
+        row("simulated", "", &simulated.collect::<anyhow::Result<Vec<_>>>()?);
+    }
+    println!();
+    Ok(())
+}
+
+/// The machine that the head of the file names: a described one, or a file of this repository.
+fn machine(text: &str) -> anyhow::Result<(Machine, Performance)> {
+    let said = text.lines().find_map(|line| line.strip_prefix("# machine: "));
+    let name = said.context("expected a line \"# machine: NAME\"")?;
+    let known = described::MACHINES.iter().find(|(known, _)| *known == name);
+    let text = match known {
+        Some((_, text)) => (*text).to_owned(),
+        None => {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+            std::fs::read_to_string(root.join(name)).with_context(|| name.to_owned())?
+        }
+    };
+    let performance = described::performance(&text)?.context("expected [performance]")?;
+    Ok((described::from_toml(&text)?.machine, performance))
+}
+
+fn heading(logs: &Logs) {
+    let machine = logs.said("machine").unwrap_or_default();
+    println!("Linux {} on {machine}\n", logs.kernel);
+    println!(
+        "| scenario | whose | cores with 0, 1, 2, more born | parts, born | PUs with 0, 1, 2, more | \
+         cores with 0, 1, 2, more | parts | all busy after ms | moves a thread and second | \
+         CPU, least and most | woke elsewhere % |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+}
+
+/// A row of means; `–` where one of them does not say.
+fn row(whose: &str, words: &str, all: &[Figures]) {
+    let four = |of: &dyn Fn(&Figures) -> Option<[f64; 4]>| {
+        let means: Option<Vec<f64>> = (0..4).map(|at| mean(all, &|f| Some(of(f)?[at]))).collect();
+        means.map_or("–".to_owned(), |means| {
+            means.iter().map(|m| short(*m)).collect::<Vec<_>>().join(" ")
+        })
+    };
+    let two = |of: &dyn Fn(&Figures) -> Option<(f64, f64)>| {
+        let means = mean(all, &|f| Some(of(f)?.0)).zip(mean(all, &|f| Some(of(f)?.1)));
+        means.map_or("–".to_owned(), |(least, most)| format!("{}–{}", short(least), short(most)))
+    };
+    let one = |of: &dyn Fn(&Figures) -> Option<f64>, digits: usize| {
+        mean(all, of).map_or("–".to_owned(), |mean| format!("{mean:.digits$}"))
+    };
+    println!(
+        "| {words} | {whose} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        four(&|f| f.born_on_cores),
+        two(&|f| f.born_on_parts),
+        four(&|f| f.pus),
+        four(&|f| f.cores),
+        two(&|f| f.parts),
+        one(&|f| f.filled.map(|time: Nanos| time.as_secs_f64() * 1e3), 1),
+        one(&|f| Some(f.moves), 2),
+        one(&|f| Some(f.shares.0), 2) + "–" + &one(&|f| Some(f.shares.1), 2),
+        one(&|f| f.woke_elsewhere.map(|share| 100.0 * share), 0),
+    );
+}
+
+#[allow(clippy::cast_precision_loss)] // few
+fn mean(all: &[Figures], of: &dyn Fn(&Figures) -> Option<f64>) -> Option<f64> {
+    let sum: Option<f64> = all.iter().map(of).sum();
+    Some(sum? / all.len() as f64)
+}
+
+/// Without a decimal place where there would be a zero.
+fn short(number: f64) -> String {
+    format!("{number:.1}").trim_end_matches(".0").to_owned()
+}
