@@ -66,6 +66,7 @@ pub(crate) fn windows(points: &[(f64, f64)]) -> Vec<f64> {
 /// `dm = −k · dc` give `m = m₀ · exp(−k·w)`, and `c = c₀ + (m₀ − m) / k`. Where they are level,
 /// `c = c₀ + m₀ · w`.
 #[must_use]
+#[inline]
 pub fn footprint(curve: &MissCurve, window: f64) -> Footprint {
     let (points, windows) = (curve.points(), curve.windows());
     let after = windows.partition_point(|&filled| filled <= window);
@@ -142,6 +143,7 @@ impl Sharer<'_> {
     /// What it has of a cache whose content is that of the last `time` seconds; where lines go by chance,
     /// each stays for so long on average.
     #[must_use]
+    #[inline]
     pub fn after(&self, time: f64) -> Held {
         if self.speed <= 0.0 {
             return Held::default();
@@ -164,6 +166,7 @@ impl Sharer<'_> {
     }
 
     /// With LRU.
+    #[inline]
     fn by_use(&self, window: f64) -> Held {
         let Footprint { bytes, misses } = footprint(self.curve, window);
         let here = bytes - self.elsewhere;

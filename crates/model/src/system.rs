@@ -10,6 +10,11 @@
 //! ([`crate::memory`]); all these are stalls, with which tasks share their cores ([`crate::smt`]), and that
 //! gives new rates.
 //!
+//! What a part of the machine (a cache, a queue, a core) does follows from what it is given. A round leaves out
+//! the parts that are given what they were given when they were last looked at, as far as anybody will see;
+//! and a [`Search`] keeps all parts as they are for the next situation. So where one task's phase has changed
+//! only its neighbours are looked at, and then those whom these change.
+//!
 //! # Terms
 //! - `x`: rate of a task, instructions per cycle of its core.
 //! - `s`: cycles that it is stalled, per instruction.
@@ -46,7 +51,7 @@ use colocate_machine::performance::{Impossible, Performance};
 use colocate_machine::{BytesPerSecond, Machine, PuIdx};
 use parts::Parts;
 use thiserror::Error;
-use work::{End, Work};
+use work::Work;
 
 mod measured;
 mod migration;
@@ -147,7 +152,8 @@ pub struct Prediction {
     pub rounds: u32,
     /// By what share a rate changed most in the last round.
     pub residual: f64,
-    end: End,
+    /// Seconds that an access waits, by queue.
+    waits: Vec<f64>,
 }
 
 /// A machine, ready to predict.
@@ -193,16 +199,14 @@ impl<'a> Model<'a> {
         &self.assumptions
     }
 
-    /// Rates of tasks that run at the same time, at most one a PU.
-    ///
-    /// `warm` is a prediction of the same model for a similar situation, which shortens the search. Who
-    /// predicts one situation after the other is faster with a [`Search`].
+    /// Rates of tasks that run at the same time, at most one a PU. Who predicts one situation after the other
+    /// is faster with a [`Search`].
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict(&self, seats: &[Seat<'_>], warm: Option<&Prediction>) -> Prediction {
-        Search::default().predict(self, seats, warm)
+    pub fn predict(&self, seats: &[Seat<'_>]) -> Prediction {
+        Search::new(self).predict(seats)
     }
 
     /// A task alone on the machine, on that PU.
@@ -211,48 +215,46 @@ impl<'a> Model<'a> {
     /// If its PU is not of the machine.
     #[must_use]
     pub fn alone(&self, seat: &Seat<'_>) -> TaskRate {
-        self.predict(std::slice::from_ref(seat), None).tasks.swap_remove(0)
-    }
-
-    /// Used shares of the front end's slots and of all ports, by core.
-    fn cores(&self, seats: &[Seat<'_>], tasks: &[TaskRate]) -> (Vec<f64>, Vec<f64>) {
-        let (mut slots, mut ports) = (Vec::new(), Vec::new());
-        zero(&mut slots, self.machine.cores.len());
-        zero(&mut ports, self.machine.cores.len());
-        for (seat, task) in seats.iter().zip(tasks) {
-            let core = self.machine.core_of(seat.pu).idx();
-            let kind = &self.performance.kinds[self.machine.cores[core].kind.idx()];
-            let work: f64 = seat.demand.ports.iter().map(|(_, cycles)| cycles).sum();
-            #[allow(clippy::cast_precision_loss)] // a core has few ports
-            let of = kind.ports.len() as f64;
-            slots[core] += task.ipc * seat.demand.slots / self.parts.width(seat.pu);
-            ports[core] += task.ipc * work / of;
-        }
-        (slots, ports)
+        self.predict(std::slice::from_ref(seat)).tasks.swap_remove(0)
     }
 }
 
 /// Predicts one situation after the other, in memory that is kept.
-#[derive(Clone, Debug, Default)]
-pub struct Search {
+#[derive(Debug)]
+pub struct Search<'a> {
+    model: &'a Model<'a>,
     work: Work,
 }
 
-impl Search {
-    /// As [`Model::predict`]. What it finds does not depend on what was searched before, but for `warm`.
+impl<'a> Search<'a> {
+    /// Nothing is predicted yet.
+    #[must_use]
+    pub fn new(model: &'a Model<'a>) -> Self {
+        Self { model, work: Work::default() }
+    }
+
+    /// As [`Model::predict`]: what it finds does not depend on what was searched before.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict(
-        &mut self,
-        model: &Model<'_>,
-        seats: &[Seat<'_>],
-        warm: Option<&Prediction>,
-    ) -> Prediction {
-        let work = &mut self.work;
-        work.begin_at(&model.parts, warm.map(|warm| &warm.end));
-        work.seat(&model.parts, seats);
+    pub fn predict(&mut self, seats: &[Seat<'_>]) -> Prediction {
+        self.work.seat(&self.model.parts, seats, false);
+        self.find(seats)
+    }
+
+    /// The same, beginning where the last search ended: the sooner done the less has changed since.
+    ///
+    /// # Panics
+    /// If a seat's PU is not of the machine.
+    #[must_use]
+    pub fn predict_next(&mut self, seats: &[Seat<'_>]) -> Prediction {
+        self.work.seat(&self.model.parts, seats, true);
+        self.find(seats)
+    }
+
+    fn find(&mut self, seats: &[Seat<'_>]) -> Prediction {
+        let (work, model) = (&mut self.work, self.model);
         let mut sharers = Vec::new();
         let (mut rounds, mut residual) = (0, f64::INFINITY);
         while rounds < ROUNDS && residual > NEAR {
@@ -263,16 +265,35 @@ impl Search {
             rounds += 1;
         }
         let tasks: Vec<TaskRate> = (0..seats.len()).map(|t| work.rate(t)).collect();
-        let (slots, ports) = model.cores(seats, &tasks);
+        let (slots, ports) = self.cores(seats, &tasks);
+        let work = &self.work;
         let (controllers, links, caches) = work.used(&model.parts);
-        let end = work.end.clone();
-        Prediction { tasks, controllers, links, caches, slots, ports, rounds, residual, end }
+        let waits = work.all_waits();
+        Prediction { tasks, controllers, links, caches, slots, ports, rounds, residual, waits }
+    }
+
+    /// Used shares of the front end's slots and of all ports, by core.
+    fn cores(&self, seats: &[Seat<'_>], tasks: &[TaskRate]) -> (Vec<f64>, Vec<f64>) {
+        let Model { machine, performance, parts, .. } = self.model;
+        let mut slots = vec![0.0; machine.cores.len()];
+        let mut ports = vec![0.0; machine.cores.len()];
+        for (seat, task) in seats.iter().zip(tasks) {
+            let core = parts.places[seat.pu.idx()].core;
+            let kind = &performance.kinds[machine.cores[core].kind.idx()];
+            #[allow(clippy::cast_precision_loss)] // a core has few ports
+            let of = kind.ports.len() as f64;
+            slots[core] += task.ipc * seat.demand.slots / parts.width(seat.pu);
+            ports[core] += task.ipc * self.work.port_cycles(seat.pu.idx()) / of;
+        }
+        (slots, ports)
     }
 }
 
-fn zero(values: &mut Vec<f64>, len: usize) {
-    values.clear();
-    values.resize(len, 0.0);
+impl Prediction {
+    /// Seconds that an access waits at a queue.
+    fn waited(&self, queue: usize) -> f64 {
+        self.waits.get(queue).copied().unwrap_or(0.0)
+    }
 }
 
 #[cfg(test)]

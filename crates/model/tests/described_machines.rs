@@ -91,7 +91,7 @@ fn streams_fill_the_controllers() {
                 Seat { pu: PuIdx::new(pu), demand, pages: &[], space }
             })
             .collect();
-        let prediction = model.predict(&seats, None);
+        let prediction = model.predict(&seats);
         let used: f64 = prediction.tasks.iter().map(|task| task.memory.0).sum();
         let there: f64 = performance.memory.iter().map(|memory| memory.bandwidth.0).sum();
         assert!((0.7..=1.0 + 1e-6).contains(&(used / there)), "{name}: {}", used / there);

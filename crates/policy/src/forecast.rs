@@ -74,7 +74,7 @@ pub fn slowdowns(
             space: decision.task.job.0,
         };
         let seats: Vec<Seat<'_>> = plan.decisions.iter().enumerate().map(seat).collect();
-        let together = model.predict(&seats, None);
+        let together = model.predict(&seats);
         // Alone, tasks that are alike are equally fast on all cores of a kind.
         let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
         for (place, (seat, rate)) in seats.iter().zip(&together.tasks).enumerate() {
@@ -264,7 +264,7 @@ mod tests {
                 .zip(core.iter().zip(pair))
                 .map(|(space, (&pu, one))| Seat { pu, demand: &one.demand, pages: &[], space })
                 .collect();
-            let together = model.predict(&seats, None);
+            let together = model.predict(&seats);
             for counted in [false, true] {
                 let tasks: Vec<Task> =
                     (0..).zip(pair).map(|(job, one)| one.task(&machine, job, counted)).collect();

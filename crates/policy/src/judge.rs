@@ -99,7 +99,7 @@ impl<'a> Judge<'a> {
             pages: &[],
             space: job,
         });
-        let found = self.model.predict(&seats.collect::<Vec<_>>(), None);
+        let found = self.model.predict(&seats.collect::<Vec<_>>());
         found.tasks.iter().map(|task| task.instructions_per_second).collect()
     }
 }

@@ -17,11 +17,10 @@ type Key = Box<[u64]>;
 const KEPT: usize = 1024;
 
 /// Predictions, and those that were made before.
-#[derive(Debug, Default)]
-pub(crate) struct Rates {
+#[derive(Debug)]
+pub(crate) struct Rates<'a> {
     kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
-    last: Option<Rc<Prediction>>,
-    search: Search,
+    search: Search<'a>,
     /// How often the model was asked.
     pub asked: u64,
 }
@@ -29,7 +28,11 @@ pub(crate) struct Rates {
 /// Who runs where.
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
-impl Rates {
+impl<'a> Rates<'a> {
+    pub fn new(platform: &'a Platform<'a>) -> Self {
+        Self { kept: HashMap::default(), search: Search::new(platform.model()), asked: 0 }
+    }
+
     /// What to expect while just these tasks run, in their order.
     pub fn of(
         &mut self,
@@ -49,14 +52,12 @@ impl Rates {
             space: tasks[no].id.job.0,
         };
         let seats: Vec<_> = running.iter().map(seat).collect();
-        let prediction = self.search.predict(platform.model(), &seats, self.last.as_deref());
-        let prediction = Rc::new(prediction);
+        let prediction = Rc::new(self.search.predict_next(&seats));
         self.asked += 1;
         if self.kept.len() >= KEPT {
             self.kept.clear();
         }
         self.kept.insert(key, Rc::clone(&prediction));
-        self.last = Some(Rc::clone(&prediction));
         prediction
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct World<'a> {
     pub launcher: PuIdx,
     pub births: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     pub wakes: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
-    pub rates: Rates,
+    pub rates: Rates<'a>,
     /// What runs in this step.
     pub on: Vec<OnPu>,
     pub prediction: Rc<Prediction>,
@@ -114,7 +114,7 @@ impl<'a> World<'a> {
             tally: Tally::new(platform, scenario),
             checker: Checker::new(platform.machine(), &usable, scenario, tasks.len()),
             now: Nanos::ZERO,
-            rates: Rates::default(),
+            rates: Rates::new(platform),
             on: Vec::new(),
             prediction: Rc::default(),
             stale: true,

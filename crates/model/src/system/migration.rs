@@ -90,7 +90,7 @@ impl Model<'_> {
         let ways = &self.parts.ways[self.parts.places[seat.pu.idx()].node];
         let (mut seconds, mut sum) = (0.0, 0.0);
         for (way, &share) in ways.iter().zip(seat.pages).filter(|(_, share)| **share > 0.0) {
-            let waits = way.queues.iter().map(|&queue| now.end.waited(queue));
+            let waits = way.queues.iter().map(|&queue| now.waited(queue));
             seconds += share * (way.latency + waits.sum::<f64>());
             sum += share;
         }
@@ -98,6 +98,6 @@ impl Model<'_> {
             return seconds / sum;
         }
         let node = self.parts.places[seat.pu.idx()].node;
-        ways[node].latency + now.end.waited(node)
+        ways[node].latency + now.waited(node)
     }
 }

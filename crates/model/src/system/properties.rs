@@ -122,7 +122,7 @@ impl Situation {
     }
 
     fn predict(&self) -> Prediction {
-        self.with(|model| model.predict(&self.seats(), None))
+        self.with(|model| model.predict(&self.seats()))
     }
 }
 
@@ -218,8 +218,8 @@ proptest! {
         // The eight PUs of the first die; every second is the first of its core.
         let order = [0, 2, 4, 6, 1, 3, 5, 7];
         let seats: Vec<_> = order.iter().map(|&pu| seat(pu, &demand)).collect();
-        let before = model.predict(&seats[..count], None);
-        let after = model.predict(&seats[..=count], None);
+        let before = model.predict(&seats[..count]);
+        let after = model.predict(&seats[..=count]);
         for (a, b) in before.tasks.iter().zip(&after.tasks) {
             prop_assert!(b.ipc <= a.ipc * (1.0 + EXACT), "{} {}", a.ipc, b.ipc);
         }
@@ -244,10 +244,10 @@ proptest! {
     #[test]
     fn warm_equals_cold(before in any_situation(12), after in any_situation(12)) {
         after.with(|model| {
-            let mut search = Search::default();
-            let known = search.predict(model, &before.seats(), None);
-            let warm = search.predict(model, &after.seats(), Some(&known));
-            let cold = model.predict(&after.seats(), None);
+            let mut search = Search::new(model);
+            let _ = search.predict(&before.seats());
+            let warm = search.predict_next(&after.seats());
+            let cold = model.predict(&after.seats());
             for (a, b) in warm.tasks.iter().zip(&cold.tasks) {
                 prop_assert!((a.ipc / b.ipc - 1.0).abs() < EXACT, "{} {}", a.ipc, b.ipc);
             }
@@ -258,10 +258,10 @@ proptest! {
     #[test]
     fn history_changes_nothing(before in any_situation(12), after in any_situation(12)) {
         after.with(|model| {
-            let mut search = Search::default();
-            let _ = search.predict(model, &before.seats(), None);
-            let again = search.predict(model, &after.seats(), None);
-            prop_assert_eq!(again, model.predict(&after.seats(), None));
+            let mut search = Search::new(model);
+            let _ = search.predict(&before.seats());
+            let again = search.predict(&after.seats());
+            prop_assert_eq!(again, model.predict(&after.seats()));
             Ok(())
         })?;
     }

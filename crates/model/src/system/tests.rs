@@ -169,7 +169,7 @@ fn equal_tasks_get_equal_parts() {
     let model = model(&machine, &performance);
     let demand = Demand { parallel_misses: 64.0, ..demand(0.1) };
     let seats: Vec<_> = (0..8).map(|pu| seat(pu, &demand)).collect();
-    let found = model.predict(&seats, None);
+    let found = model.predict(&seats);
     assert!((0.9..1.0).contains(&found.controllers[0]), "{:?}", found.controllers);
     assert_eq!(found.controllers[1..], [0.0; 7]);
     for task in &found.tasks {
@@ -189,7 +189,7 @@ fn pages_on_another_node() {
     let model = model(&machine, &performance);
     let demand = Demand { written_back: 0.5, ..demand(0.01) };
     let far = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
-    let found = model.predict(&[Seat { pages: &far, ..seat(0, &demand) }], None);
+    let found = model.predict(&[Seat { pages: &far, ..seat(0, &demand) }]);
     near(found.tasks[0].cpi.memory, 4.0);
     near(found.controllers[4], 2.0 * found.links[0]);
     let bytes = found.tasks[0].instructions_per_second * 0.01 * 64.0 * 1.5;
@@ -208,7 +208,7 @@ fn lines_of_other_tasks() {
     let model = model(&machine, &performance);
     let demand = Demand { shared_lines: 0.01, ..demand(0.0) };
     let of = |pu| Seat { space: 7, ..seat(pu, &demand) };
-    let cost = |seats: &[Seat<'_>]| model.predict(seats, None).tasks[0].cpi.communication;
+    let cost = |seats: &[Seat<'_>]| model.predict(seats).tasks[0].cpi.communication;
     assert_eq!(cost(&[of(0)]), 0.0);
     assert_eq!(cost(&[of(0), seat(2, &demand)]), 0.0);
     assert_eq!(cost(&[of(0), of(1)]), 0.0);
@@ -216,7 +216,7 @@ fn lines_of_other_tasks() {
     near(cost(&[of(0), of(8)]), 3.0);
     near(cost(&[of(0), of(1), of(2), of(8)]), (0.0 + 0.4 + 3.0) / 3.0);
     // To the other socket over the link: 0.01 · 64 bytes an instruction.
-    let found = model.predict(&[of(0), of(32)], None);
+    let found = model.predict(&[of(0), of(32)]);
     near(found.tasks[0].cpi.communication, 4.0);
     near(found.links[0], 0.64 * found.tasks[0].instructions_per_second / 32e9);
     assert_eq!(found.tasks[0].memory.0, 0.0);
@@ -229,7 +229,7 @@ fn siblings_share_ports() {
     let model = model(&machine, &performance);
     let demand = Demand { dependent_cycles: 0.25, dependent_cycles_divided: 0.25, ..demand(0.0) };
     near(model.alone(&seat(0, &demand)).ipc, 2.0);
-    let found = model.predict(&[seat(0, &demand), seat(1, &demand), seat(2, &demand)], None);
+    let found = model.predict(&[seat(0, &demand), seat(1, &demand), seat(2, &demand)]);
     let ipc: Vec<f64> = found.tasks.iter().map(|task| task.ipc).collect();
     near(ipc[0], 1.0);
     near(ipc[1], 1.0);
@@ -248,7 +248,7 @@ fn a_divided_window_holds_fewer_misses() {
     let with_sibling = |performance: &Performance| {
         let idle = Demand { misses: curve(0.0, 0.0, 0.0), ..demand.clone() };
         let seats = [seat(0, &demand), seat(1, &idle)];
-        model(&machine, performance).predict(&seats, None).tasks[0].cpi.caches
+        model(&machine, performance).predict(&seats).tasks[0].cpi.caches
     };
     near(with_sibling(&performance), 0.1 * 40.0 / 5.0);
     performance.kinds[0].divided = false;
@@ -277,7 +277,7 @@ fn cost_of_a_migration() {
     let model = model(&machine, &performance);
     let set = MissCurve::new([(Bytes(0), 0.1), (Bytes::kib(256), 0.0)]).expect("a curve");
     let demand = Demand { parallel_misses: 4.0, misses: set, ..demand(0.0) };
-    let before = model.predict(&[seat(0, &demand)], None);
+    let before = model.predict(&[seat(0, &demand)]);
     assert_eq!(before.tasks[0].occupancy, [32_768.0, 262_144.0, 262_144.0]);
     let moved =
         |to| model.migration(&seat(to, &demand), PuIdx(0), &before.tasks[0].occupancy, &before);
@@ -290,7 +290,7 @@ fn cost_of_a_migration() {
     let there = model.migration(&seat, PuIdx(0), &before.tasks[0].occupancy, &before);
     near(there.seconds, 204.8e-6);
     let stream = tests::demand(0.01);
-    let before = model.predict(&[tests::seat(0, &stream)], None);
+    let before = model.predict(&[tests::seat(0, &stream)]);
     let held = &before.tasks[0].occupancy;
     let moved = model.migration(&tests::seat(4, &stream), PuIdx(0), held, &before);
     assert!(moved.lines < 1e-6, "{moved:?}");
@@ -303,7 +303,7 @@ fn assumptions_scale_the_machine() {
     let assumptions = Assumptions { bandwidth: 1.2, latency: 1.2, ..Assumptions::default() };
     let model = Model::new(&machine, &performance, assumptions).expect("a model");
     let demand = demand(0.01);
-    let found = model.predict(&[seat(0, &demand)], None);
+    let found = model.predict(&[seat(0, &demand)]);
     near(found.tasks[0].cpi.memory, 2.4);
     near(found.controllers[0], found.tasks[0].memory.0 / 19.2e9);
 }
@@ -319,7 +319,7 @@ fn figures_of_another_machine() {
 #[test]
 fn nobody() {
     let (machine, performance) = machine();
-    let found = model(&machine, &performance).predict(&[], None);
+    let found = model(&machine, &performance).predict(&[]);
     assert!(found.tasks.is_empty());
     assert_eq!((found.rounds, found.controllers), (1, vec![0.0; 8]));
 }
@@ -347,7 +347,7 @@ fn every_described_machine() {
             space: pu.0 % 4,
         };
         let seats: Vec<_> = machine.all_pus().map(of).collect();
-        let found = model.predict(&seats, None);
+        let found = model.predict(&seats);
         assert!(found.residual <= NEAR, "{name}: {} after {}", found.residual, found.rounds);
         let used = found.controllers.iter().chain(&found.links).chain(&found.slots);
         assert!(used.chain(&found.ports).all(|share| (0.0..=1.001).contains(share)), "{name}");

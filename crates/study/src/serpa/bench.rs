@@ -87,7 +87,7 @@ fn one(
         .map(|kernel| model.alone(&seat(0, kernel)).instructions_per_second)
         .collect();
     let beside = |kernel: usize, other: usize| {
-        let both = model.predict(&[seat(0, kernel), seat(1, other)], None);
+        let both = model.predict(&[seat(0, kernel), seat(1, other)]);
         alone[kernel] / both.tasks[0].instructions_per_second
     };
     let mut drawn = Drawn { same: Vec::new(), all: Vec::new(), best: Vec::new() };

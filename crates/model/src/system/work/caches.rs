@@ -1,16 +1,18 @@
 //! The first step of a round: the rates divide the caches.
 
-use super::{End, Level, Task, UNSEEN, Work};
+use super::{Level, UNSEEN, Work};
 use crate::cache::{Held, Sharer, reach};
+use crate::system::Seat;
 use crate::system::parts::{Cache, Parts};
-use crate::system::{NEAR, Seat};
 use colocate_machine::performance::Inclusion;
 
 /// The tasks that share a cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub users: Vec<User>,
-    /// Whether it was divided in a round of this search, and what is held was exact.
+    /// How far back its content reaches: the windows of all its users, added; 0 if that is not known.
+    window: f64,
+    /// Whether it was divided, its users demand what they did then, and what is held was exact.
     settled: bool,
 }
 
@@ -19,13 +21,23 @@ impl Group {
         self.users.clear();
         self.settled = false;
     }
+
+    /// One of its users does something else.
+    pub fn unsettle(&mut self) {
+        self.settled = false;
+    }
+
+    pub fn forget(&mut self) {
+        (self.window, self.settled) = (0.0, false);
+    }
 }
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User {
     task: usize,
-    /// Which of its caches it is.
+    /// Of `levels`: its nearest cache, and this one.
+    first: usize,
     level: usize,
     /// Its speed, and its bytes in nearer caches, when the cache was divided last.
     speed: f64,
@@ -39,32 +51,30 @@ pub(super) struct User {
 }
 
 impl User {
-    pub const fn new(task: usize, level: usize) -> Self {
+    pub const fn new(task: usize, first: usize, level: usize) -> Self {
         let held = Held { bytes: 0.0, growth: 0.0, misses: 0.0 };
-        Self { task, level, speed: 0.0, nearer: 0.0, within: 0.0, held, like: 0.0 }
+        Self { task, first, level, speed: 0.0, nearer: 0.0, within: 0.0, held, like: 0.0 }
     }
 
     /// Its speed now, and its bytes in nearer caches.
-    fn now(&self, tasks: &[Task], levels: &[Level]) -> (f64, f64) {
-        let task = &tasks[self.task];
-        let nearer = self.level.checked_sub(1).map(|nearer| levels[task.first + nearer]);
-        (task.ipc.given * task.clock * task.line, nearer.map_or(0.0, |level| level.within))
+    fn now(&self, speeds: &[f64], levels: &[Level]) -> (f64, f64) {
+        let nearer = if self.level > self.first { levels[self.level - 1].within } else { 0.0 };
+        (speeds[self.task], nearer)
     }
 }
 
 impl Work {
-    /// Divides the caches equally, for want of better, and finds out what each task would miss.
-    pub fn divide_equally(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    /// Gives a task an equal part of each of its caches, for want of better, and finds out what it misses.
+    pub fn divide_equally(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
         let Self { tasks, levels, caches, .. } = self;
-        for (group, cache) in caches.iter().zip(&parts.caches) {
+        let misses = &seat.demand.misses;
+        for (place, &cache) in parts.places[tasks[t].pu].caches.iter().enumerate() {
+            let (users, cache) = (caches[cache].users.len(), &parts.caches[cache]);
             #[allow(clippy::cast_precision_loss)] // a cache has few PUs
-            let share = cache.capacity / group.users.len() as f64;
-            for user in &group.users {
-                let misses = &seats[user.task].demand.misses;
-                let levels = &mut levels[tasks[user.task].first..][..=user.level];
-                settle(levels, share.min(misses.touched()), None, cache);
-                levels[user.level].misses = misses.at(levels[user.level].within);
-            }
+            let share = cache.capacity / users as f64;
+            let levels = &mut levels[tasks[t].first..][..=place];
+            settle(levels, share.min(misses.touched()), None, cache);
+            levels[place].misses = misses.at(levels[place].within);
         }
     }
 
@@ -75,16 +85,18 @@ impl Work {
         seats: &[Seat<'s>],
         sharers: &mut Vec<Sharer<'s>>,
     ) {
-        let Self { tasks, levels, caches, end: End { windows, .. }, .. } = self;
-        for ((group, cache), window) in caches.iter_mut().zip(&parts.caches).zip(windows) {
+        let Self { tasks, levels, caches, speeds, .. } = self;
+        speeds.clear();
+        speeds.extend(tasks.iter().map(|task| task.ipc.given * task.clock * task.line));
+        for (group, cache) in caches.iter_mut().zip(&parts.caches) {
             if group.users.is_empty()
-                || group.settled && is_same(&group.users, cache, tasks, levels)
+                || group.settled && is_same(&group.users, cache, speeds, levels)
             {
                 continue;
             }
             sharers.clear();
             for user in &mut group.users {
-                (user.speed, user.nearer) = user.now(tasks, levels);
+                (user.speed, user.nearer) = user.now(speeds, levels);
                 let exclusive = cache.inclusion == Inclusion::Exclusive;
                 sharers.push(Sharer {
                     curve: &seats[user.task].demand.misses,
@@ -93,12 +105,12 @@ impl Work {
                     chance: cache.chance,
                 });
             }
-            group.settled = divide(cache.capacity, sharers, window, &mut group.users);
+            group.settled = divide(cache.capacity, sharers, &mut group.window, &mut group.users);
             for user in &mut group.users {
-                let levels = &mut levels[tasks[user.task].first..][..=user.level];
+                let levels = &mut levels[user.first..=user.level];
                 let like = (cache.chance > 0.0).then_some(user.like);
                 let changed = settle(levels, user.held.bytes, like, cache);
-                user.within = levels[user.level].within;
+                user.within = levels[user.level - user.first].within;
                 for level in &mut levels[changed..] {
                     level.misses = seats[user.task].demand.misses.at(level.within);
                 }
@@ -113,12 +125,12 @@ impl Work {
 
 /// Whether a cache would be divided as it was: all are faster or slower by the same factor, no farther cache
 /// has taken anything from it, and if it is inclusive it has nothing to take from nearer ones.
-fn is_same(users: &[User], cache: &Cache, tasks: &[Task], levels: &[Level]) -> bool {
-    let (first, _) = users[0].now(tasks, levels);
+fn is_same(users: &[User], cache: &Cache, speeds: &[f64], levels: &[Level]) -> bool {
+    let (first, _) = users[0].now(speeds, levels);
     let factor = first / users[0].speed;
     users.iter().all(|user| {
-        let (speed, nearer) = user.now(tasks, levels);
-        let own = levels[tasks[user.task].first + user.level].within;
+        let (speed, nearer) = user.now(speeds, levels);
+        let own = levels[user.level].within;
         own >= user.within
             && (cache.inclusion != Inclusion::Inclusive || user.nearer <= own)
             && (speed - user.speed * factor).abs() <= UNSEEN * speed
@@ -134,6 +146,8 @@ fn is_same(users: &[User], cache: &Cache, tasks: &[Task], levels: &[Level]) -> b
 fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [User]) -> bool {
     /// Chosen: its square is what a straight line is wrong by at most, and then there is another round.
     const NEAR_ENOUGH: f64 = 0.02;
+    /// Its square is a hundredth of what the search ends with.
+    const EXACT: f64 = 1e-3;
     let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
     let by_use = sharers.iter().all(|sharer| sharer.chance <= 0.0);
     if all <= capacity || by_use && sharers.len() == 1 {
@@ -164,7 +178,7 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
         look_back(capacity, sharers, time, users);
     }
     *window = time * speed;
-    missing.abs() <= NEAR * NEAR_ENOUGH * capacity
+    !near || missing.abs() <= EXACT * capacity
 }
 
 /// About how many seconds back the content of a cache reaches, if all hold as much of it: too many rather than

@@ -1,116 +1,69 @@
 //! Before the first round: who is where, and what each passes on the way to its data.
 
+use super::before::Before;
 use super::caches::{Group, User};
-use super::{Access, Core, Ended, Level, Steps, Task, Work};
-use crate::phase::Demand;
-use crate::smt::Shared;
+use super::queues::{Access, Queue};
+use super::{Level, Steps, Task, Work};
 use crate::system::Seat;
 use crate::system::parts::{Parts, parallel};
-use colocate_machine::performance::PortSet;
-
-impl Core {
-    /// Other tasks, or the same once more: then all that is known of them stays right.
-    fn set(&mut self, shared: Shared, demands: &[&Demand]) {
-        if self.shared != Some(shared) || !self.is_of(demands) {
-            self.siblings.set(shared, demands);
-            self.shared = Some(shared);
-            self.figures.clear();
-            self.figures.extend(demands.iter().flat_map(|demand| figures(demand)));
-            self.ports.clear();
-            self.ports.extend(demands.iter().flat_map(|demand| demand.ports.iter().copied()));
-        }
-    }
-
-    fn is_of(&self, demands: &[&Demand]) -> bool {
-        let figures = demands.iter().flat_map(|demand| figures(demand));
-        let ports = demands.iter().flat_map(|demand| demand.ports.iter());
-        self.figures.iter().copied().eq(figures) && self.ports.iter().eq(ports)
-    }
-}
-
-/// All that [`crate::smt::Siblings`] asks of a demand beside its ports.
-#[allow(clippy::cast_precision_loss)] // far fewer than 2^53 ports
-fn figures(demand: &Demand) -> [f64; 4] {
-    let ports = demand.ports.len() as f64;
-    [demand.slots, demand.dependent_cycles, demand.dependent_cycles_divided, ports]
-}
-
-/// Ports of all tasks of a core, with their cycles.
-pub(super) type Ports = Vec<(PortSet, f64)>;
 
 impl Work {
-    /// Takes in who is where.
-    pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    /// Takes in who is where. If `warm`, the search begins where the last one ended, else knowing nothing.
+    pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>], warm: bool) {
+        self.before.resize_with(parts.places.len(), Before::default);
+        if !warm {
+            self.forget();
+        }
+        if !self.seating.is(seats) {
+            self.place(parts, seats);
+            self.seating.set(seats);
+        }
+        self.see_demands(parts, seats);
+        self.add_waits();
+        self.set_cores(parts, seats);
+        self.guess(parts, seats);
+    }
+
+    fn forget(&mut self) {
+        self.before.iter_mut().for_each(|before| before.ipc = 0.0);
+        self.cores.iter_mut().for_each(|core| core.settled = false);
+        self.caches.iter_mut().for_each(Group::forget);
+        self.queues.iter_mut().for_each(Queue::forget);
+        self.levels.fill(Level::default());
+    }
+
+    /// Finds out all that follows from where tasks are, whatever they demand.
+    fn place(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.cores.resize_with(parts.cores.len(), Default::default);
         self.caches.resize_with(parts.caches.len(), Default::default);
-        self.queues.resize_with(parts.queues.len(), Vec::new);
+        self.queues.resize_with(parts.queues.len(), Default::default);
         self.cores.iter_mut().for_each(|core| core.tasks.clear());
         self.caches.iter_mut().for_each(Group::clear);
-        self.queues.iter_mut().for_each(Vec::clear);
+        self.queues.iter_mut().for_each(|queue| queue.passing.clear());
         self.levels.clear();
         self.tasks.clear();
         for (t, seat) in seats.iter().enumerate() {
             self.sit(parts, t, seat);
-        }
-        self.set_cores(parts, seats);
-        for (t, seat) in seats.iter().enumerate() {
             self.go_to_memory(parts, t, seat);
         }
         self.go_to_others(parts, seats);
-        self.guess(parts, seats);
     }
 
-    /// Begins with the rate of each task that has an equal part of each cache and waits for nobody, where
-    /// nothing better is known.
-    fn guess(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
-        if self.tasks.iter().all(|task| task.ipc.given > 0.0) {
-            return;
-        }
-        self.divide_equally(parts, seats);
-        self.stall(parts);
-        for task in self.tasks.iter_mut().filter(|task| task.ipc.given <= 0.0) {
-            task.ipc = Steps::from(1.0 / (task.busy.given + task.cpi.stalled()));
-        }
-    }
-
-    fn sit(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
-        let place = &parts.places[seat.pu.idx()];
-        self.cores[place.core].tasks.push(t);
-        for (level, &cache) in place.caches.iter().enumerate() {
-            self.caches[cache].users.push(User::new(t, level));
-        }
-        self.tasks.push(Task {
-            pu: seat.pu.idx(),
-            clock: place.clock,
-            line: parts.ways[place.node][place.node].line,
-            first: self.levels.len(),
-            caches: place.caches.len(),
-            ..Task::default()
-        });
-        self.levels.resize(self.levels.len() + place.caches.len() + 1, Level::default());
-    }
-
-    /// Task `t` passes a queue with a share of its misses of one of `levels`.
-    fn pass(
-        &mut self,
-        parts: &Parts,
-        t: usize,
-        queue: usize,
-        level: usize,
-        share: f64,
-        bytes: f64,
-    ) {
-        let task = &self.tasks[t];
-        let delay = share * task.clock / task.parallel;
-        let load = bytes * task.parallel / parts.queues[queue].bandwidth;
-        #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
-        let (task, level) = (t as u32, level as u32);
-        match self.queues[queue].last_mut() {
-            // Another way over the same link.
-            Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
-                last.delay += delay;
+    /// Finds out which demands are others than before, and forgets what they were the reason for.
+    fn see_demands(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+        for (task, seat) in self.tasks.iter_mut().zip(seats) {
+            let before = &mut self.before[task.pu];
+            if !before.demand.is(seat.demand) {
+                before.demand.set(seat.demand);
+                before.port_cycles = seat.demand.ports.iter().map(|(_, cycles)| cycles).sum();
+                before.ipc = 0.0;
+                let place = &parts.places[task.pu];
+                self.cores[place.core].set.clear();
+                place.caches.iter().for_each(|&cache| self.caches[cache].unsettle());
             }
-            _ => self.queues[queue].push(Access { task, level, delay, load, cycles: 0.0 }),
+            task.written_back = seat.demand.written_back;
+            task.cpi.stalls = seat.demand.stall_cycles;
+            self.levels[task.others()].misses = seat.demand.shared_lines;
         }
     }
 
@@ -118,28 +71,80 @@ impl Work {
     fn set_cores(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         let mut demands = Vec::new();
         for (shared, core) in parts.cores.iter().zip(&mut self.cores) {
-            if core.tasks.is_empty() {
-                continue;
+            let pus = || core.tasks.iter().map(|&t| self.tasks[t].pu);
+            if !pus().eq(core.set.iter().copied()) {
+                demands.clear();
+                demands.extend(core.tasks.iter().map(|&t| seats[t].demand));
+                core.siblings.set(*shared, &demands);
+                core.settled = false;
+                core.set.clear();
+                core.set.extend(core.tasks.iter().map(|&t| self.tasks[t].pu));
             }
-            demands.clear();
-            demands.extend(core.tasks.iter().map(|&t| seats[t].demand));
-            core.set(*shared, &demands);
             #[allow(clippy::cast_precision_loss)] // a core has few PUs
-            let count = if shared.divided { demands.len() as f64 } else { 1.0 };
+            let count = if shared.divided { core.tasks.len() as f64 } else { 1.0 };
             for (i, &t) in core.tasks.iter().enumerate() {
-                let task = &mut self.tasks[t];
-                task.parallel = parallel(demands[i].parallel_misses, count);
-                task.cpi.core = 1.0 / core.siblings.alone(i);
-                task.cpi.stalls = demands[i].stall_cycles;
-                let before = &mut self.end.tasks[task.pu];
-                let of = Ended::of(demands[i]);
-                let known = before.of == of && before.ipc > 0.0;
-                before.of = of;
-                task.busy = Steps::from(if known { before.busy } else { task.cpi.core });
-                task.ipc = Steps::from(if known { before.ipc } else { 0.0 });
+                let (task, demand) = (&mut self.tasks[t], seats[t].demand);
+                task.parallel = parallel(demand.parallel_misses, count);
+                task.cpi.communication = demand.shared_lines * task.apart / task.parallel;
                 let alone = core.siblings.alone(i);
+                task.cpi.core = 1.0 / alone;
+                let before = &self.before[task.pu];
+                let known = before.ipc > 0.0;
+                task.busy = Steps::from(if known { before.busy } else { task.cpi.core });
+                task.ipc = Steps::from(before.ipc);
                 core.siblings.begin_at(i, if known { before.by_chance } else { alone });
             }
+        }
+    }
+
+    /// Begins with the rate of each task that has an equal part of each cache, where nothing better is known.
+    fn guess(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+        let unknown = |task: &Task| task.ipc.given <= 0.0;
+        if !self.tasks.iter().any(unknown) {
+            return;
+        }
+        for t in (0..seats.len()).filter(|&t| unknown(&self.tasks[t])).collect::<Vec<_>>() {
+            self.divide_equally(parts, t, &seats[t]);
+            self.tasks[t].stall(parts, &self.levels);
+        }
+        self.ask();
+        for t in 0..seats.len() {
+            if unknown(&self.tasks[t]) {
+                self.tasks[t].ipc = Steps::from(self.going[t].rate);
+            }
+        }
+    }
+
+    fn sit(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
+        let place = &parts.places[seat.pu.idx()];
+        self.cores[place.core].tasks.push(t);
+        let first = self.levels.len();
+        for (level, &cache) in place.caches.iter().enumerate() {
+            self.caches[cache].users.push(User::new(t, first, first + level));
+        }
+        let task = Task {
+            pu: seat.pu.idx(),
+            clock: place.clock,
+            line: parts.ways[place.node][place.node].line,
+            first,
+            caches: place.caches.len(),
+            ..Task::default()
+        };
+        self.levels.resize(task.others() + 1, Level::default());
+        self.tasks.push(task);
+    }
+
+    /// Task `t` passes a queue with a share of its misses of one of `levels`, each of which moves `line` bytes.
+    fn pass(&mut self, parts: &Parts, t: usize, queue: usize, level: usize, share: f64, line: f64) {
+        let load = line / parts.queues[queue].bandwidth;
+        #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
+        let (task, level) = (t as u32, level as u32);
+        match self.queues[queue].passing.last_mut() {
+            // Another way over the same link.
+            Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
+                last.share += share;
+            }
+            _ => self.queues[queue].passing.push(Access { task, level, share, load }),
         }
     }
 
@@ -160,11 +165,10 @@ impl Work {
             if share <= 0.0 {
                 continue;
             }
-            let bytes = way.line * (1.0 + seat.demand.written_back);
             self.tasks[t].latency += share * way.latency * place.clock;
-            self.tasks[t].bytes += share * bytes;
+            self.tasks[t].far_line += share * way.line;
             for &queue in &way.queues {
-                self.pass(parts, t, queue, last, share, bytes);
+                self.pass(parts, t, queue, last, share, way.line);
             }
         }
     }
@@ -192,8 +196,7 @@ impl Work {
     /// other's node, and passes the same links.
     fn read_from(&mut self, parts: &Parts, seats: &[Seat<'_>], t: usize, space: &[(u32, usize)]) {
         let here = &parts.places[seats[t].pu.idx()];
-        let level = self.tasks[t].first + self.tasks[t].caches;
-        self.levels[level].misses = seats[t].demand.shared_lines;
+        let level = self.tasks[t].others();
         #[allow(clippy::cast_precision_loss)] // far fewer than 2^53 tasks
         let share = 1.0 / (space.len() - 1) as f64;
         let mut cycles = 0.0;
@@ -209,7 +212,6 @@ impl Work {
                 self.pass(parts, t, queue, level, share, way.line);
             }
         }
-        let task = &mut self.tasks[t];
-        task.cpi.communication = seats[t].demand.shared_lines * cycles * share / task.parallel;
+        self.tasks[t].apart = cycles * share;
     }
 }

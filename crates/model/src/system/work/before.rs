@@ -1,0 +1,105 @@
+//! What is known of each PU from the last search, for the next to begin with.
+
+use crate::phase::Demand;
+use crate::system::Seat;
+use colocate_machine::PuIdx;
+use colocate_machine::performance::PortSet;
+
+/// What ran on a PU when it was last used, and how that ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    pub demand: Copied,
+    /// Cycles of ports that an instruction takes.
+    pub port_cycles: f64,
+    /// Instructions per cycle; 0 if nothing is known.
+    pub ipc: f64,
+    /// The rate if siblings' work meets by chance.
+    pub by_chance: f64,
+    /// Cycles per instruction in which it is not stalled.
+    pub busy: f64,
+}
+
+/// A demand, copied into memory that is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copied {
+    figures: [f64; 7],
+    ports: Vec<(PortSet, f64)>,
+    misses: Vec<(f64, f64)>,
+}
+
+const fn figures(demand: &Demand) -> [f64; 7] {
+    [
+        demand.slots,
+        demand.dependent_cycles,
+        demand.dependent_cycles_divided,
+        demand.stall_cycles,
+        demand.parallel_misses,
+        demand.written_back,
+        demand.shared_lines,
+    ]
+}
+
+impl Copied {
+    pub fn is(&self, demand: &Demand) -> bool {
+        self.figures == figures(demand)
+            && self.ports == demand.ports
+            && self.misses == demand.misses.points()
+    }
+
+    pub fn set(&mut self, demand: &Demand) {
+        self.figures = figures(demand);
+        self.ports.clear();
+        self.ports.extend_from_slice(&demand.ports);
+        self.misses.clear();
+        self.misses.extend_from_slice(demand.misses.points());
+    }
+}
+
+/// Who sat where: all of the seats but what they demand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seating {
+    /// Whether it was set.
+    known: bool,
+    seats: Vec<Seated>,
+    pages: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seated {
+    pu: PuIdx,
+    space: u32,
+    /// Whether it reads lines that others of its space have changed.
+    reads: bool,
+    /// How many of `pages` are its.
+    pages: usize,
+}
+
+impl Seated {
+    fn of(seat: &Seat<'_>) -> Self {
+        let reads = seat.demand.shared_lines > 0.0;
+        Self { pu: seat.pu, space: seat.space, reads, pages: seat.pages.len() }
+    }
+}
+
+impl Seating {
+    pub fn is(&self, seats: &[Seat<'_>]) -> bool {
+        let mut pages = &self.pages[..];
+        self.known
+            && self.seats.len() == seats.len()
+            && self.seats.iter().zip(seats).all(|(seated, seat)| {
+                *seated == Seated::of(seat) && {
+                    let (its, others) = pages.split_at(seated.pages);
+                    pages = others;
+                    its == seat.pages
+                }
+            })
+    }
+
+    pub fn set(&mut self, seats: &[Seat<'_>]) {
+        self.known = true;
+        self.seats.clear();
+        self.seats.extend(seats.iter().map(Seated::of));
+        self.pages.clear();
+        seats.iter().for_each(|seat| self.pages.extend_from_slice(seat.pages));
+    }
+}
