@@ -42,7 +42,7 @@ enum Found {
     /// It is being counted.
     Open(OpenCounters),
     /// What was counted until its end.
-    Read(super::scale::Totals, u64),
+    Read(Box<super::scale::Totals>, u64),
     /// It could not be counted.
     Nothing,
 }
@@ -218,7 +218,7 @@ impl Watch {
         if let Found::Open(open) = &thread.found {
             self.open -= 1;
             thread.found = match self.counters.read(open) {
-                Ok((totals, on_cpu_ns)) => Found::Read(totals, on_cpu_ns),
+                Ok((totals, on_cpu_ns)) => Found::Read(Box::new(totals), on_cpu_ns),
                 Err(error) => {
                     self.refused += 1;
                     self.reason.get_or_insert(error);
@@ -315,7 +315,7 @@ impl Watch {
 impl Thread {
     fn profile(&self, process: u32, began: Nanos) -> (ThreadProfile, Extras) {
         let (totals, on_cpu_ns) = match &self.found {
-            Found::Read(totals, on_cpu_ns) => (*totals, Some(*on_cpu_ns)),
+            Found::Read(totals, on_cpu_ns) => (**totals, Some(*on_cpu_ns)),
             Found::Open(_) | Found::Nothing => Default::default(),
         };
         let profile = ThreadProfile {

@@ -170,6 +170,34 @@ pub fn from_exec() -> anyhow::Result<()> {
     near("the first thread", &thread(&profile, "lab-guest")?["instructions"], expected, 1000)
 }
 
+/// Of a loop of known length a demand vector has what this processor counts: its cycles, one for each
+/// instruction. QEMU has no other event, so all else is unknown.
+pub fn make_demand_vectors() -> anyhow::Result<()> {
+    const DEMAND: &str = "/tmp/counters-demand.json";
+    let mut command = Command::new("colocate");
+    command.args(["profile", "--backend", "pmu", "--output", PROFILE, "--phase", DEMAND, "--"]);
+    command.args(["lab-guest", "--program", "loops", "40", "other:20"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    child.stdin.take().context("no standard input")?.write_all(b"go\n")?;
+    ensure!(child.wait()?.success(), "colocate failed");
+    let demand: Value = serde_json::from_str(&text(DEMAND)?)?;
+    let phases = demand["phase"].as_array().context("expected phases")?;
+    ensure!(phases.len() == 2, "expected two threads, found {phases:?}");
+    for phase in phases {
+        let unknown = |name: &&str| phase[name] != "unknown";
+        let known: Vec<&str> =
+            ["slots", "branch-misses", "misses", "dependent-cycles", "stall-cycles"]
+                .into_iter()
+                .filter(unknown)
+                .collect();
+        ensure!(known.is_empty(), "expected nothing of {known:?}, found {phase}");
+        let cycles = phase["cycles"]["value"]["cycles"].as_f64().context("expected cycles")?;
+        println!("{}: {cycles} cycles on {}", phase["name"], phase["cycles"]["value"]["processor"]);
+        ensure!((cycles - 1.0).abs() < 0.001, "expected one cycle an instruction, found {cycles}");
+    }
+    Ok(())
+}
+
 /// With more events than counters the figures are near the truth, and are said to be scaled.
 ///
 /// Eight of perf's and one of ours take turns on six counters, every 4 ms of 400 and 200; cycles have

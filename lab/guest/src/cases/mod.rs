@@ -15,6 +15,7 @@ use crate::{Case, Seeded};
 pub const ALL: &[(&str, Case)] = &[
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),
+    ("counters-make-demand-vectors", counters::make_demand_vectors),
     ("counters-take-turns", counters::take_turns),
     ("counters-are-all-taken", counters::are_all_taken),
     ("counters-are-taken-midway", counters::are_taken_midway),
