@@ -132,7 +132,8 @@ fn told_as_tables() {
     frozen.tail.truncate(1);
     frozen.bench.kernels.truncate(1);
     expect![[r#"
-        simulated 2x AMD EPYC 7301; in brackets the range over 65 sets of assumptions, 3 seeds each
+        simulated 2x AMD EPYC 7301; in brackets the range over 65 sets of assumptions and what chance does (3 seeds);
+        ~: not resolved, less than 5 % or of another sign under other assumptions
 
         SMT-Bench, time on one core relative to alone, percent
           fp-add     beside itself         200.0 (200.0 to 200.0)
@@ -141,16 +142,21 @@ fn told_as_tables() {
           C: beside another, all pairs      109.4 (105.8 to 116.7); published 102.7
           C: beside the best partner        101.7 (100.1 to 104.2); the same
 
-        36 pairs of BT FT LU SP CG EP IS MG UA applications, 32 threads each, none ever alone: percent of the baseline
-          policy            slower one's time/os      slower one's time/RR      STP/os                    STP/RR                    unfairness              
-          os                 100.0 (100.0 to 100.0)    144.4 (106.7 to 174.8)    100.0 (100.0 to 100.0)     83.9 (73.6 to 96.8)      142.4 (106.7 to 168.6)
-          round-robin         69.2 (57.2 to 93.7)      100.0 (100.0 to 100.0)    119.2 (103.3 to 135.8)    100.0 (100.0 to 100.0)    100.0 (100.0 to 100.0)
-          published for instruction-aware mapping: 29.1 % less time of the slower one than under Linux,
-          17.4 % less than round-robin; with applications of unequal length, see the tail
-          `os`: each lasts half a second alone, too short for the simulated kernel to settle; see docs/serpa.md
+        36 pairs of BT FT LU SP CG EP IS MG UA applications, 32 threads and 16 s alone each, none ever alone: percent of
+          os                slower one's time               STP                             unfairness
+            round-robin       97.4 (96.8 to 99.3) ~          101.4 (100.4 to 101.7) ~         97.5 (96.9 to 99.4) ~
+            instruction       97.4 (96.8 to 104.5) ~         101.4 (95.1 to 101.7) ~          97.5 (97.0 to 99.4) ~
+          round-robin       slower one's time               STP                             unfairness
+            os               102.7 (100.7 to 103.3) ~         98.6 (98.3 to 99.6) ~          102.5 (100.6 to 103.2) ~
+            instruction      100.0 (100.0 to 105.8) ~        100.0 (94.5 to 100.0) ~         100.0 (99.8 to 100.1) ~
+          instruction beside os, the pair that gains most: BT+FT   97.4 (96.8 to 104.5)
+          instruction beside round-robin, the pair that gains most: BT+FT  100.0 (100.0 to 105.8)
+          published, time of the slower one under instruction-aware mapping: 70.9 of Linux's (EP+SP 48.8),
+          82.6 of round-robin's (IS+UA 56.0); there with applications of unequal length, see the tail
 
-        the metric's tail: two copies of one application, the second shorter; how much sooner the longer one
-        ends with one thread of each a core than under round-robin, with nothing to match, percent
-          length 100 %     0.0 (-5.8 to 0.0)
+        the metric's tail: two copies of one application, the second shorter; time of the longer one with one
+        thread of each a core, where there is nothing to match, percent of that under
+                            round-robin                     os
+          length 100 %       100.0 (100.0 to 105.8) ~         99.9 (99.4 to 105.7) ~
     "#]].assert_eq(&table::text(&frozen));
 }
