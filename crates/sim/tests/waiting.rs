@@ -33,7 +33,7 @@ fn follow(scenario: &Scenario, plans: &[Plan]) -> Outcome {
         host.go_on(plan, until - host.now()).unwrap();
         if host.now() == until {
             plan = plans.next().unwrap_or(plan);
-            until = until + ms(10);
+            until += ms(10);
         }
     }
     host.outcome()
