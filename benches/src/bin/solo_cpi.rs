@@ -6,10 +6,11 @@
 //! `solo_cpi predict MEASURED MACHINE FOLDER FILE` writes tables in Markdown to FILE: what the model
 //! expects of each program in MEASURED on the described machine MACHINE, with its demand vector
 //! FOLDER/NAME.json. It measures nothing. `scripts/solo-cpi` says which programs.
+#![allow(clippy::print_stderr)] // says what is missing
 
 use anyhow::{Context, bail, ensure};
 use colocate_machine::performance::CorePerformance;
-use colocate_machine::{PuIdx, described, exact};
+use colocate_machine::{Bytes, CacheKind, PuIdx, described, exact};
 use colocate_model::assumptions::Fairness;
 use colocate_model::phase::{Known, Phase, PhaseFile, typical_misses};
 use colocate_model::smt::{Active, rates};
@@ -214,6 +215,14 @@ impl Alone {
         performance.kinds.first().context("expected a kind of core")
     }
 
+    /// Sizes of the data caches over its first PU, nearest first.
+    fn caches(&self) -> Vec<Bytes> {
+        let first = PuIdx::new(0);
+        let caches = self.exact.machine.caches.iter();
+        let data = caches.filter(|cache| cache.kind != CacheKind::Instruction);
+        data.filter(|cache| cache.pus.contains(&first)).filter_map(|cache| cache.size).collect()
+    }
+
     fn demand(&self, phase: &Phase, assumed: &Assumptions) -> anyhow::Result<Demand> {
         Ok(phase.on(self.core()?, &assumed.guesses)?.demand)
     }
@@ -276,11 +285,15 @@ fn tables(measured: &str, machine: &str, folder: &Path) -> anyhow::Result<String
     for line in lines.skip(1) {
         let measured = Measured::of_line(line).with_context(|| line.to_owned())?;
         let path = folder.join(format!("{}.json", measured.name));
+        if !path.exists() {
+            eprintln!("solo_cpi: no {}, so no {}", path.display(), measured.name);
+            continue;
+        }
         let row = row(&alone, measured, &path).with_context(|| path.display().to_string())?;
         rows.push(row);
     }
     ensure!(!rows.is_empty(), "expected measured programs, found none");
-    Ok(format!("{}\n{}", cycles_table(&rows), counts_table(&rows)))
+    Ok(format!("{}\n{}", cycles_table(&rows), counts_table(&rows, &alone.caches())))
 }
 
 fn row(alone: &Alone, measured: Measured, path: &Path) -> anyhow::Result<Row> {
@@ -322,23 +335,21 @@ fn cycles_table(rows: &[Row]) -> String {
 }
 
 /// What was counted, an instruction.
-fn counts_table(rows: &[Row]) -> String {
-    let mut text = "\
-| program | 10⁹ instructions | wrong guesses in 1,000 | misses in 1,000: 48 KiB | 2 MiB | 63 MiB |
-|---|---|---|---|---|---|
-"
-    .to_owned();
+fn counts_table(rows: &[Row], caches: &[Bytes]) -> String {
+    let mut text = "| program | 10⁹ instructions | wrong guesses in 1,000 |".to_owned();
+    for size in caches {
+        let _ = write!(text, " misses of {size} |");
+    }
+    let _ = writeln!(text, "\n|---|---|---|{}", "---|".repeat(caches.len()));
     for Row { measured, phase, .. } in rows {
         let guesses = per_thousand(phase.branch_misses.get().copied());
-        let misses = [48.0 / 1024.0, 2.0, 63.0]
-            .map(|mib| per_thousand(phase.misses.get().map(|curve| curve.at(mib * 1_048_576.0))));
-        let _ = writeln!(
-            text,
-            "| {} | {:.2} | {guesses} | {} |",
-            measured.name,
-            measured.instructions,
-            misses.join(" | ")
-        );
+        let _ = write!(text, "| {} | {:.2} | {guesses} |", measured.name, measured.instructions);
+        for size in caches {
+            #[allow(clippy::cast_precision_loss)] // far below 2^53
+            let misses = phase.misses.get().map(|curve| curve.at(size.0 as f64));
+            let _ = write!(text, " {} |", per_thousand(misses));
+        }
+        text.push('\n');
     }
     text
 }
