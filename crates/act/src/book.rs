@@ -145,6 +145,15 @@ impl Book {
         self.jobs.iter().all(|job| job.end.is_some())
     }
 
+    /// The living processes of a job, lowest number first.
+    #[must_use]
+    pub fn processes_of(&self, job: JobIdx) -> Vec<Pid> {
+        let of_job = self.processes.iter().filter(|(_, process)| process.job == job);
+        let mut pids: Vec<Pid> = of_job.map(|(pid, _)| *pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
     /// A living process.
     pub fn process(&mut self, pid: Pid) -> Option<&mut Process> {
         self.processes.get_mut(&pid)

@@ -74,9 +74,13 @@ fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
     // Nobody ever writes; it returns when the pipe closes.
     let _ = ear.read_to_end(&mut Vec::new());
     if let Some(journal) = read(memory) {
-        let undone = restore::undo(&journal, Path::new("/proc"), false);
+        let proc = Path::new("/proc");
+        // First of all, what was stopped goes on.
+        let gone_on = restore::let_go_on(&journal, proc, false);
+        let undone = restore::undo(&journal, proc, false);
+        let all = gone_on.is_ok() && undone.iter().all(|undone| undone.trouble.is_none());
         // What could not be undone is left for `colocate restore` to speak of.
-        if let Some(path) = path.filter(|_| undone.iter().all(|undone| undone.trouble.is_none())) {
+        if let Some(path) = path.filter(|_| all) {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -4,6 +4,7 @@
 //! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
+mod pausing;
 mod placing;
 
 use crate::book::{Birth, Book};
@@ -12,6 +13,7 @@ use crate::journal::{Owner, Writer};
 use crate::latency::Latencies;
 use crate::launch::{self, Command, Held, Input, LaunchError};
 use crate::original::original;
+use crate::pause::Pauser;
 use crate::placer::Placer;
 use crate::rundir;
 use crate::runtime::Runtimes;
@@ -37,6 +39,8 @@ use std::time::Duration;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
+    /// Whether plans may leave jobs waiting, which are then stopped.
+    pub may_pause: bool,
     /// How long the first thread of a process is left alone, so that its program counts the PUs
     /// that it may use and not the one that it is put on.
     pub settle: Nanos,
@@ -93,7 +97,11 @@ pub struct LinuxHost {
     usable: Vec<PuNr>,
     signals: Signals,
     guardian: Option<Guardian>,
-    held: Vec<Held>,
+    /// By job, until it is let go for the first time.
+    held: Vec<Option<Held>>,
+    pauser: Option<Pauser>,
+    /// Jobs that wait.
+    waiting: Vec<JobIdx>,
     births: Births,
     events: Vec<TaskEvent>,
     book: Book,
@@ -126,7 +134,8 @@ impl LinuxHost {
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
         let mut notes = Vec::new();
-        let mut journal = begin_journal(setup, &original);
+        let pauser = setup.may_pause.then(|| pauser(setup, &mut notes));
+        let mut journal = begin_journal(setup, &original, pauser.as_ref());
         if let Some(why) = journal.trouble() {
             notes.push(format!(
                 "cannot keep a journal ({why}): if colocate and its guardian are both killed, \
@@ -160,7 +169,9 @@ impl LinuxHost {
             usable,
             signals,
             guardian,
-            held,
+            held: held.into_iter().map(Some).collect(),
+            pauser,
+            waiting: Vec::new(),
             births,
             events: Vec::new(),
             book,
@@ -233,8 +244,9 @@ impl LinuxHost {
     /// Gives every task that still lives its original mask and ends the journal. Returns lines for
     /// the user.
     pub fn finish(mut self) -> Vec<String> {
-        // Nothing is placed any more.
+        // Nothing is placed or stopped any more.
         self.plan = None;
+        self.let_all_go_on();
         let mut quiet = 0;
         for round in 0..ROUNDS {
             self.hear();
@@ -266,15 +278,12 @@ impl LinuxHost {
         self.launched.map_or(Nanos::ZERO, |launch| now().saturating_sub(launch))
     }
 
-    /// Lets the programs go.
+    /// Lets the programs go that do not wait.
     fn launch(&mut self) {
         self.launched = Some(now());
-        let going: Vec<_> = self.held.drain(..).map(Held::release).collect();
-        for going in going {
-            if let Err(why) = going.confirm() {
-                self.notes.push(why.to_string());
-            }
-        }
+        let jobs = 0..self.held.len();
+        let going: Vec<_> = jobs.filter_map(|job| self.release_held(job)).collect();
+        self.confirm(going);
     }
 
     /// Takes in what has happened to tasks, and places the newborns.
@@ -307,6 +316,10 @@ impl LinuxHost {
     fn answer_signals(&mut self) {
         while let Some(arrived) = self.signals.next() {
             let asked = Asked::from(arrived);
+            if asked.ends {
+                // Who is stopped could not end.
+                self.let_all_go_on();
+            }
             if asked.pass_on {
                 let running = self.book.jobs().iter().filter(|job| job.end.is_none());
                 for job in running {
@@ -442,7 +455,11 @@ impl LinuxHost {
             self.watchers.stop();
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
-        let tasks = self.book.seen(launch, |tid, born| self.watchers.of(tid, born));
+        let mut tasks = self.book.seen(launch, |tid, born| self.watchers.of(tid, born));
+        for task in tasks.iter_mut().filter(|task| task.alive()) {
+            let stand = std::mem::replace(&mut task.stand, Stand::Waiting);
+            task.stand = self.stand_of(task.id.job, stand);
+        }
         Snapshot { at: self.clock(), end, tasks, ended: self.ended.clone() }
     }
 }
@@ -469,11 +486,12 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
-        runs_everything(plan)?;
+        self.stop_who_waits(plan)?;
         self.adopt(plan);
         if self.launched.is_none() {
             self.launch();
         }
+        self.let_chosen_go_on();
         let until = self.clock() + quantum;
         loop {
             self.hear();
@@ -491,26 +509,26 @@ impl Host for LinuxHost {
     }
 }
 
-/// Refuses a plan that leaves jobs waiting: programs are not stopped here.
-fn runs_everything(plan: &Plan) -> Result<(), HostError> {
-    let why = match plan.waiting() {
-        Ok(jobs) if jobs.is_empty() => return Ok(()),
-        Ok(jobs) => format!(
-            "expected every job to run, found job {} waiting, which needs a simulated machine",
-            jobs[0].0
-        ),
-        Err(why) => why.to_string(),
-    };
-    Err(HostError { what: "follow the plan".to_owned(), why })
+/// What stops jobs; says if that is not the best way.
+fn pauser(setup: &Setup, notes: &mut Vec<String>) -> Pauser {
+    let (pauser, why) = Pauser::new(setup.commands.len(), &setup.proc);
+    if let Some(why) = why {
+        notes.push(format!(
+            "jobs are stopped by signals, because no cgroups can be had ({why}): a process that \
+             stops itself is let go on with its job"
+        ));
+    }
+    pauser
 }
 
-fn begin_journal(setup: &Setup, original: &PuSet) -> Writer {
+fn begin_journal(setup: &Setup, original: &PuSet, pauser: Option<&Pauser>) -> Writer {
     let user = sys::effective_user();
     let pid = Pid(std::process::id().cast_signed());
     let start_ticks = Stat::read(&setup.proc, pid, pid.first_thread()).map(|s| s.start_ticks);
     let owner = Owner { pid, start_ticks: start_ticks.unwrap_or(0) };
     let dir = rundir::open(&setup.run_dirs, user);
-    Writer::begin(dir.as_deref().map_err(Clone::clone), owner, original)
+    let how = pauser.map(Pauser::how);
+    Writer::begin(dir.as_deref().map_err(Clone::clone), owner, original, how.as_ref())
 }
 
 /// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
@@ -531,34 +549,4 @@ fn watch_all(held: &[Held], options: &births::Options) -> Births {
 /// The machine's PUs that are in `mask`, in logical order.
 fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plan_with_waiting_jobs_is_refused() {
-        let of = |waits: &str| {
-            let decision = |order: u32, waits: &str| {
-                format!(
-                    r#"{{ "task": {{ "job": 1, "order": {order} }}, "name": "t", "pu": null, {waits}
-                        "why": {{ "why": "not-selected" }} }}"#
-                )
-            };
-            let text = format!(
-                r#"{{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [{}, {}],
-                    "newborn": {{ "rule": "leave-to-kernel" }}, "predicted": null }}"#,
-                decision(0, waits),
-                decision(1, waits)
-            );
-            runs_everything(&Plan::from_json(&text).unwrap())
-        };
-        assert!(of("").is_ok());
-        let refusal = of(r#""waits": true,"#).unwrap_err().to_string();
-        assert_eq!(
-            refusal,
-            "follow the plan: expected every job to run, found job 1 waiting, which needs a simulated machine"
-        );
-    }
 }

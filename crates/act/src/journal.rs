@@ -2,14 +2,15 @@
 //!
 //! A text of lines. The head says who wrote it and which mask is the original one: every task that
 //! colocate places was born below it and would have that mask if nobody had changed it. Then one
-//! line of fixed length a task. The line of a task that has ended is used again, so the journal
+//! line of fixed length a task. If jobs may be stopped, the head also says how. The line of a task that has ended is used again, so the journal
 //! stays as small as the workload, and each line is written by one call and carries a check sum, so
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 1
+//! colocate-journal 2
 //! owner 4242 1234567
 //! original 0-63
+//! pauses cgroup /sys/fs/cgroup/colocate-4242
 //!
 //! 4243 4243 1234570 - - 5bd1e995
 //! 4243 4250 1234581 17 3 9ae16a3b
@@ -21,6 +22,7 @@
 //! It is kept twice: in memory for the guardian, and in a file for `colocate restore`. Neither the
 //! one nor the other can stop a program: what cannot be written is done without.
 
+use crate::pause::How;
 use crate::sys;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{Pid, Tid};
@@ -33,7 +35,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 1";
+const HEAD: &str = "colocate-journal 2";
+/// The version before, which did not know of stopped jobs and is still read.
+const HEAD_BEFORE: &str = "colocate-journal 1";
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
 
@@ -128,6 +132,8 @@ pub struct Journal {
     pub owner: Owner,
     /// The mask that every task would have without it.
     pub original: PuSet,
+    /// How jobs are stopped; `None` if none ever is.
+    pub pauses: Option<How>,
     /// Tasks that were changed, some of them long gone.
     pub entries: Vec<Entry>,
 }
@@ -162,7 +168,7 @@ impl Journal {
             (found, wrong)
         };
         let (first, wrong) = head(HEAD);
-        if first != HEAD {
+        if ![HEAD, HEAD_BEFORE].contains(&first) {
             return Err(wrong);
         }
         let (line, wrong) = head("owner PID START");
@@ -170,7 +176,9 @@ impl Journal {
         let (line, wrong) = head("original CPU-LIST");
         let list = line.strip_prefix("original ").and_then(|list| PuSet::parse_list(list).ok());
         let original = list.filter(|set| !set.is_empty()).ok_or(wrong)?;
-        Ok(Self { owner, original, entries: lines.filter_map(entry).collect() })
+        let pauses = lines.next().and_then(|line| line.strip_prefix("pauses "));
+        let pauses = pauses.and_then(How::parse);
+        Ok(Self { owner, original, pauses, entries: lines.filter_map(entry).collect() })
     }
 }
 
@@ -223,9 +231,15 @@ impl Writer {
     ///
     /// Never fails: [`Writer::trouble`] says what could not be had.
     #[must_use]
-    pub fn begin(dir: Result<&Path, String>, owner: Owner, original: &PuSet) -> Self {
+    pub fn begin(
+        dir: Result<&Path, String>,
+        owner: Owner,
+        original: &PuSet,
+        pauses: Option<&How>,
+    ) -> Self {
         let Owner { pid, start_ticks } = owner;
-        let head = format!("{HEAD}\nowner {pid} {start_ticks}\noriginal {original}\n\n");
+        let pauses = pauses.map_or_else(String::new, |how| format!("pauses {how}\n"));
+        let head = format!("{HEAD}\nowner {pid} {start_ticks}\noriginal {original}\n{pauses}\n");
         let mut trouble = None;
         let begun = dir.and_then(|dir| {
             let path = dir.join(owner.file_name());
@@ -329,13 +343,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original());
+        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), None);
         let entries = [some(10, None), some(4_194_304, Some(8191))];
         for entry in &entries {
             let slot = writer.slot();
             writer.write(slot, entry);
         }
-        let journal = Journal { owner: OWNER, original: original(), entries: entries.to_vec() };
+        let entries = entries.to_vec();
+        let journal = Journal { owner: OWNER, original: original(), pauses: None, entries };
         assert_eq!(read(&writer), journal);
         assert_eq!(Owner::of_file(writer.path().unwrap()), Some(OWNER));
         assert_eq!(writer.trouble(), None);
@@ -347,13 +362,32 @@ mod tests {
     #[test]
     fn lines_are_used_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original());
+        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), None);
         for tid in 0..10_000 {
             let slot = writer.slot();
             writer.write(slot, &some(tid, Some(1)));
             writer.free(slot);
         }
         assert_eq!(read(&writer).entries, [some(9_999, Some(1))]);
+    }
+
+    #[test]
+    fn the_head_says_how_jobs_are_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let how = How::Freezer("/sys/fs/cgroup/colocate-7".into());
+        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), Some(&how));
+        let slot = writer.slot();
+        writer.write(slot, &some(10, Some(1)));
+        let journal = read(&writer);
+        assert_eq!((journal.pauses, journal.entries), (Some(how), vec![some(10, Some(1))]));
+    }
+
+    #[test]
+    fn the_version_before_is_read() {
+        let text =
+            format!("{HEAD_BEFORE}\nowner 7 99\noriginal 0-3\n\n{}", line(&some(10, Some(1))));
+        let journal = Journal::parse(&text).unwrap();
+        assert_eq!((journal.pauses, journal.entries), (None, vec![some(10, Some(1))]));
     }
 
     #[test]
@@ -370,14 +404,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 1, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 2, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 2\n"),
-            "expected colocate-journal 1, found \"colocate-journal 2\""
+            refusal("colocate-journal 3\n"),
+            "expected colocate-journal 2, found \"colocate-journal 3\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 2");
+        let text = format!("{HEAD}\nowner colocate-journal 3");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");
@@ -385,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_leaves_the_copy_in_memory() {
-        let mut writer = Writer::begin(Err(String::new()), OWNER, &original());
+        let mut writer = Writer::begin(Err(String::new()), OWNER, &original(), None);
         writer.file = Some((PathBuf::from("/nonexistent/j"), File::create("/dev/full").unwrap()));
         let slot = writer.slot();
         writer.write(slot, &some(10, Some(1)));
@@ -396,7 +430,7 @@ mod tests {
 
     #[test]
     fn without_a_folder_there_is_still_memory() {
-        let mut writer = Writer::begin(Err("no folder".into()), OWNER, &original());
+        let mut writer = Writer::begin(Err("no folder".into()), OWNER, &original(), None);
         assert_eq!(writer.trouble().as_deref(), Some("no folder"));
         assert!(writer.memory().is_some());
     }

@@ -19,6 +19,7 @@ pub mod book;
 pub mod host;
 pub mod latency;
 pub mod pages;
+pub mod pause;
 pub mod placer;
 pub mod runtime;
 

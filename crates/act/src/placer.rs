@@ -123,6 +123,11 @@ impl Placer {
             (Mark::Programs, Mark::Programs, Stand::PinnedByProgram);
     }
 
+    /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended.
+    pub fn note(&mut self, task: &mut Task) -> bool {
+        task.slot.is_some() || self.write(task, task.mark)
+    }
+
     /// Writes to the journal what is about to be done. False if the task has ended.
     fn write(&mut self, task: &mut Task, mark: Mark) -> bool {
         if task.start_ticks.is_none() {
@@ -163,7 +168,7 @@ mod tests {
         let gone = PuNr(8191);
         let before: PuSet = usable_now.iter().chain([gone]).collect();
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        let journal = Writer::begin(Err(String::new()), owner, &before);
+        let journal = Writer::begin(Err(String::new()), owner, &before, None);
         let (original, usable) = (before.clone(), before);
         let placer = Placer { journal, proc: PathBuf::from("/proc"), original, usable };
 

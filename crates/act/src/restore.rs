@@ -5,6 +5,7 @@
 //! below the processes that it does know.
 
 use crate::journal::{Entry, Journal, JournalError, Mark, Owner};
+use crate::pause::{self, How, freezer};
 use crate::pin;
 use crate::stat::{Stat, parents, threads};
 use colocate_machine::PuNr;
@@ -60,6 +61,31 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Vec<Undone> {
         }
     }
     undone
+}
+
+/// Lets everything go on that the journal's workload may have stopped; with `dry` only says what. `proc` is
+/// `/proc`.
+///
+/// # Errors
+/// If cgroups cannot be removed or a process not be told; everything else goes on.
+pub fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pid>> {
+    match &journal.pauses {
+        None => Ok(Vec::new()),
+        Some(How::Freezer(folder)) if dry => freezer::members(folder),
+        Some(How::Freezer(folder)) => freezer::dissolve(folder),
+        Some(How::Signals) => {
+            let pids = with_descendants(&living(journal, proc), proc);
+            let is_stopped = |pid: &Pid| {
+                let stat = Stat::read(proc, *pid, pid.first_thread());
+                stat.is_some_and(|stat| stat.state == 'T')
+            };
+            let stopped: Vec<Pid> = pids.into_iter().filter(is_stopped).collect();
+            if !dry {
+                pause::signal(&stopped, libc::SIGCONT)?;
+            }
+            Ok(stopped)
+        }
+    }
 }
 
 /// The journal's tasks that live, by thread.
@@ -203,7 +229,7 @@ mod tests {
 
     fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        Journal { owner, original: original.clone(), entries }
+        Journal { owner, original: original.clone(), pauses: None, entries }
     }
 
     /// The PU to pin to, unless this process has only one.

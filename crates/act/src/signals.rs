@@ -90,13 +90,20 @@ pub struct Asked {
     pub stop: bool,
     /// To see which children have ended.
     pub reap: bool,
+    /// The signal ends most programs that get it.
+    pub ends: bool,
 }
+
+/// Of those that are passed on, signals that end a program unless it says otherwise.
+const ENDS: [c_int; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
 impl From<Arrived> for Asked {
     fn from(arrived: Arrived) -> Self {
         let Arrived { signal, by_kernel } = arrived;
         let reap = signal == libc::SIGCHLD;
-        Self { pass_on: !reap && !by_kernel, stop: signal == libc::SIGTSTP, reap }
+        let ends = ENDS.contains(&signal);
+        Self { pass_on: !reap && !by_kernel, stop: signal == libc::SIGTSTP, reap, ends }
     }
 }
 
@@ -110,20 +117,41 @@ mod tests {
 
     #[test]
     fn keys_reach_programs_once() {
-        assert_eq!(asked(libc::SIGINT, true), Asked { pass_on: false, stop: false, reap: false });
-        assert_eq!(asked(libc::SIGTSTP, true), Asked { pass_on: false, stop: true, reap: false });
+        assert_eq!(
+            asked(libc::SIGINT, true),
+            Asked { pass_on: false, stop: false, reap: false, ends: true }
+        );
+        assert_eq!(
+            asked(libc::SIGTSTP, true),
+            Asked { pass_on: false, stop: true, reap: false, ends: false }
+        );
     }
 
     #[test]
     fn what_is_sent_to_us_is_passed_on() {
-        assert_eq!(asked(libc::SIGTERM, false), Asked { pass_on: true, stop: false, reap: false });
-        assert_eq!(asked(libc::SIGTSTP, false), Asked { pass_on: true, stop: true, reap: false });
-        assert_eq!(asked(libc::SIGCONT, false), Asked { pass_on: true, stop: false, reap: false });
+        assert_eq!(
+            asked(libc::SIGTERM, false),
+            Asked { pass_on: true, stop: false, reap: false, ends: true }
+        );
+        assert_eq!(
+            asked(libc::SIGTSTP, false),
+            Asked { pass_on: true, stop: true, reap: false, ends: false }
+        );
+        assert_eq!(
+            asked(libc::SIGCONT, false),
+            Asked { pass_on: true, stop: false, reap: false, ends: false }
+        );
     }
 
     #[test]
     fn a_childs_end_is_for_us_alone() {
-        assert_eq!(asked(libc::SIGCHLD, false), Asked { pass_on: false, stop: false, reap: true });
-        assert_eq!(asked(libc::SIGCHLD, true), Asked { pass_on: false, stop: false, reap: true });
+        assert_eq!(
+            asked(libc::SIGCHLD, false),
+            Asked { pass_on: false, stop: false, reap: true, ends: false }
+        );
+        assert_eq!(
+            asked(libc::SIGCHLD, true),
+            Asked { pass_on: false, stop: false, reap: true, ends: false }
+        );
     }
 }

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Undoes what a killed colocate left behind
 ///
-/// Gives every thread that a dead colocate had put on one PU the mask back that it would have had.
-/// Exit status: 0 if nothing is left to undo, 125 if a thread could not be given its mask or a
-/// journal could not be read.
+/// Lets everything go on that a dead colocate had stopped, and gives every thread that it had put on one
+/// PU the mask back that it would have had. Exit status: 0 if nothing is left to undo, 125 if something
+/// could not be undone or a journal could not be read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say what would be undone and undo nothing
@@ -38,6 +38,10 @@ struct Done {
     /// Whether the colocate that wrote it still lives; then nothing is undone.
     alive: bool,
     original: Option<String>,
+    /// Processes that had been stopped, or may have been.
+    stopped: Vec<i32>,
+    /// Why some of them could not be let go on.
+    stopped_trouble: Option<String>,
     threads: Vec<Thread>,
 }
 
@@ -71,7 +75,9 @@ impl Done {
     /// Whether something remains that somebody may yet undo.
     fn is_left(&self) -> bool {
         let unread = self.trouble.is_some() && !self.spoilt;
-        unread || self.threads.iter().any(|thread| thread.trouble.is_some())
+        unread
+            || self.stopped_trouble.is_some()
+            || self.threads.iter().any(|thread| thread.trouble.is_some())
     }
 }
 
@@ -85,6 +91,8 @@ fn undo(found: Found, dry: bool) -> Done {
         // One that is being created is still empty, but has its owner's name.
         alive: owner.is_some_and(|owner| restore::is_alive(owner, proc)),
         original: None,
+        stopped: Vec::new(),
+        stopped_trouble: None,
         threads: Vec::new(),
     };
     match journal {
@@ -92,6 +100,10 @@ fn undo(found: Found, dry: bool) -> Done {
         Ok(journal) => {
             done.original = Some(journal.original.to_string());
             if !done.alive {
+                match restore::let_go_on(&journal, proc, dry) {
+                    Ok(pids) => done.stopped = pids.into_iter().map(|pid| pid.0).collect(),
+                    Err(why) => done.stopped_trouble = Some(why.to_string()),
+                }
                 let undone = restore::undo(&journal, proc, dry);
                 done.threads = undone.into_iter().map(Thread::from).collect();
             }
@@ -123,7 +135,9 @@ fn text(done: &[Done], dry: bool) -> String {
     let mut text = String::new();
     for done in done {
         let path = done.journal.display();
-        let _ = match (&done.trouble, done.threads.is_empty()) {
+        let nothing =
+            done.threads.is_empty() && done.stopped.is_empty() && done.stopped_trouble.is_none();
+        let _ = match (&done.trouble, nothing) {
             _ if done.alive => writeln!(text, "{path}: its colocate is at work, left alone"),
             (Some(why), _) if !done.spoilt => writeln!(text, "{path}: left alone: {why}"),
             (Some(why), _) if dry => writeln!(text, "{path}: not a journal: {why}"),
@@ -132,6 +146,13 @@ fn text(done: &[Done], dry: bool) -> String {
             (None, false) => writeln!(text, "{path}:"),
         };
         let original = done.original.as_deref().unwrap_or_default();
+        if let Some(why) = &done.stopped_trouble {
+            let _ = writeln!(text, "  what was stopped: {why}");
+        }
+        for pid in &done.stopped {
+            let verb = if dry { "would be let go on" } else { "was let go on" };
+            let _ = writeln!(text, "  process {pid}: stopped, {verb}");
+        }
         for Thread { pid, tid, from, trouble } in &done.threads {
             let verb = if dry { "would be given" } else { "was given" };
             let _ = match trouble {

@@ -249,6 +249,7 @@ fn run(
 
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
     Ok(Setup {
+        may_pause: false,
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
         births: births::Options::here()?,

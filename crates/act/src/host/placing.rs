@@ -39,6 +39,7 @@ impl LinuxHost {
         let is_first = birth.tid == birth.pid.first_thread();
         if is_first {
             self.begin_program(birth.pid, birth.at);
+            self.stop_newborn(id, birth.pid);
         }
         let Some(plan) = &self.plan else { return };
         let aim = self.book.aim_of(plan, id);

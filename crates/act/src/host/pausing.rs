@@ -1,0 +1,165 @@
+//! Which jobs are stopped, as a plan says.
+
+use super::LinuxHost;
+use crate::launch::Going;
+use colocate_engine::{HostError, Stand};
+use colocate_observe::Pid;
+use colocate_policy::{JobIdx, Plan, TaskId};
+
+impl LinuxHost {
+    /// Stops the jobs that a plan has wait. They are stopped before others go on, so that no PU has to serve
+    /// both.
+    ///
+    /// # Errors
+    /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
+    pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
+        self.waiting = waiting(plan, self.pauser.is_some())?;
+        for job in self.waiting.clone() {
+            self.stop(job);
+        }
+        Ok(())
+    }
+
+    /// Stops a job, unless it is stopped, has not begun or has ended.
+    fn stop(&mut self, job: JobIdx) {
+        let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
+        let ended = self.book.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
+        if !begun || ended || self.is_stopped(job) {
+            return;
+        }
+        let pids = self.book.processes_of(job);
+        self.note_all(&pids);
+        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &pids));
+        self.tell(job, "stop", result);
+    }
+
+    /// Lets the jobs go on that do not wait, and those begin that have not.
+    pub(super) fn let_chosen_go_on(&mut self) {
+        let all = 0..self.held.len();
+        let going: Vec<Going> = all.clone().filter_map(|job| self.release_held(job)).collect();
+        for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
+            if !self.waiting.contains(&job) {
+                self.let_go_on(job);
+            }
+        }
+        self.confirm(going);
+    }
+
+    /// Lets everything go on, for good.
+    pub(super) fn let_all_go_on(&mut self) {
+        self.waiting.clear();
+        self.let_chosen_go_on();
+        if let Some(Err(why)) = self.pauser.take().map(|mut pauser| pauser.dissolve()) {
+            self.notes.push(format!("cannot remove the jobs' cgroups: {why}"));
+        }
+    }
+
+    fn let_go_on(&mut self, job: JobIdx) {
+        if !self.is_stopped(job) {
+            return;
+        }
+        let pids = self.book.processes_of(job);
+        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &pids));
+        self.tell(job, "continue", result);
+    }
+
+    pub(super) fn is_stopped(&self, job: JobIdx) -> bool {
+        self.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(job))
+    }
+
+    /// A process that a stopped job has borne is stopped, too.
+    pub(super) fn stop_newborn(&mut self, id: TaskId, pid: Pid) {
+        if self.is_stopped(id.job) {
+            self.note_all(&[pid]);
+            let result = self.pauser.as_ref().map_or(Ok(()), |pauser| pauser.stop_newborn(pid));
+            self.tell(id.job, "stop", result);
+        }
+    }
+
+    /// The process of a job that may begin now.
+    pub(super) fn release_held(&mut self, job: usize) -> Option<Going> {
+        let idx = JobIdx(u32::try_from(job).ok()?);
+        if self.waiting.contains(&idx) {
+            return None;
+        }
+        let held = self.held.get_mut(job)?.take()?;
+        let entered = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(idx, held.pid()));
+        self.tell(idx, "take into its cgroup", entered);
+        Some(held.release())
+    }
+
+    pub(super) fn confirm(&mut self, going: Vec<Going>) {
+        for going in going {
+            if let Err(why) = going.confirm() {
+                self.notes.push(why.to_string());
+            }
+        }
+    }
+
+    /// Tasks of jobs that are stopped stand so in what is seen.
+    pub(super) fn stand_of(&self, job: JobIdx, stand: Stand) -> Stand {
+        if self.waiting.contains(&job) { Stand::Waiting } else { stand }
+    }
+
+    /// Writes processes to the journal, so that the guardian finds them.
+    fn note_all(&mut self, pids: &[Pid]) {
+        for pid in pids {
+            let Some(id) = self.book.living(pid.first_thread()) else { continue };
+            if let Some(task) = self.book.task(id) {
+                self.placer.note(task);
+            }
+        }
+    }
+
+    fn tell(&mut self, job: JobIdx, what: &str, result: std::io::Result<()>) {
+        if let Err(why) = result {
+            let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+            self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
+        }
+    }
+}
+
+/// The jobs that a plan has wait.
+fn waiting(plan: &Plan, may_pause: bool) -> Result<Vec<JobIdx>, HostError> {
+    let failed = |why: String| HostError { what: "follow the plan".to_owned(), why };
+    let waiting = plan.waiting().map_err(|why| failed(why.to_string()))?;
+    match waiting.first() {
+        Some(first) if !may_pause => Err(failed(format!(
+            "expected every job to run, found job {} waiting; `colocate schedule` stops jobs",
+            first.0
+        ))),
+        _ => Ok(waiting),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(waits: [bool; 3]) -> Plan {
+        let decision = |(order, waits): (usize, bool)| {
+            let (job, order) = (order / 2, order % 2);
+            format!(
+                r#"{{ "task": {{ "job": {job}, "order": {order} }}, "name": "t", "waits": {waits},
+                    "why": {{ "why": "not-selected" }} }}"#
+            )
+        };
+        let decisions: Vec<String> = waits.into_iter().enumerate().map(decision).collect();
+        let text = format!(
+            r#"{{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [{}],
+                "newborn": {{ "rule": "leave-to-kernel" }}, "predicted": null }}"#,
+            decisions.join(", ")
+        );
+        Plan::from_json(&text).unwrap()
+    }
+
+    #[test]
+    fn only_who_may_stop_jobs_follows_a_plan_that_does() {
+        assert_eq!(waiting(&plan([true, true, false]), true).unwrap(), [JobIdx(0)]);
+        assert!(waiting(&plan([false; 3]), false).unwrap().is_empty());
+        assert_eq!(
+            waiting(&plan([false, false, true]), false).unwrap_err().to_string(),
+            "follow the plan: expected every job to run, found job 1 waiting; `colocate schedule` stops jobs"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! A cgroup of its own for each job, which the kernel freezes as a whole.
+//!
+//! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
+//! cgroup of version 2 but the root; no controller has to be enabled for them.
+
+use colocate_observe::Pid;
+use colocate_policy::JobIdx;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Rounds in which processes are moved out of a cgroup at most: what forks meanwhile is met in the next.
+const ROUNDS: usize = 20;
+
+/// Cgroups for the jobs of one workload.
+#[derive(Debug)]
+pub struct Freezer {
+    folder: PathBuf,
+}
+
+fn name(job: JobIdx) -> String {
+    format!("job-{}", job.0)
+}
+
+/// The folder of this process's cgroup of version 2. `proc` is `/proc`.
+///
+/// # Errors
+/// If there is none.
+pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
+    let mounts = fs::read_to_string(proc.join("self/mountinfo"))?;
+    let (root, mount) = mounts.lines().find_map(cgroup2).ok_or_else(none)?;
+    let cgroups = fs::read_to_string(proc.join("self/cgroup"))?;
+    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::")).ok_or_else(none)?;
+    let below = Path::new(own).strip_prefix(&root).map_err(|_| none())?;
+    Ok(mount.join(below))
+}
+
+/// Root and place of a mount of the second version (proc(5)): the fields before the dash are ID, parent,
+/// device, root and place; the first behind it is the kind.
+fn cgroup2(line: &str) -> Option<(PathBuf, PathBuf)> {
+    let (before, behind) = line.split_once(" - ")?;
+    let mut fields = before.split(' ').skip(3);
+    let (root, place) = (fields.next()?, fields.next()?);
+    (behind.split(' ').next() == Some("cgroup2")).then(|| (root.into(), place.into()))
+}
+
+impl Freezer {
+    /// Makes the cgroups below the cgroup `own`.
+    ///
+    /// # Errors
+    /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
+    pub fn create(own: &Path, jobs: usize) -> io::Result<Self> {
+        let folder = own.join(format!("colocate-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let freezer = Self { folder };
+        let made = (0..jobs).try_for_each(|job| {
+            let place = freezer.of(JobIdx(u32::try_from(job).unwrap_or(u32::MAX)));
+            fs::create_dir(&place)?;
+            fs::metadata(place.join("cgroup.freeze")).map(drop)
+        });
+        if let Err(why) = made {
+            let _ = dissolve(&freezer.folder);
+            return Err(why);
+        }
+        Ok(freezer)
+    }
+
+    /// The folder of all of them.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn of(&self, job: JobIdx) -> PathBuf {
+        self.folder.join(name(job))
+    }
+
+    /// Moves a process into the cgroup of a job; its children will be born there.
+    ///
+    /// # Errors
+    /// If the kernel does not let it.
+    pub fn enter(&self, job: JobIdx, pid: Pid) -> io::Result<()> {
+        fs::write(self.of(job).join("cgroup.procs"), pid.to_string())
+    }
+
+    /// Freezes a job or lets it go on. Its processes stop a moment later, when they are next in the kernel.
+    ///
+    /// # Errors
+    /// If the cgroup is gone.
+    pub fn freeze(&self, job: JobIdx, frozen: bool) -> io::Result<()> {
+        fs::write(self.of(job).join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    }
+
+    /// Whether all processes of a job have stopped.
+    #[must_use]
+    pub fn is_frozen(&self, job: JobIdx) -> bool {
+        let events = fs::read_to_string(self.of(job).join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == "frozen 1")
+    }
+}
+
+/// Processes in the cgroups of a folder; none if it is gone.
+///
+/// # Errors
+/// If a cgroup cannot be read.
+pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
+    let mut pids = Vec::new();
+    for job in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if job.path().is_dir() {
+            let of_job = fs::read_to_string(job.path().join("cgroup.procs"))?;
+            pids.extend(of_job.lines().filter_map(|pid| pid.parse().ok()).map(Pid));
+        }
+    }
+    Ok(pids)
+}
+
+/// Lets everything in the cgroups of a folder go on, moves it to the cgroup above the folder, and removes
+/// the folder. Returns the processes that were moved.
+///
+/// # Errors
+/// If the folder is not one of ours, or something is left; what could be done is done.
+pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
+    let is_ours = folder.file_name().is_some_and(|name| {
+        name.to_string_lossy()
+            .strip_prefix("colocate-")
+            .is_some_and(|pid| pid.parse::<u32>().is_ok())
+    });
+    let Some(above) = folder.parent().filter(|_| is_ours) else {
+        let what = format!("{} is no folder of colocate's cgroups", folder.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    };
+    let entries = match fs::read_dir(folder) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut moved = Vec::new();
+    let mut result = Ok(());
+    for job in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        // First of all it goes on.
+        let _ = fs::write(job.join("cgroup.freeze"), "0");
+        result = result.and(empty(&job, above, &mut moved).and_then(|()| fs::remove_dir(&job)));
+    }
+    result.and_then(|()| fs::remove_dir(folder)).map(|()| moved)
+}
+
+/// Moves all processes of a cgroup to another one.
+fn empty(from: &Path, to: &Path, moved: &mut Vec<Pid>) -> io::Result<()> {
+    for _ in 0..ROUNDS {
+        let pids = fs::read_to_string(from.join("cgroup.procs"))?;
+        let pids: Vec<Pid> = pids.lines().filter_map(|pid| pid.parse().ok()).map(Pid).collect();
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids {
+            match fs::write(to.join("cgroup.procs"), pid.to_string()) {
+                Ok(()) => moved.push(pid),
+                Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_is_found_among_others() {
+        let text = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro\n\
+                    31 30 0:27 /a /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n\
+                    32 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu";
+        let found: Vec<_> = text.lines().filter_map(cgroup2).collect();
+        assert_eq!(found, [("/a".into(), "/sys/fs/cgroup/unified".into())]);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["user.slice", "colocate-", "colocate-x7"] {
+            let other = dir.path().join(name);
+            fs::create_dir(&other).unwrap();
+            assert!(dissolve(&other).is_err(), "{name}");
+            assert!(other.exists(), "{name}");
+        }
+        assert_eq!(dissolve(&dir.path().join("colocate-7")).unwrap(), [], "gone already");
+    }
+
+    /// Where this user may make cgroups: three generations of processes stop and go on together.
+    #[test]
+    fn a_family_is_frozen() {
+        let made = own_cgroup(Path::new("/proc")).and_then(|own| Freezer::create(&own, 2));
+        let freezer = match made {
+            Ok(freezer) => freezer,
+            Err(why) => {
+                eprintln!("skipped: no cgroups can be made here: {why}");
+                return;
+            }
+        };
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read go; (while :; do sleep 0.001; done) & wait"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid(child.id().cast_signed());
+        freezer.enter(JobIdx(1), pid).unwrap();
+        drop(child.stdin.take());
+        let job = freezer.of(JobIdx(1));
+        let count = || fs::read_to_string(job.join("cgroup.procs")).unwrap().lines().count();
+        let wait_for = |what: &str, holds: &dyn Fn() -> bool| {
+            for _ in 0..5000 {
+                if holds() {
+                    return;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            panic!("waited for {what}");
+        };
+        wait_for("a child", &|| count() >= 2);
+        freezer.freeze(JobIdx(1), true).unwrap();
+        wait_for("all to stop", &|| freezer.is_frozen(JobIdx(1)));
+        assert!(!freezer.is_frozen(JobIdx(0)));
+        freezer.freeze(JobIdx(1), false).unwrap();
+        wait_for("going on", &|| !freezer.is_frozen(JobIdx(1)));
+        freezer.freeze(JobIdx(1), true).unwrap();
+        let moved = dissolve(freezer.folder()).unwrap();
+        assert!(moved.contains(&pid) && !freezer.folder().exists());
+        for pid in &moved {
+            let _ = crate::sys::kill(*pid, libc::SIGKILL);
+        }
+        child.wait().unwrap();
+    }
+}
