@@ -95,6 +95,11 @@ impl Seating {
             })
     }
 
+    /// Whether the same PUs are taken, in the same order.
+    pub fn is_on_pus_of(&self, seats: &[Seat<'_>]) -> bool {
+        self.known && self.seats.iter().map(|seated| seated.pu).eq(seats.iter().map(|seat| seat.pu))
+    }
+
     pub fn set(&mut self, seats: &[Seat<'_>]) {
         self.known = true;
         self.seats.clear();

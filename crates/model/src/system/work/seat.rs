@@ -15,7 +15,10 @@ impl Work {
             self.forget();
         }
         if !self.seating.is(seats) {
-            self.place(parts, seats);
+            if !self.seating.is_on_pus_of(seats) {
+                self.place(parts, seats);
+            }
+            self.find_ways(parts, seats);
             self.seating.set(seats);
         }
         self.see_demands(parts, seats);
@@ -32,18 +35,26 @@ impl Work {
         self.levels.fill(Level::default());
     }
 
-    /// Finds out all that follows from where tasks are, whatever they demand.
+    /// Finds out all that follows from which PUs are taken.
     fn place(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.cores.resize_with(parts.cores.len(), Default::default);
         self.caches.resize_with(parts.caches.len(), Default::default);
-        self.queues.resize_with(parts.queues.len(), Default::default);
         self.cores.iter_mut().for_each(|core| core.tasks.clear());
         self.caches.iter_mut().for_each(Group::clear);
-        self.queues.iter_mut().for_each(|queue| queue.passing.clear());
         self.levels.clear();
         self.tasks.clear();
         for (t, seat) in seats.iter().enumerate() {
             self.sit(parts, t, seat);
+        }
+    }
+
+    /// Finds out what each task passes on the way to its data.
+    fn find_ways(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+        self.queues.resize_with(parts.queues.len(), Default::default);
+        self.queues.iter_mut().for_each(|queue| queue.passing.clear());
+        for (t, seat) in seats.iter().enumerate() {
+            let task = &mut self.tasks[t];
+            (task.latency, task.far_line, task.apart) = (0.0, 0.0, 0.0);
             self.go_to_memory(parts, t, seat);
         }
         self.go_to_others(parts, seats);
