@@ -76,7 +76,8 @@ impl Checker {
     pub fn new(machine: &Machine, usable: &[bool], scenario: &Scenario, tasks: usize) -> Self {
         let event = |event: &PuEvent| Some((event.at, machine.pu_by_os(event.pu)?, event.online));
         let mut events: Vec<_> = scenario.events.iter().filter_map(event).collect();
-        events.sort_by_key(|event| std::cmp::Reverse(event.0));
+        events.sort_by_key(|event| event.0);
+        events.reverse();
         let jobs = scenario.jobs.iter().enumerate();
         Self {
             now: Nanos::ZERO,

@@ -106,9 +106,10 @@ fn timers_run_on() {
     );
 }
 
-/// A walks over 256 KiB, a miss in every 20 instructions if they are not there. While it is stopped for 10 ms B streams
-/// beside it, at 64 bytes in 10 instructions of 11 ns, which fill the L3 of 1 MiB in less than 2 ms. A's L1 keeps 512 lines; the
-/// other 3,584 come from memory again, at 100 ns each: 0.3584 ms. Where B streams on the other socket nothing is lost.
+/// A walks over 256 KiB, a miss in every 20 instructions if they are not there. While it is stopped for 10 ms B
+/// streams beside it, 64 bytes in 10 instructions of 11 ns, which fill the L3 of 1 MiB in less than 2 ms. A's L1
+/// keeps 512 lines; the other 3,584 come from memory again, at 100 ns each: 0.3584 ms. Where B streams on the
+/// other socket nothing is lost.
 #[test]
 fn what_others_bring_in_has_to_come_again() {
     let mut spec = common::phase(WorkKind::Load);
