@@ -18,8 +18,8 @@ mod caches;
 mod queues;
 mod seat;
 
-/// A share of a change that nobody will see in the end: beside what the search ends with. A tenth of it makes no
-/// rate more exact (docs/benchmarks.md) and searches take a tenth longer.
+/// A share of a change that nobody will see in the end, beside what the search ends with. Chosen: half of it makes
+/// no rate more exact, and a search after a small change takes a tenth longer (docs/benchmarks.md).
 const UNSEEN: f64 = 0.2 * NEAR;
 
 /// What a search works on. Its memory is kept for the next.
