@@ -104,6 +104,8 @@ impl Checker {
         self.now = step.to;
         while let Some((_, pu, online)) = self.events.pop_if(|event| event.0 <= step.from) {
             self.usable[pu.idx()] = online;
+            // Looks begin anew.
+            self.beside_idle = None;
         }
         for on in step.on {
             self.running(step, on)?;
