@@ -201,6 +201,12 @@ impl Mca {
         }
     }
 
+    /// Its name or path.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The major version of LLVM.
     #[must_use]
     pub fn version(&self) -> u32 {
@@ -308,7 +314,7 @@ impl Mca {
             return halves();
         }
         let input: String =
-            texts.iter().enumerate().map(|(at, text)| target.region(at, text)).collect();
+            texts.iter().enumerate().map(|(at, text)| Target::region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
             Err(McaError::Refused { .. }) if texts.len() > 1 => halves(),
@@ -357,10 +363,10 @@ impl Regions {
 }
 
 impl Target {
-    /// A region that holds `text`; the marks are comments.
-    fn region(&self, at: usize, text: &str) -> String {
-        let comment = if self.is("aarch64") || self.is("arm64") { "//" } else { "#" };
-        format!("{comment} LLVM-MCA-BEGIN r{at}\n{text}\n{comment} LLVM-MCA-END r{at}\n")
+    /// A region that holds `text`; the marks are comments. Of those that begin with `//`, which is what Arm's
+    /// assemblers usually have, LLVM 19 does not see the names.
+    fn region(at: usize, text: &str) -> String {
+        format!("# LLVM-MCA-BEGIN r{at}\n{text}\n# LLVM-MCA-END r{at}\n")
     }
 
     fn is(&self, architecture: &str) -> bool {

@@ -1,13 +1,79 @@
-//! Loops that the oracle runs: the kernels of SMT-Bench, and random ones. Each can be written with two
-//! sets of registers that have none in common.
+//! Loops that the oracle runs: the kernels of SMT-Bench, and random ones. Each can be written with the
+//! registers of several threads, which have none in common.
 
-/// Which registers a loop is written with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Of the first thread.
-    A,
-    /// Of the second.
-    B,
+/// The registers of one thread, as they are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registers {
+    integers: Vec<String>,
+    /// Lower halves of the same.
+    halves: Vec<String>,
+    vectors: Vec<String>,
+    counter: String,
+    /// Holds an address and is never written, so threads may have it in common.
+    base: String,
+}
+
+/// How loops are written: for which architecture, with which instructions, for how many threads.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// LLVM's name of the architecture.
+    pub triple: &'static str,
+    /// The registers of each thread; none has one in common with another.
+    pub threads: Vec<Registers>,
+    /// Kinds of instructions that random loops are made of, with their forms.
+    kinds: &'static [&'static [&'static str]],
+}
+
+impl Code {
+    /// For pairs on x86: four integer and eight vector registers each.
+    pub fn pairs() -> Self {
+        let thread = |integers: &[&str], first_vector| {
+            let (of_loop, rest) = integers.split_at(4);
+            x86(of_loop, rest[0], rest[1], first_vector..first_vector + 8)
+        };
+        let threads = vec![
+            thread(&["rbx", "rcx", "rsi", "rdi", "rbp", "r8"], 0),
+            thread(&["r10", "r11", "r12", "r13", "r14", "r15"], 8),
+        ];
+        Self { triple: "x86_64", threads, kinds: &KINDS }
+    }
+
+    /// For up to four threads on x86: three integer and four vector registers each, no counter.
+    pub fn fours() -> Self {
+        let integers: [&[&str]; 4] = [
+            &["rax", "rbx", "rcx"],
+            &["rdx", "rsi", "rdi"],
+            &["rbp", "r8", "r9"],
+            &["r10", "r11", "r12"],
+        ];
+        let threads = integers.iter().zip([0, 4, 8, 12]);
+        let threads = threads.map(|(integers, first)| x86(integers, "", "r13", first..first + 4));
+        Self { triple: "x86_64", threads: threads.collect(), kinds: &KINDS }
+    }
+
+    /// For up to four threads on Arm: as many registers as pairs have on x86.
+    pub fn arm_fours() -> Self {
+        let thread = |at: usize| Registers {
+            integers: (4 * at..4 * at + 4).map(|register| format!("x{register}")).collect(),
+            halves: (4 * at..4 * at + 4).map(|register| format!("w{register}")).collect(),
+            vectors: (8 * at..8 * at + 8).map(|register| register.to_string()).collect(),
+            counter: String::new(),
+            base: "x28".to_owned(),
+        };
+        Self { triple: "aarch64", threads: (0..4).map(thread).collect(), kinds: &ARM_KINDS }
+    }
+}
+
+fn x86(integers: &[&str], counter: &str, base: &str, vectors: std::ops::Range<usize>) -> Registers {
+    let named =
+        |names: &mut dyn Iterator<Item = String>| names.map(|name| format!("%{name}")).collect();
+    Registers {
+        integers: named(&mut integers.iter().map(|&name| name.to_owned())),
+        halves: named(&mut integers.iter().map(|&name| lower_half(name))),
+        vectors: named(&mut vectors.map(|at| format!("xmm{at}"))),
+        counter: format!("%{counter}"),
+        base: format!("%{base}"),
+    }
 }
 
 /// A loop. Placeholders in its text: `{i0}` to `{i3}` integer registers, `{n}` a counter, `{b}` an
@@ -16,7 +82,7 @@ pub enum Side {
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
-    /// Instructions that must stay together come in one entry, since they meet in a register that both
+    /// Instructions that must stay together come in one entry, since they meet in a register that all
     /// threads use: flags, or those of a division.
     pub body: Vec<String>,
     /// Instructions of each class, in the order of `colocate_model::Class`: branch, float, int, load,
@@ -35,33 +101,31 @@ impl Kernel {
         Self { name: name.into(), body, classes }
     }
 
-    /// Its instructions with the registers of `side`; those that stay together in one entry.
-    pub fn on(&self, side: Side) -> Vec<Vec<String>> {
-        let written =
-            |entry: &String| entry.lines().map(|line| with_registers(line, side)).collect();
+    /// Its instructions with these registers; those that stay together in one entry.
+    pub fn with(&self, registers: &Registers) -> Vec<Vec<String>> {
+        let written = |entry: &String| entry.lines().map(|line| registers.written(line)).collect();
         self.body.iter().map(written).collect()
     }
 
     /// All of it as assembly text.
-    pub fn text(&self, side: Side) -> String {
-        self.on(side).concat().join("\n")
+    pub fn text(&self, registers: &Registers) -> String {
+        self.with(registers).concat().join("\n")
     }
 }
 
-fn with_registers(line: &str, side: Side) -> String {
-    let (integers, first_vector) = match side {
-        Side::A => (["rbx", "rcx", "rsi", "rdi", "rbp", "r8"], 0),
-        Side::B => (["r10", "r11", "r12", "r13", "r14", "r15"], 8),
-    };
-    let mut line = line.to_owned();
-    for (name, register) in ["i0", "i1", "i2", "i3", "n", "b"].iter().zip(integers) {
-        line = line.replace(&format!("{{{name}}}"), &format!("%{register}"));
-        line = line.replace(&format!("{{{name}d}}"), &format!("%{}", lower_half(register)));
+impl Registers {
+    fn written(&self, line: &str) -> String {
+        let numbered = |kind: char, names: &[String], end: &str| -> Vec<(String, String)> {
+            let name =
+                |(at, name): (usize, &String)| (format!("{{{kind}{at}{end}}}"), name.clone());
+            names.iter().enumerate().map(name).collect()
+        };
+        let mut all = numbered('i', &self.integers, "");
+        all.extend(numbered('i', &self.halves, "d"));
+        all.extend(numbered('x', &self.vectors, ""));
+        all.extend([("{n}".into(), self.counter.clone()), ("{b}".into(), self.base.clone())]);
+        all.iter().fold(line.to_owned(), |line, (place, name)| line.replace(place, name))
     }
-    for at in 0..8 {
-        line = line.replace(&format!("{{x{at}}}"), &format!("%xmm{}", first_vector + at));
-    }
-    line
 }
 
 fn lower_half(register: &str) -> String {
@@ -75,6 +139,10 @@ fn lower_half(register: &str) -> String {
 /// Branch, float, int, load, store.
 fn classes_of(line: &str) -> [bool; 5] {
     let (mnemonic, operands) = line.split_once(' ').unwrap_or((line, ""));
+    let arm = |begin: &str| mnemonic.starts_with(begin);
+    if arm("ldr") || arm("str") || arm("b.") || (arm("f") && operands.contains("d{")) {
+        return [arm("b."), arm("f"), false, arm("ldr"), arm("str")];
+    }
     let branch = mnemonic.starts_with('j');
     let float = ["sd", "pd", "ps", "ss"].iter().any(|end| mnemonic.ends_with(end));
     let memory = operands.contains('(') && mnemonic != "leaq";
@@ -165,20 +233,43 @@ const KINDS: [&[&str]; 14] = [
     &["testq {is}, {id}\njne out", "cmpq {is}, {id}\nje out"],
 ];
 
+/// The same for Arm.
+const ARM_KINDS: [&[&str]; 13] = [
+    &[
+        "add {id}, {id}, {is}",
+        "sub {id}, {id}, {is}",
+        "eor {id}, {id}, {is}",
+        "orr {id}, {id}, {is}",
+    ],
+    &["add {id}, {id}, {is}, lsl #3", "add {id}, {is}, #8"],
+    &["lsl {id}, {id}, #3", "asr {id}, {id}, #1", "ror {id}, {id}, #7"],
+    &["mul {id}, {id}, {is}"],
+    &["ldr {id}, [{b}, #{off}]", "ldr {idd}, [{b}, #{off}]"],
+    &["str {is}, [{b}, #{off}]", "str d{xs}, [{b}, #{off}]"],
+    &["fadd d{xd}, d{xd}, d{xs}", "fsub d{xd}, d{xd}, d{xs}", "fmax d{xd}, d{xd}, d{xs}"],
+    &["fmul d{xd}, d{xd}, d{xs}", "fmadd d{xd}, d{xs}, d{xs}, d{xd}"],
+    &["fdiv d{xd}, d{xd}, d{xs}", "fsqrt d{xd}, d{xs}"],
+    &["ldr d{xd}, [{b}, #{off}]"],
+    &["add v{xd}.4s, v{xd}.4s, v{xs}.4s", "eor v{xd}.16b, v{xd}.16b, v{xs}.16b"],
+    &["zip1 v{xd}.4s, v{xd}.4s, v{xs}.4s", "rev64 v{xd}.4s, v{xs}.4s"],
+    &["tst {id}, {is}\nb.ne out", "cmp {id}, {is}\nb.eq out"],
+];
+
 /// A random loop: 4 to 24 instructions, with a taste of its own for kinds of instructions and for long
-/// or short chains.
-pub fn random(random: &mut Random, name: String) -> Kernel {
-    let tastes: Vec<f64> = KINDS.iter().map(|_| random.fraction().powi(4)).collect();
-    let chains = 1 + random.below(8);
+/// or short chains, of as many registers as each thread has.
+pub fn random(code: &Code, random: &mut Random, name: String) -> Kernel {
+    let (integers, vectors) = (code.threads[0].integers.len(), code.threads[0].vectors.len());
+    let tastes: Vec<f64> = code.kinds.iter().map(|_| random.fraction().powi(4)).collect();
+    let chains = 1 + random.below(vectors);
     let length = 4 + random.below(21);
     let body = (0..length).map(|_| {
-        let forms = KINDS[random.by_weight(&tastes)];
+        let forms = code.kinds[random.by_weight(&tastes)];
         let form = forms[random.below(forms.len())];
-        let (written, read) = (random.below(chains), random.below(8));
+        let (written, read) = (random.below(chains), random.below(vectors));
         form.replace("{off}", &(8 * random.below(16)).to_string())
-            .replace("{idd}", &format!("{{i{}d}}", written % 4))
-            .replace("{id}", &format!("{{i{}}}", written % 4))
-            .replace("{is}", &format!("{{i{}}}", read % 4))
+            .replace("{idd}", &format!("{{i{}d}}", written % integers))
+            .replace("{id}", &format!("{{i{}}}", written % integers))
+            .replace("{is}", &format!("{{i{}}}", read % integers))
             .replace("{xd}", &format!("{{x{written}}}"))
             .replace("{xs}", &format!("{{x{read}}}"))
     });
@@ -218,24 +309,42 @@ impl Random {
     }
 }
 
-/// No register stands on both sides, and every placeholder is filled.
+/// Threads have no register in common that is ever written, and every placeholder is filled.
 #[test]
-fn sides_have_no_register_in_common() {
-    let all =
-        smt_bench().into_iter().chain((0..50).map(|at| random(&mut Random(at), String::new())));
-    let registers = |text: &str| -> std::collections::BTreeSet<String> {
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '%');
+fn threads_have_no_register_in_common() {
+    use std::collections::BTreeSet;
+    let registers = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '%' && c != '#');
         let full = |name: &str| match name.trim_start_matches('%') {
             name if name.starts_with('e') => name.replacen('e', "r", 1),
             name if name.starts_with('r') => name.trim_end_matches('d').to_owned(),
+            name if name.starts_with('w') => name.replacen('w', "x", 1),
+            name if name.starts_with('d') => name.replacen('d', "v", 1),
             name => name.to_owned(),
         };
-        words.filter(|word| word.starts_with('%')).map(full).collect()
+        let arm =
+            |word: &str| word.starts_with(['x', 'w', 'd', 'v']) && word[1..].parse::<u32>().is_ok();
+        words.filter(|word| word.starts_with('%') || arm(word)).map(full).collect()
     };
-    for kernel in all {
-        let (a, b) = (kernel.text(Side::A), kernel.text(Side::B));
-        assert!(!a.contains('{') && !b.contains('{'), "{a}");
-        let both: Vec<_> = registers(&a).intersection(&registers(&b)).cloned().collect();
-        assert!(both.iter().all(|r| r == "rax" || r == "rdx"), "{a}\n\n{b}\n\n{both:?}");
+    let random = |code: &Code| -> Vec<Kernel> {
+        (0..50).map(|at| random(code, &mut Random(at), String::new())).collect()
+    };
+    for (code, shared) in [
+        (Code::pairs(), &["rax", "rdx"][..]),
+        (Code::fours(), &["r13"][..]),
+        (Code::arm_fours(), &["x28"][..]),
+    ] {
+        let bench = if code.threads.len() == 2 { smt_bench() } else { Vec::new() };
+        for kernel in bench.into_iter().chain(random(&code)) {
+            let mut seen = BTreeSet::new();
+            for thread in &code.threads {
+                let text = kernel.text(thread);
+                let mine = registers(&text);
+                assert!(!text.contains('{') && !mine.is_empty(), "{text}");
+                for register in mine.iter().filter(|name| !shared.contains(&name.as_str())) {
+                    assert!(seen.insert(register.clone()), "{register}: {text}");
+                }
+            }
+        }
     }
 }
