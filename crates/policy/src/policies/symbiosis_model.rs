@@ -24,7 +24,8 @@
 //! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on:
 //! what other cores do to shared caches and memory is the same for all groups in it.
 //!
-//! How much better that is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md.
+//! How much better that is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md. Of
+//! pairs it was best on all processors that were tried; of groups of four `mix` was as good.
 //!
 //! `O(n²)` predictions of pairs of tasks that differ.
 //! # Properties
