@@ -143,12 +143,12 @@ fn told_as_tables() {
           C: beside the best partner        101.7 (100.1 to 104.2); the same
 
         36 pairs of BT FT LU SP CG EP IS MG UA applications, 32 threads and 16 s alone each, none ever alone: percent of
-          os                slower one's time               STP                             unfairness
-            round-robin       97.4 (96.8 to 99.3) ~          101.4 (100.4 to 101.7) ~         97.5 (96.9 to 99.4) ~
-            instruction       97.4 (96.8 to 104.5) ~         101.4 (95.1 to 101.7) ~          97.5 (97.0 to 99.4) ~
-          round-robin       slower one's time               STP                             unfairness
-            os               102.7 (100.7 to 103.3) ~         98.6 (98.3 to 99.6) ~          102.5 (100.6 to 103.2) ~
-            instruction      100.0 (100.0 to 105.8) ~        100.0 (94.5 to 100.0) ~         100.0 (99.8 to 100.1) ~
+          os                 slower one's time               STP                             unfairness
+            round-robin        97.4 (96.8 to 99.3) ~          101.4 (100.4 to 101.7) ~         97.5 (96.9 to 99.4) ~
+            instruction        97.4 (96.8 to 104.5) ~         101.4 (95.1 to 101.7) ~          97.5 (97.0 to 99.4) ~
+          round-robin        slower one's time               STP                             unfairness
+            os                102.7 (100.7 to 103.3) ~         98.6 (98.3 to 99.6) ~          102.5 (100.6 to 103.2) ~
+            instruction       100.0 (100.0 to 105.8) ~        100.0 (94.5 to 100.0) ~         100.0 (99.8 to 100.1) ~
           instruction beside os, the pair that gains most: BT+FT   97.4 (96.8 to 104.5)
           instruction beside round-robin, the pair that gains most: BT+FT  100.0 (100.0 to 105.8)
           published, time of the slower one under instruction-aware mapping: 70.9 of Linux's (EP+SP 48.8),

@@ -94,13 +94,13 @@ fn pairs(out: &mut String, report: &Report) {
         report.alone_s
     );
     for (base, beside) in [("os", over_os as Beside), ("round-robin", over_round_robin)] {
-        let _ = write!(out, "  {base:16}");
+        let _ = write!(out, "  {base:17}");
         for name in ["slower one's time", "STP", "unfairness"] {
             let _ = write!(out, "  {name:30}");
         }
         end_line(out);
         for policy in pairs.policies.iter().filter(|policy| policy.policy != base) {
-            let _ = write!(out, "    {:14}", policy.policy);
+            let _ = write!(out, "    {:15}", policy.policy);
             for figures in beside(policy) {
                 let _ = write!(out, "  {:30}", cell(figures));
             }
