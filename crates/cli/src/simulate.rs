@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Simulates scenarios on machines that are not here, and compares policies
 ///
@@ -216,12 +216,13 @@ impl Run<'_> {
             output::write(Some(file), &gantt_of(&bench, loaded, first).with_context(cannot)?)?;
         }
         if let Some(folder) = &self.folder {
-            for &policy in &loaded.experiment.policies {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Ok(None);
-                }
-                let drawn = gantt_of(&bench, loaded, policy).with_context(cannot)?;
-                folder.keep_gantt(path, policy, &drawn)?;
+            let policies = &loaded.experiment.policies;
+            let watcher = Watcher { progress: &|| (), stop: &self.stop };
+            let draw = |at: usize| gantt_of(&bench, loaded, policies[at]);
+            let drawn = workers::all(policies.len(), threads, watcher, draw);
+            let Some(drawn) = drawn.with_context(cannot)? else { return Ok(None) };
+            for (&policy, drawn) in policies.iter().zip(&drawn) {
+                folder.keep_gantt(path, policy, drawn)?;
             }
             folder.keep(path, loaded, &found)?;
         }
