@@ -389,7 +389,7 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
                 sleep = time;
             }
         }
-        let course = vec![Stretch { phase: PhaseIdx(0), instructions, sleep }];
+        let course = vec![Stretch { phase: PhaseIdx(0), instructions, sleep, barrier: false }];
         let (pages, resident) = (Pages::FirstTouch, Bytes::mib(1));
         ThreadSpec { name: order.to_string(), born, course, work, pages, resident }
     });
@@ -398,7 +398,12 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
         name: doing.words.clone(),
         seed,
         phases: vec![adding()],
-        jobs: vec![JobSpec { name: "spread".to_owned(), arrives: Nanos::ZERO, threads }],
+        jobs: vec![JobSpec {
+            name: "spread".to_owned(),
+            arrives: Nanos::ZERO,
+            threads,
+            barrier: None,
+        }],
         method: Method::Leave,
         quantum: doing.time,
         grain: Nanos::ZERO,

@@ -134,9 +134,8 @@ impl World<'_> {
     /// A thread that waits on a PU for others and may go; the one that came last.
     fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
-        // The first that waits is about to run if nobody runs.
-        let from = usize::from(queue.running.is_none());
-        let waiting = queue.waiting.get(from..)?;
+        // If nobody runs, one of those that wait is about to.
+        let waiting = if self.pu_load(pu) > 1 { &queue.waiting[..] } else { &[] };
         waiting.iter().rev().copied().find(|&task| self.tasks[task].pinned.is_none())
     }
 
@@ -152,8 +151,9 @@ impl World<'_> {
         self.looks.stale = true;
         if self.waits_beside_idle(domain) {
             let pus = self.domains.all[domain].pus.clone();
-            self.fill(&pus, Some(domain));
-            return;
+            if self.fill(&pus, Some(domain)) {
+                return;
+            }
         }
         let Some(found) = self.imbalance(domain, settings) else { return };
         let patient = found.full || !found.waiting;
@@ -188,19 +188,23 @@ impl World<'_> {
         self.looks.due[domain] = Some(Nanos(next));
     }
 
-    /// Whether a thread that may go waits in a domain while a PU of it is idle.
+    /// Whether a thread that may go waits in a domain while a PU of it is idle. Or is about to run: who that will be
+    /// is not known before turns are taken.
     fn waits_beside_idle(&self, domain: usize) -> bool {
         let pus = &self.domains.all[domain].pus;
-        pus.iter().any(|&pu| self.pu_load(pu) > 1)
-            && pus.iter().any(|&pu| self.pu_load(pu) == 0)
-            && pus.iter().any(|&pu| self.spare(pu).is_some())
+        let waits = |pu: PuIdx| {
+            let queue = &self.queues[pu.idx()];
+            queue.load() > 1 && queue.waiting.iter().any(|&task| self.tasks[task].pinned.is_none())
+        };
+        pus.iter().any(|&pu| waits(pu)) && pus.iter().any(|&pu| self.pu_load(pu) == 0)
     }
 
-    /// The longest time between two looks where a PU is idle; `None` if there are none.
+    /// Twice the longest time between two looks where a PU is idle, since a look can fall on an instant at which
+    /// nobody waits; `None` if there are none.
     pub fn patience(&self) -> Option<Nanos> {
         let settings = self.scenario.kernel.periodic_balance?;
         let most = self.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
-        Some(Nanos(settings.interval_per_pu.0.saturating_mul(most)))
+        Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
     }
 
     /// Whether anybody wakes idle PUs so that they look for threads: a PU with two, or a last-level cache with

@@ -9,8 +9,8 @@
 //!    is alive and its job is not stopped.
 //! 3. A task that is placed runs where it was placed, and nowhere else.
 //! 4. A PU on which tasks wait runs one of them.
-//! 5. Where load is balanced time and again, no free task waits for longer than the rarest look takes while a PU
-//!    is idle.
+//! 5. Where load is balanced time and again, no free task waits for longer than two of the rarest looks take
+//!    while a PU is idle.
 //! 6. Rates are finite and above 0; no core does more than its front end can begin, no controller or link
 //!    carries more than its bandwidth.
 //! 7. Shares of a task's memory sum to 1.

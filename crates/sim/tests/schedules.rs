@@ -143,14 +143,14 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
     let jobs = vec![job("a", MUL, 30), job("b", MUL, 30), job("c", MUL, 10)];
     let outcome = run(&with(scenario(jobs), kernel), &pinned(&[None, None, Some(2)]));
     let expected = expect![[r#"
-        0 _____________________________________
-        1 _____________________________________
-        2 CCCCCCCCCCAAAAAAAAAAAAAAAAAAAAAAAA___
-        3 _____________________________________
-        4 _____________________________________
-        5 _____________________________________
-        6 _____________________________________
-        7 AAABBBAAABBBBBBBBBBBBBBBBBBBBBBBBBBB_
+        0 ____________________________________
+        1 ____________________________________
+        2 CCCCCCCCCCAAAAAAAAAAAAAAAAAAAAAAAA__
+        3 ____________________________________
+        4 ____________________________________
+        5 ____________________________________
+        6 ____________________________________
+        7 AAABBBAAABBBBBBBBBBBBBBBBBBBBBBBBBBB
     "#]];
     check(&outcome, ms(1), &expected);
 }
@@ -257,6 +257,41 @@ fn a_woken_task_prefers_an_idle_core() {
             1 __AA_AA_____
             2 ____________
             3 ____________
+            4 ____________
+            5 ____________
+            6 ____________
+            7 ____________
+        "#]],
+    );
+}
+
+/// A sleeps as before, but no core is idle when it wakes up: C has PU 0, B has PU 3, where A was. Of the idle PUs 1
+/// and 2 it is the sibling's that it takes, though the search for others begins behind 3, with 0 and 1.
+#[test]
+fn a_woken_task_prefers_the_sibling_where_no_core_is_idle() {
+    let stretches = [Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) }];
+    let a = ThreadSpec { work: Work::Instructions(15_000_000), ..thread(&stretches) };
+    let a = JobSpec { threads: vec![a], ..job("a", MUL, 1) };
+    let jobs = vec![a, JobSpec { arrives: ms(7), ..job("b", MUL, 40) }, job("c", MUL, 40)];
+    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..together() };
+    let jobs = on_pus(with(scenario(jobs), kernel), &[0, 1, 2, 3]);
+    let launched_from_3 = |seed: &u64| {
+        let one = Scenario { seed: *seed, ..jobs.clone() };
+        run(&one, &pinned(&[None, Some(3), Some(0)]))
+            .spans
+            .iter()
+            .any(|span| (span.task.job.0, span.from, span.pu.0) == (0, Nanos::ZERO, 3))
+    };
+    let seed = (0..50).find(launched_from_3).expect("one of four PUs");
+    let outcome = run(&Scenario { seed, ..jobs.clone() }, &pinned(&[None, Some(3), Some(0)]));
+    check(
+        &outcome,
+        ms(5),
+        &expect![[r#"
+            0 CCCCCCCC____
+            1 ____________
+            2 __AA_AA_____
+            3 ABBBBBBBBBB_
             4 ____________
             5 ____________
             6 ____________
