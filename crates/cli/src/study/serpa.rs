@@ -12,7 +12,7 @@ use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::serpa::work::Work;
-use colocate_study::serpa::{ALONE, Study, table};
+use colocate_study::serpa::{ALONE, Study, bench, table};
 use keep::Kept;
 use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
@@ -164,6 +164,8 @@ fn phases(file: Option<&Path>, ours: &str, least: usize) -> anyhow::Result<Vec<P
 /// The whole study as text.
 fn simulated(runner: &Runner<'_>, study: Study<'_>, given: &Given) -> anyhow::Result<String> {
     let args = runner.args;
+    // Said at the start, not when all pairs have been simulated.
+    bench::siblings(&given.machine)?;
     let inputs = given.inputs(&study);
     let work = Work::new(study, &given.kernels, &given.applications);
     let kept =

@@ -58,7 +58,10 @@ pub fn figures(study: &Study<'_>, kernels: &[Phase]) -> Result<Figures, StudyErr
 }
 
 /// Two PUs of the first core that has two.
-fn siblings(machine: &Machine) -> Result<[PuIdx; 2], StudyError> {
+///
+/// # Errors
+/// [`StudyError::NoSiblings`] if there is none.
+pub fn siblings(machine: &Machine) -> Result<[PuIdx; 2], StudyError> {
     let core = machine.cores.iter().find_map(|core| core.pus.first_chunk());
     core.copied().ok_or_else(|| StudyError::NoSiblings { found: machine.name.clone() })
 }
