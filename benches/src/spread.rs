@@ -409,6 +409,7 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
         grain: Nanos::ZERO,
         horizon: doing.time,
         usable: None,
+        events: Vec::new(),
         kernel,
     }
 }
