@@ -25,7 +25,7 @@ pub const VERSION: u32 = 2;
 
 /// How long each application takes alone, unless said otherwise: what [`length`]'s rule gives for the
 /// applications of `studies/serpa/nas.toml` on two EPYC 7301.
-pub const ALONE: Nanos = Nanos::from_secs(16);
+pub const ALONE: Nanos = Nanos::from_secs(32);
 
 /// Why the study cannot be made.
 #[derive(Debug, Error)]
