@@ -102,6 +102,8 @@ pub struct LinuxHost {
     pauser: Option<Pauser>,
     /// Jobs that wait.
     waiting: Vec<JobIdx>,
+    /// Whether nobody is stopped any more.
+    ending: bool,
     births: Births,
     events: Vec<TaskEvent>,
     book: Book,
@@ -172,6 +174,7 @@ impl LinuxHost {
             held: held.into_iter().map(Some).collect(),
             pauser,
             waiting: Vec::new(),
+            ending: false,
             births,
             events: Vec::new(),
             book,

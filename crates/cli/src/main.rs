@@ -12,6 +12,7 @@ mod plan;
 mod profile;
 mod restore;
 mod run;
+mod schedule;
 mod simulate;
 mod study;
 mod topo;
@@ -35,6 +36,7 @@ enum Command {
     Doctor(doctor::Args),
     Plan(plan::Args),
     Run(run::Args),
+    Schedule(schedule::Args),
     Restore(restore::Args),
     Pages(pages::Args),
     Move(moving::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Schedule(args) => schedule::main(&args),
         Command::Restore(args) => restore::main(&args),
         Command::Pages(args) => pages::main(&args),
         Command::Move(args) => moving::main(&args),

@@ -4,7 +4,7 @@
 //! or to the file of `--output`.
 
 mod cache;
-mod jobs;
+pub mod jobs;
 mod report;
 
 use crate::exit;
@@ -260,7 +260,7 @@ fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
 }
 
 /// Folders for what nobody else may write.
-fn run_dirs() -> Vec<PathBuf> {
+pub fn run_dirs() -> Vec<PathBuf> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     rundir::candidates(xdg.as_deref(), sys::effective_user())
 }
@@ -270,7 +270,7 @@ fn finish(host: LinuxHost, speaker: &Speaker) {
 }
 
 /// The host cannot go on: everything is undone, and the programs run to their end unplaced.
-fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Error {
+pub fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Error {
     host.finish();
     while let Ok(Some(_)) = sys::wait(None, true) {}
     anyhow::Error::new(why).context("the programs went on unplaced")

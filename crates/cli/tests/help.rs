@@ -6,13 +6,14 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 16] = [
     &[],
     &["topo"],
     &["profile"],
     &["doctor"],
     &["plan"],
     &["run"],
+    &["schedule"],
     &["restore"],
     &["pages"],
     &["move"],

@@ -17,9 +17,12 @@
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
 
 use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
-use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
+use colocate_model::system::CpiStack;
 use colocate_policy::plan::VERSION;
-use colocate_policy::schedule::{Allocated, Choice, Quantum, Queued, Ran, Scheduler, Thread};
+use colocate_policy::schedule::{
+    Allocated, Choice, Quantum, Queued, Ran, Scheduler, Thread, Traffic,
+};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -183,7 +186,7 @@ impl Queue {
             let known = job.threads.entry(task.id).or_default();
             known.active = is_active(task, earlier, took);
             known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
-            if let Some(ran) = ran(task, earlier) {
+            if let Some(ran) = ran(machine, task, earlier) {
                 known.ran = ran;
             }
         }
@@ -285,20 +288,74 @@ fn plan_of(
 }
 
 /// What a thread did between two looks; `None` if it did not run.
-#[allow(clippy::cast_precision_loss)] // counts of one quantum are far below 2^53
-fn ran(task: &SeenTask, before: Option<&SeenTask>) -> Option<Ran> {
+fn ran(machine: &Machine, task: &SeenTask, before: Option<&SeenTask>) -> Option<Ran> {
     let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
-    if task.cpu_time.is_some_and(|now| now <= earlier) {
+    let time = task.cpu_time.map(|now| now.saturating_sub(earlier));
+    if time == Some(Nanos::ZERO) {
         return None;
     }
-    let since = |of: fn(&SeenTask) -> Option<u64>| {
+    let since = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
         let now = of(task)?;
-        Some(now.saturating_sub(before.and_then(of).unwrap_or(0)))
+        Some(float(now.saturating_sub(before.and_then(of).unwrap_or(0))))
     };
-    let cycles = since(|task| task.cycles).filter(|cycles| *cycles > 0);
-    let ipc = since(|task| task.instructions).zip(cycles);
-    let ipc = ipc.map(|(instructions, cycles)| instructions as f64 / cycles as f64);
-    Some(Ran { ipc, ..Ran::default() })
+    let cycles = since(&|task| task.cycles).filter(|cycles| *cycles > 0.0);
+    let instructions = since(&|task| task.instructions);
+    let rate = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
+        Some(since(of)? / (float(time?.0) / 1000.0)) // transactions per microsecond
+    };
+    Some(Ran {
+        ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
+        traffic: traffic(&data_levels(machine, task), &rate),
+        stack: stack(task, before),
+    })
+}
+
+/// A rate of something that is counted.
+type Rate<'a> = &'a dyn Fn(&dyn Fn(&SeenTask) -> Option<u64>) -> Option<f64>;
+
+/// Requests to each level of caches and to memory; `levels` are those over the PU, nearest first.
+fn traffic(levels: &[u8], rate: Rate<'_>) -> Traffic {
+    let misses =
+        |place: usize| rate(&|task: &SeenTask| task.counts.misses.as_ref()?.get(place).copied());
+    let mut traffic = Traffic::default();
+    for (place, level) in levels.iter().enumerate() {
+        let known = match place.checked_sub(1) {
+            Some(nearer) => misses(nearer),
+            None => rate(&|task: &SeenTask| task.counts.accesses),
+        };
+        if let Some(cache) = traffic.caches.get_mut(usize::from(*level).saturating_sub(1)) {
+            *cache = known;
+        }
+    }
+    traffic.memory = levels.len().checked_sub(1).and_then(misses);
+    traffic
+}
+
+/// Levels of the data caches over the PU where a task last ran, nearest first.
+fn data_levels(machine: &Machine, task: &SeenTask) -> Vec<u8> {
+    let Some(pu) = task.last_ran.and_then(|pu| machine.pu_by_os(pu)) else { return Vec::new() };
+    let over = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
+}
+
+/// Shares of the cycles by cause, in the order of [`CpiStack`]'s fields.
+fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Vec<f64>> {
+    let now = parts(task.counts.stack.as_ref()?);
+    let earlier = before.and_then(|before| before.counts.stack.as_ref()).map_or([0.0; 7], parts);
+    let cycles: Vec<f64> =
+        now.iter().zip(earlier).map(|(now, then)| (now - then).max(0.0)).collect();
+    let all = cycles.iter().fold(0.0, |sum, each| sum + each);
+    (all > 0.0).then(|| cycles.iter().map(|each| each / all).collect())
+}
+
+fn parts(stack: &CpiStack) -> [f64; 7] {
+    let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
+    [core, siblings, stalls, caches, memory, queues, communication]
+}
+
+#[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53
+fn float(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
@@ -461,6 +518,33 @@ mod tests {
             Some(PuIdx(0)),
             "where it was seen, not where it was sent"
         );
+    }
+
+    /// Caches of levels 1 and 3 over the PU. In 2 µs of running: 600 loads and stores, of which 40 miss the first
+    /// cache and 10 the last one; a quarter of the cycles for memory.
+    #[test]
+    fn traffic_by_level() {
+        let mut machine = machine();
+        for level in [1, 3] {
+            let pus = vec![PuIdx(0), PuIdx(1)];
+            let kind = CacheKind::Unified;
+            machine.caches.push(colocate_machine::Cache { level, kind, size: None, pus });
+        }
+        let mut before = Scripted::new(1).seen(0);
+        before.cpu_time = Some(Nanos(1_000));
+        before.counts.accesses = Some(1_000);
+        before.counts.misses = Some(vec![100, 50]);
+        before.counts.stack = Some(CpiStack { core: 10.0, ..CpiStack::default() });
+        let mut after = before.clone();
+        after.cpu_time = Some(Nanos(3_000));
+        after.counts.accesses = Some(1_600);
+        after.counts.misses = Some(vec![140, 60]);
+        after.counts.stack = Some(CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() });
+        let found = ran(&machine, &after, Some(&before)).unwrap();
+        assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
+        assert_eq!(found.traffic.memory, Some(5.0));
+        assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
+        assert_eq!(ran(&machine, &after, Some(&after)), None, "it did not run");
     }
 
     /// A job whose threads sleep has one place in the queue, and loses it to a thread that works.

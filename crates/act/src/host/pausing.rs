@@ -13,6 +13,10 @@ impl LinuxHost {
     /// # Errors
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
     pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
+        if self.ending {
+            // Programs were asked to end, and who is stopped could not.
+            return Ok(());
+        }
         self.waiting = waiting(plan, self.pauser.is_some())?;
         for job in self.waiting.clone() {
             self.stop(job);
@@ -45,8 +49,9 @@ impl LinuxHost {
         self.confirm(going);
     }
 
-    /// Lets everything go on, for good.
+    /// Lets everything go on, for good: later plans stop nobody.
     pub(super) fn let_all_go_on(&mut self) {
+        self.ending = true;
         self.waiting.clear();
         self.let_chosen_go_on();
         if let Some(Err(why)) = self.pauser.take().map(|mut pauser| pauser.dissolve()) {

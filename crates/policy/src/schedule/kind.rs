@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// What is known of a job from runs before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Alone {
     /// How long it takes, in seconds.
     pub seconds: f64,
