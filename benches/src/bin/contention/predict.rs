@@ -27,7 +27,7 @@ impl Case {
             |(place, demand)| Seat { pu: PuIdx::new(place), demand, pages: &[1.0], space: 0 };
         let mut seats: Vec<Seat<'_>> = demands.iter().copied().enumerate().map(seat).collect();
         seats.extend(self.others.as_ref().map(|others| seat((2, others))));
-        let rates = model.predict(&seats, None);
+        let rates = model.predict(&seats);
         Ok(rates.tasks.iter().map(|task| 1e9 / task.instructions_per_second).collect())
     }
 
