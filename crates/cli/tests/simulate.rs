@@ -198,7 +198,7 @@ fn bad_input_is_refused_with_file_line_and_reason() {
         all.push_str(&said(from, to));
     }
     expect![[r#"
-        colocate: cannot use scenario pair.toml: line 5: unknown field `sedes`, expected one of `version`, `name`, `note`, `machine`, `cpus`, `policies`, `baseline`, `seed`, `seeds`, `draws`, `profiled`, `watch`, `method`, `quantum`, `grain`, `horizon`, `kernel`, `phase`, `job`
+        colocate: cannot use scenario pair.toml: line 5: unknown field `sedes`, expected one of `version`, `name`, `note`, `machine`, `cpus`, `policies`, `baseline`, `seed`, `seeds`, `draws`, `profiled`, `watch`, `method`, `quantum`, `grain`, `horizon`, `kernel`, `event`, `phase`, `job`
         colocate: cannot use scenario pair.toml: line 21: expected a time like "90 ns", found "20 MHz"
         colocate: cannot use scenario pair.toml: line 10: float-add: expected a number from 0 to 1e6, found -1
         colocate: cannot use scenario pair.toml: line 3: expected a machine whose description says how fast it is ([performance]; epyc-7301, xeon-x3320, xeon-e5645, power8-10c, xeon-e5405, opteron-6282se, amp-4x12 do), found synthetic:core:4 pu:1

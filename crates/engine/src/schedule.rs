@@ -478,6 +478,19 @@ mod tests {
         assert_eq!(host.log, wanted);
     }
 
+    /// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
+    #[test]
+    fn an_end_begins_a_quantum() {
+        let mut host = Scripted::new(5);
+        let mut ends = Vec::new();
+        run(SchedulerKind::RoundRobin, &mut host, &mut |turn| {
+            ends.push((turn.number, turn.seen.end, turn.plan.decisions.len()));
+        });
+        let job_ended = QuantumEnd::JobEnded;
+        assert_eq!(ends[0], (0, job_ended, 5));
+        assert_eq!(ends[1], (1, job_ended, 4), "at once, without the job that is over");
+    }
+
     #[test]
     fn the_kernel_gets_all_that_is_there() {
         let mut host = Scripted::new(3);

@@ -200,9 +200,6 @@ proptest! {
     fn stopping_loses_nothing(scenario in any_scenario(), policy in any_policy(), ms in 1..40_u64) {
         let (machine, performance) = common::machine(common::SMALL);
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-        // How soon a look finds what was stopped is another question: a look of busy PUs that is due late stays so.
-        let kernel = Kernel { periodic_balance: None, ..scenario.kernel };
-        let scenario = Scenario { kernel, ..scenario };
         let mut host = SimHost::new(&platform, &scenario).unwrap();
         let known = knowns(&scenario, true);
         let mut made = first_plan(host.machine(), host.usable(), &policy, &known);

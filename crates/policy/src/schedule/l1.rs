@@ -5,9 +5,14 @@
 //! # Approach
 //! Whoever asks most of it is beside whoever asks least. `l1-dynamic` goes by what was asked in the last
 //! quantum; `l1-static` by the average of a run alone, so nobody moves.
+//! # Terms
+//! See [`schedule`](super): queue, context, transactions per microsecond.
 //! # Algorithm
 //! Jobs run in the order of the queue as far as there are contexts; [`allocate::most_with_least`].
 //! The published study has as many jobs as contexts, so there nobody is selected.
+//! # Properties
+//! - **What it goes by**: the same jobs are paired by the last quantum or by what is known alone. -> test
+//!   `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};

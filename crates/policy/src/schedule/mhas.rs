@@ -4,8 +4,13 @@
 //! Jobs that ask no more of the memory than others can still fight for a cache that some cores share.
 //! # Approach
 //! Select as [`mmas`](super::mmas), then balance the requests of the caches of every shared level.
+//! # Terms
+//! See [`mmas`](super::mmas): `IABW`; and [`allocate`]: shared level.
 //! # Algorithm
 //! [`select::by_traffic`] with `IABW`; [`allocate::balanced`].
+//! # Properties
+//! - **Balanced**: who asks much of a shared cache is not beside another who does. -> test
+//!   `caches_are_balanced`
 
 use super::allocate::{self, choices, threads_of};
 use super::kind::Alone;

@@ -1,3 +1,5 @@
+//! Tests of what is counted beside instructions, by hand.
+
 use super::*;
 use crate::pmu::cpu::Cpu;
 use crate::pmu::plan::{self, grouping};
