@@ -156,8 +156,16 @@ fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
     sum.communication += each.communication * times;
 }
 
+/// Of a nanosecond, what rounding of a sum of times can be wrong by; far below an instruction.
+const ROUNDING_NS: f64 = 1e-3;
+
 /// Whole nanoseconds, rounded up; a time that never comes is the last one there is.
+///
+/// A time that is whole but for rounding stays so: else looking at a thread on its way would move its end.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
 fn nanos_up(seconds: f64) -> Nanos {
-    if seconds.is_nan() { Nanos(u64::MAX) } else { Nanos((seconds * 1e9).ceil().max(1.0) as u64) }
+    if seconds.is_nan() {
+        return Nanos(u64::MAX);
+    }
+    Nanos((seconds * 1e9 - ROUNDING_NS).ceil().max(1.0) as u64)
 }
