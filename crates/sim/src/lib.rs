@@ -4,6 +4,7 @@
 //! comes out is simulated.
 
 mod aims;
+mod alone;
 mod balance;
 mod barrier;
 mod domains;
@@ -25,6 +26,7 @@ mod queues;
 mod rates;
 pub mod run;
 pub mod scenario;
+pub mod schedule;
 mod stop;
 mod tally;
 mod task;
@@ -36,6 +38,7 @@ use colocate_model::phase::PhaseError;
 use colocate_policy::PlanError;
 use thiserror::Error;
 
+pub use alone::alone_of;
 pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 pub use outcome::{
@@ -47,6 +50,7 @@ pub use scenario::{
     Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
     ScenarioError, Serial, Stretch, ThreadSpec, Work,
 };
+pub use schedule::{ScheduleOptions, schedule, schedule_with};
 
 /// Why there is no simulation.
 #[derive(Debug, Error)]

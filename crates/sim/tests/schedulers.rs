@@ -4,12 +4,12 @@
 
 mod common;
 
-use colocate_engine::schedule::{Turn, Workload, schedule};
+use colocate_engine::schedule::Turn;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_policy::schedule::{Alone, SchedulerKind};
-use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost};
+use colocate_sim::{JobSpec, Outcome, Platform, Scenario, ScheduleOptions, schedule_with};
 use common::{INT, MUL, STREAM, job, machine, ms, scenario};
 
 /// Runs a scenario under a scheduler, with a look at every turn.
@@ -21,12 +21,11 @@ fn scheduled(
 ) -> Outcome {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let mut host = SimHost::new(&platform, scenario).unwrap();
-    let jobs = u32::try_from(scenario.jobs.len()).unwrap();
-    let workload = Workload { jobs, quantum, scheduler: kind.name() };
+    let scenario = Scenario { quantum, ..scenario.clone() };
     let alone = vec![Alone { seconds: 1.0, memory: 10.0, first_cache: 100.0, loss: 0.0 }; 16];
-    schedule(&mut host, &mut *kind.scheduler(&alone), &workload, look).unwrap();
-    host.outcome()
+    let mut scheduler = kind.scheduler(&alone);
+    let options = ScheduleOptions::default();
+    schedule_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()
 }
 
 /// Sixteen jobs for eight PUs, half of them on multiplications, some on the memory.
