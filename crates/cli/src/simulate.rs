@@ -7,7 +7,7 @@ use crate::exit::{self, Failure};
 use crate::output;
 use crate::workers::{self, Watcher};
 use anyhow::Context;
-use colocate_policy::PolicyKind;
+use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{MAX_DRAWS, MAX_SEEDS, Overrides};
@@ -34,13 +34,14 @@ pub struct Args {
     #[arg(value_name = "SCENARIO", required = true)]
     scenarios: Vec<PathBuf>,
 
-    /// Policies instead of the scenario's, separated by commas
+    /// Policies and schedulers (docs/schedule.md) instead of the scenario's, separated by commas;
+    /// schedule:NAME is the scheduler of a name that a policy has, too
     #[arg(long = "policy", value_name = "P,P,…", value_delimiter = ',')]
-    policies: Option<Vec<PolicyKind>>,
+    policies: Option<Vec<Contender>>,
 
     /// Policy that the others are compared to, instead of the scenario's
     #[arg(long, value_name = "P")]
-    baseline: Option<PolicyKind>,
+    baseline: Option<Contender>,
 
     /// Machine instead of the scenario's: a described one by name or a .toml file
     #[arg(long, value_name = "SPEC")]
@@ -252,7 +253,7 @@ impl Run<'_> {
     }
 }
 
-fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: PolicyKind) -> anyhow::Result<String> {
+fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: Contender) -> anyhow::Result<String> {
     let outcome = bench.traced(policy)?;
     gantt::svg(&loaded.machine, &policy.to_string(), &outcome).map_err(anyhow::Error::msg)
 }

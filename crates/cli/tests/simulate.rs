@@ -205,7 +205,7 @@ fn bad_input_is_refused_with_file_line_and_reason() {
         colocate: cannot use scenario pair.toml: line 3: no machine is called "no-such-machine": expected live, epyc-7301, xeon-x3320, xeon-e5645, power8-10c, xeon-e5405, opteron-6282se, amp-4x12, a .toml, .json or .xml file, or synthetic:…
         colocate: cannot use scenario pair.toml: line 14: runs.toml: No such file or directory (os error 2)
         colocate: cannot use scenario pair.toml: line 27: expected the name of a [[phase]], found "runs"
-        colocate: cannot use scenario pair.toml: line 4: expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "tight"
+        colocate: cannot use scenario pair.toml: line 4: expected a policy, os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, or a scheduler, schedule:os, schedule:round-robin, schedule:random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa or oracle, found "tight"
     "#]].assert_eq(&all);
 }
 
@@ -294,4 +294,38 @@ fn stopped_by_a_signal() {
     expect!["colocate: stopped after 0 of 1 scenarios; go on with --resume -o kept\n"]
         .assert_eq(&said);
     assert!(!folder.path().join("kept/pair.json").exists());
+}
+
+/// Eight jobs of two threads on four PUs, quantum by quantum.
+#[test]
+fn schedulers_beside_policies() {
+    let folder = scene(|text| {
+        let more = text.replace("name = \"adder\"\n", "name = \"adder\"\ncopies = 4\n");
+        let more = more.replace("name = \"walker\"\n", "name = \"walker\"\ncopies = 4\n");
+        more.replace("draws = 3\n", "draws = 2\nquantum = \"5 ms\"\n")
+    });
+    let policies = "os,compact,bas,fair,mmas,schedule:round-robin";
+    let args = ["pair.toml", "--policy", policies, "--json", "-o", "kept"];
+    let found: Value = serde_json::from_str(&printed(&colocate(folder.path(), &args))).unwrap();
+    assert_eq!(found["settings"]["baseline"], "os");
+    let figures = found["policies"].as_array().unwrap();
+    let names: Vec<&str> = figures.iter().map(|it| it["policy"].as_str().unwrap()).collect();
+    assert_eq!(names.join(","), policies);
+    for policy in figures {
+        assert_eq!(policy["unfinished"], 0, "{policy}");
+        let verdict = policy["metrics"][0]["verdict"].as_str().unwrap();
+        assert!(["baseline", "better", "worse", "not-resolved"].contains(&verdict), "{verdict}");
+    }
+    for name in ["bas", "schedule-round-robin"] {
+        let file = folder.path().join(format!("kept/pair.{name}.gantt.svg"));
+        let drawn = std::fs::read_to_string(file).unwrap();
+        assert!(drawn.contains("simulated on Intel Xeon X3320"), "{name}");
+    }
+    // What is kept can be simulated again.
+    let again = colocate(&folder.path().join("kept"), &["pair.toml", "--json"]);
+    let again: Value = serde_json::from_str(&printed(&again)).unwrap();
+    assert_eq!(again["policies"], found["policies"]);
+    let wrong = colocate(folder.path(), &["pair.toml", "--policy", "os,best"]);
+    let said = refusal(&wrong, 2);
+    assert!(said.contains("or a scheduler, schedule:os,"), "{said}");
 }

@@ -4,7 +4,7 @@ use super::load::Loaded;
 use crate::exit::{self, Failure};
 use crate::output;
 use anyhow::Context;
-use colocate_policy::PolicyKind;
+use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::{picture, table};
 use std::io::ErrorKind;
@@ -90,7 +90,7 @@ impl Folder {
     pub fn keep_gantt(
         &self,
         scenario: &Path,
-        policy: PolicyKind,
+        policy: Contender,
         drawn: &str,
     ) -> anyhow::Result<()> {
         let policy = policy.to_string().replace([':', '='], "-");

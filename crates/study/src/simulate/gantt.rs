@@ -1,4 +1,4 @@
-//! Which task ran where and when in one simulated run: a row for each PU, time to the right.
+//! Which task ran where and when in one run: a row for each PU, time to the right.
 //!
 //! A run has more changes than a picture has pixels, so each pixel of a row shows the task that had
 //! most of its time, and the picture stays small however long the run was.
@@ -7,7 +7,7 @@ use crate::plot::label;
 use crate::table::shown;
 use colocate_machine::{Machine, Nanos};
 use colocate_policy::TaskId;
-use colocate_sim::{Outcome, Span};
+use colocate_sim::Outcome;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
@@ -29,37 +29,65 @@ const LEAST: f64 = 0.05;
 /// Most jobs that are named. Chosen: as many as can be told apart.
 const MOST_NAMED: usize = 24;
 
-/// The run as an SVG document.
+pub use colocate_sim::Span;
+
+/// A run to be drawn, simulated or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn<'a> {
+    /// Two lines above it.
+    pub heading: [&'a str; 2],
+    /// The machine that it was on.
+    pub machine: &'a Machine,
+    /// The jobs' names, by `JobIdx`.
+    pub jobs: &'a [String],
+    /// Who ran where and when.
+    pub spans: &'a [Span],
+    /// How long it took.
+    pub lasted: Nanos,
+    /// What the axis below shows.
+    pub axis: &'a str,
+}
+
+/// A simulated run as an SVG document.
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
 pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String, String> {
+    let jobs: Vec<String> = outcome.jobs.iter().map(|job| job.name.clone()).collect();
+    let simulated = format!("simulated on {}, not measured", shown(&outcome.machine));
+    let what = format!("{} under {policy}, seed {}", shown(&outcome.scenario), outcome.seed);
+    of_run(&Drawn {
+        heading: [&simulated, &what],
+        machine,
+        jobs: &jobs,
+        spans: &outcome.spans,
+        lasted: outcome.lasted,
+        axis: "simulated time",
+    })
+}
+
+/// A run as an SVG document.
+///
+/// # Errors
+/// Only if the drawing library fails; its line says how.
+pub fn of_run(run: &Drawn<'_>) -> Result<String, String> {
     let mut out = String::new();
-    draw(machine, policy, outcome, &mut out)
-        .map_err(|error| format!("cannot draw the run: {error}"))?;
+    draw(run, &mut out).map_err(|error| format!("cannot draw the run: {error}"))?;
     Ok(out)
 }
 
-fn draw(
-    machine: &Machine,
-    policy: &str,
-    outcome: &Outcome,
-    out: &mut String,
-) -> Result<(), Box<dyn Error>> {
-    let named = outcome.jobs.len().min(MOST_NAMED + 1);
+fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
+    let machine = run.machine;
+    let named = run.jobs.len().min(MOST_NAMED + 1);
     let rows = i32::try_from(machine.pus.len().max(named))?;
     let size =
         (NAMES.unsigned_abs() + COLUMNS + LEGEND, (HEADING + rows * ROW + AXIS).unsigned_abs());
     let root = SVGBackend::with_string(out, size).into_drawing_area();
     root.fill(&WHITE)?;
-    let heading = [
-        format!("simulated on {}, not measured", shown(&outcome.machine)),
-        format!("{} under {policy}, seed {}", shown(&outcome.scenario), outcome.seed),
-    ];
-    for (line, y) in heading.iter().zip([16, 40]) {
+    for (line, y) in run.heading.iter().zip([16, 40]) {
         root.draw(&label(line, (12, y), HPos::Left, BLACK))?;
     }
-    let rows = pixels(machine.pus.len(), outcome);
+    let rows = pixels(machine.pus.len(), run);
     for (place, row) in rows.iter().enumerate() {
         let top = HEADING + i32::try_from(place)? * ROW;
         let text = format!("core {} {}", machine.pus[place].core.idx(), machine.pus[place].os);
@@ -74,16 +102,16 @@ fn draw(
     for tenth in 0..=10_u32 {
         let x = NAMES + (COLUMNS * tenth / 10).cast_signed();
         root.draw(&PathElement::new([(x, bottom), (x, bottom + 5)], BLACK))?;
-        let time = outcome.lasted.as_secs_f64() * f64::from(tenth) / 10.0;
+        let time = run.lasted.as_secs_f64() * f64::from(tenth) / 10.0;
         root.draw(&small(&format!("{time:.3} s"), (x, bottom + 14), HPos::Center))?;
     }
-    root.draw(&small("simulated time", (NAMES, bottom + 32), HPos::Left))?;
-    for (place, job) in outcome.jobs.iter().enumerate().take(MOST_NAMED) {
+    root.draw(&small(run.axis, (NAMES, bottom + 32), HPos::Left))?;
+    for (place, job) in run.jobs.iter().enumerate().take(MOST_NAMED) {
         let y = HEADING + i32::try_from(place)? * ROW + ROW / 2;
         let x = NAMES + COLUMNS.cast_signed() + 16;
         let task = TaskId { job: colocate_policy::JobIdx(u32::try_from(place)?), order: 0 };
         root.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour(task).filled()))?;
-        root.draw(&small(&shown(&job.name), (x + 16, y), HPos::Left))?;
+        root.draw(&small(&shown(job), (x + 16, y), HPos::Left))?;
     }
     root.present()?;
     Ok(())
@@ -114,12 +142,12 @@ struct Stretch {
 }
 
 /// For each PU the tasks that had most of a pixel's time, where one had a twentieth of it.
-fn pixels(pus: usize, outcome: &Outcome) -> Vec<Vec<Stretch>> {
+fn pixels(pus: usize, run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
     let mut by_pu: Vec<Vec<Span>> = vec![Vec::new(); pus];
-    for span in outcome.spans.iter().filter(|span| span.to > span.from) {
+    for span in run.spans.iter().filter(|span| span.to > span.from) {
         by_pu[span.pu.idx()].push(*span);
     }
-    by_pu.iter_mut().map(|spans| row(spans, outcome.lasted)).collect()
+    by_pu.iter_mut().map(|spans| row(spans, run.lasted)).collect()
 }
 
 fn row(spans: &mut [Span], lasted: Nanos) -> Vec<Stretch> {

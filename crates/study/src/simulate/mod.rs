@@ -2,6 +2,7 @@
 //!
 //! Nothing here was measured. Every output says *simulated* and names the machine.
 
+pub mod contender;
 pub mod figures;
 pub mod gantt;
 pub mod picture;

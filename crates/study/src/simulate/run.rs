@@ -1,10 +1,11 @@
-//! A scenario under every policy, with every draw and every seed, unit by unit.
+//! A scenario under every policy and scheduler, with every draw and every seed, unit by unit.
 //!
 //! # Approach
 //! A *unit* is one draw with one seed: all policies of a unit face the same machine and the same chance,
 //! and share what each job takes alone. Units do not depend on each other, so whoever has threads can
 //! simulate several at a time; what is kept of each is a few numbers.
 
+use super::contender::Contender;
 use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
 use colocate_engine::planner::Modelled;
@@ -12,7 +13,9 @@ use colocate_machine::{Machine, Performance};
 use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
 use colocate_sim::run::alone_times;
-use colocate_sim::{Options, Outcome, Platform, Scenario, SimError, simulate};
+use colocate_sim::{
+    Options, Outcome, Platform, Scenario, ScheduleOptions, SimError, schedule, simulate,
+};
 
 /// Most spans that are kept of a run for its picture. Chosen: 32 MiB.
 const MAX_SPANS: usize = 1_000_000;
@@ -62,11 +65,9 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// [`SimError`] of the run.
-    pub fn traced(&self, policy: PolicyKind) -> Result<Outcome, SimError> {
+    pub fn traced(&self, policy: Contender) -> Result<Outcome, SimError> {
         let platform = Platform::new(self.machine, self.performance, Assumptions::default())?;
-        let options = Options { spans: MAX_SPANS, ..self.options() };
-        let mut outcome =
-            simulate(&platform, &self.experiment.scenario, &self.planner(policy), &options)?;
+        let mut outcome = self.run(&platform, &self.experiment.scenario, policy, MAX_SPANS)?;
         if outcome.spans.len() >= MAX_SPANS {
             // The picture then shows the beginning.
             outcome.lasted = outcome.spans.iter().map(|span| span.to).max().unwrap_or_default();
@@ -101,9 +102,27 @@ impl<'a> Bench<'a> {
         Modelled { policy, performance: self.performance }
     }
 
-    const fn options(&self) -> Options {
+    /// One run; so many `spans` of who ran where are kept.
+    fn run(
+        &self,
+        platform: &Platform<'_>,
+        scenario: &Scenario,
+        policy: Contender,
+        spans: usize,
+    ) -> Result<Outcome, SimError> {
         let Experiment { profiled, watch, .. } = *self.experiment;
-        Options { profiled, watch, alone: false, spans: 0 }
+        match policy {
+            Contender::Policy(policy) => {
+                let options = Options { profiled, watch, alone: false, spans };
+                simulate(platform, scenario, &self.planner(policy), &options)
+            }
+            Contender::Scheduler(kind) => {
+                // What a scheduler wants to know of jobs alone it has measured on this machine, so it knows
+                // what is the case under this draw.
+                let options = ScheduleOptions { spans, ..ScheduleOptions::default() };
+                schedule(platform, scenario, kind, &options)
+            }
+        }
     }
 
     /// All policies with one draw and one seed; units count from 0.
@@ -120,9 +139,8 @@ impl<'a> Bench<'a> {
         let first = &self.experiment.scenario;
         let scenario = Scenario { seed: first.seed.wrapping_add(seed as u64), ..first.clone() };
         let alone = alone_times(&platform, &scenario)?;
-        let one = |policy: &PolicyKind| {
-            let mut outcome =
-                simulate(&platform, &scenario, &self.planner(*policy), &self.options())?;
+        let one = |policy: &Contender| {
+            let mut outcome = self.run(&platform, &scenario, *policy, 0)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }

@@ -5,6 +5,7 @@ use super::{
     Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
     MAX_STRETCHES, MAX_TASKS, cpus,
 };
+use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
@@ -91,9 +92,9 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn policies(&self, form: &File) -> Result<(Vec<PolicyKind>, PolicyKind), FileError> {
+    fn policies(&self, form: &File) -> Result<(Vec<Contender>, Contender), FileError> {
         let policies = match &form.policies {
-            None => POLICIES.to_vec(),
+            None => POLICIES.map(Contender::Policy).to_vec(),
             Some(list) if list.get_ref().is_empty() || list.get_ref().len() > MAX_POLICIES => {
                 let expected = format!("1 to {MAX_POLICIES} policies");
                 return Err(self.lines.misfit(list, expected, list.get_ref().len()));

@@ -1,9 +1,9 @@
 //! The form of a scenario file: what its keys are called and how its values are written.
 
+use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::{Mix, Phase};
-use colocate_policy::PolicyKind;
 use colocate_sim::Method;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
@@ -21,9 +21,9 @@ pub(super) struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Spanned<Text<PuSet>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policies: Option<Spanned<Vec<Spanned<PolicyKind>>>>,
+    pub policies: Option<Spanned<Vec<Spanned<Contender>>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<Spanned<PolicyKind>>,
+    pub baseline: Option<Spanned<Contender>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

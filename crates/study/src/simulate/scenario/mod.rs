@@ -33,10 +33,10 @@ mod kernel;
 #[cfg(test)]
 mod tests;
 
+use super::contender::Contender;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Phase;
-use colocate_policy::PolicyKind;
 use colocate_sim::{Scenario, ScenarioError};
 use form::{File, Text};
 use std::ops::Range;
@@ -113,10 +113,10 @@ pub struct Experiment {
     pub scenario: Scenario,
     /// What it is for, if the file says so.
     pub note: Option<String>,
-    /// Under which policies; never empty, none twice.
-    pub policies: Vec<PolicyKind>,
+    /// Under which policies and schedulers; never empty, none twice.
+    pub policies: Vec<Contender>,
     /// Which of them the others are compared to.
-    pub baseline: PolicyKind,
+    pub baseline: Contender,
     /// With how many seeds each; at least 1.
     pub seeds: u32,
     /// With how many sets of assumptions each; 1 is the usual one alone.
@@ -129,14 +129,14 @@ pub struct Experiment {
 }
 
 /// What whoever runs a scenario may decide instead of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// The machine.
     pub machine: Option<String>,
     /// The policies; the baseline becomes the first of them if the file's is not among them.
-    pub policies: Option<Vec<PolicyKind>>,
+    pub policies: Option<Vec<Contender>>,
     /// The baseline.
-    pub baseline: Option<PolicyKind>,
+    pub baseline: Option<Contender>,
     /// The first seed, at most 2^63 - 1: the largest number of TOML.
     pub seed: Option<u64>,
     /// How many seeds.
@@ -204,7 +204,7 @@ impl ScenarioFile {
     /// Puts what was decided elsewhere in place of what the file says.
     pub fn put(&mut self, instead: &Overrides) {
         let form = &mut self.form;
-        let nowhere = |policy: &PolicyKind| Spanned::new(0..0, *policy);
+        let nowhere = |policy: &Contender| Spanned::new(0..0, *policy);
         if let Some(machine) = &instead.machine {
             form.machine = Spanned::new(0..0, machine.clone());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use colocate_machine::described;
+use colocate_policy::PolicyKind;
 use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, Wake, Work};
 use expect_test::expect;
 use proptest::prelude::*;
@@ -139,7 +140,10 @@ fn what_is_not_said() {
         instructions = 5
     "#;
     let found = experiment(text).unwrap();
-    assert_eq!((found.seeds, found.draws, found.baseline), (5, 16, PolicyKind::Os));
+    assert_eq!(
+        (found.seeds, found.draws, found.baseline),
+        (5, 16, Contender::Policy(PolicyKind::Os))
+    );
     assert_eq!(found.scenario.method, Method::Restart);
     assert_eq!(found.scenario.usable, None);
     assert_eq!(found.scenario.jobs[0].threads[0].course[0].instructions, 5);
@@ -165,12 +169,15 @@ fn a_file_of_several_phases() {
 fn overrides_come_first() {
     let mut file = ScenarioFile::from_toml(GOOD).unwrap();
     file.put(&Overrides {
-        policies: Some(vec![PolicyKind::Mix, PolicyKind::Compact]),
+        policies: Some([PolicyKind::Mix, PolicyKind::Compact].map(Contender::Policy).to_vec()),
         seeds: Some(9),
         ..Overrides::default()
     });
     let found = experiment(&file.to_toml()).unwrap();
-    assert_eq!((found.baseline, found.seeds, found.draws), (PolicyKind::Mix, 9, 4));
+    assert_eq!(
+        (found.baseline, found.seeds, found.draws),
+        (Contender::Policy(PolicyKind::Mix), 9, 4)
+    );
     file.put(&Overrides { draws: Some(0), ..Overrides::default() });
     let refusal = experiment(&file.to_toml()).unwrap_err().to_string();
     assert!(refusal.ends_with("expected 1 to 10000, found 0"), "{refusal}");
@@ -269,7 +276,7 @@ fn refused_with_the_line() {
         line 6: expected CPUs that 2x AMD EPYC 7301 has online, found 64
         line 6: expected a range that ends after it begins, found "3-0"
         line 6: expected at least one CPU, found none
-        line 7: expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "best"
+        line 7: expected a policy, os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, or a scheduler, schedule:os, schedule:round-robin, schedule:random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa or oracle, found "best"
         line 7: expected every policy once, found os twice
         line 7: expected 1 to 64 policies, found 0
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
