@@ -2,18 +2,23 @@
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
+use crate::gauge::DataLevels;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
 use colocate_engine::{Counts, JobEnd, SeenTask, Stand};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
+use colocate_observe::pmu::Metered;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, Newborn, Place, Plan, TaskId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
 /// create millions.
 const REMEMBERED: usize = 10_000;
+/// The same where everybody is looked at every quantum, and the last to end matter, not the first.
+/// Chosen: more than end in a quantum, few enough to cost little in each.
+const REMEMBERED_LAST: usize = 512;
 
 /// A command that was started.
 #[derive(Debug)]
@@ -24,7 +29,16 @@ pub struct Job {
     pub pid: Pid,
     /// How it ended; `None` while it runs.
     pub end: Option<JobEnd>,
+    /// Tasks born, over all its runs.
     born: u32,
+    /// The order of the first task of its run.
+    first: u32,
+    /// The first task of the run that the plan speaks of.
+    planned: u32,
+    /// CPU time of its earlier runs.
+    cpu_before: Nanos,
+    /// Instructions of its tasks that have ended.
+    instructions: u64,
 }
 
 /// A living process.
@@ -76,6 +90,8 @@ pub struct Task {
     pub last_ran: Option<PuNr>,
     /// CPU time, as last read.
     pub cpu_time: Option<Nanos>,
+    /// What was counted of it, as last read.
+    pub counted: Metered,
 }
 
 impl Task {
@@ -94,7 +110,12 @@ pub struct Book {
     tasks: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
-    ended: usize,
+    /// Ended tasks that are remembered, the first to end first.
+    ended: VecDeque<TaskId>,
+    /// Whether the last ended tasks are remembered, and not the first.
+    pub remembers_last: bool,
+    /// Levels of caches over the PUs.
+    pub levels: DataLevels,
     /// Ended tasks that were forgotten.
     pub forgotten: u64,
     /// Most tasks that lived at once.
@@ -119,10 +140,69 @@ pub struct Birth {
 impl Book {
     /// Enters a job whose first process is `pid`.
     pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
-        let job = JobIdx(u32::try_from(self.jobs.len()).unwrap_or(u32::MAX));
-        self.jobs.push(Job { name, pid, end: None, born: 0 });
+        let job = job_idx(self.jobs.len());
+        self.jobs.push(Job {
+            name,
+            pid,
+            end: None,
+            born: 0,
+            first: 0,
+            planned: 0,
+            cpu_before: Nanos::ZERO,
+            instructions: 0,
+        });
+        self.enter(pid, job, runtime);
+    }
+
+    fn enter(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) {
         let process = Process { job, runtime, settled_at: Nanos::ZERO, further: 0, living: 0 };
         self.processes.insert(pid, process);
+    }
+
+    /// Notes that a job runs anew, with the first process `pid`, after runs that took so much CPU time.
+    pub fn restart(&mut self, job: JobIdx, pid: Pid, runtime: Runtime, cpu_before: Nanos) {
+        if let Some(entry) = self.jobs.get_mut(job.0 as usize) {
+            (entry.pid, entry.first, entry.cpu_before) = (pid, entry.born, cpu_before);
+            self.enter(pid, job, runtime);
+        }
+    }
+
+    /// The job that runs and has this first process, with the CPU time of its earlier runs.
+    #[must_use]
+    pub fn run_of(&self, pid: Pid) -> Option<(JobIdx, Nanos)> {
+        let place = self.jobs.iter().position(|job| job.pid == pid && job.end.is_none())?;
+        Some((job_idx(place), self.jobs[place].cpu_before))
+    }
+
+    /// CPU time of a job so far, of all its runs.
+    #[must_use]
+    pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
+        let entry = self.jobs.get(job.0 as usize)?;
+        let of_run = TaskId { job, order: entry.first }..=TaskId { job, order: u32::MAX };
+        let tasks = self.tasks.range(of_run);
+        let times: Option<Vec<Nanos>> = tasks.map(|(_, task)| task.cpu_time).collect();
+        Some(times?.into_iter().fold(entry.cpu_before, |sum, time| sum + time))
+    }
+
+    /// Instructions that each job has done so far, as far as its tasks were counted.
+    #[must_use]
+    pub fn instructions(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.jobs.iter().map(|job| job.instructions).collect();
+        for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
+            all[task.id.job.0 as usize] += task.counted.instructions.unwrap_or(0);
+        }
+        all
+    }
+
+    /// Whether a task is the first one of its job's run.
+    #[must_use]
+    pub fn begins_run(&self, id: TaskId) -> bool {
+        self.jobs.get(id.job.0 as usize).is_some_and(|job| job.first == id.order)
+    }
+
+    /// Notes that from now on a plan speaks of the tasks that are there.
+    pub fn is_planned(&mut self) {
+        self.jobs.iter_mut().for_each(|job| job.planned = job.first);
     }
 
     /// The jobs, in the order they were entered.
@@ -131,12 +211,11 @@ impl Book {
         &self.jobs
     }
 
-    /// Notes that the first process of a job has ended. `None` if `pid` is no such process.
-    pub fn end_job(&mut self, pid: Pid, end: impl FnOnce(JobIdx) -> JobEnd) -> Option<JobEnd> {
-        let place = self.jobs.iter().position(|job| job.pid == pid && job.end.is_none())?;
-        let end = end(JobIdx(u32::try_from(place).unwrap_or(u32::MAX)));
-        self.jobs[place].end = Some(end);
-        Some(end)
+    /// Notes that a job is over.
+    pub fn end_job(&mut self, end: JobEnd) {
+        if let Some(job) = self.jobs.get_mut(end.job.0 as usize) {
+            job.end = Some(end);
+        }
     }
 
     /// Whether every job has ended.
@@ -151,6 +230,16 @@ impl Book {
         let of_job = self.processes.iter().filter(|(_, process)| process.job == job);
         let mut pids: Vec<Pid> = of_job.map(|(pid, _)| *pid).collect();
         pids.sort_unstable();
+        pids
+    }
+
+    /// The living processes of every job.
+    #[must_use]
+    pub fn processes_by_job(&self) -> BTreeMap<JobIdx, Vec<Pid>> {
+        let mut pids: BTreeMap<JobIdx, Vec<Pid>> = BTreeMap::new();
+        for (pid, process) in &self.processes {
+            pids.entry(process.job).or_default().push(*pid);
+        }
         pids
     }
 
@@ -215,6 +304,7 @@ impl Book {
             allowed: PuSet::new(),
             last_ran: None,
             cpu_time: None,
+            counted: Metered::default(),
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);
@@ -232,28 +322,44 @@ impl Book {
             task.stand = Stand::Missed;
         }
         let (slot, pid) = (task.slot.take(), task.pid);
+        self.jobs[id.job.0 as usize].instructions += task.counted.instructions.unwrap_or(0);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.living = process.living.saturating_sub(1);
             if process.living == 0 {
                 self.processes.remove(&pid);
             }
         }
-        self.ended += 1;
-        if self.ended > REMEMBERED {
-            self.tasks.remove(&id);
-            self.forgotten += 1;
-        }
+        self.remember(id);
         slot
+    }
+
+    /// Remembers an ended task, unless there are too many; then one is forgotten.
+    fn remember(&mut self, id: TaskId) {
+        let forgotten = match (self.remembers_last, self.ended.len()) {
+            (true, REMEMBERED_LAST..) => {
+                self.ended.push_back(id);
+                self.ended.pop_front()
+            }
+            (false, REMEMBERED..) => Some(id),
+            _ => {
+                self.ended.push_back(id);
+                None
+            }
+        };
+        if let Some(id) = forgotten {
+            // One that lives after all is not forgotten.
+            if self.tasks.get(&id).is_some_and(|task| task.ended.is_some()) {
+                self.tasks.remove(&id);
+                self.forgotten += 1;
+            }
+        }
     }
 
     /// First threads of jobs that were reported as ended although their job has not.
     #[must_use]
     pub fn doubtful(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
-        let first = running.map(|(job, _)| TaskId {
-            job: JobIdx(u32::try_from(job).unwrap_or(u32::MAX)),
-            order: 0,
-        });
+        let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
         first.filter(|id| self.tasks.get(id).is_some_and(|task| task.ended.is_some())).collect()
     }
 
@@ -263,6 +369,9 @@ impl Book {
         task.ended = None;
         self.by_tid.insert(task.tid, id);
         let (pid, aim) = (task.pid, task.aim.take());
+        // It is counted among the living again.
+        let instructions = &mut self.jobs[id.job.0 as usize].instructions;
+        *instructions = instructions.saturating_sub(task.counted.instructions.unwrap_or(0));
         let process = Process {
             job: id.job,
             runtime: Runtime::Plain,
@@ -293,10 +402,14 @@ impl Book {
         }
     }
 
-    /// The PU that a plan gives to a task that is born; `None` leaves it to the kernel.
+    /// The PU that a plan gives to a task that is born; `None` leaves it to the kernel. Who begins a run
+    /// that the plan does not know of goes where the plan wanted who began the one before.
     #[must_use]
     pub fn aim_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
-        plan.place_of(id).map_or_else(|| self.newborn_aim(&plan.newborn), Place::pu)
+        let job = self.jobs.get(id.job.0 as usize).filter(|job| job.first == id.order);
+        let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
+        let place = plan.place_of(id).or_else(before);
+        place.map_or_else(|| self.newborn_aim(&plan.newborn), Place::pu)
     }
 
     /// The PU that the newborn rule gives to a task: the one with the fewest living tasks aimed at
@@ -333,9 +446,13 @@ impl Book {
             born: task.born.saturating_sub(launch),
             ended: task.ended.map(|end| end.saturating_sub(launch)),
             cpu_time: task.cpu_time,
-            instructions: None,
-            cycles: None,
-            counts: Counts::default(),
+            instructions: task.counted.instructions,
+            cycles: task.counted.cycles,
+            counts: Counts {
+                accesses: task.counted.accesses,
+                misses: task.last_ran.and_then(|pu| self.levels.misses(&task.counted, pu)),
+                ..Counts::default()
+            },
             mix: Mix::default(),
             aim: task.aim,
             stand: task.stand.clone(),
@@ -343,6 +460,10 @@ impl Book {
             last_ran: task.last_ran,
         }
     }
+}
+
+fn job_idx(place: usize) -> JobIdx {
+    JobIdx(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
@@ -399,6 +520,63 @@ mod tests {
         assert_eq!(book.seen(Nanos(0), |_, _| None).len(), REMEMBERED + 1);
         assert_eq!(book.forgotten, 20_000);
         assert_eq!(book.all_living().count(), 1);
+    }
+
+    /// A job's instructions are those of its living and ended tasks in all runs, and numbers go on.
+    #[test]
+    fn runs_add_up() {
+        let mut book = book();
+        let counted = Metered { instructions: Some(100), ..Metered::default() };
+        let first = book.living(Tid(10)).unwrap();
+        book.task(first).unwrap().counted = counted;
+        book.task(first).unwrap().cpu_time = Some(Nanos(7));
+        assert_eq!((book.instructions(), book.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
+        book.ended(Tid(10), Nanos(3));
+        assert_eq!(book.instructions(), [100]);
+        assert_eq!(book.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
+        book.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
+        assert_eq!((book.run_of(Pid(10)), book.run_of(Pid(30)).is_some()), (None, true));
+        let again = book.born(birth(30, 30, (1, 1))).unwrap();
+        assert_eq!(again.to_string(), "0.1");
+        assert!(book.begins_run(again) && !book.begins_run(first));
+        book.task(again).unwrap().counted = counted;
+        book.task(again).unwrap().cpu_time = Some(Nanos(1));
+        assert_eq!((book.instructions(), book.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
+        assert!(book.doubtful().is_empty(), "the first run is over");
+    }
+
+    /// The plan was made before the job began anew: the new run goes where the plan wanted the one before.
+    #[test]
+    fn a_later_run_stands_where_the_one_before_stood() {
+        let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+            { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
+            "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+        let plan = Plan::from_json(text).unwrap();
+        let mut book = book();
+        for pid in [30, 40] {
+            book.restart(JobIdx(0), Pid(pid), Runtime::Plain, Nanos::ZERO);
+            let first = book.born(birth(pid, pid, (1, 1))).unwrap();
+            assert_eq!(book.aim_of(&plan, first), Some(PuNr(5)));
+            let other = book.born(birth(pid, pid + 1, (pid, pid))).unwrap();
+            assert_eq!(book.aim_of(&plan, other), None);
+        }
+        book.is_planned();
+        let last = book.living(Tid(40)).unwrap();
+        assert_eq!(book.aim_of(&plan, last), None, "a plan made since then knows it, or leaves it out");
+    }
+
+    #[test]
+    fn the_last_to_end_are_remembered() {
+        let mut book = book();
+        book.remembers_last = true;
+        let ends = 100..100 + 2 * i32::try_from(REMEMBERED_LAST).unwrap();
+        for tid in ends.clone() {
+            book.born(birth(10, tid, (10, 10))).unwrap();
+            book.ended(Tid(tid), Nanos(2));
+        }
+        assert_eq!(book.seen(Nanos(0), |_, _| None).len(), REMEMBERED_LAST + 1);
+        let last = TaskId { job: JobIdx(0), order: u32::try_from(ends.len()).unwrap() };
+        assert!(book.task(last).is_some());
     }
 
     #[test]

@@ -4,33 +4,39 @@
 //! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
+mod counting;
+mod lives;
+mod looking;
 mod pausing;
 mod placing;
+mod preparing;
 
 use crate::book::{Birth, Book};
+use crate::gauge::{DataLevels, Gauges};
 use crate::guardian::Guardian;
-use crate::journal::{Owner, Writer};
 use crate::latency::Latencies;
-use crate::launch::{self, Command, Held, Input, LaunchError};
+use crate::launch::{Command, Going, Held, LaunchError};
 use crate::original::original;
 use crate::pause::Pauser;
 use crate::placer::Placer;
-use crate::rundir;
 use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
-use crate::stat::Stat;
 use crate::sys;
+use crate::target::{Target, Targets};
 use crate::watch::Watchers;
 use colocate_engine::{Host, HostError, JobEnd, QuantumEnd, Snapshot, Stand};
-use colocate_machine::read::{self, Sysfs};
-use colocate_machine::{Machine, Nanos, PuNr, PuSet};
+use colocate_machine::read::Sysfs;
+use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_observe::pmu::Counters;
 use colocate_observe::sample::{Counted, SampleOptions};
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
 use colocate_policy::{JobIdx, Plan, TaskId};
-use placing::Waiting;
+use lives::Leaving;
+use looking::{GLANCE_EVERY, LOOK_EVERY};
+use preparing::{begin_journal, counters, hold_all, pauser, usable, watch_all};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,8 +45,18 @@ use std::time::Duration;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
-    /// Whether plans may leave jobs waiting, which are then stopped.
+    /// Whether plans may leave jobs waiting, which are then stopped. If so, CPU times are in nanoseconds.
     pub may_pause: bool,
+    /// Whether jobs are stopped by signals even where they could have cgroups.
+    pub only_signals: bool,
+    /// Whether instructions, cycles and requests to caches and memory are counted.
+    pub count: Count,
+    /// What each job has to do; those that are not named have to run to their end once.
+    pub targets: Vec<Target>,
+    /// Whether jobs that have reached their target run on, and anew, until all have reached theirs.
+    pub repeat: bool,
+    /// How long a job that has reached its target may take to end after SIGTERM, before it is killed.
+    pub grace: Nanos,
     /// How long the first thread of a process is left alone, so that its program counts the PUs
     /// that it may use and not the one that it is put on.
     pub settle: Nanos,
@@ -48,19 +64,27 @@ pub struct Setup {
     pub births: births::Options,
     /// Samples a second of CPU time that are taken of watched jobs.
     pub rate_hz: u32,
-    /// Folders that may hold the journal, best first; see [`rundir::candidates`].
+    /// Folders that may hold the journal, best first; see [`crate::rundir::candidates`].
     pub run_dirs: Vec<PathBuf>,
     /// `/proc`.
     pub proc: PathBuf,
 }
 
-/// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
-/// administrator.
-const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
-/// Least time between two looks at where tasks are. Chosen, for the same reason.
-const LOOK_EVERY: Nanos = Nanos::from_secs(1);
-/// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
-const LOOK_SHARE: u64 = 500;
+/// What is counted of every thread.
+#[derive(Debug, Default)]
+pub enum Count {
+    /// Nothing.
+    #[default]
+    Not,
+    /// What the processor counts; if it counts nothing, a note says so.
+    Hardware,
+    /// With these counters.
+    With(Counters),
+}
+
+/// How long a job that has reached its target may take to end after SIGTERM. Chosen: long enough to close
+/// files, short enough not to disturb the others for long.
+pub const GRACE: Nanos = Nanos::from_secs(1);
 
 /// Most rounds in which masks are given back at the end. What was born of a placed thread meanwhile
 /// is heard of in the next one.
@@ -101,9 +125,19 @@ pub struct LinuxHost {
     held: Vec<Option<Held>>,
     pauser: Option<Pauser>,
     /// Jobs that wait.
-    waiting: Vec<JobIdx>,
+    waiting: BTreeSet<JobIdx>,
     /// Whether nobody is stopped any more.
     ending: bool,
+    /// By job: who was let go last in a later run, whose exec may be under way.
+    going: Vec<Option<Going>>,
+    commands: Vec<Command>,
+    targets: Targets,
+    grace: Nanos,
+    /// Jobs that have reached their target and are being ended.
+    leaving: Vec<Leaving>,
+    gauges: Gauges,
+    /// Looks in a row that have found a job stopped by somebody else.
+    asleep: BTreeMap<JobIdx, u8>,
     births: Births,
     events: Vec<TaskEvent>,
     book: Book,
@@ -130,12 +164,16 @@ impl LinuxHost {
     /// What is not vital and cannot be had is done without; [`LinuxHost::notes`] then says so.
     ///
     /// # Errors
-    /// [`LaunchError`] if a process or a pipe cannot be had.
+    /// [`LaunchError`] if a process or a pipe cannot be had, or instructions that are a target cannot be
+    /// counted.
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
+        let mut notes = Vec::new();
+        let jobs = setup.commands.len();
+        let targets = Targets::new(jobs, &setup.targets, setup.repeat);
+        let counters = counters(setup, &targets, &mut notes)?;
         let signals = Signals::take()?;
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
-        let mut notes = Vec::new();
         let pauser = setup.may_pause.then(|| pauser(setup, &mut notes));
         let mut journal = begin_journal(setup, &original, pauser.as_ref());
         if let Some(why) = journal.trouble() {
@@ -150,6 +188,7 @@ impl LinuxHost {
         let held = hold_all(&setup.commands, &signals)?;
         let mut runtimes = Runtimes::default();
         let mut book = Book::default();
+        (book.remembers_last, book.levels) = (setup.may_pause, DataLevels::of(&machine));
         for (command, held) in setup.commands.iter().zip(&held) {
             book.add_job(command.name(), held.pid(), runtimes.of(&command.path));
         }
@@ -173,8 +212,15 @@ impl LinuxHost {
             guardian,
             held: held.into_iter().map(Some).collect(),
             pauser,
-            waiting: Vec::new(),
+            waiting: BTreeSet::new(),
             ending: false,
+            going: (0..jobs).map(|_| None).collect(),
+            commands: setup.commands.clone(),
+            targets,
+            grace: setup.grace,
+            leaving: Vec::new(),
+            gauges: Gauges::new(counters, setup.may_pause),
+            asleep: BTreeMap::new(),
             births,
             events: Vec::new(),
             book,
@@ -224,6 +270,12 @@ impl LinuxHost {
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.book.forgotten
+    }
+
+    /// How often each job has run to an end.
+    #[must_use]
+    pub fn runs(&self) -> Vec<u32> {
+        self.targets.runs()
     }
 
     /// The first processes of the jobs, in order.
@@ -299,6 +351,9 @@ impl LinuxHost {
                     self.born(Birth { at, pid, tid, parent_pid, parent_tid });
                 }
                 TaskEvent::Ended { at, tid, .. } => {
+                    if let Some(id) = self.book.living(tid) {
+                        self.count_ended(id);
+                    }
                     if let Some(slot) = self.book.ended(tid, at) {
                         self.placer.journal.free(slot);
                     }
@@ -340,91 +395,9 @@ impl LinuxHost {
         }
     }
 
-    /// Takes the exit statuses of children that have ended.
-    fn reap(&mut self) {
-        let at = self.clock();
-        while let Ok(Some(waited)) = sys::wait(None, false) {
-            let cpu_time = Some(waited.cpu_time);
-            let status = waited.status;
-            let ended = self.book.end_job(waited.pid, |job| JobEnd { job, at, status, cpu_time });
-            if let Some(end) = ended {
-                self.ended.push(end);
-                self.news = self.news.or(Some(QuantumEnd::JobEnded));
-            } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
-                self.guardian = None;
-                self.notes.push("the guardian was killed; `colocate restore` remains".into());
-            }
-        }
-    }
-
-    /// Looks at the machine, and at every living task, if it is time to.
-    ///
-    /// The machine costs one system call, so that is never put off: on a PU that is gone, nobody is
-    /// where he should be. Reading it anew after a change is rare, and not counted either.
-    fn look_if_due(&mut self) {
-        if now() >= self.next_glance {
-            self.look_at_machine();
-            self.next_glance = now() + GLANCE_EVERY;
-        }
-        let begun = now();
-        if begun < self.next_look {
-            return;
-        }
-        self.look_for_lost_jobs();
-        self.look_at_tasks();
-        let took = now().saturating_sub(begun);
-        self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
-    }
-
-    /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
-    fn look_at_machine(&mut self) {
-        let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
-        if usable_now == self.placer.usable {
-            return;
-        }
-        match read::live() {
-            Ok(machine) => self.machine = machine,
-            Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
-        }
-        self.usable = usable(&self.machine, &usable_now);
-        // A cpuset that grows lets tasks that nobody placed grow with it.
-        let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
-        self.notes.push(format!(
-            "usable PUs changed from {} to {usable_now}; planned again",
-            self.placer.usable
-        ));
-        self.placer.original = grown;
-        self.placer.usable = usable_now;
-        self.news = Some(QuantumEnd::MachineChanged);
-    }
-
-    /// Finds first threads of jobs that live although their end was reported: when a program
-    /// changes its user, the kernel takes our events from it (perf_event_open(2)).
-    fn look_for_lost_jobs(&mut self) {
-        for id in self.book.doubtful() {
-            let Some(task) = self.book.task(id) else { continue };
-            let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
-            if stat.is_some_and(|stat| !stat.is_dead()) {
-                self.book.revive(id);
-                self.start(id, Waiting::No);
-            }
-        }
-    }
-
-    fn look_at_tasks(&mut self) {
-        let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-        for id in living {
-            let Some(task) = self.book.task(id) else { continue };
-            self.placer.look(task);
-            if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
-                self.book.aim(id, None);
-            }
-        }
-    }
-
     /// Why the quantum is over, if it is.
     fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
-        if self.book.all_ended() {
+        if self.book.all_ended() && self.leaving.is_empty() {
             self.hear();
             return Some(QuantumEnd::AllJobsEnded);
         }
@@ -441,7 +414,7 @@ impl LinuxHost {
         let settled = self.settling.peek().map(|Reverse((at, _))| *at);
         let quantum = self.watchers.awaited().is_none().then_some(quantum);
         let looks = self.next_glance.min(self.next_look);
-        let due = [quantum, Some(looks), settled].into_iter().flatten().min();
+        let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if let Some(look) = self.births.next_look() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
@@ -452,8 +425,17 @@ impl LinuxHost {
         wait_readable(&fds, timeout)
     }
 
-    fn snapshot(&mut self, end: QuantumEnd) -> Snapshot {
-        self.look_at_tasks();
+    fn snapshot(&mut self, mut end: QuantumEnd) -> Snapshot {
+        match self.pauser {
+            Some(_) => self.look_at_who_ran(),
+            None => self.look_at_tasks(),
+        }
+        self.note_reached();
+        self.end_who_is_done();
+        if self.news == Some(QuantumEnd::JobEnded) {
+            self.news = None;
+            end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };
+        }
         if end == QuantumEnd::AllJobsEnded {
             self.watchers.stop();
         }
@@ -500,6 +482,7 @@ impl Host for LinuxHost {
             self.hear();
             self.place_settled();
             self.answer_signals();
+            self.see_off();
             self.look_if_due();
             if let Some(end) = self.end_of_quantum(until) {
                 return Ok(self.snapshot(end));
@@ -510,46 +493,4 @@ impl Host for LinuxHost {
             })?;
         }
     }
-}
-
-/// What stops jobs; says if that is not the best way.
-fn pauser(setup: &Setup, notes: &mut Vec<String>) -> Pauser {
-    let (pauser, why) = Pauser::new(setup.commands.len(), &setup.proc);
-    if let Some(why) = why {
-        notes.push(format!(
-            "jobs are stopped by signals, because no cgroups can be had ({why}): a process that \
-             stops itself is let go on with its job"
-        ));
-    }
-    pauser
-}
-
-fn begin_journal(setup: &Setup, original: &PuSet, pauser: Option<&Pauser>) -> Writer {
-    let user = sys::effective_user();
-    let pid = Pid(std::process::id().cast_signed());
-    let start_ticks = Stat::read(&setup.proc, pid, pid.first_thread()).map(|s| s.start_ticks);
-    let owner = Owner { pid, start_ticks: start_ticks.unwrap_or(0) };
-    let dir = rundir::open(&setup.run_dirs, user);
-    let how = pauser.map(Pauser::how);
-    Writer::begin(dir.as_deref().map_err(Clone::clone), owner, original, how.as_ref())
-}
-
-/// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
-fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
-    let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
-    let held = commands.iter().zip(inputs);
-    held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
-}
-
-fn watch_all(held: &[Held], options: &births::Options) -> Births {
-    let mut pids = held.iter().map(Held::pid);
-    let first = pids.next().unwrap_or(Pid(0));
-    let mut births = Births::watch(first, options);
-    pids.for_each(|pid| births.also(pid));
-    births
-}
-
-/// The machine's PUs that are in `mask`, in logical order.
-fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
-    machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
 }

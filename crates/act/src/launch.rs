@@ -1,7 +1,7 @@
 //! Starting programs: found first, held before they begin, then let go together.
 
 use crate::signals::Inherited;
-use crate::sys::{self, Fork};
+use crate::sys::{self, Exec, Fork};
 use colocate_observe::{Pid, SysError};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -38,6 +38,17 @@ pub enum LaunchError {
     /// The system is short of something.
     #[error(transparent)]
     Sys(#[from] SysError),
+    /// A job has a number of instructions for its target, and they cannot be counted.
+    #[error(
+        "a target of {target} instructions: expected counters, found none: {why}; \
+         `colocate doctor` says what lifts it"
+    )]
+    NoCounters {
+        /// The target.
+        target: u64,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl LaunchError {
@@ -51,18 +62,22 @@ impl LaunchError {
                 NOT_FOUND
             }
             Self::CannotExecute { .. } => CANNOT_EXECUTE,
-            Self::Null(_) | Self::Sys(_) => OURS,
+            Self::Null(_) | Self::Sys(_) | Self::NoCounters { .. } => OURS,
         }
     }
 }
 
 /// A program with its arguments, found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// The program's file.
     pub path: PathBuf,
     /// Its arguments; the first one is the program as the user wrote it.
     pub argv: Vec<OsString>,
+    /// The folder that it begins in; ours if there is none. `path` is not relative then.
+    pub dir: Option<PathBuf>,
+    /// Names and values that its environment has instead of ours.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 impl Command {
@@ -81,7 +96,19 @@ impl Command {
         } else {
             search(&program, path_var.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")))?
         };
-        Ok(Self { path, argv })
+        Ok(Self { path, argv, ..Self::default() })
+    }
+
+    /// Its whole environment, as exec(3) wants it.
+    fn environment(&self) -> Result<Vec<CString>, LaunchError> {
+        let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
+        let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
+        let all = ours.chain(self.env.iter().cloned());
+        let text = |(name, value): (OsString, OsString)| {
+            let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            CString::new(bytes).map_err(|_| LaunchError::Null(value))
+        };
+        all.map(text).collect()
     }
 
     /// The program's name, without folders.
@@ -150,13 +177,34 @@ pub struct Going {
     program: PathBuf,
 }
 
-/// Makes the process for `command`. To be called before threads are created.
+/// Makes the process for `command`. In the new process only system calls are made until it becomes the
+/// program, so this may be called although there are threads.
 ///
 /// # Errors
 /// [`LaunchError::Null`], or [`LaunchError::Sys`] at the limits of processes and open files.
 pub fn hold(command: &Command, input: Input, signals: &Inherited) -> Result<Held, LaunchError> {
-    let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
+    hold_as(command, input, signals, false)
+}
+
+/// The same at a later time, when colocate has changed more for itself than signals. The program reads
+/// nothing: what there was to read was the first run's.
+///
+/// # Errors
+/// As [`hold`].
+pub fn hold_again(command: &Command, signals: &Inherited) -> Result<Held, LaunchError> {
+    hold_as(command, Input::Nothing, signals, true)
+}
+
+fn hold_as(
+    command: &Command,
+    input: Input,
+    signals: &Inherited,
+    again: bool,
+) -> Result<Held, LaunchError> {
     let path = c_string(command.path.as_os_str())?;
+    let dir = command.dir.as_ref().map(|dir| c_string(dir.as_os_str())).transpose()?;
+    let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?;
+    let exec = Exec::new(path, dir, argv, command.environment()?);
     let failed = |source| SysError { call: "pipe", source };
     let (wait, go) = io::pipe().map_err(failed)?;
     let (failure, tell) = io::pipe().map_err(failed)?;
@@ -164,7 +212,10 @@ pub fn hold(command: &Command, input: Input, signals: &Inherited) -> Result<Held
         Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
         Fork::Child => {
             drop((go, failure));
-            let error = become_program(wait, input, signals, &path, &argv);
+            if again {
+                signals.put_back_rest();
+            }
+            let error = become_program(wait, input, signals, &exec);
             fail(&error, tell)
         }
     }
@@ -179,8 +230,7 @@ fn become_program(
     mut wait: io::PipeReader,
     input: Input,
     signals: &Inherited,
-    path: &CString,
-    argv: &[CString],
+    exec: &Exec,
 ) -> io::Error {
     let mut word = [0];
     if !matches!(wait.read(&mut word), Ok(1)) {
@@ -197,7 +247,7 @@ fn become_program(
         }
     }
     signals.put_back();
-    sys::exec(path, argv)
+    exec.run()
 }
 
 fn fail(error: &io::Error, mut tell: io::PipeWriter) -> ! {

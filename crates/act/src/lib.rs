@@ -16,11 +16,14 @@ pub mod sys;
 pub mod watch;
 
 pub mod book;
+pub mod gauge;
 pub mod host;
 pub mod latency;
 pub mod pages;
 pub mod pause;
 pub mod placer;
 pub mod runtime;
+pub mod target;
 
-pub use host::{LinuxHost, Setup};
+pub use host::{Count, LinuxHost, Setup};
+pub use target::Target;

@@ -77,18 +77,26 @@ impl Placer {
         }
     }
 
-    /// Reads back where `task` is, and notices when its program has moved it.
-    pub fn look(&mut self, task: &mut Task) {
-        let Ok(current) = pin::allowed(task.tid) else { return };
-        let Some(stat) = Stat::read(&self.proc, task.pid, task.tid) else { return };
+    /// Reads back where `task` last ran.
+    pub fn look_where(&self, task: &mut Task) -> Option<Stat> {
+        let stat = Stat::read(&self.proc, task.pid, task.tid)?;
         task.last_ran = Some(stat.last_ran);
-        task.cpu_time = Some(stat.cpu_time);
+        // Rounded down: who knows it better keeps that.
+        task.cpu_time = task.cpu_time.max(Some(stat.cpu_time));
+        Some(stat)
+    }
+
+    /// Reads back where `task` is, and notices when its program has moved it. `None` if it has ended.
+    pub fn look(&mut self, task: &mut Task) -> Option<Stat> {
+        let current = pin::allowed(task.tid).ok()?;
+        let stat = self.look_where(task)?;
         let settled = !matches!(task.stand, Stand::PinnedByProgram | Stand::Trouble(_));
         if settled && !self.is_ours(task, &current) {
             self.respect(task, current);
         } else {
             task.allowed = current;
         }
+        Some(stat)
     }
 
     /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.

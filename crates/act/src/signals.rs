@@ -7,6 +7,7 @@
 
 use crate::sys::{self, Arrived, SignalMask};
 use colocate_observe::SysError;
+use colocate_observe::limits::Descriptors;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -22,11 +23,15 @@ const PASSED_ON: [c_int; 8] = [
     libc::SIGCONT,
 ];
 
-/// How signals stood when colocate was started: how its programs shall find them.
+/// How signals, and what else colocate changes for itself, stood when it was started: how its programs
+/// shall find them.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     mask: SignalMask,
     child_ignored: bool,
+    nice: c_int,
+    policy: c_int,
+    files: Option<Descriptors>,
 }
 
 impl Inherited {
@@ -37,6 +42,14 @@ impl Inherited {
             sys::ignore(libc::SIGCHLD, true);
         }
         sys::set_mask(&self.mask);
+    }
+
+    /// Puts back what colocate changes for itself once its first programs are made. Only system calls.
+    pub fn put_back_rest(&self) {
+        sys::be_as_before(self.policy, self.nice);
+        if let Some(files) = self.files {
+            sys::limit_files(files.soft, files.hard);
+        }
     }
 }
 
@@ -59,7 +72,10 @@ impl Signals {
         let taken = PASSED_ON.into_iter().filter(|&signal| !sys::is_ignored(signal));
         let taken: Vec<c_int> = taken.chain([libc::SIGCHLD]).collect();
         let mask = sys::block(&taken)?;
-        Ok(Self { fd: sys::signalfd(&taken)?, inherited: Inherited { mask, child_ignored } })
+        let (nice, policy) = (sys::nice(), sys::policy());
+        let inherited =
+            Inherited { mask, child_ignored, nice, policy, files: Descriptors::now().ok() };
+        Ok(Self { fd: sys::signalfd(&taken)?, inherited })
     }
 
     /// How signals stood before.

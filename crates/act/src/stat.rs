@@ -47,6 +47,12 @@ impl Stat {
         })
     }
 
+    /// Whether a signal or a tracer has stopped it.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+
     /// Whether it has ended and only waits to be reaped.
     #[must_use]
     pub fn is_dead(&self) -> bool {

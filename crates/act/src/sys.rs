@@ -63,13 +63,14 @@ pub enum Fork {
     Parent(Pid),
 }
 
-/// Makes a copy of this process. To be called before threads are created.
+/// Makes a copy of this process. To be called before threads are created, or by who then only makes
+/// system calls in the child.
 ///
 /// # Errors
 /// `EAGAIN` at the limit of processes, `ENOMEM`.
 pub fn fork() -> Result<Fork, SysError> {
     // SAFETY: callers fork before they create threads, so no lock is held by a thread that the
-    // child lacks.
+    // child lacks; or the child takes no lock and no memory (`launch::hold`).
     match unsafe { libc::fork() } {
         -1 => Err(SysError::last("fork")),
         0 => Ok(Fork::Child),
@@ -77,15 +78,42 @@ pub fn fork() -> Result<Fork, SysError> {
     }
 }
 
-/// Replaces this process by the program at `path`; a text without `#!` is given to the shell.
-/// Returns only if that fails.
-#[must_use]
-pub fn exec(path: &CStr, argv: &[CString]) -> io::Error {
-    let mut pointers: Vec<*const libc::c_char> = argv.iter().map(|arg| arg.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    // SAFETY: `pointers` is a null-terminated list of strings that live through the call.
-    unsafe { libc::execvp(path.as_ptr(), pointers.as_ptr()) };
-    io::Error::last_os_error()
+/// A program as execvpe(3) takes it, put together before a fork.
+#[derive(Debug)]
+pub struct Exec {
+    path: CString,
+    dir: Option<CString>,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    // Only held: `argv` and `env` point into them.
+    _texts: [Vec<CString>; 2],
+}
+
+impl Exec {
+    /// The program at `path` with its arguments and its whole environment, which begins in the folder
+    /// `dir`, if any.
+    #[must_use]
+    pub fn new(path: CString, dir: Option<CString>, argv: Vec<CString>, env: Vec<CString>) -> Self {
+        let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        Self { path, dir, argv: pointers(&argv), env: pointers(&env), _texts: [argv, env] }
+    }
+
+    /// Replaces this process by the program; a text without `#!` is given to the shell. Returns only
+    /// if that fails. Takes no memory, so it may be called after any fork.
+    #[must_use]
+    pub fn run(&self) -> io::Error {
+        if let Some(dir) = &self.dir {
+            // SAFETY: the path is a valid string.
+            if unsafe { libc::chdir(dir.as_ptr()) } < 0 {
+                return io::Error::last_os_error();
+            }
+        }
+        // SAFETY: both are null-terminated lists of strings that live as long as `self`.
+        unsafe { libc::execvpe(self.path.as_ptr(), self.argv.as_ptr(), self.env.as_ptr()) };
+        io::Error::last_os_error()
+    }
 }
 
 /// Ends this process at once, without running anything that the other side of a fork owns.
@@ -331,9 +359,27 @@ pub fn nice() -> i32 {
 /// # Errors
 /// `EPERM` if `nice` is not permitted; `ENOSYS` and `EPERM` under some seccomp filters.
 pub fn be_prompt(slice: Nanos, nice: i32) -> Result<(), SysError> {
+    schedule_as(libc::SCHED_OTHER, slice, nice)
+}
+
+/// The scheduling policy of this thread (sched(7)).
+#[must_use]
+pub fn policy() -> c_int {
+    // SAFETY: takes no pointer.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
+/// Gives this thread back what it had before [`be_prompt`]. A policy with fixed priorities, which only
+/// who has a privilege can have given to colocate, is not given back.
+pub fn be_as_before(policy: c_int, nice: i32) {
+    let policy = if policy == libc::SCHED_BATCH { policy } else { libc::SCHED_OTHER };
+    let _ = schedule_as(policy, Nanos::ZERO, nice);
+}
+
+fn schedule_as(policy: c_int, slice: Nanos, nice: i32) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
-        policy: 0,  // SCHED_OTHER
+        policy: policy.cast_unsigned(),
         flags: 0,
         nice,
         priority: 0,
@@ -344,6 +390,13 @@ pub fn be_prompt(slice: Nanos, nice: i32) -> Result<(), SysError> {
     // SAFETY: the kernel reads the 48 bytes that `size_b` says, and that the type has.
     let ret = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     if ret < 0 { Err(SysError::last("sched_setattr")) } else { Ok(()) }
+}
+
+/// Lets this process have so many descriptors open, as far as it may.
+pub fn limit_files(soft: u64, hard: u64) {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `limit` is read only during the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
 }
 
 /// The effective user.

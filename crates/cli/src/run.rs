@@ -11,7 +11,8 @@ use crate::exit;
 use crate::output;
 use anyhow::Context;
 use cache::Cache;
-use colocate_act::{LinuxHost, Setup, rundir, sys};
+use colocate_act::host::GRACE;
+use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
 use colocate_engine::{FixedPlan, Known, Outcome, Planner, Settings, first_plan};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -250,6 +251,11 @@ fn run(
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
     Ok(Setup {
         may_pause: false,
+        only_signals: false,
+        count: Count::Not,
+        targets: Vec::new(),
+        repeat: false,
+        grace: GRACE,
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
         births: births::Options::here()?,

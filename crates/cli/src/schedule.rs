@@ -7,7 +7,8 @@ use crate::output;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::launch::Command;
-use colocate_act::{LinuxHost, Setup};
+use colocate_act::host::GRACE;
+use colocate_act::{Count, LinuxHost, Setup};
 use colocate_engine::schedule::{Workload as Quanta, schedule};
 use colocate_machine::Nanos;
 use colocate_machine::read;
@@ -115,6 +116,11 @@ fn setup(workload: &Workload) -> anyhow::Result<Setup> {
     };
     Ok(Setup {
         may_pause: true,
+        only_signals: false,
+        count: Count::Hardware,
+        targets: Vec::new(),
+        repeat: false,
+        grace: GRACE,
         commands: workload.each().map(command).collect::<Result<_, _>>()?,
         settle: Nanos::ZERO,
         births: births::Options::here()?,

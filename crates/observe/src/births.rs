@@ -23,6 +23,7 @@
 //! # Ok(()) }
 //! ```
 
+use crate::limits::Descriptors;
 use crate::perf::{Attr, Record, Rings, Stamp, parse};
 use crate::proc::{Proc, Tree, online_cpus};
 use crate::sys::{SysError, now};
@@ -189,11 +190,13 @@ impl Births {
 
     /// Watches process `pid` and all it creates, too.
     pub fn also(&mut self, pid: Pid) {
+        // Who was watched before has its events, and so has all that it creates.
+        let before: BTreeSet<Pid> = self.tree.processes().collect();
         self.tree.add(pid);
-        self.tree.look(&self.proc, now(), &mut self.first);
+        self.tree.look_below(&self.proc, pid, now(), &mut self.first);
         if let Source::Perf(rings) = &mut self.source {
             let attr = Attr::task_notes().inherited();
-            for process in self.tree.processes() {
+            for process in self.tree.processes().filter(|process| !before.contains(process)) {
                 match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
                     Ok(true) => {}
                     Ok(false) => self.next_look = Some(Instant::now()),
@@ -205,7 +208,15 @@ impl Births {
                 }
             }
             // Some may have been born before their creator was watched.
-            self.tree.look(&self.proc, now(), &mut self.first);
+            self.tree.look_below(&self.proc, pid, now(), &mut self.first);
+        }
+    }
+
+    /// Forgets a process that [`Births::also`] was called for, when it and all it has created have
+    /// ended: its descriptors are closed.
+    pub fn forget(&mut self, pid: Pid) {
+        if let Source::Perf(rings) = &mut self.source {
+            rings.detach(pid.first_thread());
         }
     }
 
@@ -374,6 +385,10 @@ pub(crate) fn attach_all(
             match rings.attach(attr, tid) {
                 Ok(()) => {}
                 Err(error) if error.errno() == Some(libc::ESRCH) => all = false,
+                Err(error) if error.errno() == Some(libc::EMFILE) => {
+                    Descriptors::raise()?;
+                    rings.attach(attr, tid)?;
+                }
                 Err(error) => return Err(error),
             }
         }

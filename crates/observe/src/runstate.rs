@@ -236,6 +236,28 @@ impl RunState {
     }
 }
 
+/// The CPU time of one thread, to be asked for again and again.
+#[derive(Debug)]
+pub struct RunTime(File);
+
+impl RunTime {
+    /// Of thread `tid` of process `pid`; `proc` is `/proc`.
+    ///
+    /// # Errors
+    /// If it has ended, the kernel keeps no such sums, or no descriptor is left.
+    pub fn open(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
+        let file = open_schedstat(&path(proc, pid, tid))?;
+        read(&file)?;
+        Ok(Self(file))
+    }
+
+    /// CPU time until now, up to one tick short while it runs; `None` if it has ended.
+    #[must_use]
+    pub fn read(&self) -> Option<Nanos> {
+        read(&self.0).ok().map(|sums| Nanos(sums.run))
+    }
+}
+
 impl Watched {
     fn advance(&mut self, sums: Sums) -> Change {
         let last = std::mem::replace(&mut self.last, sums);
@@ -387,6 +409,23 @@ mod tests {
         assert!(asleep);
         busy.end();
         idle.end();
+    }
+
+    /// A thread that spins uses CPU time, and one that has ended has none to tell of.
+    #[test]
+    fn the_time_of_one_thread() {
+        let crew = Crew::start(1, true);
+        let time = RunTime::open(Path::new("/proc"), this_process(), crew.tids[0]).unwrap();
+        let before = time.read().unwrap();
+        while time.read().unwrap() <= before {
+            std::thread::yield_now();
+        }
+        let tid = crew.tids[0];
+        crew.end();
+        while time.read().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(RunTime::open(Path::new("/proc"), this_process(), tid).is_err());
     }
 
     #[test]

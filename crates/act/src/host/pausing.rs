@@ -17,7 +17,7 @@ impl LinuxHost {
             // Programs were asked to end, and who is stopped could not.
             return Ok(());
         }
-        self.waiting = waiting(plan, self.pauser.is_some())?;
+        self.waiting = waiting(plan, self.pauser.is_some())?.into_iter().collect();
         for job in self.waiting.clone() {
             self.stop(job);
         }
@@ -59,7 +59,7 @@ impl LinuxHost {
         }
     }
 
-    fn let_go_on(&mut self, job: JobIdx) {
+    pub(super) fn let_go_on(&mut self, job: JobIdx) {
         if !self.is_stopped(job) {
             return;
         }
@@ -116,7 +116,7 @@ impl LinuxHost {
         }
     }
 
-    fn tell(&mut self, job: JobIdx, what: &str, result: std::io::Result<()>) {
+    pub(super) fn tell(&mut self, job: JobIdx, what: &str, result: std::io::Result<()>) {
         if let Err(why) = result {
             let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));

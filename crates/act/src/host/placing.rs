@@ -41,6 +41,7 @@ impl LinuxHost {
             self.begin_program(birth.pid, birth.at);
             self.stop_newborn(id, birth.pid);
         }
+        self.count_newborn(id, birth.pid);
         let Some(plan) = &self.plan else { return };
         let aim = self.book.aim_of(plan, id);
         self.book.aim(id, aim);
@@ -156,6 +157,7 @@ impl LinuxHost {
             return;
         }
         self.plan = Some(plan.clone());
+        self.book.is_planned();
         let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
         living.sort_unstable();
         let movable = |stand: &Stand| {
@@ -168,13 +170,16 @@ impl LinuxHost {
         for &id in &named {
             self.book.aim(id, plan.place_of(id).and_then(Place::pu));
         }
+        let waits = |id: &TaskId| plan.place_of(*id) == Some(Place::Waiting);
         for &id in &others {
             let before = self.book.task(id).and_then(|task| task.aim);
             self.book.aim(id, None);
             let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
             self.book.aim(id, aim);
         }
-        named.into_iter().chain(others).for_each(|id| self.follow(id));
+        // Who waits stays where it is: it runs nowhere.
+        let who_runs = named.into_iter().filter(|id| !waits(id)).chain(others);
+        who_runs.for_each(|id| self.follow(id));
     }
 
     /// Puts a living task where it is aimed at now.
@@ -184,6 +189,10 @@ impl LinuxHost {
         let (pid, is_first, stand) = (task.pid, task.is_first(), task.stand.clone());
         let wanted = task.aim.map_or(Mark::Original, Mark::On);
         let there = task.mark == wanted && stand == Stand::Placed;
+        let untouched = wanted == Mark::Original && task.mark == wanted;
+        if untouched && stand == Stand::LeftToKernel && task.allowed == self.placer.original {
+            return;
+        }
         if there && task.allowed == pin::only(task.aim.unwrap_or(PuNr(u32::MAX))) {
             return;
         }

@@ -6,7 +6,7 @@
 use colocate_observe::Pid;
 use colocate_policy::JobIdx;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Rounds in which processes are moved out of a cgroup at most: what forks meanwhile is met in the next.
@@ -90,6 +90,16 @@ impl Freezer {
     /// If the cgroup is gone.
     pub fn freeze(&self, job: JobIdx, frozen: bool) -> io::Result<()> {
         fs::write(self.of(job).join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    }
+
+    /// Kills all processes of a job, also those that are born meanwhile (Linux 5.14).
+    ///
+    /// # Errors
+    /// If the kernel cannot, or the cgroup is gone.
+    pub fn kill(&self, job: JobIdx) -> io::Result<()> {
+        let place = self.of(job).join("cgroup.kill");
+        // What is not there must not be created.
+        fs::OpenOptions::new().write(true).open(place)?.write_all(b"1")
     }
 
     /// Whether all processes of a job have stopped.

@@ -12,8 +12,11 @@
 
 pub mod freezer;
 
+use crate::stat::Stat;
 use crate::sys;
+use colocate_machine::Nanos;
 use colocate_observe::Pid;
+use colocate_observe::sys::now;
 use colocate_policy::JobIdx;
 use freezer::Freezer;
 use std::fmt;
@@ -49,14 +52,45 @@ impl fmt::Display for How {
     }
 }
 
+/// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops who runs
+/// at the next interrupt, a few milliseconds away; who is deep in a driver may take longer.
+const STOPS_WITHIN: Nanos = Nanos::from_millis(100);
+/// So many looks in a row must find a job going on before that is told. Chosen.
+const STRIKES: u8 = 3;
+
 /// Stops jobs and lets them go on.
 #[derive(Debug)]
 pub struct Pauser {
     freezer: Option<Freezer>,
-    stopped: Vec<bool>,
+    jobs: Vec<State>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// When it was stopped, on the kernel's clock; `None` if it may run.
+    stopped: Option<Nanos>,
+    /// Looks in a row that have found it going on although it was stopped.
+    strikes: u8,
+}
+
+/// What a look at a stopped job has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It has stopped, or may still be about to.
+    Stopped,
+    /// It goes on; it was stopped once more.
+    GoesOn,
+    /// The same, again and again; told once.
+    Stubborn,
 }
 
 impl Pauser {
+    /// For so many jobs, none of them stopped; by signals, wherever this is.
+    #[must_use]
+    pub fn by_signals(jobs: usize) -> Self {
+        Self { freezer: None, jobs: vec![State::default(); jobs] }
+    }
+
     /// For so many jobs, none of them stopped; cgroups are made below that of this process, as `proc` and
     /// `mounts` (`/proc` and the mounts that it tells of) say. The line says why there are none, if so.
     #[must_use]
@@ -66,7 +100,7 @@ impl Pauser {
             Ok(freezer) => (Some(freezer), None),
             Err(why) => (None, Some(why.to_string())),
         };
-        (Self { freezer, stopped: vec![false; jobs] }, why)
+        (Self { freezer, jobs: vec![State::default(); jobs] }, why)
     }
 
     /// How it stops jobs.
@@ -81,7 +115,7 @@ impl Pauser {
     /// Whether a job is stopped by us.
     #[must_use]
     pub fn is_stopped(&self, job: JobIdx) -> bool {
-        self.stopped.get(job.0 as usize).copied().unwrap_or(false)
+        self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
 
     /// Takes in the first process of a job, before it begins its program. The line says what went wrong; then
@@ -101,7 +135,11 @@ impl Pauser {
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
     pub fn stop(&mut self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
-        self.set(job, true);
+        self.set(job, Some(now()));
+        self.do_stop(job, pids)
+    }
+
+    fn do_stop(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, true),
             None => signal(pids, libc::SIGSTOP),
@@ -121,10 +159,62 @@ impl Pauser {
     /// # Errors
     /// As [`Self::stop`].
     pub fn go_on(&mut self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
-        self.set(job, false);
+        self.set(job, None);
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, false),
             None => signal(pids, libc::SIGCONT),
+        }
+    }
+
+    /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: somebody else may
+    /// have let it go on. `pids` and `proc` as for [`Self::has_stopped`].
+    pub fn look(&mut self, job: JobIdx, pids: &[Pid], proc: &Path) -> Found {
+        let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
+        let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
+        if !due {
+            return Found::Stopped;
+        }
+        let goes_on = !self.has_stopped(job, pids, proc);
+        let Some(state) = self.jobs.get_mut(job.0 as usize) else { return Found::Stopped };
+        state.strikes = if goes_on { state.strikes.saturating_add(1) } else { 0 };
+        match (goes_on, state.strikes == STRIKES) {
+            (false, _) => Found::Stopped,
+            (true, stubborn) => {
+                let _ = self.do_stop(job, pids);
+                if stubborn { Found::Stubborn } else { Found::GoesOn }
+            }
+        }
+    }
+
+    /// Whether it has to be told which processes to stop.
+    #[must_use]
+    pub fn needs_pids(&self) -> bool {
+        self.freezer.is_none()
+    }
+
+    /// Whether a job that was stopped has stopped; `pids` are its processes as far as they are known, and
+    /// `proc` is `/proc`.
+    #[must_use]
+    pub fn has_stopped(&self, job: JobIdx, pids: &[Pid], proc: &Path) -> bool {
+        let stopped = |pid: &Pid| {
+            let stat = Stat::read(proc, *pid, pid.first_thread());
+            stat.is_none_or(|stat| stat.is_stopped() || stat.is_dead())
+        };
+        match &self.freezer {
+            Some(freezer) => freezer.is_frozen(job),
+            None => pids.iter().all(stopped),
+        }
+    }
+
+    /// Ends a job for good, with all that it has created; `pids` are its processes as far as they are known.
+    ///
+    /// # Errors
+    /// If the kernel does not; processes that have ended are none.
+    pub fn kill(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+        match self.freezer.as_ref().map(|freezer| freezer.kill(job)) {
+            Some(Ok(())) => Ok(()),
+            // Kernels before 5.14 have no such file.
+            Some(Err(_)) | None => signal(pids, libc::SIGKILL),
         }
     }
 
@@ -136,9 +226,9 @@ impl Pauser {
         self.freezer.take().map_or(Ok(()), |freezer| freezer::dissolve(freezer.folder()).map(drop))
     }
 
-    fn set(&mut self, job: JobIdx, stopped: bool) {
-        if let Some(known) = self.stopped.get_mut(job.0 as usize) {
-            *known = stopped;
+    fn set(&mut self, job: JobIdx, stopped: Option<Nanos>) {
+        if let Some(known) = self.jobs.get_mut(job.0 as usize) {
+            known.stopped = stopped;
         }
     }
 }
@@ -160,7 +250,6 @@ pub(crate) fn signal(pids: &[Pid], signal: libc::c_int) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stat::Stat;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
@@ -202,13 +291,31 @@ mod tests {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid(child.id().cast_signed());
         let sleepers = Sleepers(vec![child]);
-        let mut pauser = Pauser { freezer: None, stopped: vec![false] };
+        let mut pauser = Pauser::by_signals(1);
+        let has_stopped =
+            |pauser: &Pauser| pauser.has_stopped(JobIdx(0), &[pid], Path::new("/proc"));
+        assert!(!has_stopped(&pauser));
         pauser.stop(JobIdx(0), &[pid, Pid(i32::MAX)]).unwrap();
         assert!(pauser.is_stopped(JobIdx(0)));
-        wait_for("a stop", || state(pid) == 'T');
+        wait_for("a stop", || state(pid) == 'T' && has_stopped(&pauser));
         pauser.go_on(JobIdx(0), &[pid, Pid(i32::MAX)]).unwrap();
         wait_for("going on", || state(pid) != 'T');
+        // Somebody else lets it go on, again and again.
+        pauser.stop(JobIdx(0), &[pid]).unwrap();
+        std::thread::sleep(STOPS_WITHIN.into());
+        let mut look = || {
+            sys::kill(pid, libc::SIGCONT).unwrap();
+            wait_for("going on", || state(pid) != 'T');
+            pauser.look(JobIdx(0), &[pid], Path::new("/proc"))
+        };
+        let found = [look(), look(), look(), look()];
+        assert_eq!(found, [Found::GoesOn, Found::GoesOn, Found::Stubborn, Found::GoesOn]);
+        wait_for("a stop", || state(pid) == 'T');
+        assert_eq!(pauser.look(JobIdx(0), &[pid], Path::new("/proc")), Found::Stopped);
+        pauser.go_on(JobIdx(0), &[pid]).unwrap();
         assert!(!pauser.is_stopped(JobIdx(0)));
+        pauser.kill(JobIdx(0), &[pid]).unwrap();
+        wait_for("its end", || state(pid) == 'Z');
         drop(sleepers);
     }
 }

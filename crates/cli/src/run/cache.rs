@@ -144,7 +144,8 @@ mod tests {
     fn job(args: &[&str]) -> Job {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
         let program = Program { path: "/bin/p".into(), args, identity: "build-id:07".into() };
-        let command = Command { path: "/bin/p".into(), argv: vec!["p".into()] };
+        let command =
+            Command { path: "/bin/p".into(), argv: vec!["p".into()], ..Command::default() };
         Job { command, program: Ok(program), profile: None }
     }
 

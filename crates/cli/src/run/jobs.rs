@@ -61,7 +61,7 @@ pub fn failure(why: &LaunchError) -> Failure {
     let code = match why {
         LaunchError::NotFound(_) => exit::NOT_FOUND,
         LaunchError::CannotExecute { .. } => exit::CANNOT_EXECUTE,
-        LaunchError::Null(_) | LaunchError::Sys(_) => exit::OURS,
+        LaunchError::Null(_) | LaunchError::Sys(_) | LaunchError::NoCounters { .. } => exit::OURS,
     };
     Failure { code, message: why.to_string() }
 }

@@ -19,6 +19,8 @@ const ROOM_FOR_AN_END_B: usize = 256;
 pub struct Rings {
     carriers: Vec<(PuNr, Ring)>,
     events: Vec<Event>,
+    /// The threads that they were opened for, in the same order.
+    tids: Vec<Tid>,
 }
 
 impl Rings {
@@ -42,7 +44,7 @@ impl Rings {
         }
         match offline {
             Some(error) if carriers.is_empty() => Err(error),
-            _ => Ok(Self { carriers, events: Vec::new() }),
+            _ => Ok(Self { carriers, events: Vec::new(), tids: Vec::new() }),
         }
     }
 
@@ -56,11 +58,15 @@ impl Rings {
             let opened = Event::open(attr, tid, Some(*cpu))
                 .and_then(|event| event.output_to(ring.event()).map(|()| event));
             match opened {
-                Ok(event) => self.events.push(event),
+                Ok(event) => {
+                    self.events.push(event);
+                    self.tids.push(tid);
+                }
                 // The CPU has gone offline since the rings were mapped; the others go on.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
                 Err(error) => {
                     self.events.truncate(before);
+                    self.tids.truncate(before);
                     return Err(error);
                 }
             }
@@ -71,6 +77,17 @@ impl Rings {
     /// Closes all events; what they have written stays in the rings.
     pub fn detach_all(&mut self) {
         self.events.clear();
+        self.tids.clear();
+    }
+
+    /// Closes the events that were opened for thread `tid`, and what others have inherited of them.
+    pub fn detach(&mut self, tid: Tid) {
+        for place in
+            (0..self.tids.len()).rev().filter(|place| self.tids[*place] == tid).collect::<Vec<_>>()
+        {
+            self.tids.swap_remove(place);
+            self.events.swap_remove(place);
+        }
     }
 
     /// The events opened by [`Rings::attach`].

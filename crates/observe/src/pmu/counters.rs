@@ -3,6 +3,7 @@
 use super::affinity::move_this_thread;
 use super::cpu::Cpu;
 use super::extras::{self, Events};
+use super::meter;
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
 use super::plan::{Event, Group, Grouping, Role, Source, grouping, wanted};
@@ -64,6 +65,9 @@ pub enum Want {
     Mix,
     /// What demand vectors are made of, too.
     Demand,
+    /// Instructions, cycles, and requests to caches and memory: what schedulers want to know of
+    /// every quantum.
+    Traffic,
 }
 
 /// One PMU's groups, ready to be opened on any thread.
@@ -88,7 +92,7 @@ pub struct Counters {
 
 /// The counters of one thread, open.
 #[derive(Debug)]
-pub struct OpenCounters(Vec<Vec<OpenGroup>>);
+pub struct OpenCounters(pub(super) Vec<Vec<OpenGroup>>);
 
 impl Counters {
     /// Finds out what the counters listed under `proc` and `sys` (usually `/proc` and `/sys`) can
@@ -253,8 +257,11 @@ fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
 /// Groups what `pmu` counts by trying it on the calling thread.
 fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Grouping {
     let mut wanted = wanted(pmu.family, |code| pmu.has(code));
-    if want == Want::Demand {
-        wanted.extend(extras::wanted(pmu.family, |code| pmu.has(code)));
+    let extras = extras::wanted(pmu.family, |code| pmu.has(code));
+    match want {
+        Want::Mix => {}
+        Want::Demand => wanted.extend(extras),
+        Want::Traffic => wanted = meter::traffic(wanted, extras),
     }
     grouping(&wanted, |events| runs(&specs(events, pmu, alone)))
 }

@@ -13,6 +13,7 @@ mod affinity;
 pub mod counters;
 pub mod cpu;
 pub mod extras;
+pub mod meter;
 pub mod open;
 pub mod pfm;
 pub mod plan;
@@ -22,6 +23,7 @@ pub mod table;
 pub mod watch;
 
 pub use counters::{Counters, PmuError, Want};
+pub use meter::{Meter, Metered};
 pub use open::Start;
 pub use watch::{Counted, Watch};
 

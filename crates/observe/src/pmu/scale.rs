@@ -55,7 +55,7 @@ pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
 /// Fewer instructions than this are too few to say that a class has none of them.
 ///
 /// Chosen: a program cannot run a million instructions without a load, a store or a branch.
-const ENOUGH: u64 = 1_000_000;
+pub(super) const ENOUGH: u64 = 1_000_000;
 
 /// A group that counted for less than this part of its time says nothing of the rest.
 ///
@@ -73,14 +73,8 @@ const LEAST_PART: u64 = 20;
 pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     let mut totals = Totals::default();
     let pairs = || groups.iter().zip(readings);
-    let together = pairs().all(|(_, r)| r.running_ns == r.enabled_ns);
-    let on_pmu = pairs().map(|(_, r)| r.running_ns).sum::<u64>();
-    let due = |reading: &Reading| match (alone, together || groups.len() == 1) {
-        (true, _) => reading.enabled_ns,
-        (false, true) => reading.running_ns,
-        (false, false) => on_pmu,
-    };
-    let enough = |reading: &Reading| reading.running_ns.saturating_mul(LEAST_PART) >= due(reading);
+    let due = due(readings, alone);
+    let enough = |reading: &Reading| is_enough(reading, due(reading));
     let whole = |role: Role| {
         pairs().find_map(|(group, reading)| {
             let count = group.count_of(role, &reading.counts)?;
@@ -107,6 +101,23 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
         }
     }
     totals
+}
+
+/// For how long a group of a PMU should have counted, in ns, as [`totals`] says.
+pub(super) fn due(readings: &[Reading], alone: bool) -> impl Fn(&Reading) -> u64 + use<> {
+    let together = readings.iter().all(|r| r.running_ns == r.enabled_ns);
+    let on_pmu = readings.iter().map(|r| r.running_ns).sum::<u64>();
+    let one = readings.len() == 1;
+    move |reading| match (alone, together || one) {
+        (true, _) => reading.enabled_ns,
+        (false, true) => reading.running_ns,
+        (false, false) => on_pmu,
+    }
+}
+
+/// Whether a group that was due for `due_ns` counted for long enough to be scaled.
+pub(super) fn is_enough(reading: &Reading, due_ns: u64) -> bool {
+    reading.running_ns.saturating_mul(LEAST_PART) >= due_ns
 }
 
 /// The least of the parts that are known.

@@ -74,13 +74,8 @@ impl Tree {
     /// Looks for all tasks of the known processes and of their children, and adds to `events` what
     /// has changed since the last look: births, new names, ends.
     pub fn look(&mut self, proc: &Proc, at: Nanos, events: &mut Vec<TaskEvent>) {
-        let mut alive = BTreeSet::new();
-        let mut rest: Vec<Pid> = self.processes.keys().copied().collect();
-        let mut seen: BTreeSet<Pid> = rest.iter().copied().collect();
-        while let Some(pid) = rest.pop() {
-            rest.extend(proc.children(pid).into_iter().filter(|child| seen.insert(*child)));
-            self.look_at(proc, pid, at, &mut alive, events);
-        }
+        let all: Vec<Pid> = self.processes.keys().copied().collect();
+        let alive = self.look_from(all, proc, at, events);
         let gone: Vec<Tid> =
             self.tasks.keys().filter(|tid| !alive.contains(tid)).copied().collect();
         for tid in gone {
@@ -88,6 +83,28 @@ impl Tree {
             self.forget(tid);
             events.push(TaskEvent::Ended { at, pid, tid });
         }
+    }
+
+    /// Looks for births and new names in process `pid` and its children alone, which costs less.
+    pub fn look_below(&mut self, proc: &Proc, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
+        self.look_from(vec![pid], proc, at, events);
+    }
+
+    /// Looks at these processes and their children, and says which tasks live.
+    fn look_from(
+        &mut self,
+        mut rest: Vec<Pid>,
+        proc: &Proc,
+        at: Nanos,
+        events: &mut Vec<TaskEvent>,
+    ) -> BTreeSet<Tid> {
+        let mut alive = BTreeSet::new();
+        let mut seen: BTreeSet<Pid> = rest.iter().copied().collect();
+        while let Some(pid) = rest.pop() {
+            rest.extend(proc.children(pid).into_iter().filter(|child| seen.insert(*child)));
+            self.look_at(proc, pid, at, &mut alive, events);
+        }
+        alive
     }
 
     /// Looks at one process.

@@ -1,0 +1,155 @@
+//! Looking how things are: at the machine, at tasks, and whether who was stopped has stopped.
+//!
+//! A quantum must cost little with hundreds of jobs, so who waited in it is not looked at, and of the others
+//! only those that ran are asked where. All that runs is looked at as a whole once a second or less often.
+
+use super::LinuxHost;
+use super::placing::Waiting;
+use super::preparing::usable;
+use crate::gauge::DataLevels;
+use crate::pause::Found;
+use crate::stat::Stat;
+use crate::sys;
+use colocate_engine::{QuantumEnd, Stand};
+use colocate_machine::{Nanos, read};
+use colocate_observe::sys::now;
+use colocate_observe::{Pid, Tid};
+use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeMap;
+
+/// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
+/// administrator.
+pub(super) const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
+/// Least time between two looks at where tasks are. Chosen, for the same reason.
+pub(super) const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+/// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
+const LOOK_SHARE: u64 = 500;
+/// So many looks in a row must find a job stopped by somebody else before that is told. Chosen: one may be
+/// a program that waits for its child to stop.
+const LOOKS_ASLEEP: u8 = 2;
+
+impl LinuxHost {
+    /// Looks at the machine, and at every living task, if it is time to.
+    ///
+    /// The machine costs one system call, so that is never put off: on a PU that is gone, nobody is
+    /// where he should be. Reading it anew after a change is rare, and not counted either.
+    pub(super) fn look_if_due(&mut self) {
+        if now() >= self.next_glance {
+            self.look_at_machine();
+            self.next_glance = now() + GLANCE_EVERY;
+        }
+        let begun = now();
+        if begun < self.next_look {
+            return;
+        }
+        self.look_for_lost_jobs();
+        self.look_at_tasks();
+        self.look_at_stopped();
+        let took = now().saturating_sub(begun);
+        self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
+    }
+
+    /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
+    fn look_at_machine(&mut self) {
+        let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
+        if usable_now == self.placer.usable {
+            return;
+        }
+        match read::live() {
+            Ok(machine) => {
+                self.book.levels = DataLevels::of(&machine);
+                self.machine = machine;
+            }
+            Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
+        }
+        self.usable = usable(&self.machine, &usable_now);
+        // A cpuset that grows lets tasks that nobody placed grow with it.
+        let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
+        self.notes.push(format!(
+            "usable PUs changed from {} to {usable_now}; planned again",
+            self.placer.usable
+        ));
+        self.placer.original = grown;
+        self.placer.usable = usable_now;
+        self.news = Some(QuantumEnd::MachineChanged);
+    }
+
+    /// Finds first threads of jobs that live although their end was reported: when a program
+    /// changes its user, the kernel takes our events from it (perf_event_open(2)).
+    fn look_for_lost_jobs(&mut self) {
+        for id in self.book.doubtful() {
+            let Some(task) = self.book.task(id) else { continue };
+            let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
+            if stat.is_some_and(|stat| !stat.is_dead()) {
+                self.book.revive(id);
+                self.start(id, Waiting::No);
+            }
+        }
+    }
+
+    /// Looks at all tasks that may run.
+    pub(super) fn look_at_tasks(&mut self) {
+        let mut asleep = BTreeMap::new();
+        for id in self.who_may_run() {
+            let Some(task) = self.book.task(id) else { continue };
+            let stat = self.placer.look(task);
+            self.gauges.read(task, &self.placer.proc);
+            if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
+                self.book.aim(id, None);
+            }
+            if stat.is_some_and(|stat| stat.is_stopped()) && self.book.begins_run(id) {
+                let looks = self.asleep.get(&id.job).copied().unwrap_or(0);
+                asleep.insert(id.job, looks.saturating_add(1));
+            }
+        }
+        self.asleep = asleep;
+    }
+
+    /// Looks at those tasks that may have run, and where only if they have.
+    pub(super) fn look_at_who_ran(&mut self) {
+        for id in self.who_may_run() {
+            let Some(task) = self.book.task(id) else { continue };
+            let before = task.cpu_time;
+            self.gauges.read(task, &self.placer.proc);
+            if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
+                self.placer.look_where(task);
+            }
+        }
+    }
+
+    /// The living tasks of jobs that do not wait.
+    fn who_may_run(&self) -> Vec<TaskId> {
+        let living = self.book.all_living().map(|(_, id)| id);
+        living.filter(|id| !self.waiting.contains(&id.job)).collect()
+    }
+
+    /// Looks whether who was stopped has stopped, and who was not has.
+    fn look_at_stopped(&mut self) {
+        for (job, looks) in self.asleep.clone() {
+            if self.pauser.is_some() && looks == LOOKS_ASLEEP {
+                self.say(
+                    job,
+                    "has been stopped, not by colocate: it takes its turns and waits for SIGCONT",
+                );
+            }
+        }
+        let Some(pauser) = &self.pauser else { return };
+        let mut pids: BTreeMap<JobIdx, Vec<Pid>> = BTreeMap::new();
+        if pauser.needs_pids() {
+            pids = self.book.processes_by_job();
+        }
+        for job in self.waiting.clone() {
+            let of_job = pids.get(&job).map_or(&[][..], Vec::as_slice);
+            let Some(pauser) = &mut self.pauser else { return };
+            if pauser.look(job, of_job, &self.placer.proc) == Found::Stubborn {
+                self.say(job, "goes on although it is to wait, and was stopped again and again");
+            }
+        }
+    }
+
+    /// A line on a job.
+    pub(super) fn say(&mut self, job: JobIdx, what: &str) {
+        let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+        self.notes.push(format!("job {} ({name}) {what}", job.0));
+    }
+}

@@ -1,0 +1,169 @@
+//! Whole lives of jobs on this machine: counted, launched anew, ended when they have done their work.
+//!
+//! Time on CPUs stands for instructions, so that machines without counters run this, too.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+#![allow(clippy::print_stdout)] // it has no harness that would speak for it
+
+use colocate_act::launch::Command;
+use colocate_act::{Count, LinuxHost, Setup, Target};
+use colocate_engine::Snapshot;
+use colocate_engine::schedule::{Workload, schedule};
+use colocate_machine::{Nanos, read};
+use colocate_model::Class;
+use colocate_observe::Tid;
+use colocate_observe::births;
+use colocate_observe::pmu::extras::Extra;
+use colocate_observe::pmu::plan::Role;
+use colocate_observe::pmu::{Counters, Start};
+use colocate_policy::schedule::SchedulerKind;
+use std::path::PathBuf;
+
+/// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
+const TASK_CLOCK: u64 = 1;
+const PAGE_FAULTS: u64 = 2;
+
+const QUANTUM: Nanos = Nanos::from_millis(20);
+
+/// Nanoseconds on CPUs as instructions, page faults as loads, stores and misses of the first cache.
+fn clock() -> Counters {
+    Counters::of_software(&[
+        (Role::Instructions, TASK_CLOCK),
+        (Role::Class(Class::Load), PAGE_FAULTS),
+        (Role::Class(Class::Store), PAGE_FAULTS),
+        (Role::Extra(Extra::Misses(1)), PAGE_FAULTS),
+    ])
+}
+
+fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
+    let command = |script: &&str| {
+        let argv = ["sh", "-c", script].map(Into::into).to_vec();
+        Command::find(argv, std::env::var_os("PATH").as_deref()).unwrap()
+    };
+    Setup {
+        commands: scripts.iter().map(command).collect(),
+        may_pause: true,
+        only_signals: false,
+        count: Count::With(clock()),
+        targets: targets.to_vec(),
+        repeat: false,
+        grace: Nanos::from_millis(50),
+        settle: Nanos::ZERO,
+        births: births::Options::here().unwrap(),
+        rate_hz: 250,
+        run_dirs: Vec::new(),
+        proc: PathBuf::from("/proc"),
+    }
+}
+
+/// Runs a workload to its end; the last look, and how often each job ran to an end.
+fn run(setup: &Setup) -> (Snapshot, Vec<u32>) {
+    let mut host = LinuxHost::prepare(read::live().unwrap(), setup).unwrap();
+    let jobs = u32::try_from(setup.commands.len()).unwrap();
+    let workload = Workload { jobs, quantum: QUANTUM, scheduler: "round-robin" };
+    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
+    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    let runs = host.runs();
+    let notes = host.finish();
+    assert!(notes.iter().all(|note| !note.contains("still there")), "{notes:?}");
+    (last, runs)
+}
+
+/// No process of a workload is left.
+fn nobody_is_left() {
+    let left = colocate_act::sys::wait(None, false);
+    assert!(left.is_err(), "{left:?}");
+}
+
+const WORK: &str = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done";
+const FOR_EVER: &str = "while :; do :; done";
+
+/// Five jobs that need several runs for 100 ms, and one that needs none of them to end.
+fn instructions_add_up(only_signals: bool) {
+    let target = Target::Instructions(100_000_000);
+    let scripts = [WORK, WORK, FOR_EVER, WORK, WORK, WORK];
+    let setup = Setup { only_signals, ..setup(&scripts, &[target; 6]) };
+    let (last, runs) = run(&setup);
+    assert_eq!(last.ended.len(), 6);
+    for end in &last.ended {
+        assert_eq!(end.status, 0, "{end:?}");
+        // Both clocks are the kernel's, but not read at the same moment.
+        assert!(end.cpu_time.unwrap() >= Nanos::from_millis(90), "{end:?}");
+    }
+    assert_eq!(runs[2], 0, "{runs:?}");
+    assert!(runs.iter().enumerate().all(|(job, runs)| job == 2 || *runs >= 2), "{runs:?}");
+    let counted = |task: &&colocate_engine::SeenTask| task.instructions.is_some_and(|n| n > 0);
+    assert!(last.tasks.iter().filter(counted).count() >= 6);
+    nobody_is_left();
+}
+
+/// A shell that ignores SIGTERM, and whose child does, too.
+fn who_ignores_the_request_is_killed(only_signals: bool) {
+    let stubborn = "trap '' TERM; while :; do :; done & while :; do :; done";
+    let target = Target::Instructions(40_000_000);
+    let setup = Setup { only_signals, ..setup(&[stubborn, FOR_EVER], &[target; 2]) };
+    let (last, _) = run(&setup);
+    assert!(last.ended.iter().all(|end| end.status == 0), "{:?}", last.ended);
+    assert_eq!(last.ended.len(), 2);
+    nobody_is_left();
+}
+
+/// With the load kept, the first job goes on after it is done, and its time is that of its target.
+fn the_load_stays() {
+    let short = Target::Instructions(20_000_000);
+    let long = Target::Instructions(200_000_000);
+    let setup = Setup { repeat: true, ..setup(&[WORK, FOR_EVER], &[short, long]) };
+    let (last, _) = run(&setup);
+    let at: Vec<Nanos> = last.ended.iter().map(|end| end.at).collect();
+    assert_eq!(last.ended.len(), 2);
+    assert!(last.ended[0].job.0 == 0 && at[0] < at[1], "{:?}", last.ended);
+    // It did more than it had to.
+    let done = |task: &&colocate_engine::SeenTask| task.id.job.0 == 0;
+    let done: u64 = last.tasks.iter().filter(done).filter_map(|task| task.instructions).sum();
+    assert!(done >= 25_000_000, "{done}");
+    nobody_is_left();
+}
+
+fn without_counters_it_is_refused() {
+    let setup = Setup { count: Count::Not, ..setup(&[WORK], &[Target::Instructions(7)]) };
+    let error = LinuxHost::prepare(read::live().unwrap(), &setup).err().unwrap();
+    let text = error.to_string();
+    assert!(text.starts_with("a target of 7 instructions: expected counters"), "{text}");
+    nobody_is_left();
+}
+
+/// Where the processor counts nothing a note says so, and everything is unknown.
+fn what_the_processor_counts() {
+    let setup = Setup { count: Count::Hardware, ..setup(&[WORK], &[]) };
+    let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
+    let notes = host.notes();
+    let none = notes.iter().any(|note| note.contains("are counted: expected"));
+    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
+    let workload = Workload { jobs: 1, quantum: QUANTUM, scheduler: "round-robin" };
+    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    host.finish();
+    assert!(last.tasks.iter().all(|task| task.instructions.is_none() == none), "{notes:?}");
+    nobody_is_left();
+}
+
+fn main() {
+    let tests: [(&str, &dyn Fn()); 7] = [
+        ("instructions_add_up", &|| instructions_add_up(false)),
+        ("instructions_add_up by signals", &|| instructions_add_up(true)),
+        ("who_ignores_the_request_is_killed", &|| who_ignores_the_request_is_killed(false)),
+        ("who_ignores_the_request_is_killed by signals", &|| {
+            who_ignores_the_request_is_killed(true)
+        }),
+        ("the_load_stays", &the_load_stays),
+        ("without_counters_it_is_refused", &without_counters_it_is_refused),
+        ("what_the_processor_counts", &what_the_processor_counts),
+    ];
+    if let Err(why) = clock().open(Tid(0), Start::Now) {
+        println!("skipped: the kernel lets nobody count: {why}");
+        return;
+    }
+    for (name, test) in tests {
+        test();
+        println!("test {name} ... ok");
+    }
+}
