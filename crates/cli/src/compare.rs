@@ -4,7 +4,7 @@
 //! programs to the kernel, so that all of them pay the same for being watched. The policy `bare`
 //! starts the programs without it and shows what that costs.
 
-mod idle;
+pub mod idle;
 mod launch;
 mod session;
 

@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["topo"],
     &["profile"],
@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["move"],
     &["bench"],
     &["bench", "smt"],
+    &["bench", "bandwidth"],
     &["compare"],
     &["simulate"],
     &["study"],

@@ -1,5 +1,5 @@
 //! Small loops that each load one execution unit, after SMT-Bench of Serpa et al., and a way to
-//! time two of them beside each other.
+//! time two of them beside each other; and [`traffic`] to the memory that can be tuned, after Feliu et al.
 //!
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
 //! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
@@ -20,6 +20,7 @@ mod mix;
 pub mod overlap;
 mod runner;
 pub mod thread;
+pub mod traffic;
 
 pub use control::Control;
 pub use kernel::{Kernel, ListSize, Workload, WorkloadError};

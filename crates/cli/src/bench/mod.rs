@@ -1,5 +1,6 @@
 //! `colocate bench`.
 
+mod bandwidth;
 mod beside;
 #[cfg(test)]
 mod pretend;
@@ -21,6 +22,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Smt(smt::Args),
+    Bandwidth(bandwidth::Args),
 }
 
 /// Runs `colocate bench`.
@@ -30,5 +32,6 @@ enum What {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Smt(args) => smt::main(args),
+        What::Bandwidth(args) => bandwidth::main(args),
     }
 }

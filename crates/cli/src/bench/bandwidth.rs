@@ -1,0 +1,348 @@
+//! `colocate bench bandwidth`: how much a program loses by others' traffic.
+//!
+//! After Feliu et al.: the program runs alone, and beside copies of a program that asks one level of the
+//! memory for lines at a rate that can be tuned (`smt_bench::traffic`).
+
+mod figures;
+mod keeper;
+mod measure;
+mod places;
+mod program;
+mod text;
+
+use crate::compare::{idle, stop_flag};
+use crate::exit::Failure;
+use crate::output;
+use crate::run::jobs;
+use anyhow::Context;
+use colocate_act::launch::Command;
+use colocate_machine::{Machine, read};
+use colocate_study::curve;
+use colocate_study::state::Quiet;
+use figures::{Condition, Rate, Report};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use keeper::Keeper;
+use measure::Here;
+use places::{Level, Places};
+use program::Program;
+use smt_bench::thread;
+use smt_bench::traffic::Generator;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Times a program alone and beside copies that ask the memory for lines
+///
+/// The copies ask for each of --rates, with each number of --copies, in blocks of random order. Printed are
+/// the program's time relative to alone, what the copies really asked for, and the share of its speed that the
+/// program loses for each t/µs (a line in a microsecond): `loss` in a workload file. Its output is
+/// thrown away. Ctrl-C asks the program to end; once more, and it is killed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What the copies ask for lines
+    #[arg(long, value_enum, default_value_t = Level::Memory)]
+    level: Level,
+
+    /// What each copy is to ask for, in t/µs, separated by commas [range: 0.1-10000]
+    #[arg(long, value_name = "R,R,…", default_value = "10,50,100", value_parser = rates)]
+    rates: Rates,
+
+    /// Numbers of copies, as in 1-3 or 1,3 [default: 1 to 3 for memory, as far as there are PUs; 1 for l2]
+    #[arg(long, value_name = "LIST", value_parser = copies)]
+    copies: Option<Copies>,
+
+    /// PUs to use, by the kernel's numbers: the program's, then the copies' [default: one of each core first;
+    /// for l2 those of a second cache]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<Cpus>,
+
+    /// Runs under each condition [range: 1-1000]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// Seed of the order of the runs
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// Rows of 512 bytes that a copy walks over [default: four times the cache that must not hold them, for
+    /// memory at least 196608] [range: 1-16777216]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    rows: Option<u32>,
+
+    /// What the program itself asks of the memory when alone, in t/µs, for the line of the workload file
+    #[arg(long, value_name = "R", value_parser = traffic)]
+    memory: Option<f64>,
+
+    /// Draw the curve to this file
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+
+    /// Print JSON, with every run
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// No progress bar, no warnings
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The program
+    #[arg(last = true, value_name = "CMD", required = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone)]
+struct Rates(Vec<f64>);
+
+#[derive(Clone)]
+struct Copies(Vec<u32>);
+
+#[derive(Clone)]
+struct Cpus(Vec<u32>);
+
+/// Most copies that can be asked for: more PUs than there are in one machine today.
+const MOST_COPIES: u32 = 4096;
+
+fn rates(text: &str) -> Result<Rates, String> {
+    let one = |part: &str| {
+        let found = part.trim().parse().ok().filter(|rate| (0.1..=10_000.0).contains(rate));
+        found.ok_or_else(|| format!("expected t/µs from 0.1 to 10000, as in 10,50, found {part:?}"))
+    };
+    let mut found: Vec<f64> = text.split(',').map(one).collect::<Result<_, _>>()?;
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    Ok(Rates(found))
+}
+
+fn copies(text: &str) -> Result<Copies, String> {
+    let mut found = numbers(text, 1..=MOST_COPIES).ok_or_else(|| {
+        format!("expected numbers of copies from 1 to {MOST_COPIES}, as in 1-3, found {text:?}")
+    })?;
+    found.sort_unstable();
+    found.dedup();
+    Ok(Copies(found))
+}
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    let found = numbers(text, 0..=8191)
+        .ok_or_else(|| format!("expected PUs, as in 0,2-3, found {text:?}"))?;
+    match found.iter().enumerate().find(|(at, pu)| found[..*at].contains(pu)) {
+        Some((_, pu)) => Err(format!("PU {pu} is named twice")),
+        None => Ok(Cpus(found)),
+    }
+}
+
+/// Numbers and ranges of them, separated by commas, in the order in which they stand there.
+fn numbers(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || !range.contains(&first) || !range.contains(&last) {
+            return None;
+        }
+        found.extend(first..=last);
+    }
+    Some(found)
+}
+
+fn traffic(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|rate| (0.0..=1e6).contains(rate));
+    found.ok_or_else(|| format!("expected t/µs from 0 to 1000000, found {text}"))
+}
+
+/// What was asked for, on this machine.
+struct Question {
+    places: Places,
+    rows: u32,
+    copies: Vec<u32>,
+    machine: Option<Machine>,
+}
+
+/// Runs `colocate bench bandwidth`.
+///
+/// # Errors
+/// If there are too few PUs or too little memory, the program is not found, fails or places itself, or the
+/// output cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let found = Command::find(args.command.clone(), std::env::var_os("PATH").as_deref())
+        .map_err(|why| jobs::failure(&why))?;
+    let question = question(args)?;
+    let keeper = Keeper::start()?;
+    let stop = stop_flag()?;
+    let program = Program::new(found, question.places.program, keeper, stop)?;
+    let Some(report) = measured(args, &question, program)? else {
+        // As a shell reports a program that SIGINT ended.
+        let message = "stopped; nothing is kept".to_owned();
+        return Err(Failure { code: 130, message }.into());
+    };
+    if let Some(path) = &args.svg {
+        let picture = curve::svg(&text::curves(&report)).map_err(anyhow::Error::msg)?;
+        output::write(Some(path), &picture)?;
+    }
+    let shown = if args.json {
+        serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n"
+    } else {
+        text::text(&report, args.memory)
+    };
+    output::write(args.output.as_deref(), &shown)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn question(args: &Args) -> anyhow::Result<Question> {
+    let usable = thread::usable().context("cannot tell which PUs may be used")?;
+    let machine = read::live();
+    if let (Err(why), false) = (&machine, args.quiet) {
+        warn(&format!("the topology is unknown: {why}"));
+    }
+    let machine = machine.ok();
+    let named = args.cpus.as_ref().map(|Cpus(named)| named.as_slice());
+    let most = args.copies.as_ref().and_then(|Copies(copies)| copies.last().copied());
+    let places = places::places(machine.as_ref(), &usable, named, args.level, most)?;
+    let rows = rows(args, machine.as_ref(), places.program)?;
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    places::check_memory(&meminfo, places.copies.len(), rows)?;
+    let all = || (1..).take(places.copies.len()).collect();
+    let copies = args.copies.as_ref().map_or_else(all, |Copies(copies)| copies.clone());
+    Ok(Question { places, rows, copies, machine })
+}
+
+fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> {
+    let known = || machine.and_then(|machine| places::rows(machine, pu, args.level));
+    match (args.rows.or_else(known), args.level) {
+        (Some(rows), _) => Ok(rows),
+        (None, Level::Memory) => {
+            if !args.quiet {
+                warn(
+                    "the caches' sizes are unknown: copies walk over 96 MiB, as published; see --rows",
+                );
+            }
+            Ok(places::ROWS_IF_UNKNOWN)
+        }
+        (None, Level::L2) => {
+            let message = format!(
+                "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \
+                 of 512 bytes do not fit in the first"
+            );
+            Err(Failure { code: crate::exit::NO_CAPABILITY, message }.into())
+        }
+    }
+}
+
+#[allow(clippy::print_stderr)] // a remark beside the result
+fn warn(line: &str) {
+    eprintln!("colocate: {line}");
+}
+
+/// Everything that is measured; `None` if somebody asked to stop.
+fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Option<Report>> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let before = idle::look(Path::new("/proc"));
+    warn_if_busy(args, before);
+    let generators = question.places.copies.iter().map(|&pu| Generator::start(pu, question.rows));
+    let generators: Vec<Generator> = generators.collect::<Result<_, _>>()?;
+    let Rates(wanted) = &args.rates;
+    let rates: Vec<Rate> =
+        wanted.iter().map(|&rate| calibrated(&generators[0], rate)).collect::<Result<_, _>>()?;
+    let conditions: Vec<Condition> = question
+        .copies
+        .iter()
+        .flat_map(|&copies| wanted.iter().map(move |&rate| Condition { rate, copies }))
+        .collect();
+    let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
+    let mut here = Here { program, generators, nops };
+    let bar = progress_bar(args.quiet, measure::runs(conditions.len(), args.repeat));
+    let runs = measure::measure(&mut here, &conditions, args.repeat, args.seed, &mut || bar.inc(1));
+    bar.finish_and_clear();
+    let Some(runs) = runs? else { return Ok(None) };
+    Ok(Some(Report {
+        version: 1,
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        level: args.level,
+        processor: question.machine.as_ref().and_then(|machine| machine.processor.clone()),
+        kernel: idle::kernel(Path::new("/proc")),
+        started_unix_s: started,
+        program_pu: question.places.program,
+        copy_pus: question.places.copies.clone(),
+        rows: question.rows,
+        repeat: args.repeat,
+        seed: args.seed,
+        rates,
+        before,
+        after: idle::look(Path::new("/proc")),
+        alone_cpu_s: figures::alone(&runs, |run| run.cpu_ns),
+        alone_wall_s: figures::alone(&runs, |run| run.wall_ns),
+        points: figures::points(&runs, &conditions),
+        loss: figures::loss(&runs, args.repeat),
+        least_share_of_pu: figures::least_share(&runs),
+        runs,
+    }))
+}
+
+fn warn_if_busy(args: &Args, before: Quiet) {
+    let others = before.others_runnable.unwrap_or(0);
+    if others > 0 && !args.quiet {
+        warn(&format!(
+            "{others} other tasks are running: the machine is not idle, and the figures will say so"
+        ));
+    }
+}
+
+fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {
+    let found = generator.calibrate(wanted);
+    let (nops, alone) = (found.found.nops, found.found.rate());
+    anyhow::ensure!(
+        alone > 0.0,
+        "a copy on PU {} never had it: others have all of it",
+        generator.cpu()
+    );
+    Ok(Rate { wanted, nops, alone, too_fast: found.too_fast })
+}
+
+fn progress_bar(quiet: bool, total: u64) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(rates("100, 10,50.5,10").map(|Rates(list)| list), Ok(vec![10.0, 50.5, 100.0]));
+        assert_eq!(copies("3,1-2,2").map(|Copies(list)| list), Ok(vec![1, 2, 3]));
+        assert_eq!(cpus("3,0-1").map(|Cpus(list)| list), Ok(vec![3, 0, 1]));
+        assert_eq!(traffic("12.5"), Ok(12.5));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for text in ["", "0", "x", "10,,20", "nan", "-5", "10001"] {
+            let told = rates(text).err().unwrap();
+            assert!(
+                told.starts_with("expected t/µs from 0.1 to 10000, as in 10,50, found "),
+                "{told}"
+            );
+        }
+        for text in ["", "0", "3-1", "1-5000", "x", "1-2-3"] {
+            let told = copies(text).err().unwrap();
+            assert_eq!(
+                told,
+                format!("expected numbers of copies from 1 to 4096, as in 1-3, found {text:?}")
+            );
+        }
+        assert_eq!(cpus("0,1-").err().unwrap(), "expected PUs, as in 0,2-3, found \"0,1-\"");
+        assert_eq!(cpus("0,1-2,2").err().unwrap(), "PU 2 is named twice");
+        assert_eq!(traffic("-1").unwrap_err(), "expected t/µs from 0 to 1000000, found -1");
+    }
+}

@@ -1,0 +1,283 @@
+//! What the runs say: how much longer the program takes beside how much traffic. Pure.
+//!
+//! # Terms
+//! - *time*: the program's CPU time, and that of its children which it waited for. Waiting for memory is in it,
+//!   waiting for a PU that others have is not.
+//! - *reached*: what all copies together asked for while the program ran, by their own count of lines and CPU
+//!   time, t/µs.
+//! - *loss*: the share of its speed, 1 − alone / beside, that the program loses for each t/µs: the slope of
+//!   the straight line from 0 by least squares, once for each block, and the mean of these.
+//!
+//! # Properties
+//! - **Paired**: drift that hits a whole block moves no ratio. -> test `drift_between_blocks_is_no_loss`
+//! - **Unknown is none**: no reached traffic, no loss.         -> test `what_cannot_be_said_is_not`
+
+use super::places::Level;
+use colocate_machine::Nanos;
+use colocate_study::state::Quiet;
+use colocate_study::stats::{self, Estimate};
+use serde::{Deserialize, Serialize};
+
+/// What the program runs beside.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// What each copy is to ask for when alone, t/µs.
+    pub rate: f64,
+    /// How many copies.
+    pub copies: u32,
+}
+
+/// What a copy did during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Copied {
+    /// Lines in a microsecond of its CPU time, t/µs; `None` if the run was too short to count any.
+    pub reached: Option<f64>,
+    /// The share of the run in which it had its PU.
+    pub share_of_pu: Option<f64>,
+}
+
+/// One run of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The block, from 0: one run under each condition.
+    pub block: u32,
+    /// What it ran beside; `None` if it was alone.
+    pub beside: Option<Condition>,
+    /// From its start to its end.
+    pub wall_ns: Nanos,
+    /// Its CPU time, and that of its children which it waited for.
+    pub cpu_ns: Nanos,
+    /// What each copy did.
+    pub copies: Vec<Copied>,
+}
+
+impl Run {
+    /// What all copies together reached, t/µs.
+    fn reached(&self) -> Option<f64> {
+        self.copies.iter().map(|copy| copy.reached).sum()
+    }
+}
+
+/// A rate and what was found for it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// What was asked for, t/µs.
+    pub wanted: f64,
+    /// How many times a copy does nothing after each line.
+    pub nops: u64,
+    /// What a copy asks for with these when nobody is beside it, t/µs.
+    pub alone: f64,
+    /// It cannot ask for as many as wanted.
+    pub too_fast: bool,
+}
+
+/// A point of the curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// What the program ran beside.
+    pub beside: Condition,
+    /// What all copies together reached, t/µs.
+    pub reached: Option<Estimate>,
+    /// The program's time relative to alone.
+    pub time: Option<Estimate>,
+}
+
+/// What `colocate bench bandwidth` has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Of this form.
+    pub version: u32,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// What the copies ask.
+    pub level: Level,
+    /// The processor's name.
+    pub processor: Option<String>,
+    /// The kernel's name and release.
+    pub kernel: Option<String>,
+    /// Seconds since 1970 when it was begun.
+    pub started_unix_s: u64,
+    /// The program's PU, by the kernel's number.
+    pub program_pu: u32,
+    /// The copies' PUs, in the order in which they are used.
+    pub copy_pus: Vec<u32>,
+    /// Rows of 512 bytes that a copy walks over.
+    pub rows: u32,
+    /// Runs under each condition.
+    pub repeat: u32,
+    /// Seed of the order.
+    pub seed: u64,
+    /// The rates.
+    pub rates: Vec<Rate>,
+    /// What else the machine was doing before.
+    pub before: Quiet,
+    /// And after.
+    pub after: Quiet,
+    /// Every run, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// The program's time alone, in seconds.
+    pub alone_cpu_s: Option<Estimate>,
+    /// The same from its start to its end.
+    pub alone_wall_s: Option<Estimate>,
+    /// The curve.
+    pub points: Vec<Point>,
+    /// The share of its speed that the program loses for each t/µs.
+    pub loss: Option<Estimate>,
+    /// The smallest share of its PU that a copy had in a run.
+    pub least_share_of_pu: Option<f64>,
+}
+
+/// The program's time alone, in seconds, by `time`.
+pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
+    let alone = runs.iter().filter(|run| run.beside.is_none());
+    let seconds: Vec<f64> = alone.map(|run| time(run).as_secs_f64()).collect();
+    stats::mean_estimate(&seconds)
+}
+
+/// Each condition in `conditions` as a point of the curve.
+pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
+    let point = |&beside: &Condition| {
+        let here: Vec<&Run> = runs.iter().filter(|run| run.beside == Some(beside)).collect();
+        let reached: Option<Vec<f64>> = here.iter().map(|run| run.reached()).collect();
+        let ratios: Option<Vec<f64>> = here.iter().map(|run| ratio(runs, run)).collect();
+        Point {
+            beside,
+            reached: reached.and_then(|all| stats::mean_estimate(&all)),
+            time: ratios.and_then(|all| stats::geometric_estimate(&all)),
+        }
+    };
+    conditions.iter().map(point).collect()
+}
+
+/// The time of `run` relative to that alone in its block.
+fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
+    let alone = runs.iter().find(|other| other.beside.is_none() && other.block == run.block)?;
+    let (beside, alone) = (run.cpu_ns.as_secs_f64(), alone.cpu_ns.as_secs_f64());
+    (beside > 0.0 && alone > 0.0).then(|| beside / alone)
+}
+
+/// The share of its speed that the program loses for each t/µs that others ask for.
+pub fn loss(runs: &[Run], repeat: u32) -> Option<Estimate> {
+    let slopes: Option<Vec<f64>> = (0..repeat).map(|block| slope(runs, block)).collect();
+    stats::mean_estimate(&slopes?)
+}
+
+/// The slope of one block: Σ x·y / Σ x², over its runs beside copies.
+fn slope(runs: &[Run], block: u32) -> Option<f64> {
+    let here = runs.iter().filter(|run| run.block == block && run.beside.is_some());
+    let mut sums = (0.0, 0.0);
+    for run in here {
+        let (traffic, lost) = (run.reached()?, 1.0 - 1.0 / ratio(runs, run)?);
+        sums = (sums.0 + traffic * lost, sums.1 + traffic * traffic);
+    }
+    (sums.1 > 0.0).then(|| sums.0 / sums.1)
+}
+
+/// The smallest share of its PU that a copy had.
+pub fn least_share(runs: &[Run]) -> Option<f64> {
+    let shares = runs.iter().flat_map(|run| &run.copies).filter_map(|copy| copy.share_of_pu);
+    shares.reduce(f64::min)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A run of `ms` beside copies that each reached the rate.
+    pub fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
+        let beside = beside.map(|(rate, copies)| Condition { rate, copies });
+        let copy = |rate| Copied { reached: Some(rate), share_of_pu: Some(0.99) };
+        let copies = beside.map_or(Vec::new(), |b| vec![copy(b.rate); b.copies as usize]);
+        let time = Nanos::from_millis(ms);
+        Run { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
+    }
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "expected {expected}, found {found}");
+    }
+
+    const CONDITIONS: [Condition; 2] =
+        [Condition { rate: 50.0, copies: 1 }, Condition { rate: 50.0, copies: 2 }];
+
+    /// 1 s alone; 1.25 s beside 50 t/µs loses a fifth of the speed, 5/3 s beside 100 two fifths: 0.004 for
+    /// each t/µs, in the second block half of that at 1/0.9 and 1.25 s.
+    fn traced() -> Vec<Run> {
+        vec![
+            run(0, Some((50.0, 1)), 1250),
+            run(0, None, 1000),
+            run(0, Some((50.0, 2)), 1667),
+            run(1, None, 1000),
+            run(1, Some((50.0, 2)), 1250),
+            run(1, Some((50.0, 1)), 1111),
+        ]
+    }
+
+    #[test]
+    fn the_curve_by_hand() {
+        let found = points(&traced(), &CONDITIONS);
+        close(found[0].reached.unwrap().value, 50.0);
+        close(found[1].reached.unwrap().value, 100.0);
+        close(found[0].time.unwrap().value, (1.25_f64 * 1.111).sqrt());
+        close(found[1].time.unwrap().value, (1.667_f64 * 1.25).sqrt());
+        let alone = alone(&traced(), |run| run.wall_ns).unwrap();
+        close(alone.value, 1.01);
+    }
+
+    #[test]
+    fn the_loss_by_hand() {
+        let found = loss(&traced(), 2).unwrap();
+        assert!((found.value - 0.003).abs() < 1e-5, "{found:?}");
+        // Two slopes, 0.004 and 0.002: 12.706 · 0.001 to either side.
+        let interval = found.interval.unwrap();
+        assert!((interval.high - 0.003 - 0.012_706).abs() < 2e-5, "{found:?}");
+    }
+
+    /// Everything takes twice as long in the second block.
+    #[test]
+    fn drift_between_blocks_is_no_loss() {
+        let slow = |block| if block == 1 { 2 } else { 1 };
+        let runs: Vec<Run> = (0..2)
+            .flat_map(|block| {
+                [None, Some((50.0, 1))].map(|beside| run(block, beside, 1000 * slow(block)))
+            })
+            .collect();
+        close(loss(&runs, 2).unwrap().value, 0.0);
+        close(points(&runs, &CONDITIONS[..1])[0].time.unwrap().value, 1.0);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_not() {
+        let mut runs = traced();
+        runs[0].copies[0].reached = None;
+        assert_eq!(loss(&runs, 2), None);
+        let found = points(&runs, &CONDITIONS)[0];
+        assert!(found.reached.is_none() && found.time.is_some());
+        runs[1].cpu_ns = Nanos(0);
+        assert!(points(&runs, &CONDITIONS).iter().all(|point| point.time.is_none()));
+        assert_eq!(
+            (loss(&[], 1), alone(&[], |run| run.cpu_ns), least_share(&[])),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn one_repetition_has_no_interval() {
+        let runs = [run(0, None, 1000), run(0, Some((50.0, 1)), 1250)];
+        let found = loss(&runs, 1).unwrap();
+        close(found.value, 0.004);
+        assert_eq!(found.interval, None);
+    }
+
+    #[test]
+    fn the_smallest_share_is_kept() {
+        let mut runs = traced();
+        runs[2].copies[1].share_of_pu = Some(0.5);
+        assert_eq!(least_share(&runs), Some(0.5));
+    }
+}

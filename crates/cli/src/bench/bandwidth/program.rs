@@ -1,0 +1,190 @@
+//! One run of the program, on a PU of its own.
+
+use super::keeper::Keeper;
+use crate::exit::{CANNOT_EXECUTE, Failure, OURS};
+use anyhow::Context;
+use colocate_act::launch::Command as Found;
+use colocate_act::{pin, sys};
+use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_observe::{Pid, Tid};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How often we look whether somebody asked us to stop, and where the program is. Nothing is timed by it.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A program that is measured again and again.
+pub struct Program {
+    found: Found,
+    pu: PuNr,
+    /// Where this process may run.
+    original: PuSet,
+    keeper: Keeper,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// From its start to its end.
+    pub wall: Nanos,
+    /// CPU time of it, and of its children that it waited for.
+    pub cpu: Nanos,
+}
+
+/// The end of the first process.
+struct End {
+    at: Instant,
+    waited: sys::Waited,
+}
+
+impl Program {
+    /// The program of `found`, to be run on `pu`. `stop` ends a run.
+    ///
+    /// # Errors
+    /// If the kernel does not say where this process may run.
+    pub fn new(
+        found: Found,
+        pu: u32,
+        keeper: Keeper,
+        stop: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let original = pin::allowed(Tid(0)).context("cannot read our own affinity mask")?;
+        Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
+    }
+
+    /// Runs it once; `None` if somebody asked us to stop. When this returns, nothing of it runs on, except
+    /// what has left its process group.
+    ///
+    /// # Errors
+    /// If it cannot be started on its PU, moves itself elsewhere, or fails.
+    pub fn run(&mut self) -> anyhow::Result<Option<Times>> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let said = File::from(sys::memfd(c"colocate-stderr")?);
+        let begun = Instant::now();
+        let pid = self.start(&said)?;
+        let kept = self.keeper.mind(Some(pid));
+        let ended = self.wait_for(pid, &waiter(pid));
+        // What it has left behind would disturb the next run.
+        end(pid, libc::SIGKILL);
+        kept.and_then(|()| self.keeper.mind(None))
+            .context("the keeper of the program was killed")?;
+        let Some(End { at, waited }) = ended? else { return Ok(None) };
+        match waited.status {
+            0 => Ok(Some(Times { wall: at.duration_since(begun).into(), cpu: waited.cpu_time })),
+            status => Err(self.failed(status, said)),
+        }
+    }
+
+    /// Starts it. Where this thread may run is what it inherits, so it is on its PU from its first
+    /// instruction on, and so is what it starts.
+    fn start(&self, said: &File) -> anyhow::Result<Pid> {
+        let mut command = Command::new(&self.found.path);
+        command.arg0(&self.found.argv[0]).args(&self.found.argv[1..]);
+        sys::ends_with_us(&mut command);
+        command.process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
+        pin::place(Tid(0), &pin::only(self.pu))
+            .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
+        let started = command.spawn();
+        pin::place(Tid(0), &self.original).context("cannot go back to where we may run")?;
+        let child = started.map_err(|why| Failure {
+            code: CANNOT_EXECUTE,
+            message: format!("{}: {why}", self.found.path.display()),
+        })?;
+        Ok(Pid(child.id().cast_signed()))
+    }
+
+    /// Makes sure that its first thread is where it should be. One that has ended was.
+    fn read_back(&self, pid: Pid) -> anyhow::Result<()> {
+        let found = match pin::allowed(Tid(pid.0)) {
+            Err(pin::PinError::Gone) => return Ok(()),
+            found => found.context("cannot read the program's affinity mask")?,
+        };
+        if found == pin::only(self.pu) {
+            return Ok(());
+        }
+        let message = format!(
+            "expected {} on PU {} alone, where it was started, found it on {found}: it places itself, so no \
+             copy can be kept from its PU",
+            self.found.name(),
+            self.pu.0
+        );
+        Err(Failure { code: OURS, message }.into())
+    }
+
+    /// Waits for its end; `None` if we were asked to stop. Who asks once more means it: it is killed.
+    ///
+    /// # Errors
+    /// If it is found elsewhere than on its PU.
+    fn wait_for(
+        &self,
+        pid: Pid,
+        ends: &Receiver<anyhow::Result<End>>,
+    ) -> anyhow::Result<Option<End>> {
+        let mut asked = 0;
+        self.read_back(pid)?;
+        loop {
+            match ends.recv_timeout(GLANCE) {
+                Ok(ended) => {
+                    let stopped = asked > 0 || self.stop.load(Ordering::Relaxed);
+                    return ended.map(|ended| (!stopped).then_some(ended));
+                }
+                Err(RecvTimeoutError::Timeout) => self.read_back(pid)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    anyhow::bail!("nobody waits for the program")
+                }
+            }
+            if self.stop.swap(false, Ordering::Relaxed) {
+                asked += 1;
+                end(pid, if asked == 1 { libc::SIGTERM } else { libc::SIGKILL });
+            }
+        }
+    }
+
+    /// The failure of a run that ended with `status`, with the last line that it wrote to standard error.
+    fn failed(&self, status: i32, mut said: File) -> anyhow::Error {
+        let mut bytes = Vec::new();
+        let _ = said.rewind().and_then(|()| said.read_to_end(&mut bytes));
+        let text = String::from_utf8_lossy(&bytes);
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.map_or_else(String::new, |line| format!("; it said: {line}"));
+        let command: Vec<_> = self.found.argv.iter().map(|arg| arg.to_string_lossy()).collect();
+        let message = format!(
+            "`{}` ended with status {status}, so nothing was measured{last}",
+            command.join(" ")
+        );
+        Failure { code: OURS, message }.into()
+    }
+}
+
+/// A thread that waits for the end of `pid`, so that it is timed when it happens.
+fn waiter(pid: Pid) -> Receiver<anyhow::Result<End>> {
+    let (send, ends) = mpsc::channel();
+    std::thread::spawn(move || {
+        let ended = sys::wait(Some(pid), true).context("cannot wait for the program");
+        let ended = ended.and_then(|waited| {
+            let at = Instant::now();
+            waited.map(|waited| End { at, waited }).context("the program has no end")
+        });
+        // Nobody listens any more only if we are ending anyway.
+        let _ = send.send(ended);
+    });
+    ends
+}
+
+/// Sends `signal` to the process group that `pid` leads; it may be gone.
+fn end(pid: Pid, signal: i32) {
+    let all = Pid(-pid.0);
+    let _ = sys::kill(all, signal);
+    // Who is stopped could not end.
+    let _ = sys::kill(all, libc::SIGCONT);
+}

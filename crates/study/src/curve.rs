@@ -1,0 +1,171 @@
+//! Curves with intervals as an SVG picture: how one figure follows another, a line for each series.
+
+use crate::plot::padded;
+use crate::stats::Estimate;
+use crate::table::shown;
+use plotters::prelude::*;
+use std::error::Error;
+
+/// Width and height of the picture in pixels.
+const SIZE: (u32, u32) = (900, 520);
+/// Half the width of the bar at the end of an interval, as a share of the axis.
+const BAR: f64 = 0.006;
+/// One colour a series, told apart also by people who see few (Okabe and Ito); then again from the front.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 60, 60),
+];
+
+/// A line of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What the legend says.
+    pub name: String,
+    /// Places along the axis, and what was found there, in the axis' order.
+    pub points: Vec<(f64, Estimate)>,
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// Above all.
+    pub caption: String,
+    /// What the horizontal axis counts, with its unit.
+    pub across: String,
+    /// What the vertical axis counts, with its unit.
+    pub up: String,
+    /// A height at which a thin line is drawn: that of nothing found.
+    pub level: Option<f64>,
+    /// The lines.
+    pub series: Vec<Series>,
+}
+
+/// The picture as an SVG document.
+///
+/// # Errors
+/// Only if the drawing library fails; its line says how.
+pub fn svg(curves: &Curves) -> Result<String, String> {
+    let mut out = String::new();
+    draw(curves, &mut out).map_err(|error| format!("cannot draw the curves: {error}"))?;
+    Ok(out)
+}
+
+fn draw(curves: &Curves, out: &mut String) -> Result<(), Box<dyn Error>> {
+    let root = SVGBackend::with_string(out, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let points = || curves.series.iter().flat_map(|series| &series.points);
+    let across = padded(points().map(|(at, _)| *at).chain([0.0]));
+    let up = padded(points().flat_map(|(_, found)| heights(*found)).chain(curves.level));
+    let mut chart = ChartBuilder::on(&root)
+        .caption(shown(&curves.caption), ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(50)
+        .y_label_area_size(70)
+        .build_cartesian_2d(across.0..across.1, up.0..up.1)?;
+    chart
+        .configure_mesh()
+        .x_desc(&curves.across)
+        .y_desc(&curves.up)
+        .axis_desc_style(("sans-serif", 15))
+        .label_style(("sans-serif", 14))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    if let Some(level) = curves.level {
+        let line = [(across.0, level), (across.1, level)];
+        chart.draw_series([PathElement::new(line, BLACK.mix(0.5))])?;
+    }
+    let reach = (across.1 - across.0) * BAR;
+    for (series, colour) in curves.series.iter().zip(COLOURS.into_iter().cycle()) {
+        let middle = series.points.iter().map(|(at, found)| (*at, found.value));
+        chart
+            .draw_series(LineSeries::new(middle.clone(), colour.stroke_width(2)))?
+            .label(shown(&series.name))
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        chart.draw_series(middle.map(|place| Circle::new(place, 4, colour.filled())))?;
+        let bars = series.points.iter().flat_map(|(at, found)| bars(*at, *found, reach));
+        chart.draw_series(bars.map(|bar| PathElement::new(bar, colour.mix(0.7))))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font(("sans-serif", 14))
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+fn heights(found: Estimate) -> impl Iterator<Item = f64> {
+    let ends = found.interval.map(|interval| [interval.low, interval.high]);
+    ends.into_iter().flatten().chain([found.value])
+}
+
+/// The interval as a line with a bar at each end.
+fn bars(at: f64, found: Estimate, reach: f64) -> Vec<[(f64, f64); 2]> {
+    let Some(interval) = found.interval else { return Vec::new() };
+    let end = |height| [(at - reach, height), (at + reach, height)];
+    vec![[(at, interval.low), (at, interval.high)], end(interval.low), end(interval.high)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Interval;
+
+    fn found(value: f64, reach: Option<f64>) -> Estimate {
+        let interval = reach.map(|reach| Interval { low: value - reach, high: value + reach });
+        Estimate { value, interval }
+    }
+
+    fn picture(series: Vec<Series>) -> String {
+        let curves = Curves {
+            caption: "a <b>\u{1b}".to_owned(),
+            across: "t/µs".to_owned(),
+            up: "time".to_owned(),
+            level: Some(1.0),
+            series,
+        };
+        svg(&curves).unwrap()
+    }
+
+    #[test]
+    fn every_point_and_name_is_in_the_picture() {
+        let one = Series {
+            name: "1 copy".to_owned(),
+            points: vec![(10.0, found(1.0, Some(0.1))), (50.0, found(1.2, None))],
+        };
+        let two =
+            Series { name: "2 copies".to_owned(), points: vec![(20.0, found(1.1, Some(0.05)))] };
+        let drawn = picture(vec![one, two]);
+        for text in ["1 copy", "2 copies", "t/µs", "time", "a &lt;b&gt;"] {
+            assert!(drawn.contains(text), "{text} is missing");
+        }
+        assert_eq!(drawn.matches("<circle").count(), 3);
+        assert!(!drawn.contains('\u{1b}') && drawn.trim_end().ends_with("</svg>"));
+    }
+
+    #[test]
+    fn nothing_found_is_drawn_too() {
+        assert!(picture(Vec::new()).starts_with("<svg"));
+        let empty = Series { name: "none".to_owned(), points: Vec::new() };
+        assert_eq!(picture(vec![empty]).matches("<circle").count(), 0);
+    }
+
+    /// The interval itself and its two ends, each as wide as twice the reach.
+    #[test]
+    fn bars_by_hand() {
+        let drawn = bars(10.0, found(1.0, Some(0.25)), 0.5);
+        let expected = [
+            [(10.0, 0.75), (10.0, 1.25)],
+            [(9.5, 0.75), (10.5, 0.75)],
+            [(9.5, 1.25), (10.5, 1.25)],
+        ];
+        assert_eq!(drawn, expected);
+        assert!(bars(10.0, found(1.0, None), 0.5).is_empty());
+    }
+}

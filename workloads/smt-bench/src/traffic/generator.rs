@@ -1,0 +1,309 @@
+//! A thread on a PU of its own that asks for lines while it is told to, and counts them.
+
+use super::matrix::Matrix;
+use super::pace::{Next, Tried, next};
+use crate::thread::{PinError, cpu_ns, pin};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::Duration;
+
+/// Why there is no generator.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// Its thread is not where it should be.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// There is no memory for its matrix.
+    #[error("cannot have {rows} rows of 512 bytes: mmap: {source}")]
+    Memory {
+        /// Rows that were asked for.
+        rows: u32,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The thread could not be made.
+    #[error("cannot start a thread: {source}")]
+    Spawn {
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// What a generator has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Lines that it asked for.
+    pub lines: u64,
+    /// CPU time in which it did, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Tally {
+    /// What was done from `earlier` to this.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self { lines: self.lines - earlier.lines, cpu_ns: self.cpu_ns - earlier.cpu_ns }
+    }
+
+    /// Lines in a microsecond of CPU time, t/µs; `None` if nothing was done.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a rate needs few digits
+    pub fn rate(self) -> Option<f64> {
+        let counted = self.lines > 0 && self.cpu_ns > 0;
+        counted.then(|| self.lines as f64 * 1000.0 / self.cpu_ns as f64)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Rest,
+    /// Ask for lines, with so many `nop`s after each.
+    Ask(u64),
+    End,
+}
+
+struct State {
+    order: Order,
+    resting: bool,
+    tally: Tally,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nobody panics with the lock held, and what it guards is whole after every statement.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, order: Order) {
+        self.lock().order = order;
+        self.changed.notify_all();
+    }
+}
+
+/// A thread that asks for lines. It rests until told to; dropped, it ends.
+pub struct Generator {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    cpu: u32,
+}
+
+/// Lines between two looks at what is wanted: many enough that looking costs less than a hundredth of
+/// the time (0.4 µs beside 16,384 lines of at least 0.4 ns; measured on a Sapphire Rapids guest,
+/// 2026-11-21), and few enough to look once in 10 ms at 0.1 t/µs.
+const fn block(nops: u64) -> u64 {
+    if nops < 256 { 16_384 } else { 1_024 }
+}
+
+/// CPU time of one try while the pace is looked for. Chosen: a hundred times what a block takes that is
+/// of use, and short enough that a dozen tries take a second.
+const TRY_NS: u64 = 20_000_000;
+/// Tries of one number, of which the fastest counts, since interruptions only make one slower. Chosen.
+const TRIES: u32 = 3;
+/// How often a try is looked at.
+const GLANCE: Duration = Duration::from_millis(2);
+/// After so many looks a try is what it is: others may have the PU. Chosen: two seconds.
+const PATIENCE: u32 = 1_000;
+
+impl Generator {
+    /// Starts a thread on PU `cpu`, by the kernel's number, with a matrix of `rows` rows near to it, and
+    /// waits until it is ready.
+    ///
+    /// # Errors
+    /// [`TrafficError`]: the PU cannot be used, or memory or threads have run out. No thread is left then.
+    pub fn start(cpu: u32, rows: u32) -> Result<Self, TrafficError> {
+        let state = State { order: Order::Rest, resting: true, tally: Tally::default() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (ready, prepared) = std::sync::mpsc::channel();
+        let own = Arc::clone(&shared);
+        let work = move || match prepare(cpu, rows) {
+            // Nobody is left to tell if whoever made this has gone.
+            Err(why) => drop(ready.send(Err(why))),
+            Ok(matrix) => {
+                let _ = ready.send(Ok(()));
+                obey(matrix, &own);
+            }
+        };
+        let thread = Builder::new()
+            .name(format!("traffic {cpu}"))
+            .spawn(work)
+            .map_err(|source| TrafficError::Spawn { source })?;
+        let generator = Self { shared, thread: Some(thread), cpu };
+        match prepared.recv() {
+            Ok(done) => done.map(|()| generator),
+            Err(_) => Err(TrafficError::Spawn { source: io::ErrorKind::Other.into() }),
+        }
+    }
+
+    /// Its PU, by the kernel's number.
+    #[must_use]
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    /// Lets it ask for lines, with `nops` times nothing after each, until it is told to rest.
+    pub fn ask(&self, nops: u64) {
+        self.shared.tell(Order::Ask(nops));
+    }
+
+    /// Lets it rest, and waits until it does.
+    pub fn rest(&self) {
+        self.shared.tell(Order::Rest);
+        let mut state = self.shared.lock();
+        while !state.resting {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What it has done since it was made, as of some thousand lines ago.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.shared.lock().tally
+    }
+
+    /// Looks for the number of `nop`s at which it asks for `rate` t/µs when nobody is beside it; see
+    /// [`super::pace`].
+    #[must_use]
+    pub fn calibrate(&self, rate: f64) -> Calibrated {
+        let mut tried = Vec::new();
+        loop {
+            match next(rate, &tried) {
+                Next::Try(nops) => tried.push(self.best_of_tries(nops)),
+                Next::Take(found) => return Calibrated { found, too_fast: false },
+                Next::TooFast(found) => return Calibrated { found, too_fast: true },
+            }
+        }
+    }
+
+    fn best_of_tries(&self, nops: u64) -> Tried {
+        let rates = (0..TRIES).filter_map(|_| self.try_once(nops).rate());
+        // Where the PU was never had, 0 lines were asked for: infinitely long ones.
+        Tried { nops, line_ns: 1000.0 / rates.fold(0.0, f64::max) }
+    }
+
+    fn try_once(&self, nops: u64) -> Tally {
+        self.ask(nops);
+        let before = self.tally();
+        let mut seen = Tally::default();
+        for _ in 0..PATIENCE {
+            sleep(GLANCE);
+            seen = self.tally().since(before);
+            if seen.cpu_ns >= TRY_NS {
+                break;
+            }
+        }
+        self.rest();
+        seen
+    }
+}
+
+/// What was found for a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibrated {
+    /// The number of `nop`s, and how fast that is.
+    pub found: Tried,
+    /// The rate is more than the generator can ask for.
+    pub too_fast: bool,
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        self.shared.tell(Order::End);
+        if let Some(thread) = self.thread.take() {
+            // A worker has nothing to panic about.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn prepare(cpu: u32, rows: u32) -> Result<Matrix, TrafficError> {
+    pin(cpu)?;
+    Matrix::new(rows).map_err(|source| TrafficError::Memory { rows, source })
+}
+
+/// The thread's life.
+fn obey(mut matrix: Matrix, shared: &Shared) {
+    while let Some(nops) = wanted(shared) {
+        let (lines, before) = (block(nops), cpu_ns());
+        matrix.walk(lines, nops);
+        let took = cpu_ns() - before;
+        let mut state = shared.lock();
+        state.tally.lines += lines;
+        state.tally.cpu_ns += took;
+    }
+}
+
+/// How many `nop`s, as soon as lines are wanted; `None` at the end.
+fn wanted(shared: &Shared) -> Option<u64> {
+    let mut state = shared.lock();
+    loop {
+        match state.order {
+            Order::Ask(nops) => {
+                state.resting = false;
+                return Some(nops);
+            }
+            Order::End => return None,
+            Order::Rest => {
+                state.resting = true;
+                shared.changed.notify_all();
+                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::usable;
+
+    #[test]
+    fn it_counts_while_it_is_told_to_and_then_rests() {
+        let cpu = usable().unwrap()[0];
+        let generator = Generator::start(cpu, 64).unwrap();
+        assert_eq!((generator.cpu(), generator.tally()), (cpu, Tally::default()));
+        for nops in [0, 1_000] {
+            let before = generator.tally();
+            generator.ask(nops);
+            while generator.tally().lines < before.lines + 4 * block(nops) {
+                std::thread::yield_now();
+            }
+            generator.rest();
+            let after = generator.tally();
+            assert!(after.since(before).lines.is_multiple_of(block(nops)));
+            assert!(after.since(before).rate().unwrap() > 0.0);
+            sleep(Duration::from_millis(5));
+            assert_eq!(generator.tally(), after, "it rests");
+        }
+    }
+
+    #[test]
+    fn a_pu_that_is_not_there_is_named() {
+        let told = Generator::start(8_000, 64).err().unwrap().to_string();
+        assert!(told.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{told}");
+    }
+
+    /// 3,000 lines in 60 µs are 50 t/µs.
+    #[test]
+    fn rates_by_hand() {
+        let earlier = Tally { lines: 1_000, cpu_ns: 5_000 };
+        let later = Tally { lines: 4_000, cpu_ns: 65_000 };
+        assert_eq!(later.since(earlier).rate(), Some(50.0));
+        assert_eq!(later.since(later).rate(), None);
+    }
+
+    /// Whatever the machine does meanwhile, it ends, and what it found was tried.
+    #[test]
+    fn calibration_ends() {
+        let generator = Generator::start(usable().unwrap()[0], 64).unwrap();
+        let found = generator.calibrate(20.0);
+        assert!(found.found.line_ns > 0.0, "{found:?}");
+        let all = generator.calibrate(1e9);
+        assert!(all.too_fast && all.found.nops == 0, "{all:?}");
+    }
+}

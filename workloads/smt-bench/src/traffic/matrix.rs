@@ -1,0 +1,227 @@
+//! The matrix of bytes, and the walk over it.
+//!
+//! # Problem
+//! Every access has to be one to a line that the level above does not hold any more. A walk over column
+//! 0, then column 1 and so on, as published, comes back to a line as soon as it has met one line of each
+//! row: with 196,608 rows after 12 MiB, which many last caches hold today.
+//!
+//! # Approach
+//! The columns are walked in another order: 0, 64, 128, …, 448, then 1, 65, …. So every line of the matrix
+//! is met before one is met again, 96 MiB with as many rows, and whoever makes a matrix chooses as many
+//! rows as the cache asks for.
+//!
+//! # Properties
+//! - **Whole**: every byte is met once before one is met again.  -> test `every_byte_once`
+//! - **Far**: so is every line.                                  -> test `every_line_before_one_again`
+//! - **Counted**: a walk of so many lines meets so many bytes.   -> test `walks_add_up`
+
+use core::arch::asm;
+use std::io;
+use std::ptr;
+
+/// Bytes of a row, as published.
+pub const ROW_BYTES: usize = 512;
+/// Columns, of one byte each.
+pub const COLUMNS: u64 = ROW_BYTES as u64;
+/// Bytes of a line on every processor that these loops run on, except Apple's with 128: there two
+/// columns that follow each other are in one line.
+const LINE: u64 = 64;
+/// Lines of a row.
+const LINES: u64 = COLUMNS / LINE;
+
+/// The column that is walked as the `turn`th, from 0 to [`COLUMNS`] − 1.
+const fn column(turn: u64) -> u64 {
+    turn % LINES * LINE + turn / LINES
+}
+
+/// A matrix of bytes, and where the walk over it stands.
+pub struct Matrix {
+    start: *mut u8,
+    rows: u64,
+    row: u64,
+    turn: u64,
+}
+
+// SAFETY: the memory is the matrix's own, and nothing else points to it.
+unsafe impl Send for Matrix {}
+
+impl Matrix {
+    /// A matrix of `rows` rows, at least one, of which every page has been written by the calling thread:
+    /// they are in memory near to its PU. In huge pages where the kernel gives them, so that the walk asks
+    /// for lines and not for translations of addresses.
+    ///
+    /// # Errors
+    /// `ENOMEM`, as mmap(2) has it.
+    pub fn new(rows: u32) -> io::Result<Self> {
+        let rows = rows.max(1);
+        let size = rows as usize * ROW_BYTES;
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: asks for new memory wherever the kernel likes; nothing is replaced.
+        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the memory is ours. A kernel without huge pages refuses, and the pages stay small.
+        unsafe { libc::madvise(start, size, libc::MADV_HUGEPAGE) };
+        // SAFETY: `size` bytes from `start` are ours.
+        unsafe { ptr::write_bytes(start.cast::<u8>(), 0, size) };
+        Ok(Self { start: start.cast(), rows: rows.into(), row: 0, turn: 0 })
+    }
+
+    /// Meets the next `lines` bytes; after each of them, `nops` times does nothing.
+    pub fn walk(&mut self, lines: u64, nops: u64) {
+        let mut left = lines;
+        while left > 0 {
+            let now = left.min(self.rows - self.row);
+            let place = self.row * COLUMNS + column(self.turn);
+            #[allow(clippy::cast_possible_truncation)] // below the matrix's size, which is a usize
+            let place = place as usize;
+            // SAFETY: `row` + `now` is at most `rows` and the column below `COLUMNS`, so every byte met is
+            // in the matrix.
+            unsafe { meet(self.start.add(place), now, nops) };
+            left -= now;
+            self.row += now;
+            if self.row == self.rows {
+                self.row = 0;
+                self.turn = (self.turn + 1) % COLUMNS;
+            }
+        }
+    }
+}
+
+impl Drop for Matrix {
+    #[allow(clippy::cast_possible_truncation)] // a usize when it was made
+    fn drop(&mut self) {
+        // SAFETY: the memory is ours, as `new` got it, and nobody uses it after this.
+        unsafe { libc::munmap(self.start.cast(), self.rows as usize * ROW_BYTES) };
+    }
+}
+
+/// Increments the byte at `at`, and those of the `lines` − 1 rows that follow; after each one, executes a
+/// `nop` and counts it, `nops` times.
+///
+/// # Safety
+/// All these bytes must be the caller's, and `lines` above 0.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
+    // SAFETY: writes the bytes that the caller promises, and the named registers and flags only.
+    unsafe {
+        asm!(
+            ".p2align 6",
+            "2:",
+            "inc byte ptr [{at}]",
+            "add {at}, 512",
+            "mov {left}, {nops}",
+            "test {left}, {left}",
+            "jz 4f",
+            "3:",
+            "nop",
+            "dec {left}",
+            "jnz 3b",
+            "4:",
+            "dec {lines}",
+            "jnz 2b",
+            at = inout(reg) at => _,
+            lines = inout(reg) lines => _,
+            nops = in(reg) nops,
+            left = out(reg) _,
+            options(nostack)
+        );
+    }
+}
+
+/// Increments the byte at `at`, and those of the `lines` − 1 rows that follow; after each one, executes a
+/// `nop` and counts it, `nops` times.
+///
+/// # Safety
+/// All these bytes must be the caller's, and `lines` above 0.
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
+    // SAFETY: writes the bytes that the caller promises, and the named registers only.
+    unsafe {
+        asm!(
+            ".p2align 6",
+            "2:",
+            "ldrb {byte:w}, [{at}]",
+            "add {byte:w}, {byte:w}, #1",
+            "strb {byte:w}, [{at}]",
+            "add {at}, {at}, #512",
+            "mov {left}, {nops}",
+            "cbz {left}, 4f",
+            "3:",
+            "nop",
+            "sub {left}, {left}, #1",
+            "cbnz {left}, 3b",
+            "4:",
+            "sub {lines}, {lines}, #1",
+            "cbnz {lines}, 2b",
+            at = inout(reg) at => _,
+            lines = inout(reg) lines => _,
+            nops = in(reg) nops,
+            left = out(reg) _,
+            byte = out(reg) _,
+            options(nostack)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn bytes(matrix: &Matrix) -> Vec<u8> {
+        let size = usize::try_from(matrix.rows).unwrap() * ROW_BYTES;
+        // SAFETY: the matrix has so many bytes, all written.
+        unsafe { std::slice::from_raw_parts(matrix.start, size) }.to_vec()
+    }
+
+    /// Three rows: the walk meets 0, 512 and 1024, then 64, 576 and 1088, then 128.
+    #[test]
+    fn the_first_bytes_by_hand() {
+        let mut matrix = Matrix::new(3).unwrap();
+        matrix.walk(7, 2);
+        let found = bytes(&matrix);
+        let met: Vec<usize> = (0..found.len()).filter(|&at| found[at] > 0).collect();
+        assert_eq!(met, [0, 64, 128, 512, 576, 1024, 1088]);
+        assert!(met.iter().all(|&at| found[at] == 1));
+    }
+
+    #[test]
+    fn every_byte_once() {
+        for nops in [0, 1, 3] {
+            let mut matrix = Matrix::new(5).unwrap();
+            matrix.walk(5 * COLUMNS, nops);
+            assert!(bytes(&matrix).iter().all(|&byte| byte == 1), "{nops}");
+            matrix.walk(5 * COLUMNS, nops);
+            assert!(bytes(&matrix).iter().all(|&byte| byte == 2), "{nops}");
+        }
+    }
+
+    #[test]
+    fn every_line_before_one_again() {
+        let turns: Vec<u64> = (0..COLUMNS).map(column).collect();
+        assert_eq!(turns.iter().collect::<BTreeSet<_>>().len(), ROW_BYTES);
+        for eight in turns.chunks(8) {
+            let lines: BTreeSet<u64> = eight.iter().map(|column| column / LINE).collect();
+            assert_eq!(lines.len(), 8, "{eight:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn walks_add_up(rows in 1..40_u32, walks in prop::collection::vec((0..300_u64, 0..4_u64), 0..12)) {
+            let mut matrix = Matrix::new(rows).unwrap();
+            walks.iter().for_each(|&(lines, nops)| matrix.walk(lines, nops));
+            let all: u64 = walks.iter().map(|(lines, _)| lines).sum();
+            let met: u64 = bytes(&matrix).into_iter().map(u64::from).sum();
+            prop_assert_eq!(met, all);
+            prop_assert_eq!(matrix.turn * u64::from(rows) + matrix.row, all % (COLUMNS * u64::from(rows)));
+        }
+    }
+}

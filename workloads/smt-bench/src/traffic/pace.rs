@@ -1,0 +1,194 @@
+//! How often to do nothing, so that a generator asks for so many lines in a microsecond.
+//!
+//! # Problem
+//! How long a line takes with so many `nop`s between two of them depends on the processor, its clock and how
+//! many lines it fetches at once. It can only be tried.
+//!
+//! # Approach
+//! Regula falsi on nanoseconds a line, which rise with the number of `nop`s: tries on both sides of what is
+//! wanted are joined by a straight line. Until there is a try on the far side, the number grows with
+//! what is missing.
+//!
+//! # Terms
+//! - *rate*: lines in a microsecond of CPU time, t/µs. Nanoseconds a line are 1000 / rate.
+//! - [`CLOSE`]: share of what is wanted by which a try may be off.
+//!
+//! # Properties
+//! - **Ends**: after at most [`MOST_TRIES`] tries.        -> test `ends_close_on_any_straight_machine`
+//! - **Close**: where a line takes a + b·nops nanoseconds. -> test `ends_close_on_any_straight_machine`
+//! - **Honest**: what cannot be reached is said to be so.  -> test `more_than_there_is`
+
+/// How near to what is wanted is near enough. Chosen: repeated tries of one number differ by as much on the
+/// machine that this was written on, where others were at work.
+pub const CLOSE: f64 = 0.03;
+/// Most tries for one rate. Chosen: twice what straight machines need in the tests.
+pub const MOST_TRIES: usize = 24;
+/// The first number of `nop`s after none. Chosen: some 20 ns, between the two ends of what is of use.
+const FIRST_GUESS: u64 = 64;
+/// How many times as many `nop`s the next try has at most, while none was slow enough.
+const GROWTH: f64 = 8.0;
+
+/// A number of `nop`s that was tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    /// The number.
+    pub nops: u64,
+    /// Nanoseconds of CPU time for a line.
+    pub line_ns: f64,
+}
+
+impl Tried {
+    /// Lines in a microsecond of CPU time.
+    #[must_use]
+    pub fn rate(self) -> f64 {
+        1000.0 / self.line_ns
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Try this number of `nop`s.
+    Try(u64),
+    /// This is as near as it gets.
+    Take(Tried),
+    /// Even without a `nop` a line takes longer than is wanted; this is all there is.
+    TooFast(Tried),
+}
+
+/// What to do for `rate` t/µs, after what was `tried`.
+#[must_use]
+pub fn next(rate: f64, tried: &[Tried]) -> Next {
+    let wanted = 1000.0 / rate;
+    let Some(nearest) = nearest(wanted, tried) else { return Next::Try(0) };
+    if off(wanted, nearest) <= CLOSE || tried.len() >= MOST_TRIES {
+        return Next::Take(nearest);
+    }
+    // Tries are noisy: more `nop`s may have taken less time. The narrowest pair is looked into.
+    let above = tried.iter().filter(|t| t.line_ns > wanted).min_by_key(|t| t.nops).copied();
+    let least = above.map_or(u64::MAX, |above| above.nops);
+    let below =
+        tried.iter().filter(|t| t.line_ns <= wanted && t.nops < least).max_by_key(|t| t.nops);
+    match (below.copied(), above) {
+        // None at all was tried first, so the number is 0.
+        (None, Some(above)) => Next::TooFast(above),
+        (Some(below), Some(above)) if above.nops - below.nops <= 1 => Next::Take(nearest),
+        (Some(below), Some(above)) => Next::Try(between(wanted, below, above)),
+        (Some(below), None) => Next::Try(further(wanted, below)),
+        (None, None) => Next::Take(nearest),
+    }
+}
+
+/// How far `tried` is from `wanted` nanoseconds, as a share of these.
+fn off(wanted: f64, tried: Tried) -> f64 {
+    (tried.line_ns / wanted - 1.0).abs()
+}
+
+fn nearest(wanted: f64, tried: &[Tried]) -> Option<Tried> {
+    tried.iter().copied().min_by(|a, b| off(wanted, *a).total_cmp(&off(wanted, *b)))
+}
+
+/// The number at which the straight line through both has `wanted`, strictly between theirs.
+#[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
+fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
+    let share = (wanted - below.line_ns) / (above.line_ns - below.line_ns);
+    let gap = (above.nops - below.nops) as f64;
+    (below.nops + whole(gap * share)).clamp(below.nops + 1, above.nops - 1)
+}
+
+/// A larger number, by what is missing.
+#[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
+fn further(wanted: f64, below: Tried) -> u64 {
+    if below.nops == 0 {
+        return FIRST_GUESS;
+    }
+    let growth = (wanted / below.line_ns).clamp(1.0, GROWTH);
+    whole(below.nops as f64 * growth).max(below.nops + 1)
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // rounded, at least 0, and few digits
+fn whole(number: f64) -> u64 {
+    number.round().max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn search(rate: f64, line_ns: impl Fn(u64) -> f64) -> (Next, Vec<Tried>) {
+        let mut tried = Vec::new();
+        loop {
+            match next(rate, &tried) {
+                Next::Try(nops) => tried.push(Tried { nops, line_ns: line_ns(nops) }),
+                end => return (end, tried),
+            }
+        }
+    }
+
+    /// 5 ns and a third for each: 100 t/µs are 10 ns, so 15. None takes 5, and 64 take 26.33; the line
+    /// between has 10 at 64 · 5/21.33 = 15, which takes 10.
+    #[test]
+    fn a_straight_machine_by_hand() {
+        let (end, tried) = search(100.0, |nops| 5.0 + nops as f64 / 3.0);
+        assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 15]);
+        assert_eq!(end, Next::Take(Tried { nops: 15, line_ns: 10.0 }));
+    }
+
+    /// 1 t/µs are 1000 ns. 64 take 69, so eight times as many: 512 take 517; 1000/517 as many: 990 take
+    /// 995, which is near enough.
+    #[test]
+    fn slow_rates_are_approached_by_what_is_missing() {
+        let (end, tried) = search(1.0, |nops| 5.0 + nops as f64);
+        assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 512, 990]);
+        assert_eq!(end, Next::Take(Tried { nops: 990, line_ns: 995.0 }));
+    }
+
+    /// 5 ns a line are 200 t/µs: 206 are within 3 %, 220 are not.
+    #[test]
+    fn more_than_there_is() {
+        let machine = |nops: u64| 5.0 + nops as f64;
+        let all = Tried { nops: 0, line_ns: 5.0 };
+        assert_eq!(search(205.0, machine).0, Next::Take(all));
+        assert_eq!(search(220.0, machine), (Next::TooFast(all), vec![all]));
+        assert!((all.rate() - 200.0).abs() < 1e-9);
+    }
+
+    /// Each `nop` costs 10 ns, so 12 ns are between two numbers: the nearer one is taken.
+    #[test]
+    fn coarse_machines_give_the_nearest() {
+        let (end, _) = search(1000.0 / 12.0, |nops| 5.0 + 10.0 * nops as f64);
+        assert_eq!(end, Next::Take(Tried { nops: 1, line_ns: 15.0 }));
+    }
+
+    /// Every second try takes three times as long.
+    #[test]
+    fn noise_does_not_hold_it_for_ever() {
+        let mut turn = 0_u32;
+        let mut tried = Vec::new();
+        while let Next::Try(nops) = next(70.0, &tried) {
+            turn += 1;
+            let noise = if turn.is_multiple_of(2) { 3.0 } else { 0.9 };
+            tried.push(Tried { nops, line_ns: (5.0 + nops as f64 / 3.0) * noise });
+        }
+        assert!(tried.len() <= MOST_TRIES, "{tried:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn ends_close_on_any_straight_machine(start in 0.2..200.0_f64, slope in 0.1..1.0_f64, rate in 0.1..2000.0_f64) {
+            let wanted = 1000.0 / rate;
+            let (end, tried) = search(rate, |nops| start + slope * nops as f64);
+            prop_assert!(tried.len() <= MOST_TRIES / 2, "{} tries", tried.len());
+            match end {
+                Next::Take(found) => {
+                    // As near as whole numbers of nops allow.
+                    let coarse = slope / wanted / 2.0;
+                    prop_assert!(off(wanted, found) <= CLOSE.max(coarse) + 1e-9, "{found:?} for {wanted}");
+                }
+                Next::TooFast(all) => prop_assert!(all.nops == 0 && start > wanted),
+                Next::Try(_) => prop_assert!(false),
+            }
+        }
+    }
+}
