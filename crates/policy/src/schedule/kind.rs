@@ -8,7 +8,12 @@ use super::idas::{self, Idas};
 use super::l1::{L1Dynamic, L1Static};
 use super::mhas::Mhas;
 use super::mmas::Mmas;
+use super::oracle::Oracle;
 use super::progress::Estimating;
+use super::symbiotic::{self, Aim, Symbiotic};
+use super::symbiotic_numa::{self, Homes};
+use colocate_machine::Performance;
+use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +33,19 @@ pub struct Alone {
     /// The share of its speed that it loses for each t/µs that others ask of the memory.
     #[serde(default)]
     pub loss: f64,
+}
+
+/// What is known before the first quantum. Only schedulers that need a part look at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Knowledge<'a> {
+    /// What is known of the jobs alone, by job.
+    pub alone: &'a [Alone],
+    /// What becomes of CPI stacks on a shared core of this machine.
+    pub cpi: Option<&'a CpiModel>,
+    /// What each job demands, by job: the oracle's.
+    pub demands: &'a [Phase],
+    /// How fast the machine is: the oracle's.
+    pub performance: Option<&'a Performance>,
 }
 
 /// A scheduler with its settings, written `NAME` or `NAME:SETTING=VALUE`.
@@ -65,11 +83,24 @@ pub enum SchedulerKind {
         /// The share of the contexts that is given by progress.
         share: f64,
     },
+    /// Who shares a core slows each other down least, as CPI stacks foretell.
+    Symbiotic(symbiotic::Settings),
+    /// The same, with an eye on where memory is.
+    SymbioticNuma {
+        /// As for `symbiotic`.
+        settings: symbiotic::Settings,
+        /// How much a longer way to memory counts, see [`symbiotic_numa`].
+        away: f64,
+    },
+    /// The best places that the contention model knows.
+    Oracle,
 }
+
+const SYMBIOTIC: symbiotic::Settings = symbiotic::Settings::USUAL;
 
 impl SchedulerKind {
     /// Every scheduler with its default settings, in the order of this list.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Os,
         Self::RoundRobin,
         Self::Random { seed: 0 },
@@ -81,6 +112,9 @@ impl SchedulerKind {
         Self::Bas,
         Self::Fair,
         Self::PerfFair { share: fair::FAIR_SHARE },
+        Self::Symbiotic(SYMBIOTIC),
+        Self::SymbioticNuma { settings: SYMBIOTIC, away: symbiotic_numa::AWAY },
+        Self::Oracle,
     ];
 
     /// Its name without settings.
@@ -98,6 +132,9 @@ impl SchedulerKind {
             Self::Bas => "bas",
             Self::Fair => "fair",
             Self::PerfFair { .. } => "perf-fair",
+            Self::Symbiotic(_) => "symbiotic",
+            Self::SymbioticNuma { .. } => "symbiotic-numa",
+            Self::Oracle => "oracle",
         }
     }
 
@@ -107,9 +144,22 @@ impl SchedulerKind {
         matches!(self, Self::Mmas | Self::Mhas | Self::Idas { .. } | Self::L1Static)
     }
 
+    /// Whether it looks at coefficients of the machine (`colocate train cpi-model`).
+    #[must_use]
+    pub const fn needs_cpi_model(self) -> bool {
+        matches!(self, Self::Symbiotic(_) | Self::SymbioticNuma { .. })
+    }
+
     /// The scheduler. `alone` is what is known of the jobs alone, by job; only those that need it look at it.
     #[must_use]
     pub fn scheduler(self, alone: &[Alone]) -> Box<dyn Scheduler> {
+        self.scheduler_knowing(&Knowledge { alone, ..Knowledge::default() })
+    }
+
+    /// The scheduler with all that is known.
+    #[must_use]
+    pub fn scheduler_knowing(self, known: &Knowledge<'_>) -> Box<dyn Scheduler> {
+        let alone = known.alone;
         match self {
             Self::Os => Box::new(Os),
             Self::RoundRobin => Box::new(RoundRobin),
@@ -124,6 +174,14 @@ impl SchedulerKind {
             Self::Bas => Box::new(Bas),
             Self::Fair => Box::new(Fair::new(1.0, Estimating::default())),
             Self::PerfFair { share } => Box::new(Fair::new(share, Estimating::default())),
+            Self::Symbiotic(settings) => Box::new(Symbiotic::new(known.cpi.cloned(), settings)),
+            Self::SymbioticNuma { settings, away } => {
+                let homes = Homes::new(away);
+                Box::new(Symbiotic::with_homes(known.cpi.cloned(), settings, homes))
+            }
+            Self::Oracle => {
+                Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec()))
+            }
         }
     }
 }
@@ -135,9 +193,43 @@ impl fmt::Display for SchedulerKind {
             Self::Random { seed } => write!(f, ":seed={seed}"),
             Self::Idas { kappa } => write!(f, ":kappa={kappa}"),
             Self::PerfFair { share } => write!(f, ":share={share}"),
+            Self::Symbiotic(settings) => write_symbiotic(f, settings),
+            Self::SymbioticNuma { settings, away } => {
+                write_symbiotic(f, settings)?;
+                let other = away.to_bits() != symbiotic_numa::AWAY.to_bits();
+                if other { write!(f, ":away={away}") } else { Ok(()) }
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// Those settings that are not as usual.
+fn write_symbiotic(f: &mut fmt::Formatter<'_>, settings: &symbiotic::Settings) -> fmt::Result {
+    let symbiotic::Settings { aim, weight, gain } = *settings;
+    if aim != SYMBIOTIC.aim {
+        write!(f, ":cost={}", aim.name())?;
+    }
+    if weight.to_bits() != SYMBIOTIC.weight.to_bits() {
+        write!(f, ":weight={weight}")?;
+    }
+    if gain.to_bits() != SYMBIOTIC.gain.to_bits() {
+        write!(f, ":gain={gain}")?;
+    }
+    Ok(())
+}
+
+/// Sets one of the settings; whether there is such a setting and the value can be.
+fn set_symbiotic(settings: &mut symbiotic::Settings, name: &str, value: &str) -> bool {
+    let number: Option<f64> = value.parse().ok().filter(|number: &f64| number.is_finite());
+    match (name, value, number) {
+        ("cost", "stp", _) => settings.aim = Aim::Stp,
+        ("cost", "antt", _) => settings.aim = Aim::Antt,
+        ("weight", _, Some(weight)) if weight > 0.0 && weight <= 1.0 => settings.weight = weight,
+        ("gain", _, Some(gain)) if gain >= 0.0 => settings.gain = gain,
+        _ => return false,
+    }
+    true
 }
 
 /// Why a text is not a scheduler.
@@ -183,6 +275,15 @@ impl FromStr for SchedulerKind {
     }
 }
 
+const SYMBIOTIC_SETTINGS: &str =
+    "cost=stp or antt, weight=W above 0 and up to 1, gain=G not below 0, a colon between two";
+const NUMA_SETTINGS: &str = "cost=stp or antt, weight=W above 0 and up to 1, gain=G and away=A not below 0, a colon between two";
+
+/// Whether all settings of a text, with a colon between two, could be set.
+fn each_setting(text: &str, mut set: impl FnMut(&str, &str) -> bool) -> bool {
+    text.split(':').all(|one| one.split_once('=').is_some_and(|(name, value)| set(name, value)))
+}
+
 impl SchedulerKind {
     fn with(self, setting: &str) -> Result<Self, SchedulerError> {
         let wrong = |expected| SchedulerError::Setting {
@@ -210,6 +311,23 @@ impl SchedulerKind {
                 .map(|share| Self::PerfFair { share })
                 .ok_or_else(|| wrong("share=F, F from 0 to less than 1")),
             (Self::PerfFair { .. }, _) => Err(wrong("share=F")),
+            (Self::Symbiotic(mut settings), _) => {
+                let set = |name: &str, value: &str| set_symbiotic(&mut settings, name, value);
+                let done = each_setting(setting, set);
+                if done { Ok(Self::Symbiotic(settings)) } else { Err(wrong(SYMBIOTIC_SETTINGS)) }
+            }
+            (Self::SymbioticNuma { mut settings, mut away }, _) => {
+                let set = |name: &str, value: &str| match (name, value.parse::<f64>()) {
+                    ("away", Ok(found)) if found.is_finite() && found >= 0.0 => {
+                        away = found;
+                        true
+                    }
+                    _ => set_symbiotic(&mut settings, name, value),
+                };
+                let done = each_setting(setting, set);
+                let kind = Self::SymbioticNuma { settings, away };
+                if done { Ok(kind) } else { Err(wrong(NUMA_SETTINGS)) }
+            }
             _ => Err(wrong("no setting")),
         }
     }
@@ -234,7 +352,13 @@ mod tests {
 
     #[test]
     fn reads_back_what_it_writes() {
-        let more = [SchedulerKind::Random { seed: u64::MAX }, SchedulerKind::Idas { kappa: 0.1 }];
+        let settings = symbiotic::Settings { aim: Aim::Antt, weight: 1.0, gain: 0.0 };
+        let more = [
+            SchedulerKind::Random { seed: u64::MAX },
+            SchedulerKind::Idas { kappa: 0.1 },
+            SchedulerKind::Symbiotic(settings),
+            SchedulerKind::SymbioticNuma { settings, away: 0.25 },
+        ];
         for kind in SchedulerKind::ALL.into_iter().chain(more) {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
@@ -245,12 +369,25 @@ mod tests {
         let refusal = |text: &str| text.parse::<SchedulerKind>().unwrap_err().to_string();
         assert_eq!(
             refusal("best"),
-            "expected os, round-robin, random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair or perf-fair, found scheduler \"best\""
+            "expected os, round-robin, random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa or oracle, found scheduler \"best\""
         );
         assert_eq!(refusal("bas:seed=1"), "expected bas with no setting, found \"seed=1\"");
         assert_eq!(
             refusal("idas:kappa=-1"),
             "expected idas with kappa=K, K not below 0, found \"kappa=-1\""
         );
+        let odd = [
+            "symbiotic:weight=0",
+            "symbiotic:cost=ipc",
+            "symbiotic:gain=-1:cost=stp",
+            "symbiotic:",
+            "symbiotic:away=1",
+        ];
+        for text in odd {
+            let (_, setting) = text.split_once(':').unwrap();
+            let wanted = format!("expected symbiotic with {SYMBIOTIC_SETTINGS}, found {setting:?}");
+            assert_eq!(refusal(text), wanted);
+        }
+        assert!(refusal("symbiotic-numa:away=-1").contains("away=A not below 0"));
     }
 }

@@ -24,17 +24,20 @@ pub mod kind;
 pub mod l1;
 pub mod mhas;
 pub mod mmas;
+pub mod oracle;
 pub mod progress;
 pub mod select;
+pub mod symbiotic;
+pub mod symbiotic_numa;
 #[cfg(test)]
 mod testing;
 
 use crate::plan::{JobIdx, TaskId};
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::{Machine, Nanos, PuIdx};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use kind::{Alone, SchedulerError, SchedulerKind};
+pub use kind::{Alone, Knowledge, SchedulerError, SchedulerKind};
 
 /// Levels of caches that rates are kept of.
 pub const LEVELS: usize = 4;
@@ -187,6 +190,11 @@ pub enum Allocated {
         /// What it asks of the first cache, t/µs.
         has: f64,
     },
+    /// Who shares a core slows each other down least.
+    Symbiosis {
+        /// How much slower it is expected to be there than alone.
+        slowdown: f64,
+    },
     /// No other job has a thread on its cores.
     OwnCores,
     /// The kernel chooses.
@@ -212,10 +220,39 @@ pub trait Scheduler: fmt::Debug {
     /// no more than the contexts, unless the only one chosen has more.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
 
+    /// What came of the quantum that was chosen last. Most have no use for it: what they need of the past is in
+    /// the queue.
+    fn saw(&mut self, _done: &Done<'_>) {}
+
     /// What it has to say of itself in a report, in one line: what it knows or aims at now.
     fn state(&self) -> Option<String> {
         None
     }
+
+    /// Something that people should hear of at once, in one line. Each is told once.
+    fn news(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// What came of a quantum.
+#[derive(Clone, Copy, Debug)]
+pub struct Done<'a> {
+    /// How long it took: less than was asked for if a job ended.
+    pub took: Nanos,
+    /// Whose jobs' threads did something in it, in the order of the jobs.
+    pub did: &'a [Did],
+}
+
+/// What the threads of a job did in a quantum, all together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Did {
+    /// The job.
+    pub job: JobIdx,
+    /// CPU time; `None` if the host cannot say of all threads.
+    pub cpu_time: Option<Nanos>,
+    /// Instructions; `None` if they are not counted of all threads.
+    pub instructions: Option<u64>,
 }
 
 impl fmt::Display for Selected {
@@ -243,6 +280,9 @@ impl fmt::Display for Allocated {
             Self::Balanced { level } => write!(f, "balances caches down to level {level}"),
             Self::MostWithLeast { has } => {
                 write!(f, "L1 traffic {has:.1} t/µs, most beside least")
+            }
+            Self::Symbiosis { slowdown } => {
+                write!(f, "expected {slowdown:.2} times slower than alone, good company")
             }
             Self::OwnCores => f.write_str("cores of its own"),
             Self::LeftToKernel => f.write_str("left to the kernel"),

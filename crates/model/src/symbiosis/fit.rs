@@ -1,0 +1,229 @@
+//! Coefficients from a training set, by ordinary least squares, and how well they hold elsewhere.
+//!
+//! # Approach
+//! For each component `C'(j) − C(j)` is fitted to `[1, C(j), S, C(j) · S]`, which is the fit of `C'(j)` with
+//! β one less: so a column that the training set tells nothing of can be left out, and the component is then
+//! taken to be what it is alone. Columns are made orthogonal one after the other, each twice (modified Gram
+//! and Schmidt; Giraud et al., "The loss of orthogonality in the Gram–Schmidt process", 2005: twice is enough),
+//! since the normal equations would square how nearly the product depends on the others.
+//! # Properties
+//! - **Exact**: coefficients that made a training set are found again. → `found_again`
+//! - **Least**: no other coefficients have less squared error. → `nobody_is_better`
+//! - **Nothing told, nothing changed**. → `a_component_that_nobody_has`
+
+use super::{Coefficients, Mode};
+use serde::{Deserialize, Serialize};
+
+/// What a thread did alone and together, over the same instructions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Its components alone, as shares of its cycles alone.
+    pub own: Vec<f64>,
+    /// The sums of the components alone of the threads beside it, each as shares of that thread's cycles.
+    pub others: Vec<f64>,
+    /// Its components together, in units of its cycles alone.
+    pub together: Vec<f64>,
+}
+
+/// How well coefficients tell a component, in units of the cycles alone; or the slowdown, which is the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Quality {
+    /// Share of the variance that is told; below 0 if the mean would tell more. `None` if nothing varies.
+    pub r2: Option<f64>,
+    /// Mean of the absolute errors.
+    pub mean_error: f64,
+    /// The greatest absolute error.
+    pub worst_error: f64,
+}
+
+/// A column that is this small beside what it was, or on average, is taken for nothing. Chosen: far above
+/// rounding, far below what counters tell.
+const DEPENDENT: f64 = 1e-8;
+
+/// The coefficients of all components.
+///
+/// `None` if there are fewer samples than coefficients, or samples differ in how many components they have.
+#[must_use]
+pub fn fit(samples: &[Sample]) -> Option<Vec<Coefficients>> {
+    let components = samples.first()?.own.len();
+    let alike =
+        |s: &Sample| [&s.own, &s.others, &s.together].iter().all(|of| of.len() == components);
+    if samples.len() < 4 || !samples.iter().all(alike) {
+        return None;
+    }
+    Some((0..components).map(|at| component(samples, at)).collect())
+}
+
+fn component(samples: &[Sample], at: usize) -> Coefficients {
+    let of = |f: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(f).collect() };
+    let columns = [
+        of(&|_| 1.0),
+        of(&|s| s.own[at]),
+        of(&|s| s.others[at]),
+        of(&|s| s.own[at] * s.others[at]),
+    ];
+    let more = of(&|s| s.together[at] - s.own[at]);
+    let [alpha, beta, gamma, delta] = least_squares(&columns, more);
+    Coefficients { alpha, beta: 1.0 + beta, gamma, delta }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
+}
+
+fn take(from: &mut [f64], times: f64, what: &[f64]) {
+    from.iter_mut().zip(what).for_each(|(from, what)| *from -= times * what);
+}
+
+/// The factors of the columns with which they come nearest to `wanted`; 0 for columns that the ones before
+/// them make up.
+fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) -> [f64; N] {
+    let mut upright: [Option<Vec<f64>>; N] = [const { None }; N];
+    let mut upper = [[0.0; N]; N];
+    let mut along = [0.0; N];
+    #[allow(clippy::cast_precision_loss)] // few samples
+    let rows = wanted.len() as f64;
+    for k in 0..N {
+        let mut column = columns[k].clone();
+        let before = dot(&column, &column).sqrt();
+        for _ in 0..2 {
+            for (i, other) in upright.iter().enumerate().take(k) {
+                let Some(other) = other else { continue };
+                let shared = dot(other, &column);
+                upper[i][k] += shared;
+                take(&mut column, shared, other);
+            }
+        }
+        let left = dot(&column, &column).sqrt();
+        if left <= DEPENDENT * before.max(rows.sqrt()) {
+            continue;
+        }
+        upper[k][k] = left;
+        column.iter_mut().for_each(|each| *each /= left);
+        along[k] = dot(&column, &wanted);
+        take(&mut wanted, along[k], &column);
+        upright[k] = Some(column);
+    }
+    let mut factors = [0.0; N];
+    for k in (0..N).rev().filter(|&k| upright[k].is_some()) {
+        let known = (k + 1..N).fold(0.0, |sum, j| sum + upper[k][j] * factors[j]);
+        factors[k] = (along[k] - known) / upper[k][k];
+    }
+    factors
+}
+
+/// How well a mode's coefficients tell these samples: one for each component, and the slowdown last.
+#[must_use]
+pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
+    let told = |s: &Sample, at: usize| mode.coefficients[at].together(s.own[at], s.others[at]);
+    let sum = |stack: &[f64]| stack.iter().fold(0.0, |sum, each| sum + each);
+    let component = |at: usize| of(samples.iter().map(|s| (s.together[at], told(s, at))));
+    let slowdown = samples.iter().map(|s| (sum(&s.together), mode.slowdown(&s.own, &s.others)));
+    (0..mode.coefficients.len()).map(component).chain([of(slowdown)]).collect()
+}
+
+/// Of pairs of what was and what is told.
+fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
+    #[allow(clippy::cast_precision_loss)] // few samples
+    let count = pairs.clone().count().max(1) as f64;
+    let mean = pairs.clone().fold(0.0, |sum, (was, _)| sum + was) / count;
+    let errors = pairs.clone().map(|(was, told)| (told - was).abs());
+    let squares = errors.clone().fold(0.0, |sum, error| sum + error * error);
+    let variance = pairs.fold(0.0, |sum, (was, _)| sum + (was - mean) * (was - mean));
+    let varies = variance > count * DEPENDENT * DEPENDENT;
+    Quality {
+        r2: varies.then(|| 1.0 - squares / variance),
+        mean_error: errors.clone().fold(0.0, |sum, error| sum + error) / count,
+        worst_error: errors.fold(0.0, f64::max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{random_mode, random_stack};
+    use super::*;
+    use crate::rng::SplitMix64;
+
+    fn samples(mode: &Mode, rng: &mut SplitMix64, count: usize, noise: f64) -> Vec<Sample> {
+        let mut sample = |_| {
+            let (own, others) = (random_stack(rng, 5), random_stack(rng, 5));
+            let mut together = mode.together(&[&own, &others]).swap_remove(0);
+            together.iter_mut().for_each(|c| *c += noise * (rng.unit() - 0.5));
+            Sample { own, others, together }
+        };
+        (0..count).map(&mut sample).collect()
+    }
+
+    fn each(c: &Coefficients) -> [f64; 4] {
+        [c.alpha, c.beta, c.gamma, c.delta]
+    }
+
+    #[test]
+    fn found_again() {
+        let mut rng = SplitMix64::new(1);
+        let mode = random_mode(&mut rng, 2, 0.25, 0.8);
+        let found = fit(&samples(&mode, &mut rng, 60, 0.0)).unwrap();
+        for (found, truth) in found.iter().zip(&mode.coefficients) {
+            for (found, truth) in each(found).into_iter().zip(each(truth)) {
+                assert!((found - truth).abs() < 1e-10, "{found} where {truth} was");
+            }
+        }
+        let mode = Mode { threads: 2, coefficients: found };
+        let judged = quality(&mode, &samples(&mode, &mut rng, 60, 0.0));
+        assert_eq!(judged.len(), 6);
+        assert!(judged.iter().all(|q| q.r2.unwrap() > 1.0 - 1e-9 && q.worst_error < 1e-9));
+    }
+
+    /// Errors of the best fit are at right angles to every column, and any other coefficients have more.
+    #[test]
+    fn nobody_is_better() {
+        let mut rng = SplitMix64::new(2);
+        let truth = random_mode(&mut rng, 2, 0.25, 0.8);
+        let samples = samples(&truth, &mut rng, 40, 0.1);
+        let best = fit(&samples).unwrap()[0];
+        let squares = |c: &Coefficients| -> f64 {
+            let off = |s: &Sample| c.together(s.own[0], s.others[0]) - s.together[0];
+            samples.iter().map(|s| off(s).powi(2)).sum()
+        };
+        for way in 0..4 {
+            for by in [-1e-3, 1e-3] {
+                let mut other = best;
+                let Coefficients { alpha, beta, gamma, delta } = &mut other;
+                *[alpha, beta, gamma, delta][way] += by;
+                assert!(squares(&other) > squares(&best));
+            }
+        }
+    }
+
+    /// y = 1 + 2x over x = 0, 1, 2 with 1, 3, 6: slope 2.5, intercept 5/6; the third column is twice the second.
+    #[test]
+    fn by_hand_and_without_what_depends() {
+        let columns = [vec![1.0; 3], vec![0.0, 1.0, 2.0], vec![0.0, 2.0, 4.0]];
+        let [intercept, slope, twice] = least_squares(&columns, vec![1.0, 3.0, 6.0]);
+        assert!((slope - 2.5).abs() < 1e-12 && (intercept - 5.0 / 6.0).abs() < 1e-12);
+        assert!(twice.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_component_that_nobody_has() {
+        let sample = |x: f64| Sample {
+            own: vec![x, 1.0 - x, 0.0],
+            others: vec![x * x, 1.0 - x * x, 0.0],
+            together: vec![1.1 * x, 1.2 - x, 0.0],
+        };
+        let found = fit(&(1..20).map(|n| sample(f64::from(n) / 20.0)).collect::<Vec<_>>()).unwrap();
+        assert_eq!(found[2], Coefficients::UNCHANGED);
+        let mode = Mode { threads: 2, coefficients: found };
+        assert_eq!(quality(&mode, &[sample(0.3), sample(0.4)])[2].r2, None);
+    }
+
+    #[test]
+    fn too_few_samples_are_no_training_set() {
+        let one = Sample { own: vec![1.0], others: vec![1.0], together: vec![1.0] };
+        assert_eq!(fit(&vec![one.clone(); 3]), None);
+        let odd = Sample { own: vec![0.5, 0.5], ..one.clone() };
+        assert_eq!(fit(&[one.clone(), one.clone(), one, odd]), None);
+        assert_eq!(fit(&[]), None);
+    }
+}

@@ -1,0 +1,395 @@
+//! `oracle`: the best places that the contention model knows, for comparison only.
+//!
+//! # Problem
+//! How far a scheduler is from what is possible is only known beside somebody who is told everything.
+//! # Approach
+//! The oracle is told what each job demands ([`Phase`]) and how fast the machine is, which nobody is told of a
+//! real program, and tries all placements with the model that the simulator uses as well. It chooses places,
+//! not jobs: those that run are the ones that `symbiotic` would run.
+//! # Terms
+//! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same core.
+//! - *Alike* placements: those that differ only in which of several empty, equal cores is taken.
+//! # Algorithm
+//! 1. Selection as `symbiotic`: all, or in the order of the queue.
+//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that
+//!    are alike only the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is.
+//!    Whether cores are alike is told by the caches, nodes and packages around them and by who is there.
+//! 3. More threads, or more than [`MOST`] placements: groups by matching, as the policy `symbiosis-model`, with
+//!    the model's prediction for one core. That is optimal for two siblings as far as one core goes, and looks at
+//!    no cache or node beyond it. [`Scheduler::state`] says how often that was so.
+//!
+//! What was found is kept: the same threads on the same PUs are not searched for again. Of a job whose demand
+//! changes with time it is told one demand, so it is no oracle for such.
+//! # Properties
+//! - **Best** of all placements by brute force. -> test `best_by_brute_force`
+//! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
+//! - **Falls back** where there are too many threads, and says so. -> test `falls_back`
+
+use super::allocate::{choices, on_cores, threads_of};
+use super::symbiotic::{GAIN, groups::staying};
+use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
+use crate::judge::Judge;
+use crate::matching;
+use crate::places::Places;
+use crate::plan::{Task, TaskId};
+use colocate_machine::{CoreIdx, Machine, Performance, PuIdx};
+use colocate_model::phase::Demand;
+use colocate_model::system::{Model, Search, Seat};
+use colocate_model::{Assumptions, Mix, Phase};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores with two PUs
+/// that are alike, each a tenth of a millisecond.
+pub const EXHAUSTIVE: usize = 8;
+/// Most placements that are tried. Chosen: some seconds.
+pub const MOST: usize = 20_000;
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    performance: Option<Performance>,
+    /// By job; its threads are alike.
+    demands: Vec<Phase>,
+    /// Groups by usable core that were found, by threads and PUs.
+    found: BTreeMap<(Vec<TaskId>, Vec<PuIdx>), Vec<Vec<usize>>>,
+    searched: u64,
+    fell_back: u64,
+}
+
+impl Oracle {
+    /// With what each job demands and how fast the machine is; without one of both everybody stays.
+    #[must_use]
+    pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
+        Self { performance, demands, found: BTreeMap::new(), searched: 0, fell_back: 0 }
+    }
+
+    /// Groups by usable core.
+    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Vec<Vec<usize>> {
+        let stay = staying(places, threads);
+        let Some(performance) = &self.performance else { return stay };
+        let key = (threads.iter().map(|thread| thread.id).collect(), places.pus().to_vec());
+        let Some(judge) = Whole::new(places, performance, &self.demands, threads) else {
+            return stay;
+        };
+        let best = match self.found.get(&key) {
+            Some(best) => best.clone(),
+            None => {
+                let all = (threads.len() <= EXHAUSTIVE).then(|| judge.best()).flatten();
+                if all.is_some() {
+                    self.searched += 1;
+                } else {
+                    self.fell_back += 1;
+                }
+                let best = all.or_else(|| matched(places, performance, &self.demands, threads));
+                let best = best.unwrap_or_else(|| stay.clone());
+                self.found.insert(key, best.clone());
+                best
+            }
+        };
+        if judge.stp(&best) > judge.stp(&stay) * (1.0 + GAIN) { best } else { stay }
+    }
+}
+
+impl Scheduler for Oracle {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let contexts = now.pus.len();
+        let chosen = select::all(now.queue, contexts)
+            .unwrap_or_else(|| select::in_order(now.queue, contexts));
+        let threads = threads_of(now.queue, &chosen, contexts);
+        let places = Places::new(now.machine, now.pus);
+        let groups = self.groups(&places, &threads);
+        let pus = seats(&places, &threads, &groups);
+        choices(now, chosen, &pus, |_| Allocated::Next)
+    }
+
+    fn state(&self) -> Option<String> {
+        Some(match &self.performance {
+            None => "nothing is known of the machine's speed: everybody stays".to_owned(),
+            Some(_) => format!(
+                "all placements were tried {} times; for too many threads they were matched, {} times",
+                self.searched, self.fell_back
+            ),
+        })
+    }
+}
+
+/// Groups stay on the cores that they were found for: cores differ by what is around them. A thread keeps its PU
+/// on its core.
+fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
+    let mut found = vec![PuIdx(0); threads.len()];
+    for (core, group) in places.cores().iter().zip(groups) {
+        let own = Places::new(places.machine(), &core.pus);
+        let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
+        let seats = on_cores(&own, &members, &[(0..members.len()).collect()]);
+        group.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
+    }
+    found
+}
+
+/// The groups that `symbiosis-model` would match; `None` if the model cannot judge.
+fn matched(
+    places: &Places<'_>,
+    performance: &Performance,
+    demands: &[Phase],
+    threads: &[&Thread],
+) -> Option<Vec<Vec<usize>>> {
+    let task = |thread: &&Thread| Task {
+        id: thread.id,
+        name: String::new(),
+        mix: Mix::default(),
+        busy: None,
+        ipc: None,
+        phase: demands.get(thread.id.job.0 as usize).cloned(),
+    };
+    let tasks: Vec<Task> = threads.iter().map(task).collect();
+    let tasks: Vec<&Task> = tasks.iter().collect();
+    let even = places.cores().iter().all(|core| core.pus.len() == places.width());
+    let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
+    let cores = places.cores().len();
+    let loss = |group: &[usize]| judge.loss(group);
+    Some(matching::in_groups_by(threads.len(), cores, places.width(), loss))
+}
+
+/// Judges whole placements.
+struct Whole<'a> {
+    places: &'a Places<'a>,
+    model: Model<'a>,
+    /// By thread, then by kind of core.
+    demands: Vec<Vec<Demand>>,
+    /// Rates alone, the same way.
+    alone: Vec<Vec<f64>>,
+    spaces: Vec<u32>,
+}
+
+impl<'a> Whole<'a> {
+    /// `None` if the machine or a demand cannot be modelled, or a job's demand is not known.
+    fn new(
+        places: &'a Places<'a>,
+        performance: &'a Performance,
+        phases: &[Phase],
+        threads: &[&Thread],
+    ) -> Option<Self> {
+        let machine = places.machine();
+        let assumptions = Assumptions::default();
+        let model = Model::new(machine, performance, assumptions).ok()?;
+        let of = |thread: &&Thread| -> Option<Vec<Demand>> {
+            let phase = phases.get(thread.id.job.0 as usize)?;
+            let on = |kind| Some(phase.on(kind, &assumptions.guesses).ok()?.demand);
+            performance.kinds.iter().map(on).collect()
+        };
+        let demands: Vec<Vec<Demand>> = threads.iter().map(of).collect::<Option<_>>()?;
+        let first_of_kind: Vec<Option<PuIdx>> = (0..performance.kinds.len())
+            .map(|kind| machine.cores.iter().find(|core| core.kind.idx() == kind))
+            .map(|core| core.map(|core| core.pus[0]))
+            .collect();
+        let rate = |(pu, demand): (&Option<PuIdx>, &Demand)| {
+            let seat = |pu| Seat { pu, demand, pages: &[], space: 0 };
+            pu.map_or(1.0, |pu| model.alone(&seat(pu)).instructions_per_second)
+        };
+        let alone = demands
+            .iter()
+            .map(|of_kind| first_of_kind.iter().zip(of_kind).map(rate).collect())
+            .collect();
+        let spaces = threads.iter().map(|thread| thread.id.job.0).collect();
+        Some(Self { places, model, demands, alone, spaces })
+    }
+
+    /// The sum of all threads' rates over those alone.
+    fn stp(&self, groups: &[Vec<usize>]) -> f64 {
+        let mut seated = Vec::new();
+        for (core, group) in self.places.cores().iter().zip(groups) {
+            seated.extend(group.iter().zip(&core.pus).map(|(&at, &pu)| (at, pu, core.kind.idx())));
+        }
+        let seat = |&(at, pu, kind): &(usize, PuIdx, usize)| Seat {
+            pu,
+            demand: &self.demands[at][kind],
+            pages: &[],
+            space: self.spaces[at],
+        };
+        let seats: Vec<Seat<'_>> = seated.iter().map(seat).collect();
+        let found = Search::new(&self.model).predict(&seats);
+        let each = seated.iter().zip(&found.tasks);
+        each.fold(0.0, |sum, (&(at, _, kind), task)| {
+            sum + task.instructions_per_second / self.alone[at][kind]
+        })
+    }
+
+    /// The best of all placements; `None` if there are more than [`MOST`].
+    fn best(&self) -> Option<Vec<Vec<usize>>> {
+        let mut all = Vec::new();
+        let mut groups = vec![Vec::new(); self.places.cores().len()];
+        self.each(0, &mut groups, &mut all).then_some(())?;
+        let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
+        for groups in all {
+            let stp = self.stp(&groups);
+            if best.as_ref().is_none_or(|(most, _)| stp > *most) {
+                best = Some((stp, groups));
+            }
+        }
+        best.map(|(_, groups)| groups)
+    }
+
+    /// Adds every placement of the threads from `at` on; whether there were no more than [`MOST`].
+    fn each(
+        &self,
+        at: usize,
+        groups: &mut Vec<Vec<usize>>,
+        all: &mut Vec<Vec<Vec<usize>>>,
+    ) -> bool {
+        if at == self.demands.len() {
+            all.push(groups.clone());
+            return all.len() <= MOST;
+        }
+        let mut seen = BTreeSet::new();
+        for core in 0..groups.len() {
+            if groups[core].len() >= self.places.cores()[core].pus.len() {
+                continue;
+            }
+            if groups[core].is_empty() && !seen.insert(self.surroundings(core, groups)) {
+                continue;
+            }
+            groups[core].push(at);
+            let few = self.each(at + 1, groups, all);
+            groups[core].pop();
+            if !few {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What tells an empty core from another: its kind and room, and of every cache, node and package around it
+    /// how large it is and who is there.
+    fn surroundings(&self, core: usize, groups: &[Vec<usize>]) -> Vec<(usize, Vec<usize>)> {
+        let (machine, cores) = (self.places.machine(), self.places.cores());
+        let mine = &cores[core];
+        let mut around = vec![(mine.kind.idx(), vec![mine.pus.len()])];
+        for domain in domains(machine, mine.core) {
+            let inside = (0..cores.len()).filter(|&at| domain.contains(&cores[at].core));
+            let there: Vec<usize> = inside.flat_map(|at| groups[at].clone()).collect();
+            around.push((domain.len(), there));
+        }
+        around
+    }
+}
+
+/// The cores under each cache over a core, nearest first, of its node and of its package.
+fn domains(machine: &Machine, core: CoreIdx) -> Vec<BTreeSet<CoreIdx>> {
+    let first = machine.cores[core.idx()].pus[0];
+    let caches = machine.caches.iter().filter(|cache| cache.pus.contains(&first));
+    let mut domains: Vec<BTreeSet<CoreIdx>> =
+        caches.map(|cache| cache.pus.iter().map(|&pu| machine.core_of(pu)).collect()).collect();
+    let alike = |of: &dyn Fn(usize) -> bool| {
+        (0..machine.cores.len()).filter(|&at| of(at)).map(CoreIdx::new).collect()
+    };
+    let mine = &machine.cores[core.idx()];
+    domains.push(alike(&|at| machine.cores[at].node == mine.node));
+    domains.push(alike(&|at| machine.cores[at].package == mine.package));
+    domains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::queue;
+    use super::*;
+    use crate::rng::SplitMix64;
+    use colocate_machine::described;
+    use colocate_machine::performance::WorkKind;
+    use colocate_model::phase::{Known, Work};
+
+    fn known(name: &str) -> (Machine, Performance) {
+        let (_, text) = described::MACHINES.into_iter().find(|(known, _)| *known == name).unwrap();
+        let exact = described::from_toml(text).unwrap();
+        (exact.machine, exact.performance.unwrap())
+    }
+
+    fn demands(seed: u64, count: usize) -> Vec<Phase> {
+        let mut rng = SplitMix64::new(seed);
+        let kinds = [WorkKind::Int, WorkKind::IntMul, WorkKind::FloatAdd, WorkKind::Load];
+        let mut phase = |_| {
+            let kind = kinds[rng.below(kinds.len())];
+            let other = kinds[rng.below(kinds.len())];
+            let part = rng.unit();
+            let work = if kind == other {
+                vec![(kind, 1.0)]
+            } else {
+                vec![(kind, part), (other, 1.0 - part)]
+            };
+            Phase { work: Known::new(Work::Kinds(work), "drawn"), ..Phase::default() }
+        };
+        (0..count).map(&mut phase).collect()
+    }
+
+    fn cores(machine: &Machine, count: usize) -> Vec<PuIdx> {
+        machine.cores[..count].iter().flat_map(|core| core.pus.clone()).collect()
+    }
+
+    /// Every function from threads to cores with room.
+    fn brute(judge: &Whole<'_>, at: usize, groups: &mut Vec<Vec<usize>>) -> f64 {
+        if at == judge.demands.len() {
+            return judge.stp(groups);
+        }
+        let mut best = 0.0_f64;
+        for core in 0..groups.len() {
+            if groups[core].len() < judge.places.cores()[core].pus.len() {
+                groups[core].push(at);
+                best = best.max(brute(judge, at + 1, groups));
+                groups[core].pop();
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn best_by_brute_force() {
+        for (name, count, threads) in [("epyc-7301", 4, 5), ("xeon-x3320", 4, 3)] {
+            let (machine, performance) = known(name);
+            let pus = cores(&machine, count);
+            let places = Places::new(&machine, &pus);
+            let queue = queue(&vec![1.0; threads]);
+            let all: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
+            let demands = demands(3, threads);
+            let judge = Whole::new(&places, &performance, &demands, &all).unwrap();
+            let best = judge.best().unwrap();
+            let (found, most) = (judge.stp(&best), brute(&judge, 0, &mut vec![Vec::new(); count]));
+            assert!((found - most).abs() < 1e-6 * most, "{name}: {found} where {most} is possible");
+        }
+    }
+
+    #[test]
+    fn never_worse_than_staying() {
+        let (machine, performance) = known("epyc-7301");
+        let pus = cores(&machine, 2);
+        for seed in 0..10 {
+            let mut queue = queue(&[1.0; 4]);
+            for (job, pu) in queue.iter_mut().zip(&pus) {
+                job.threads[0].pu = Some(*pu);
+            }
+            let demands = demands(seed, 4);
+            let mut oracle = Oracle::new(Some(performance.clone()), demands.clone());
+            let places = Places::new(&machine, &pus);
+            let all: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
+            let groups = oracle.groups(&places, &all);
+            let judge = Whole::new(&places, &performance, &demands, &all).unwrap();
+            let stay = staying(&places, &all);
+            assert!(judge.stp(&groups) >= judge.stp(&stay), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn falls_back() {
+        let (machine, performance) = known("epyc-7301");
+        let pus = cores(&machine, 6);
+        let queue = queue(&[1.0; 12]);
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let mut oracle = Oracle::new(Some(performance), demands(1, 12));
+        assert_eq!(oracle.choose(&now).len(), 12);
+        assert_eq!(
+            oracle.state().unwrap(),
+            "all placements were tried 0 times; for too many threads they were matched, 1 times"
+        );
+        let mut blind = Oracle::new(None, Vec::new());
+        assert_eq!(blind.choose(&now).len(), 12);
+        assert!(blind.state().unwrap().contains("everybody stays"));
+    }
+}

@@ -1,0 +1,333 @@
+//! `symbiotic`: who shares a core slows each other down least, as CPI stacks foretell (Feliu, Eyerman,
+//! Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
+//!
+//! # Problem
+//! Some threads lose half of their speed beside each other and hardly any beside others, and with sixteen
+//! threads there are two million ways to make pairs of them: they cannot be tried.
+//! # Approach
+//! From the stacks that threads show beside their siblings, tell those that they would show alone
+//! ([`inverse`]); from these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups
+//! that cost least by matching. The coefficients are trained once for a machine (`colocate train cpi-model`).
+//! # Terms
+//! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
+//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or
+//!   `S − 1`, what it adds to ANTT. The papers maximise STP; which of the two they match on was not found. A
+//!   prediction below 1 counts as 1: nobody is faster beside others.
+//! - *Gain*: by which share of the whole STP (or ANTT) new groups are better than those that are.
+//! - *Weight*: how much a new stack counts beside what was known of the thread before.
+//! # Algorithm
+//! 1. For each group of the last quantum whose members all showed a stack: tell the stacks alone, and average
+//!    each with what was known. A thread without siblings shows its stack alone as it is.
+//! 2. Selection: all jobs if there is room, else in the order of the queue, which is ours: the published
+//!    experiments have as many programs as contexts. So nobody starves, and no job runs more often for being
+//!    good company.
+//! 3. Groups: two siblings by minimum-weight perfect matching, which is optimal; four by matching pairs, then
+//!    pairs of pairs with the prediction for all four (hierarchical matching, which is not). The coefficients
+//!    are those of as many threads as the fullest core has, also for the pairs on the way to groups of four.
+//!    Where cores have different numbers of usable PUs: by exchange from the groups that are.
+//! 4. *Stay put*: groups stay as they are unless the gain is above a threshold. A group goes to the core where
+//!    most of it last ran.
+//!
+//! A thread that nothing is known of yet has the mean of the known stacks. Without coefficients, or with ones of
+//! other stacks than the host's, all groups are equally good and everybody stays.
+//! # Properties
+//! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
+//! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
+//! - **Order**: in which order jobs stand changes nothing, if all have room and have run before.
+//!   -> test `order_changes_nothing`
+//! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
+//! - **Stays** where nothing is to be gained. -> test `stays`
+//! - **Learns** the stacks alone from those together. -> test `learns_what_they_are_alone`
+//!
+//! [`inverse`]: colocate_model::symbiosis::inverse
+
+pub(super) mod groups;
+mod stacks;
+
+use super::allocate::{choices, on_cores, threads_of};
+use super::symbiotic_numa::Homes;
+use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
+use crate::matching;
+use crate::places::Places;
+use crate::plan::TaskId;
+use colocate_machine::PuIdx;
+use colocate_model::CpiModel;
+use colocate_model::symbiosis::Mode;
+use groups::{exchanged, is_even, staying};
+use serde::{Deserialize, Serialize};
+use stacks::Book;
+use std::collections::BTreeMap;
+
+/// What is to be small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aim {
+    /// `Σ 1 − 1/S`: throughput.
+    #[default]
+    Stp,
+    /// `Σ S − 1`: how long each takes.
+    Antt,
+}
+
+impl Aim {
+    /// Its name in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stp => "stp",
+            Self::Antt => "antt",
+        }
+    }
+
+    /// What a thread with this slowdown costs; not below 0.
+    #[must_use]
+    pub fn cost(self, slowdown: f64) -> f64 {
+        let slowdown = slowdown.max(1.0);
+        match self {
+            Self::Stp => 1.0 - 1.0 / slowdown,
+            Self::Antt => slowdown - 1.0,
+        }
+    }
+
+    /// The whole STP of so many threads, or the whole of their slowdowns.
+    fn whole(self, threads: usize, cost: f64) -> f64 {
+        match self {
+            Self::Stp => select::float(threads) - cost,
+            Self::Antt => select::float(threads) + cost,
+        }
+    }
+}
+
+/// How much a new stack counts beside what was known before. Chosen: half, so that a phase that has changed is
+/// known after a few quanta and a single odd quantum is half forgotten by the next.
+pub const WEIGHT: f64 = 0.5;
+
+/// Groups stay as they are unless new ones are better by this share. Chosen: 1 %, about what the stacks' noise of
+/// 5 % makes of a slowdown.
+pub const GAIN: f64 = 0.01;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// What is to be small.
+    pub aim: Aim,
+    /// How much a new stack counts, above 0 and at most 1.
+    pub weight: f64,
+    /// Least gain for which groups change, not below 0.
+    pub gain: f64,
+}
+
+impl Settings {
+    /// Those where none are given.
+    pub const USUAL: Self = Self { aim: Aim::Stp, weight: WEIGHT, gain: GAIN };
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Symbiotic {
+    settings: Settings,
+    model: Option<CpiModel>,
+    book: Book,
+    /// Only `symbiotic-numa` has them.
+    homes: Option<Homes>,
+    changed: u64,
+    stayed: u64,
+}
+
+impl Symbiotic {
+    /// With the coefficients of a machine; without them nothing is foretold.
+    #[must_use]
+    pub fn new(model: Option<CpiModel>, settings: Settings) -> Self {
+        let book = Book::new(settings.weight);
+        Self { settings, model, book, homes: None, changed: 0, stayed: 0 }
+    }
+
+    /// As [`Self::new`], with an eye on where memory is: `symbiotic-numa`.
+    #[must_use]
+    pub fn with_homes(model: Option<CpiModel>, settings: Settings, homes: Homes) -> Self {
+        Self { homes: Some(homes), ..Self::new(model, settings) }
+    }
+
+    /// Groups of threads by usable core, and what each thread is expected to lose.
+    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread], judge: &Judge<'_>) -> Groups {
+        let cost = |core: usize, group: &[usize]| judge.cost(core, group);
+        let stay = staying(places, threads);
+        let cores = places.cores().len();
+        let best = match &self.homes {
+            _ if threads.len() <= cores && self.homes.is_none() => stay.clone(),
+            _ if !is_even(places) => exchanged(places, stay.clone(), &cost),
+            Some(homes) => homes.groups(places, threads, &cost),
+            None => {
+                let mut of_one_core = |group: &[usize]| judge.cost(0, group);
+                matching::in_groups_by(threads.len(), cores, places.width(), &mut of_one_core)
+            }
+        };
+        let total = |groups: &[Vec<usize>]| {
+            let each = groups.iter().enumerate().map(|(core, group)| cost(core, group));
+            each.fold(0.0, |sum, each| sum + each)
+        };
+        let (before, after) = (total(&stay), total(&best));
+        let whole = self.settings.aim.whole(threads.len(), before);
+        if before - after > self.settings.gain * whole {
+            self.changed += 1;
+            best
+        } else {
+            self.stayed += 1;
+            stay
+        }
+    }
+
+    /// Where each thread goes.
+    fn seats(&self, places: &Places<'_>, threads: &[&Thread], groups: &Groups) -> Vec<PuIdx> {
+        match &self.homes {
+            Some(homes) => homes.seats(places, threads, groups),
+            None => on_cores(places, threads, groups),
+        }
+    }
+}
+
+/// Threads by usable core.
+pub(super) type Groups = Vec<Vec<usize>>;
+
+/// Tells what groups cost.
+struct Judge<'a> {
+    aim: Aim,
+    /// `None` where nothing is foretold.
+    mode: Option<Mode>,
+    /// One a thread.
+    stacks: Vec<&'a [f64]>,
+    /// What a thread loses by being far from its memory, by thread and usable core; empty if nobody looks.
+    away: Vec<Vec<f64>>,
+}
+
+impl Judge<'_> {
+    /// A thread's slowdown on a core, with what is lost by being away.
+    fn slowdown(&self, core: usize, at: usize, beside: f64) -> f64 {
+        beside.max(1.0) + self.away.get(at).map_or(0.0, |of_core| of_core[core])
+    }
+
+    /// Slowdowns of two threads by each other.
+    fn pair(&self, mode: &Mode, a: usize, b: usize) -> [f64; 2] {
+        let (a, b) = (self.stacks[a], self.stacks[b]);
+        [mode.slowdown(a, b), mode.slowdown(b, a)]
+    }
+
+    fn slowdowns(&self, core: usize, group: &[usize]) -> Vec<f64> {
+        let beside = match (&self.mode, group) {
+            (None, _) | (_, [] | [_]) => vec![1.0; group.len()],
+            (Some(mode), &[a, b]) => self.pair(mode, a, b).to_vec(),
+            (Some(mode), _) => {
+                mode.slowdowns(&group.iter().map(|&at| self.stacks[at]).collect::<Vec<_>>())
+            }
+        };
+        group.iter().zip(beside).map(|(&at, beside)| self.slowdown(core, at, beside)).collect()
+    }
+
+    fn cost(&self, core: usize, group: &[usize]) -> f64 {
+        let one = |at: usize, beside: f64| self.aim.cost(self.slowdown(core, at, beside));
+        match (&self.mode, group) {
+            // There are as many pairs as threads squared, so these take no memory.
+            (Some(mode), &[a, b]) => {
+                let [of_a, of_b] = self.pair(mode, a, b);
+                one(a, of_a) + one(b, of_b)
+            }
+            (None, _) | (_, [] | [_]) => group.iter().fold(0.0, |sum, &at| sum + one(at, 1.0)),
+            _ => {
+                let slowdowns = self.slowdowns(core, group);
+                slowdowns.into_iter().fold(0.0, |sum, each| sum + self.aim.cost(each))
+            }
+        }
+    }
+}
+
+impl Scheduler for Symbiotic {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        if let Some(model) = &self.model {
+            self.book.learn(model, now.queue);
+        }
+        if let Some(homes) = &mut self.homes {
+            homes.note(now);
+        }
+        let contexts = now.pus.len();
+        let chosen = select::all(now.queue, contexts)
+            .unwrap_or_else(|| select::in_order(now.queue, contexts));
+        let threads = threads_of(now.queue, &chosen, contexts);
+        let places = Places::new(now.machine, now.pus);
+        let fullest = threads.len().div_ceil(places.cores().len().max(1));
+        let known = self.model.as_ref().map(|model| self.book.stacks(model, &threads));
+        let judge = Judge {
+            aim: self.settings.aim,
+            mode: self.model.as_ref().map(|model| model.mode(fullest)),
+            away: away(
+                self.homes.as_ref(),
+                self.model.as_ref(),
+                &places,
+                &threads,
+                known.as_deref(),
+            ),
+            stacks: known.iter().flatten().map(Vec::as_slice).collect(),
+        };
+        let groups = self.groups(&places, &threads, &judge);
+        let slowdowns: BTreeMap<TaskId, f64> = groups
+            .iter()
+            .enumerate()
+            .flat_map(|(core, group)| group.iter().zip(judge.slowdowns(core, group)))
+            .map(|(&at, slowdown)| (threads[at].id, slowdown))
+            .collect();
+        let pus = self.seats(&places, &threads, &groups);
+        let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
+        let ids = |group: &Vec<usize>| group.iter().map(|&at| threads[at].id).collect();
+        // Threads that take turns on a PU show stacks of nobody's company in particular.
+        let company = if all > contexts { Vec::new() } else { groups.iter().map(ids).collect() };
+        self.book.ran_together(company);
+        let foretold = self.model.is_some();
+        choices(now, chosen, &pus, |thread| match slowdowns.get(&thread.id) {
+            Some(&slowdown) if foretold => Allocated::Symbiosis { slowdown },
+            _ => Allocated::Next,
+        })
+    }
+
+    fn state(&self) -> Option<String> {
+        let Some(model) = &self.model else {
+            return Some("no coefficients are known: everybody stays".to_owned());
+        };
+        let doubt = if model.is_unique() {
+            ""
+        } else {
+            "; stacks alone are not told uniquely by these coefficients, so predictions may be off"
+        };
+        Some(format!(
+            "{} threads' stacks known, groups changed {} times and stayed {} times{doubt}",
+            self.book.known(),
+            self.changed,
+            self.stayed
+        ))
+    }
+}
+
+/// What each thread loses on each usable core by being far from its memory.
+fn away(
+    homes: Option<&Homes>,
+    model: Option<&CpiModel>,
+    places: &Places<'_>,
+    threads: &[&Thread],
+    stacks: Option<&[Vec<f64>]>,
+) -> Vec<Vec<f64>> {
+    let (Some(homes), Some(model), Some(stacks)) = (homes, model, stacks) else {
+        return Vec::new();
+    };
+    let of = |(thread, stack): (&&Thread, &Vec<f64>)| {
+        let memory = model.components.iter().zip(stack).filter(|(part, _)| part.memory);
+        homes.away(places, thread.id, memory.fold(0.0, |sum, (_, share)| sum + share))
+    };
+    threads.iter().zip(stacks).map(of).collect()
+}
+
+#[cfg(test)]
+pub(in crate::schedule) mod tests;

@@ -1,0 +1,339 @@
+use super::*;
+use crate::rng::SplitMix64;
+use crate::schedule::testing::{chosen, queue};
+use crate::schedule::{Queued, SchedulerKind};
+use crate::testing::machine;
+use colocate_machine::Machine;
+use colocate_model::symbiosis::{Coefficients, Component, Conditioning, TrainedMode, normalised};
+use proptest::prelude::*;
+
+/// Three components, each a part of its own; drawn coefficients of weak coupling for two and four threads.
+pub(in crate::schedule) fn model(rng: &mut SplitMix64) -> CpiModel {
+    let names = ["core", "memory", "other"];
+    let mut trained = |threads: u32| {
+        let mut one = || Coefficients {
+            alpha: 0.03 * rng.unit(),
+            beta: 0.8 + 0.4 * rng.unit(),
+            gamma: 0.25 * rng.unit(),
+            delta: 0.8 * rng.unit(),
+        };
+        let coefficients: Vec<Coefficients> = (0..3).map(|_| one()).collect();
+        let conditioning =
+            Conditioning { coupling: 0.3, stack_error: 0.0, slowdown_error: 0.0, unique: true };
+        TrainedMode { threads, samples: 4, coefficients, held_out: None, conditioning }
+    };
+    let component = |name: &str| Component {
+        name: name.to_owned(),
+        parts: vec![name.to_owned()],
+        memory: name == "memory",
+    };
+    CpiModel {
+        version: colocate_model::symbiosis::file::VERSION,
+        simulated: true,
+        colocate: String::new(),
+        machine: String::new(),
+        processor: None,
+        date: "2000-01-01".to_owned(),
+        data: String::new(),
+        parts: names.map(str::to_owned).to_vec(),
+        components: names.map(component).to_vec(),
+        modes: vec![trained(2), trained(4)],
+    }
+}
+
+pub(in crate::schedule) fn stacks(rng: &mut SplitMix64, count: usize) -> Vec<Vec<f64>> {
+    let mut stack = |_| {
+        let parts: Vec<f64> = (0..3).map(|_| -(1.0 - rng.unit()).ln()).collect();
+        normalised(&parts).unwrap()
+    };
+    (0..count).map(&mut stack).collect()
+}
+
+/// A scheduler that knows the stacks alone of as many jobs.
+pub(in crate::schedule) fn knowing(scheduler: Symbiotic, stacks: &[Vec<f64>]) -> Symbiotic {
+    let mut scheduler = scheduler;
+    for (job, stack) in queue(&vec![0.0; stacks.len()]).iter().zip(stacks) {
+        scheduler.book.note(job.threads[0].id, stack.clone());
+    }
+    scheduler
+}
+
+fn eager(gain: f64) -> Settings {
+    Settings { gain, ..Settings::USUAL }
+}
+
+/// Jobs on each core.
+pub(in crate::schedule) fn on_core(machine: &Machine, choices: &[Choice]) -> Vec<Vec<usize>> {
+    let mut groups = vec![Vec::new(); machine.cores.len()];
+    for (job, pu) in chosen(choices) {
+        groups[machine.core_of(PuIdx(pu)).idx()].push(job as usize);
+    }
+    groups.iter_mut().for_each(|group| group.sort_unstable());
+    groups
+}
+
+/// What all groups cost, from the equation alone.
+fn cost(model: &CpiModel, fullest: usize, stacks: &[Vec<f64>], groups: &[Vec<usize>]) -> f64 {
+    let mode = model.mode(fullest);
+    let group = |group: &Vec<usize>| -> f64 {
+        let members: Vec<&[f64]> = group.iter().map(|&at| &stacks[at][..]).collect();
+        mode.slowdowns(&members).into_iter().map(|s| Aim::Stp.cost(s)).sum()
+    };
+    groups.iter().map(group).sum()
+}
+
+/// The least cost of all pairings.
+fn brute(model: &CpiModel, stacks: &[Vec<f64>], left: &[usize]) -> f64 {
+    let Some((&first, rest)) = left.split_first() else { return 0.0 };
+    let mut least = f64::INFINITY;
+    for at in 0..rest.len() {
+        let mut others = rest.to_vec();
+        let pair = vec![first, others.remove(at)];
+        let these = cost(model, 2, stacks, &[pair]);
+        least = least.min(these + brute(model, stacks, &others));
+    }
+    least
+}
+
+fn quantum<'a>(machine: &'a Machine, pus: &'a [PuIdx], queue: &'a [Queued]) -> Quantum<'a> {
+    Quantum { number: 0, machine, pus, queue }
+}
+
+fn all(machine: &Machine) -> Vec<PuIdx> {
+    machine.all_pus().collect()
+}
+
+/// Everybody has run where they were put, and shows what the equation says.
+fn ran(
+    machine: &Machine,
+    model: &CpiModel,
+    stacks: &[Vec<f64>],
+    choices: &[Choice],
+    queue: &mut [Queued],
+) {
+    let groups = on_core(machine, choices);
+    let fullest = groups.iter().map(Vec::len).max().unwrap_or(0);
+    for (job, pu) in chosen(choices) {
+        let group = groups.iter().find(|group| group.contains(&(job as usize))).unwrap();
+        let members: Vec<&[f64]> = group.iter().map(|&at| &stacks[at][..]).collect();
+        let place = group.iter().position(|&at| at == job as usize).unwrap();
+        let together = match members.len() {
+            1 => members[0].to_vec(),
+            _ => model.mode(fullest).together(&members).swap_remove(place),
+        };
+        let thread = &mut queue.iter_mut().find(|queued| queued.job.0 == job).unwrap().threads[0];
+        thread.pu = Some(PuIdx(pu));
+        thread.ran.as_mut().unwrap().stack = normalised(&together);
+    }
+    queue.iter_mut().for_each(|job| job.just_ran = true);
+}
+
+#[test]
+fn learns_what_they_are_alone() {
+    for (spec, count) in [("core:4 pu:2", 8), ("core:2 pu:4", 8), ("core:4 pu:2", 3)] {
+        let machine = machine(spec);
+        let mut rng = SplitMix64::new(5);
+        let (model, truth) = (model(&mut rng), stacks(&mut rng, count));
+        let settings = Settings { weight: 1.0, gain: 0.0, ..Settings::USUAL };
+        let mut scheduler = Symbiotic::new(Some(model.clone()), settings);
+        let (pus, mut queue) = (all(&machine), queue(&vec![0.0; count]));
+        for _ in 0..3 {
+            let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+            ran(&machine, &model, &truth, &choices, &mut queue);
+        }
+        scheduler.choose(&quantum(&machine, &pus, &queue));
+        let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
+        assert_eq!(scheduler.book.known(), count);
+        let found = scheduler.book.stacks(&model, &threads);
+        for (found, truth) in found.concat().iter().zip(truth.concat()) {
+            assert!((found - truth).abs() < 1e-6, "{spec}: {found} where {truth} is");
+        }
+    }
+}
+
+/// Two that wait for memory and two that compute; memory beside memory is dear. First in order, then apart.
+#[test]
+fn parts_who_disturb_each_other() {
+    let machine = machine("core:2 pu:2");
+    let mut model = model(&mut SplitMix64::new(1));
+    let memory = Coefficients { delta: 1.0, ..Coefficients::UNCHANGED };
+    for mode in &mut model.modes {
+        mode.coefficients = vec![Coefficients::UNCHANGED, memory, Coefficients::UNCHANGED];
+    }
+    let (streams, computes) = (vec![0.1, 0.9, 0.0], vec![0.9, 0.1, 0.0]);
+    let truth = [streams.clone(), streams, computes.clone(), computes];
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
+    for (job, pu) in queue.iter_mut().zip(&pus) {
+        job.threads[0].pu = Some(*pu);
+    }
+    let mut scheduler = Symbiotic::new(Some(model.clone()), Settings::USUAL);
+    let first = scheduler.choose(&quantum(&machine, &pus, &queue));
+    assert_eq!(on_core(&machine, &first), [[0, 1], [2, 3]]);
+    ran(&machine, &model, &truth, &first, &mut queue);
+    let second = scheduler.choose(&quantum(&machine, &pus, &queue));
+    let groups = on_core(&machine, &second);
+    assert!(groups.iter().all(|group| group[0] < 2 && group[1] >= 2), "{groups:?}");
+    // 0.1 + 0.9 + 0.9 · 0.1 = 1.09.
+    let Allocated::Symbiosis { slowdown } = second[0].places[0].1 else { panic!("{second:?}") };
+    assert!((slowdown - 1.09).abs() < 1e-6, "{slowdown}");
+    assert_eq!(
+        scheduler.state().unwrap(),
+        "4 threads' stacks known, groups changed 1 times and stayed 1 times"
+    );
+}
+
+#[test]
+fn stays() {
+    let machine = machine("core:4 pu:2");
+    let mut rng = SplitMix64::new(3);
+    let (model, truth) = (model(&mut rng), stacks(&mut rng, 8));
+    let mut scheduler = Symbiotic::new(Some(model.clone()), Settings::USUAL);
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 8]));
+    let mut last = Vec::new();
+    for turn in 0..8 {
+        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+        let places = chosen(&choices);
+        assert!(turn < 4 || places == last, "still moving in turn {turn}");
+        last = places;
+        ran(&machine, &model, &truth, &choices, &mut queue);
+    }
+}
+
+#[test]
+fn without_coefficients_everybody_stays() {
+    let machine = machine("core:2 pu:2");
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
+    for (job, pu) in queue.iter_mut().zip([3, 1, 0, 2]) {
+        job.threads[0].pu = Some(PuIdx(pu));
+    }
+    let mut scheduler = Symbiotic::new(None, Settings::USUAL);
+    let found = chosen(&scheduler.choose(&quantum(&machine, &pus, &queue)));
+    assert_eq!(found, [(0, 3), (1, 1), (2, 0), (3, 2)]);
+    assert_eq!(scheduler.state().unwrap(), "no coefficients are known: everybody stays");
+}
+
+#[test]
+fn stacks_of_another_host_tell_nothing() {
+    let machine = machine("core:2 pu:2");
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
+    let mut scheduler = Symbiotic::new(Some(model(&mut SplitMix64::new(1))), Settings::USUAL);
+    for _ in 0..3 {
+        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+        for (job, (_, pu)) in queue.iter_mut().zip(chosen(&choices)) {
+            job.just_ran = true;
+            job.threads[0].pu = Some(PuIdx(pu));
+            job.threads[0].ran.as_mut().unwrap().stack = Some(vec![0.5, 0.5]);
+        }
+    }
+    assert_eq!(scheduler.book.known(), 0);
+}
+
+#[test]
+fn the_head_runs_and_a_wide_job_alone() {
+    let machine = machine("core:2 pu:2");
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 7]));
+    let mut scheduler = Symbiotic::new(Some(model(&mut SplitMix64::new(1))), Settings::USUAL);
+    let jobs: Vec<u32> = scheduler
+        .choose(&quantum(&machine, &pus, &queue))
+        .iter()
+        .map(|choice| choice.job.0)
+        .collect();
+    assert_eq!(jobs, [0, 1, 2, 3]);
+    let thread = queue[0].threads[0].clone();
+    queue[0].threads = vec![thread; 9];
+    let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+    assert_eq!((choices.len(), choices[0].places.len()), (1, 9));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn optimal_pairs(pairs in 2_usize..=4, seed: u64) {
+        let machine = machine(&format!("core:{pairs} pu:2"));
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, 2 * pairs));
+        let mut scheduler = knowing(Symbiotic::new(Some(model.clone()), eager(0.0)), &stacks);
+        let (pus, queue) = (all(&machine), queue(&vec![0.0; 2 * pairs]));
+        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+        let found = cost(&model, 2, &stacks, &on_core(&machine, &choices));
+        let least = brute(&model, &stacks, &(0..2 * pairs).collect::<Vec<_>>());
+        prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
+    }
+
+    #[test]
+    fn never_worse_than_staying(
+        count in 1_usize..=16,
+        last in prop::collection::vec(prop::option::of(0_u32..16), 16),
+        spec in prop::sample::select(vec!["core:8 pu:2", "core:4 pu:4", "pack:2 core:4 pu:2"]),
+        usable in 1_usize..=16,
+        seed: u64,
+    ) {
+        let machine = machine(spec);
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
+        let pus: Vec<PuIdx> = all(&machine)[..usable].to_vec();
+        let mut queue = queue(&vec![0.0; count]);
+        for (job, last) in queue.iter_mut().zip(&last) {
+            job.threads[0].pu = last.map(PuIdx);
+        }
+        for kind in ["symbiotic", "symbiotic-numa"] {
+            let new = match kind {
+                "symbiotic" => Symbiotic::new(Some(model.clone()), Settings::USUAL),
+                _ => Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, Homes::new(1.0)),
+            };
+            let mut scheduler = knowing(new, &stacks);
+            let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+            let places = Places::new(&machine, &pus);
+            let threads: Vec<&Thread> =
+                queue.iter().take(usable).flat_map(|job| &job.threads).collect();
+            let fullest = threads.len().div_ceil(places.cores().len());
+            let stay = cost(&model, fullest, &stacks, &staying(&places, &threads));
+            let found = cost(&model, fullest, &stacks, &on_core(&machine, &choices));
+            prop_assert!(found <= stay + 1e-9, "{kind}: {found}, staying {stay}");
+            let mut taken: Vec<u32> = chosen(&choices).into_iter().map(|(_, pu)| pu).collect();
+            taken.sort_unstable();
+            taken.dedup();
+            prop_assert_eq!(taken.len(), count.min(usable));
+        }
+    }
+
+    #[test]
+    fn order_changes_nothing(spec in prop::sample::select(vec!["core:4 pu:2", "core:2 pu:4"]), seed: u64) {
+        let machine = machine(spec);
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
+        let (pus, mut plain) = (all(&machine), queue(&[0.0; 8]));
+        for (job, pu) in plain.iter_mut().zip(&pus) {
+            job.threads[0].pu = Some(*pu);
+        }
+        let mut mixed = plain.clone();
+        rng.shuffle(&mut mixed);
+        let groups = |queue: &[Queued]| {
+            let new = Symbiotic::new(Some(model.clone()), eager(0.0));
+            let choices = knowing(new, &stacks).choose(&quantum(&machine, &pus, queue));
+            let mut groups = on_core(&machine, &choices);
+            groups.sort_unstable();
+            groups
+        };
+        prop_assert_eq!(groups(&plain), groups(&mixed));
+    }
+
+    #[test]
+    fn one_each(count in 1_usize..=40, seed: u64) {
+        let machine = machine("node:2 core:4 pu:4");
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
+        let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
+        for kind in ["symbiotic", "symbiotic-numa", "oracle"] {
+            let kind: SchedulerKind = kind.parse().unwrap();
+            let known = crate::schedule::Knowledge { cpi: Some(&model), ..Default::default() };
+            let choices = kind.scheduler_knowing(&known).choose(&quantum(&machine, &pus, &queue));
+            let mut taken: Vec<u32> = chosen(&choices).into_iter().map(|(_, pu)| pu).collect();
+            taken.sort_unstable();
+            taken.dedup();
+            prop_assert_eq!(taken.len(), count.min(32));
+        }
+        prop_assert_eq!(stacks.len(), count);
+    }
+}

@@ -1,0 +1,306 @@
+//! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with an eye on where memory is.
+//!
+//! # Problem
+//! The best company may be on another node, and a thread that goes there leaves its memory behind.
+//! # Approach
+//! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on the node
+//! where their memory is, are matched there, and change nodes only for more than the longer way costs.
+//! # Terms
+//! - *Home* of a thread: the node where it ran most quanta. No host tells where its pages are; Linux puts a
+//!   page on the node of the thread that first touches it.
+//! - *Away*: what the distance adds to a thread's slowdown, `λ · M · (distance / local distance − 1)`, with `M`
+//!   the share of its cycles alone in which it waits for memory. Distances are relative latencies, as the
+//!   firmware tells them, so `λ` is 1 unless one knows better; without distances nothing is far.
+//! # Algorithm
+//! 1. Threads go to their homes as far as there is room, others where most is left.
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching.
+//! 3. A thread moves to another core, or two change places, also over the border of nodes, as long as that makes
+//!    the cost less, with what is lost by being away.
+//! 4. Stay put, as `symbiotic`, by the same cost.
+//! # Properties
+//! - **One node**: it is `symbiotic`. -> test `one_node_is_symbiotic`
+//! - **At home**: nobody leaves for less than it costs. -> test `nobody_leaves_for_less`
+//! - **Never worse** than staying, by its own prediction. -> test `never_worse_than_staying`
+
+use super::allocate::on_cores;
+use super::symbiotic::Groups;
+use super::symbiotic::groups::{Cost, exchanged};
+use super::{Quantum, Thread};
+use crate::matching;
+use crate::places::Places;
+use crate::plan::TaskId;
+use colocate_machine::{Machine, NodeIdx, PuIdx};
+use std::collections::BTreeMap;
+
+/// How much a longer way counts, see the module: as the distances say.
+pub const AWAY: f64 = 1.0;
+
+/// Where threads are at home.
+#[derive(Clone, Debug)]
+pub struct Homes {
+    /// `λ`.
+    scale: f64,
+    /// Quanta that a thread ran on each node, by place in `Machine::nodes`.
+    ran: BTreeMap<TaskId, Vec<u64>>,
+}
+
+impl Homes {
+    /// Nobody is known yet; `scale` is `λ`, not below 0.
+    #[must_use]
+    pub const fn new(scale: f64) -> Self {
+        Self { scale, ran: BTreeMap::new() }
+    }
+
+    /// Takes in where threads ran in the last quantum, and forgets those that are gone.
+    pub(super) fn note(&mut self, now: &Quantum<'_>) {
+        let machine = now.machine;
+        let mut there = BTreeMap::new();
+        for job in now.queue {
+            for thread in &job.threads {
+                let mut ran = self.ran.remove(&thread.id).unwrap_or_default();
+                ran.resize(machine.nodes.len(), 0);
+                let node = thread.pu.and_then(|pu| node_of(machine, pu)).filter(|_| job.just_ran);
+                if let Some(quanta) = node.and_then(|node| ran.get_mut(node.idx())) {
+                    *quanta += 1;
+                }
+                there.insert(thread.id, ran);
+            }
+        }
+        self.ran = there;
+    }
+
+    /// Where a thread ran most; the first of several such nodes. `None` if it never ran.
+    fn of(&self, id: TaskId) -> Option<NodeIdx> {
+        let ran = self.ran.get(&id)?;
+        let most = ran.iter().copied().max().filter(|most| *most > 0)?;
+        ran.iter().position(|quanta| *quanta == most).map(NodeIdx::new)
+    }
+
+    /// What a thread loses on each usable core; `memory` is the share of its cycles that wait for memory.
+    pub(super) fn away(&self, places: &Places<'_>, id: TaskId, memory: f64) -> Vec<f64> {
+        let machine = places.machine();
+        let home = self.of(id);
+        let farther = |node: Option<NodeIdx>| -> Option<f64> {
+            let rows = &machine.distances.as_ref()?.rows;
+            let (home, node) = (home?.idx(), node?.idx());
+            let local = f64::from(*rows.get(home)?.get(home)?);
+            let here = f64::from(*rows.get(node)?.get(home)?);
+            (local > 0.0).then(|| (here / local - 1.0).max(0.0))
+        };
+        let cores = places.cores().iter().map(|core| machine.cores[core.core.idx()].node);
+        cores.map(|node| self.scale * memory * farther(node).unwrap_or(0.0)).collect()
+    }
+
+    /// Steps 1 to 3: groups by usable core, all of which have as many PUs.
+    pub(super) fn groups(
+        &self,
+        places: &Places<'_>,
+        threads: &[&Thread],
+        cost: Cost<'_>,
+    ) -> Groups {
+        let nodes = by_node(places);
+        let members = self.at_home(places, threads, &nodes);
+        let mut groups: Groups = vec![Vec::new(); places.cores().len()];
+        for (cores, members) in nodes.values().zip(members) {
+            let mut of_node = |group: &[usize]| {
+                let group: Vec<usize> = group.iter().map(|&at| members[at]).collect();
+                cost(cores[0], &group)
+            };
+            let made =
+                matching::in_groups_by(members.len(), cores.len(), places.width(), &mut of_node);
+            for (&core, group) in cores.iter().zip(made) {
+                groups[core] = group.into_iter().map(|at| members[at]).collect();
+            }
+        }
+        if nodes.len() > 1 { exchanged(places, groups, cost) } else { groups }
+    }
+
+    /// Who is to be on which node, in their order.
+    fn at_home(&self, places: &Places<'_>, threads: &[&Thread], nodes: &Nodes) -> Vec<Vec<usize>> {
+        let room = |cores: &Vec<usize>| {
+            cores.iter().map(|&core| places.cores()[core].pus.len()).sum::<usize>()
+        };
+        let mut left: Vec<usize> = nodes.values().map(room).collect();
+        let mut members = vec![Vec::new(); nodes.len()];
+        let mut rest = Vec::new();
+        for (at, thread) in threads.iter().enumerate() {
+            let home = self.of(thread.id);
+            let place = home.and_then(|home| nodes.keys().position(|node| *node == Some(home)));
+            match place.filter(|&place| left[place] > 0) {
+                Some(place) => {
+                    left[place] -= 1;
+                    members[place].push(at);
+                }
+                None => rest.push(at),
+            }
+        }
+        for at in rest {
+            let most = (0..left.len()).rev().max_by_key(|&place| left[place]);
+            if let Some(place) = most.filter(|&place| left[place] > 0) {
+                left[place] -= 1;
+                members[place].push(at);
+            }
+        }
+        members
+    }
+
+    /// A PU for each thread: groups take cores of their nodes only.
+    pub(super) fn seats(
+        &self,
+        places: &Places<'_>,
+        threads: &[&Thread],
+        groups: &Groups,
+    ) -> Vec<PuIdx> {
+        let mut found = vec![PuIdx(0); threads.len()];
+        for cores in by_node(places).values() {
+            let pus: Vec<PuIdx> =
+                cores.iter().flat_map(|&core| places.cores()[core].pus.clone()).collect();
+            let members: Vec<usize> =
+                cores.iter().flat_map(|&core| groups[core].iter().copied()).collect();
+            let mut next = 0..members.len();
+            let own: Groups = cores
+                .iter()
+                .map(|&core| next.by_ref().take(groups[core].len()).collect())
+                .collect();
+            let own_threads: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
+            let seats = on_cores(&Places::new(places.machine(), &pus), &own_threads, &own);
+            members.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
+        }
+        found
+    }
+}
+
+/// Places among the usable cores, by node.
+type Nodes = BTreeMap<Option<NodeIdx>, Vec<usize>>;
+
+fn by_node(places: &Places<'_>) -> Nodes {
+    let mut nodes = Nodes::new();
+    for (at, core) in places.cores().iter().enumerate() {
+        let node = places.machine().cores[core.core.idx()].node;
+        nodes.entry(node).or_default().push(at);
+    }
+    nodes
+}
+
+fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
+    machine.cores[machine.core_of(pu).idx()].node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
+    use super::super::symbiotic::{Settings, Symbiotic};
+    use super::super::testing::{chosen, queue};
+    use super::super::{Queued, Scheduler};
+    use super::*;
+    use crate::rng::SplitMix64;
+    use crate::testing::machine;
+    use colocate_machine::Distances;
+    use proptest::prelude::*;
+
+    const EAGER: Settings = Settings { gain: 0.0, ..Settings::USUAL };
+
+    /// Two nodes, the other one `far` away where 10 is near.
+    fn two_nodes(far: u32) -> Machine {
+        let mut machine = machine("node:2 core:2 pu:2");
+        machine.distances = Some(Distances { rows: vec![vec![10, far], vec![far, 10]] });
+        machine
+    }
+
+    /// Eight jobs, in turn on PUs of both nodes: even ones on the first.
+    fn settled(machine: &Machine) -> Vec<Queued> {
+        let mut queue = queue(&[0.0; 8]);
+        for (at, job) in queue.iter_mut().enumerate() {
+            let pu = at / 2 + 4 * (at % 2);
+            job.threads[0].pu = Some(machine.all_pus().nth(pu).expect("eight PUs"));
+            job.just_ran = true;
+        }
+        queue
+    }
+
+    fn all(machine: &Machine) -> Vec<PuIdx> {
+        machine.all_pus().collect()
+    }
+
+    /// Who is not at home, when a longer way counts `scale`.
+    fn gone(machine: &Machine, scale: f64, seed: u64) -> usize {
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
+        let (pus, queue) = (all(machine), settled(machine));
+        let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
+        let new = Symbiotic::with_homes(Some(model), EAGER, Homes::new(scale));
+        let groups = on_core(machine, &knowing(new, &stacks).choose(&now));
+        let away = |(core, group): (usize, &Vec<usize>)| {
+            group.iter().filter(|&&job| job % 2 != core / 2).count()
+        };
+        groups.iter().enumerate().map(away).sum()
+    }
+
+    /// 0.3 of its cycles wait for memory, which is twice as far: 0.3 slower; at half weight 0.15.
+    #[test]
+    fn away_by_hand() {
+        let machine = two_nodes(20);
+        let (pus, queue) = (all(&machine), settled(&machine));
+        let places = Places::new(&machine, &pus);
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let mut homes = Homes::new(0.5);
+        homes.note(&now);
+        let found = homes.away(&places, queue[1].threads[0].id, 0.3);
+        for (found, wanted) in found.iter().zip([0.15, 0.15, 0.0, 0.0]) {
+            assert!((found - wanted).abs() < 1e-12, "{found}");
+        }
+        let stranger = TaskId { order: 9, ..queue[1].threads[0].id };
+        assert_eq!(homes.away(&places, stranger, 0.3), [0.0; 4]);
+    }
+
+    /// Where the way counts much nobody goes; where it counts nothing company decides, and for some workload of
+    /// twenty it is elsewhere.
+    #[test]
+    fn nobody_leaves_for_less() {
+        let machine = two_nodes(20);
+        assert!((0..20).all(|seed| gone(&machine, 1e6, seed) == 0));
+        assert!((0..20).any(|seed| gone(&machine, 0.0, seed) > 0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn one_node_is_symbiotic(count in 1_usize..=12, seed: u64) {
+            let machine = machine("core:4 pu:2");
+            let mut rng = SplitMix64::new(seed);
+            let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
+            let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+            let plain = Symbiotic::new(Some(model.clone()), EAGER);
+            let numa = Symbiotic::with_homes(Some(model), EAGER, Homes::new(1.0));
+            let plain = chosen(&knowing(plain, &stacks).choose(&now));
+            prop_assert_eq!(chosen(&knowing(numa, &stacks).choose(&now)), plain);
+        }
+
+        /// With what is lost by being away.
+        #[test]
+        fn never_worse_than_staying(far in 10_u32..=40, seed: u64) {
+            let machine = two_nodes(far);
+            let mut rng = SplitMix64::new(seed);
+            let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
+            let (pus, queue) = (all(&machine), settled(&machine));
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+            let new = Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, Homes::new(1.0));
+            let groups = on_core(&machine, &knowing(new, &stacks).choose(&now));
+            let stay: Vec<Vec<usize>> = (0..4).map(|c| vec![c % 2 * 4 + c / 2, c % 2 * 4 + c / 2 + 2]).collect();
+            let cost = |groups: &[Vec<usize>]| -> f64 {
+                let each = groups.iter().enumerate().flat_map(|(core, group)| {
+                    let members: Vec<&[f64]> = group.iter().map(|&at| &stacks[at][..]).collect();
+                    let slowdowns = model.mode(2).slowdowns(&members);
+                    group.iter().zip(slowdowns).map(|(&at, slowdown)| {
+                        let farther = if at % 2 == core / 2 { 0.0 } else { f64::from(far) / 10.0 - 1.0 };
+                        1.0 - 1.0 / (slowdown.max(1.0) + stacks[at][1] * farther)
+                    }).collect::<Vec<_>>()
+                });
+                each.sum()
+            };
+            prop_assert!(cost(&groups) <= cost(&stay) + 1e-9, "{groups:?}");
+        }
+    }
+}
