@@ -428,7 +428,7 @@ fn told(slowdown: &Slowdown) -> String {
 }
 
 /// Columns padded to their widest cell, two spaces apart.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();

@@ -1,127 +1,246 @@
 //! `colocate schedule`: more programs than hardware threads, chosen quantum by quantum.
 
+mod live;
+mod outputs;
+mod policy;
 mod report;
+mod speeds;
+mod tally;
 mod workload;
 
-use crate::output;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
-use colocate_act::launch::Command;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup};
-use colocate_engine::schedule::{Workload as Quanta, schedule};
-use colocate_machine::Nanos;
-use colocate_machine::read;
+use colocate_engine::estimate::Estimate;
+use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
+use colocate_engine::{Host, HostError, Snapshot};
+use colocate_machine::{Nanos, read};
 use colocate_observe::{births, sample};
-use colocate_policy::schedule::{Alone, SchedulerKind};
-use report::Tally;
+use colocate_policy::schedule::kind::Knowledge;
+use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
+use live::Live;
+use policy::Policy;
+use report::{Occasion, Report};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tally::Tally;
 use workload::Workload;
 
 /// Runs more programs than hardware threads, chosen quantum by quantum
 ///
 /// Every quantum the scheduler chooses programs and a PU for each of their threads; the others are
-/// stopped. When colocate ends, however it does, nothing stays stopped or placed. Exit status: 0 if
-/// every program's is 0, else the first one in the file's order that is not.
+/// stopped. A terminal shows meanwhile who runs. When colocate ends, however it does, nothing stays
+/// stopped or placed. Exit status: 0 if every program's is 0, else the first one in the workload's
+/// order that is not.
 #[derive(clap::Args)]
 pub struct Args {
     /// Workload file (docs/schedule.md)
-    #[arg(value_name = "WORKLOAD.toml")]
-    workload: PathBuf,
+    #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
+    workload: Option<PathBuf>,
 
     /// Scheduler: os, round-robin, random[:seed=N], mmas, mhas, idas[:kappa=K], l1-static, l1-dynamic,
-    /// bas, fair or perf-fair[:share=F]
+    /// bas, fair, perf-fair[:share=F], symbiotic:model=FILE[:SETTING=VALUE…],
+    /// symbiotic-numa:model=FILE[:SETTING=VALUE…] or oracle
     #[arg(long, value_name = "P", default_value = "bas")]
-    policy: SchedulerKind,
+    policy: Policy,
 
-    /// Time between two decisions, in ms; else as the file says, else 200 [range: 10-60000]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    quantum_ms: Option<u64>,
+    /// Time between two decisions, such as 200ms; else as the file says, else 200 ms
+    /// [range: 10ms-60s]
+    #[arg(long, value_name = "TIME", value_parser = workload::quantum)]
+    quantum: Option<Nanos>,
 
-    /// Report as JSON
+    /// How fast this machine is: a described machine of the same build, by name or a .toml or .json
+    /// file. Then rates that nobody counts are estimated, of jobs whose demand vectors are known
+    #[arg(long, value_name = "SPEC")]
+    machine_speeds: Option<String>,
+
+    /// Report why each program ran when it last did
+    #[arg(long)]
+    explain: bool,
+
+    /// Report as JSON (docs/schemas/scheduled.json)
     #[arg(long)]
     json: bool,
 
-    /// File for the report, instead of standard error
+    /// No table meanwhile, no report and no notes on standard error
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// File for the report, instead of standard error, repeatable: .txt, .json, or .svg, a picture of
+    /// who ran where
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Vec<PathBuf>,
+
+    /// Stop programs by signals even where they can have cgroups, for tests of that
+    #[arg(long, hide = true)]
+    only_signals: bool,
+
+    /// The programs instead of a workload file, with `:::` between one and the next
+    #[arg(last = true, value_name = "CMD", conflicts_with = "workload")]
+    command: Vec<OsString>,
 }
 
 /// Runs `colocate schedule`.
 ///
 /// # Errors
-/// If the workload makes no sense, a program cannot be found or executed (127, 126), or the machine cannot
-/// be read (125).
-#[allow(clippy::print_stderr)] // this is where it speaks
+/// If the workload makes no sense, a program cannot be found or executed (127, 126), the machine cannot
+/// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let workload = Workload::read(&args.workload)?;
-    let alone = alone(args, &workload)?;
-    let setup = setup(&workload)?;
-    let quantum = args.quantum_ms.map_or_else(|| workload.quantum(), Nanos::from_millis);
-    let names: Vec<String> = workload
-        .each()
-        .zip(&setup.commands)
-        .map(|(job, command)| job.name.clone().unwrap_or_else(|| command.name()))
-        .collect();
-    let mut host = LinuxHost::prepare(read::live()?, &setup).map_err(|why| jobs::failure(&why))?;
-    let tell = |host: &mut LinuxHost| {
-        host.notes().iter().for_each(|note| eprintln!("colocate: {note}"));
+    let outputs = outputs::of(&args.output, args.json)?;
+    let workload = match &args.workload {
+        Some(path) => Workload::read(path)?,
+        None => Workload::of_words(&args.command)?,
     };
-    tell(&mut host);
-    let name = args.policy.to_string();
-    let jobs = u32::try_from(names.len()).unwrap_or(u32::MAX);
-    let quanta = Quanta { jobs, quantum, scheduler: &name };
-    let mut scheduler = args.policy.scheduler(&alone);
-    let mut tally = Tally::new(names, name.clone(), quantum);
-    let done = schedule(&mut host, &mut *scheduler, &quanta, &mut |turn| tally.note(turn));
-    tell(&mut host);
+    let alone = alone(args, &workload)?;
+    let cpi = args.policy.cpi_model()?;
+    let machine = read::live()?;
+    let speeds =
+        args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine)).transpose()?;
+    if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {
+        bail!("expected --machine-speeds SPEC with --policy oracle, found none");
+    }
+    let model = speeds.as_ref().map(|speeds| speeds::model(&machine, speeds)).transpose()?;
+    let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
+        Some((model, speeds)) => Some(speeds::estimator(model, speeds, &workload)?),
+        None => None,
+    };
+    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &workload)?)
+        .map_err(|why| jobs::failure(&why))?;
+    let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
+    speaker.say(speeds::note(speeds.as_ref(), &workload));
+    speaker.say(host.notes());
+    let usable = host.usable().iter().copied().collect();
+
+    let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
+    let mut tally = Tally::new(machine.clone(), &names, outputs.iter().any(|o| o.is_picture()));
+    let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
+    let mut look = Look { tally: &mut tally, live: Live::new(args.quiet), speaker: &mut speaker };
+    let known = Knowledge {
+        alone: &alone,
+        cpi: cpi.as_ref(),
+        demands: &workload.demands(),
+        performance: speeds.as_ref(),
+    };
+    let mut scheduler = args.policy.kind.scheduler_knowing(&known);
+    let done = quanta(args, &workload, &mut host, (&mut *scheduler, estimate), &mut look);
+    speaker.say(host.notes());
     let last = match done {
         Ok(last) => last,
         Err(why) => return Err(give_up(host, why)),
     };
-    host.finish().iter().for_each(|note| eprintln!("colocate: {note}"));
-    let report = tally.report(&last);
-    let text = if args.json { report.to_json() } else { report.text() };
-    match &args.output {
-        Some(path) => output::write(Some(path), &text)?,
-        None => eprint!("{text}"),
-    }
+    let runs = host.runs();
+    speaker.say(host.finish());
+    let occasion = Occasion {
+        scheduler: args.policy.to_string(),
+        quantum: quantum(args, &workload),
+        usable,
+        commands: workload.commands(),
+        runs,
+        notes: speaker.said,
+    };
+    let report = Report::new(occasion, &tally, &last);
+    tell(args, &outputs, &report, &tally)?;
     Ok(ExitCode::from(report.exit_status()))
+}
+
+/// Who watches the quanta.
+struct Look<'a> {
+    tally: &'a mut Tally,
+    live: Live,
+    speaker: &'a mut Speaker,
+}
+
+impl Look<'_> {
+    fn at(&mut self, turn: &Turn<'_>) {
+        self.tally.note(turn);
+        if !turn.news.is_empty() {
+            self.live.aside(|| self.speaker.say(turn.news.iter().cloned()));
+        }
+        self.live.show(self.tally);
+    }
+}
+
+/// Runs the workload to its end, with a table of it on the terminal.
+fn quanta(
+    args: &Args,
+    workload: &Workload,
+    host: &mut LinuxHost,
+    (scheduler, estimate): (&mut dyn Scheduler, Option<&mut dyn Estimate>),
+    look: &mut Look<'_>,
+) -> Result<Snapshot, HostError> {
+    let name = args.policy.to_string();
+    let jobs = u32::try_from(workload.jobs.len()).unwrap_or(u32::MAX);
+    let quanta = Quanta { jobs, quantum: quantum(args, workload), scheduler: &name };
+    let done = schedule_estimating(host, scheduler, &quanta, estimate, &mut |turn| look.at(turn));
+    look.live.end();
+    done
+}
+
+fn quantum(args: &Args, workload: &Workload) -> Nanos {
+    args.quantum.unwrap_or_else(|| workload.quantum())
+}
+
+/// Speaks to the user, unless told to be quiet, and remembers what there was to say.
+struct Speaker {
+    quiet: bool,
+    said: Vec<String>,
+}
+
+impl Speaker {
+    #[allow(clippy::print_stderr)] // this is where `schedule` speaks
+    fn say(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            if !self.quiet {
+                eprintln!("colocate: {line}");
+            }
+            self.said.push(line);
+        }
+    }
+}
+
+/// Writes the report. Every file is tried; the first that fails is told of.
+#[allow(clippy::print_stderr)] // this is where the report goes by default
+fn tell(
+    args: &Args,
+    outputs: &[outputs::Output<'_>],
+    report: &Report,
+    tally: &Tally,
+) -> anyhow::Result<()> {
+    if outputs.is_empty() && !args.quiet {
+        let text = if args.json { report.to_json() } else { report.text(args.explain) };
+        eprint!("{text}");
+    }
+    let written = outputs.iter().map(|output| output.write(report, tally, args.explain));
+    written.fold(Ok(()), |first, next| first.and(next))
 }
 
 /// What is known of the jobs alone, if the scheduler has to know it.
 fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<Alone>> {
-    if !args.policy.needs_alone() {
+    if !args.policy.kind.needs_alone() {
         return Ok(Vec::new());
     }
-    let known: Option<Vec<Alone>> = workload.each().map(|job| job.alone).collect();
+    let known: Option<Vec<Alone>> = workload.jobs.iter().map(|job| job.alone).collect();
     match known {
         Some(known) => Ok(known),
         None => bail!(
-            "{}: expected for {} what every job does alone (alone = {{ seconds, memory, first-cache, loss }}), \
-             found a job without it",
-            args.workload.display(),
+            "expected for {} what every job does alone (in the workload file, alone = {{ seconds, memory, \
+             first-cache, loss }}), found a job without it",
             args.policy
         ),
     }
 }
 
-fn setup(workload: &Workload) -> anyhow::Result<Setup> {
-    let path = std::env::var_os("PATH");
-    let command = |job: &workload::Job| {
-        let argv: Vec<OsString> = job.command.iter().map(OsString::from).collect();
-        Command::find(argv, path.as_deref()).map_err(|why| jobs::failure(&why))
-    };
+fn setup(args: &Args, workload: &Workload) -> anyhow::Result<Setup> {
     Ok(Setup {
         may_pause: true,
-        only_signals: false,
+        only_signals: args.only_signals,
         count: Count::Hardware,
-        targets: Vec::new(),
-        repeat: false,
+        commands: workload.jobs.iter().map(|job| job.command.clone()).collect(),
+        targets: workload.jobs.iter().map(|job| job.target).collect(),
+        repeat: workload.repeat,
         grace: GRACE,
-        commands: workload.each().map(command).collect::<Result<_, _>>()?,
         settle: Nanos::ZERO,
         births: births::Options::here()?,
         rate_hz: sample::DEFAULT_RATE_HZ,

@@ -2,9 +2,11 @@
 //!
 //! Pure: a host is a trait, and time is what the host says it is.
 
+pub mod estimate;
 pub mod host;
 pub mod known;
 pub mod planner;
+pub mod rates;
 pub mod run;
 pub mod schedule;
 

@@ -16,18 +16,19 @@
 //!   `rates_of_the_last_quantum`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
 
+use crate::estimate::{self, Estimate};
 use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
-use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
-use colocate_model::system::CpiStack;
+use crate::rates::{self, ThreadDid};
+use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
 use colocate_policy::schedule::{
-    Allocated, Choice, Quantum, Queued, Ran, Scheduler, Thread, Traffic,
+    Allocated, Choice, Quantum, Queued, Ran, Scheduler, Thread,
 };
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The share of a quantum that a thread must use to count as active. Chosen: threads that wait for others
+/// The share of what it could use of a quantum that a thread must use to count as active. Chosen: threads that wait for others
 /// or for input use far less, threads that compute nearly all.
 pub const ACTIVE: f64 = 0.05;
 
@@ -53,6 +54,12 @@ pub struct Turn<'a> {
     pub plan: &'a Plan,
     /// What came of it.
     pub seen: &'a Snapshot,
+    /// What the threads of the chosen jobs did that ran, in the order of their IDs.
+    pub did: &'a [ThreadDid],
+    /// What the scheduler has to say of itself.
+    pub state: Option<&'a str>,
+    /// What people should hear of now.
+    pub news: &'a [String],
 }
 
 /// Runs the jobs of `host` to their ends, each quantum those that `scheduler` chooses. `look` is shown every
@@ -64,6 +71,20 @@ pub fn schedule(
     host: &mut impl Host,
     scheduler: &mut dyn Scheduler,
     workload: &Workload<'_>,
+    look: &mut dyn FnMut(&Turn<'_>),
+) -> Result<Snapshot, HostError> {
+    schedule_estimating(host, scheduler, workload, None, look)
+}
+
+/// The same, where `estimate` says what threads did that the host does not count.
+///
+/// # Errors
+/// As [`schedule`].
+pub fn schedule_estimating(
+    host: &mut impl Host,
+    scheduler: &mut dyn Scheduler,
+    workload: &Workload<'_>,
+    mut estimate: Option<&mut dyn Estimate>,
     look: &mut dyn FnMut(&Turn<'_>),
 ) -> Result<Snapshot, HostError> {
     let mut queue = Queue::default();
@@ -87,8 +108,22 @@ pub fn schedule(
         let chosen = Chosen::new(&choices, &queued);
         let plan = plan_of(host.machine(), &pus, workload, &chosen, &seen.tasks);
         let after = host.run_quantum(&plan, workload.quantum)?;
-        queue.note(&choices, host.machine(), &seen, &after);
-        look(&Turn { number, choices: &choices, plan: &plan, seen: &after });
+        let mut did = queue.note(&choices, host.machine(), &seen, &after);
+        if let Some(estimate) = estimate.as_deref_mut() {
+            estimate::fill(&mut did, estimate);
+        }
+        queue.remember(&did);
+        let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
+        let state = scheduler.state();
+        look(&Turn {
+            number,
+            choices: &choices,
+            plan: &plan,
+            seen: &after,
+            did: &did,
+            state: state.as_deref(),
+            news: &news,
+        });
         seen = after;
     }
     Ok(seen)
@@ -167,9 +202,16 @@ impl Queue {
         known.is_none_or(|known| known.active)
     }
 
-    /// Takes in what a quantum has shown.
-    fn note(&mut self, choices: &[Choice], machine: &Machine, before: &Snapshot, after: &Snapshot) {
-        let took = after.at.saturating_sub(before.at);
+    /// Takes in what a quantum has shown, but for the rates, which it returns.
+    fn note(
+        &mut self,
+        choices: &[Choice],
+        machine: &Machine,
+        before: &Snapshot,
+        after: &Snapshot,
+    ) -> Vec<ThreadDid> {
+        let mut did = Vec::new();
+        let fair = fair_part(choices, machine, after.at.saturating_sub(before.at));
         for (id, job) in &mut self.known {
             let chosen = choices.iter().find(|choice| choice.job == *id);
             job.just_ran = chosen.is_some();
@@ -184,15 +226,23 @@ impl Queue {
             let earlier = before.tasks.binary_search_by_key(&task.id, |task| task.id);
             let earlier = earlier.ok().map(|place| &before.tasks[place]);
             let known = job.threads.entry(task.id).or_default();
-            known.active = is_active(task, earlier, took);
+            known.active = is_active(task, earlier, fair);
             known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
-            if let Some(ran) = ran(machine, task, earlier) {
-                known.ran = ran;
-            }
+            did.extend(rates::did(machine, task, earlier));
         }
         let (ran, waited): (Vec<JobIdx>, Vec<JobIdx>) =
             self.order.iter().partition(|job| self.known[job].just_ran);
         self.order = waited.into_iter().chain(ran).collect();
+        did
+    }
+
+    /// Keeps the rates for the scheduler.
+    fn remember(&mut self, did: &[ThreadDid]) {
+        for did in did {
+            if let Some(job) = self.known.get_mut(&did.id.job) {
+                job.threads.entry(did.id).or_default().ran.clone_from(&did.ran);
+            }
+        }
     }
 }
 
@@ -207,12 +257,21 @@ fn has_own_cores(choice: &Choice, choices: &[Choice], machine: &Machine) -> bool
     others.all(|other| cores(other).is_some_and(|cores| cores.is_disjoint(&mine)))
 }
 
-/// Whether a thread used enough of a quantum that took so long.
+/// What a thread that computes can use of a quantum that took so long, in nanoseconds: less than all of it where
+/// more threads were let run than there are PUs, as all are under the kernel.
 #[allow(clippy::cast_precision_loss)] // times are far below 2^53 ns
-fn is_active(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) -> bool {
+fn fair_part(choices: &[Choice], machine: &Machine, took: Nanos) -> f64 {
+    let threads: usize = choices.iter().map(|choice| choice.places.len()).sum();
+    let share = machine.pus.len() as f64 / threads.max(1) as f64;
+    took.0 as f64 * share.min(1.0)
+}
+
+/// Whether a thread used enough of what it could, in nanoseconds.
+#[allow(clippy::cast_precision_loss)] // as above
+fn is_active(task: &SeenTask, before: Option<&SeenTask>, fair: f64) -> bool {
     let Some(now) = task.cpu_time else { return true };
     let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
-    now.saturating_sub(earlier).0 as f64 >= ACTIVE * took.0 as f64
+    now.saturating_sub(earlier).0 as f64 >= ACTIVE * fair
 }
 
 /// What was chosen, by job and by thread.
@@ -287,82 +346,12 @@ fn plan_of(
     }
 }
 
-/// What a thread did between two looks; `None` if it did not run.
-fn ran(machine: &Machine, task: &SeenTask, before: Option<&SeenTask>) -> Option<Ran> {
-    let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
-    let time = task.cpu_time.map(|now| now.saturating_sub(earlier));
-    if time == Some(Nanos::ZERO) {
-        return None;
-    }
-    let since = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
-        let now = of(task)?;
-        Some(float(now.saturating_sub(before.and_then(of).unwrap_or(0))))
-    };
-    let cycles = since(&|task| task.cycles).filter(|cycles| *cycles > 0.0);
-    let instructions = since(&|task| task.instructions);
-    let rate = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
-        Some(since(of)? / (float(time?.0) / 1000.0)) // transactions per microsecond
-    };
-    Some(Ran {
-        ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
-        traffic: traffic(&data_levels(machine, task), &rate),
-        stack: stack(task, before),
-    })
-}
-
-/// A rate of something that is counted.
-type Rate<'a> = &'a dyn Fn(&dyn Fn(&SeenTask) -> Option<u64>) -> Option<f64>;
-
-/// Requests to each level of caches and to memory; `levels` are those over the PU, nearest first.
-fn traffic(levels: &[u8], rate: Rate<'_>) -> Traffic {
-    let misses =
-        |place: usize| rate(&|task: &SeenTask| task.counts.misses.as_ref()?.get(place).copied());
-    let mut traffic = Traffic::default();
-    for (place, level) in levels.iter().enumerate() {
-        let known = match place.checked_sub(1) {
-            Some(nearer) => misses(nearer),
-            None => rate(&|task: &SeenTask| task.counts.accesses),
-        };
-        if let Some(cache) = traffic.caches.get_mut(usize::from(*level).saturating_sub(1)) {
-            *cache = known;
-        }
-    }
-    traffic.memory = levels.len().checked_sub(1).and_then(misses);
-    traffic
-}
-
-/// Levels of the data caches over the PU where a task last ran, nearest first.
-fn data_levels(machine: &Machine, task: &SeenTask) -> Vec<u8> {
-    let Some(pu) = task.last_ran.and_then(|pu| machine.pu_by_os(pu)) else { return Vec::new() };
-    let over = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
-    over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
-}
-
-/// Shares of the cycles by cause, in the order of [`CpiStack`]'s fields.
-fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Vec<f64>> {
-    let now = parts(task.counts.stack.as_ref()?);
-    let earlier = before.and_then(|before| before.counts.stack.as_ref()).map_or([0.0; 7], parts);
-    let cycles: Vec<f64> =
-        now.iter().zip(earlier).map(|(now, then)| (now - then).max(0.0)).collect();
-    let all = cycles.iter().fold(0.0, |sum, each| sum + each);
-    (all > 0.0).then(|| cycles.iter().map(|each| each / all).collect())
-}
-
-fn parts(stack: &CpiStack) -> [f64; 7] {
-    let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
-    [core, siblings, stalls, caches, memory, queues, communication]
-}
-
-#[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53
-fn float(count: u64) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::{Counts, JobEnd, Stand};
-    use colocate_machine::{Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
+    use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
+    use colocate_model::CpiStack;
     use colocate_model::Mix;
     use colocate_policy::schedule::SchedulerKind;
 
@@ -519,7 +508,8 @@ mod tests {
             places: vec![(Some(PuIdx(3)), Allocated::Next)],
         };
         let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
-        queue.note(&[choice], &host.machine, &before, &seen(&[0, 1]));
+        let did = queue.note(&[choice], &host.machine, &before, &seen(&[0, 1]));
+        queue.remember(&did);
         let queued = queue.queued(&seen(&[0, 1]));
         let jobs: Vec<u32> = queued.iter().map(|job| job.job.0).collect();
         assert_eq!(jobs, [0, 1]);
@@ -553,11 +543,11 @@ mod tests {
         after.counts.accesses = Some(1_600);
         after.counts.misses = Some(vec![140, 60]);
         after.counts.stack = Some(CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() });
-        let found = ran(&machine, &after, Some(&before)).unwrap();
+        let found = rates::did(&machine, &after, Some(&before)).unwrap().ran;
         assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
         assert_eq!(found.traffic.memory, Some(5.0));
         assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
-        assert_eq!(ran(&machine, &after, Some(&after)), None, "it did not run");
+        assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
     }
 
     /// A job whose threads sleep has one place in the queue, and loses it to a thread that works.

@@ -1,91 +1,138 @@
-//! What came of a scheduled workload.
+//! What came of a scheduled workload, as JSON (docs/schemas/scheduled.json), text and picture.
 
+use super::tally::{JobTally, Mean, Tally};
+use crate::plan::aligned;
 use colocate_engine::Snapshot;
-use colocate_engine::schedule::Turn;
-use colocate_machine::Nanos;
-use colocate_policy::schedule::Choice;
+use colocate_machine::{Machine, Nanos, PuNr, PuSet};
+use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_study::simulate::gantt;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Counts while a workload runs.
-pub struct Tally {
-    names: Vec<String>,
-    scheduler: String,
-    quantum: Nanos,
-    quanta: u64,
-    ran: Vec<u64>,
-}
+/// Version of the report format that this build writes.
+const VERSION: u32 = 1;
+/// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
+const MOST_TOGETHER: usize = 12;
 
 /// What came of it.
 #[derive(Serialize)]
 pub struct Report {
     version: u32,
+    colocate: &'static str,
+    machine: MachineReport,
     scheduler: String,
-    quantum_ns: u64,
+    quantum_ns: Nanos,
     quanta: u64,
     /// From the launch to the end of the last job.
-    turnaround_ns: u64,
+    turnaround_ns: Nanos,
+    /// What the scheduler had to say of itself at the end.
+    state: Option<String>,
     jobs: Vec<JobReport>,
+    /// Pairs of jobs that shared a core in a quantum at least.
+    shared_core: Vec<SharedCore>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct MachineReport {
+    name: String,
+    pus: usize,
+    usable: PuSet,
 }
 
 #[derive(Serialize)]
 struct JobReport {
     name: String,
+    command: Vec<String>,
     /// Exit status as a shell reports it; null if it did not end.
     status: Option<i32>,
     /// From the launch of the workload to its end; null if it did not end.
-    ended_ns: Option<u64>,
+    ended_ns: Option<Nanos>,
     /// CPU time of its processes that were waited for; null if the kernel does not say.
-    cpu_time_ns: Option<u64>,
+    cpu_ns: Option<Nanos>,
+    /// How often it ran to its own end.
+    runs: u32,
     /// Quanta in which it ran.
+    quanta: u64,
+    /// Quanta in which it had to wait.
+    waited: u64,
+    rates: RatesReport,
+    /// Why it ran when it last did; null if it never did.
+    last_choice: Option<ChoiceReport>,
+}
+
+/// Means over the time that its threads ran; null where nobody knows.
+#[derive(Serialize)]
+struct RatesReport {
+    ipc: Option<f64>,
+    first_cache_per_us: Option<f64>,
+    memory_per_us: Option<f64>,
+    /// Whether the model said some of it, and nobody counted.
+    estimated: bool,
+}
+
+#[derive(Serialize)]
+struct ChoiceReport {
+    selected: Selected,
+    /// By thread.
+    places: Vec<PlaceReport>,
+}
+
+#[derive(Serialize)]
+struct PlaceReport {
+    /// Null if the kernel chose.
+    pu: Option<PuNr>,
+    allocated: Allocated,
+}
+
+#[derive(Serialize)]
+struct SharedCore {
+    jobs: [usize; 2],
     quanta: u64,
 }
 
-impl Tally {
-    /// For jobs of these names.
-    pub fn new(names: Vec<String>, scheduler: String, quantum: Nanos) -> Self {
-        let ran = vec![0; names.len()];
-        Self { names, scheduler, quantum, quanta: 0, ran }
-    }
-
-    /// Counts a quantum.
-    pub fn note(&mut self, turn: &Turn<'_>) {
-        self.quanta += 1;
-        for Choice { job, .. } in turn.choices {
-            if let Some(ran) = self.ran.get_mut(job.0 as usize) {
-                *ran += 1;
-            }
-        }
-    }
-
-    /// What came of it, by the last look.
-    pub fn report(self, last: &Snapshot) -> Report {
-        let end = |job: usize| last.ended.iter().find(|end| end.job.0 as usize == job);
-        let jobs = self.names.into_iter().zip(self.ran).enumerate();
-        let jobs = jobs.map(|(job, (name, quanta))| JobReport {
-            name,
-            status: end(job).map(|end| end.status),
-            ended_ns: end(job).map(|end| end.at.0),
-            cpu_time_ns: end(job).and_then(|end| end.cpu_time).map(|time| time.0),
-            quanta,
-        });
-        Report {
-            version: 1,
-            scheduler: self.scheduler,
-            quantum_ns: self.quantum.0,
-            quanta: self.quanta,
-            turnaround_ns: last.ended.iter().map(|end| end.at.0).max().unwrap_or(0),
-            jobs: jobs.collect(),
-        }
-    }
-}
-
-#[allow(clippy::cast_precision_loss)] // for people
-fn seconds(ns: Option<u64>) -> String {
-    ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.2}", ns as f64 / 1e9))
+/// What a report is of, beside what was counted.
+pub struct Occasion {
+    /// The scheduler with its settings.
+    pub scheduler: String,
+    /// Time between two decisions.
+    pub quantum: Nanos,
+    /// PUs that could be used.
+    pub usable: PuSet,
+    /// The jobs' commands.
+    pub commands: Vec<Vec<String>>,
+    /// How often each job ran to its own end.
+    pub runs: Vec<u32>,
+    /// Lines for the user that have come up.
+    pub notes: Vec<String>,
 }
 
 impl Report {
+    /// Of a workload that was counted so, by the last look.
+    pub fn new(occasion: Occasion, tally: &Tally, last: &Snapshot) -> Self {
+        let Occasion { scheduler, quantum, usable, commands, runs, notes } = occasion;
+        let machine = &tally.machine;
+        let jobs = tally.jobs.iter().zip(commands.into_iter().zip(runs)).enumerate();
+        let shared = tally.shared.iter();
+        Self {
+            version: VERSION,
+            colocate: env!("CARGO_PKG_VERSION"),
+            machine: MachineReport { name: machine.name.clone(), pus: machine.pus.len(), usable },
+            scheduler,
+            quantum_ns: quantum,
+            quanta: tally.quanta,
+            turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
+            state: tally.state.clone(),
+            jobs: jobs
+                .map(|(number, (job, of))| JobReport::new(number, job, of, machine, last))
+                .collect(),
+            shared_core: shared
+                .map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta })
+                .collect(),
+            notes,
+        }
+    }
+
     /// As JSON text.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
@@ -93,39 +140,299 @@ impl Report {
         text
     }
 
-    /// As a table.
-    pub fn text(&self) -> String {
+    /// As tables; with the reasons of the last choices if `explain`.
+    pub fn text(&self, explain: bool) -> String {
         let mut text = format!(
-            "{}, {} quanta of {} ms, turnaround {} s\n",
+            "scheduler {}: {} quanta of {}, turnaround {} s, PUs {}\n",
             self.scheduler,
             self.quanta,
-            self.quantum_ns / 1_000_000,
-            seconds(Some(self.turnaround_ns))
+            self.quantum_ns,
+            seconds(Some(self.turnaround_ns)),
+            self.machine.usable
         );
-        let width = self.jobs.iter().map(|job| job.name.chars().count()).max().unwrap_or(0).max(3);
-        let _ = writeln!(
-            text,
-            "{:width$}  {:>6}  {:>9}  {:>9}  {:>6}",
-            "job", "status", "ended, s", "CPU, s", "quanta"
-        );
-        for job in &self.jobs {
-            let status = job.status.map_or_else(|| "?".to_owned(), |status| status.to_string());
-            let _ = writeln!(
-                text,
-                "{:width$}  {:>6}  {:>9}  {:>9}  {:>6}",
-                job.name,
-                status,
-                seconds(job.ended_ns),
-                seconds(job.cpu_time_ns),
-                job.quanta
-            );
+        if let Some(state) = &self.state {
+            let _ = writeln!(text, "at the end: {state}");
+        }
+        text.push_str(&aligned(&self.job_rows()));
+        if self.jobs.iter().any(|job| job.rates.estimated) {
+            text.push_str("~: the contention model's word; nobody counted\n");
+        }
+        self.together(&mut text);
+        if explain {
+            text.push_str("\nwhy each job ran when it last did\n");
+            text.push_str(&aligned(&self.reasons()));
         }
         text
+    }
+
+    /// One row a job, with a heading; rates only where one is known.
+    fn job_rows(&self) -> Vec<Vec<String>> {
+        let known = |of: fn(&RatesReport) -> Option<f64>| {
+            self.jobs.iter().any(|job| of(&job.rates).is_some())
+        };
+        let (ipc, memory) = (known(|rates| rates.ipc), known(|rates| rates.memory_per_us));
+        let again = self.jobs.iter().any(|job| job.runs > 1);
+        let pick = |cells: [String; 9]| -> Vec<String> {
+            let wanted = [true, true, again, true, true, true, true, ipc, memory];
+            let cells = cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted);
+            cells.map(|(cell, _)| cell).collect()
+        };
+        let head = [
+            "job",
+            "status",
+            "runs",
+            "ended, s",
+            "CPU, s",
+            "quanta",
+            "waited",
+            "IPC",
+            "memory, t/µs",
+        ];
+        let mut rows = vec![pick(head.map(str::to_owned))];
+        rows.extend(self.jobs.iter().map(|job| {
+            pick([
+                shown(&job.name),
+                job.status.map_or_else(unknown, |status| status.to_string()),
+                job.runs.to_string(),
+                seconds(job.ended_ns),
+                seconds(job.cpu_ns),
+                job.quanta.to_string(),
+                job.waited.to_string(),
+                marked(job.rates.ipc, job.rates.estimated),
+                marked(job.rates.memory_per_us, job.rates.estimated),
+            ])
+        }));
+        rows
+    }
+
+    /// The frequency matrix: in how many quanta whose threads shared a core.
+    fn together(&self, text: &mut String) {
+        if self.shared_core.is_empty() {
+            return;
+        }
+        text.push_str("\nquanta in which threads of two jobs shared a core\n");
+        let jobs = self.jobs.len();
+        if jobs > MOST_TOGETHER {
+            let _ = writeln!(text, "{jobs} jobs: in the JSON");
+            return;
+        }
+        let mut matrix = vec![vec![0; jobs]; jobs];
+        for SharedCore { jobs: [a, b], quanta } in &self.shared_core {
+            (matrix[*a][*b], matrix[*b][*a]) = (*quanta, *quanta);
+        }
+        let names = || self.jobs.iter().map(|job| shown(&job.name));
+        let mut rows: Vec<Vec<String>> = vec![[String::new()].into_iter().chain(names()).collect()];
+        for (name, quanta) in names().zip(matrix) {
+            rows.push([name].into_iter().chain(quanta.iter().map(u64::to_string)).collect());
+        }
+        text.push_str(&aligned(&rows));
+    }
+
+    /// One row a thread of what each job's last choice was, with a heading.
+    fn reasons(&self) -> Vec<Vec<String>> {
+        let mut rows =
+            vec![["job", "selected", "thread", "PU", "allocated"].map(str::to_owned).to_vec()];
+        for job in &self.jobs {
+            let Some(choice) = &job.last_choice else {
+                let never = "never";
+                rows.push([&shown(&job.name), never, "", "", ""].map(str::to_owned).to_vec());
+                continue;
+            };
+            for (thread, place) in choice.places.iter().enumerate() {
+                let of_job = |cell: String| if thread == 0 { cell } else { String::new() };
+                rows.push(vec![
+                    of_job(shown(&job.name)),
+                    of_job(choice.selected.to_string()),
+                    thread.to_string(),
+                    place.pu.map_or("kernel".to_owned(), |pu| pu.0.to_string()),
+                    place.allocated.to_string(),
+                ]);
+            }
+        }
+        rows
     }
 
     /// The first status in the jobs' order that is not 0.
     pub fn exit_status(&self) -> u8 {
         let status = self.jobs.iter().filter_map(|job| job.status).find(|status| *status != 0);
         u8::try_from(status.unwrap_or(0)).unwrap_or(crate::exit::OURS)
+    }
+
+    /// Who ran where, as an SVG picture.
+    ///
+    /// # Errors
+    /// Only if the drawing library fails; its line says how.
+    pub fn svg(&self, tally: &Tally) -> Result<String, String> {
+        let cut = if tally.is_cut() { "; only the beginning is kept" } else { "" };
+        let first = format!(
+            "{} jobs under {} on {}",
+            self.jobs.len(),
+            self.scheduler,
+            shown(&self.machine.name)
+        );
+        let second = format!(
+            "{} quanta of {}; where threads were last seen in each, as long as they ran{cut}",
+            self.quanta, self.quantum_ns
+        );
+        let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
+        gantt::of_run(&gantt::Drawn {
+            heading: [&first, &second],
+            machine: &tally.machine,
+            jobs: &names,
+            spans: tally.spans(),
+            lasted: tally.spans().iter().map(|span| span.to).max().unwrap_or(Nanos::ZERO),
+            axis: "time since the launch",
+        })
+    }
+}
+
+impl JobReport {
+    fn new(
+        number: usize,
+        job: &JobTally,
+        (command, runs): (Vec<String>, u32),
+        machine: &Machine,
+        last: &Snapshot,
+    ) -> Self {
+        let end = last.ended.iter().find(|end| end.job.0 as usize == number);
+        Self {
+            name: job.name.clone(),
+            command,
+            status: end.map(|end| end.status),
+            ended_ns: end.map(|end| end.at),
+            cpu_ns: end.and_then(|end| end.cpu_time),
+            runs,
+            quanta: job.quanta,
+            waited: job.waited,
+            rates: RatesReport {
+                ipc: job.all.ipc.get(),
+                first_cache_per_us: job.all.first_cache.get(),
+                memory_per_us: job.all.memory.get(),
+                estimated: job.all.estimated,
+            },
+            last_choice: job.last.as_ref().map(|choice| ChoiceReport::new(choice, machine)),
+        }
+    }
+}
+
+impl ChoiceReport {
+    fn new(choice: &Choice, machine: &Machine) -> Self {
+        let os = |pu: colocate_machine::PuIdx| machine.pus.get(pu.idx()).map(|pu| pu.os);
+        let places = choice.places.iter().map(|(pu, allocated)| PlaceReport {
+            pu: pu.and_then(os),
+            allocated: allocated.clone(),
+        });
+        Self { selected: choice.selected.clone(), places: places.collect() }
+    }
+}
+
+/// Seconds for people.
+pub fn seconds(time: Option<Nanos>) -> String {
+    time.map_or_else(unknown, |time| format!("{:.2}", time.as_secs_f64()))
+}
+
+/// A rate for people, marked where it is estimated.
+pub fn rate(mean: Mean, estimated: bool) -> String {
+    marked(mean.get(), estimated)
+}
+
+fn marked(rate: Option<f64>, estimated: bool) -> String {
+    let mark = if estimated { "~" } else { "" };
+    rate.map_or_else(unknown, |rate| format!("{mark}{rate:.2}"))
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+/// On one line: a name could drive a terminal.
+fn shown(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tally::tests::tally;
+    use super::*;
+    use colocate_engine::{JobEnd, QuantumEnd};
+    use colocate_policy::JobIdx;
+    use expect_test::expect;
+
+    fn report(tally: &Tally) -> Report {
+        let end = |job: u32, status| JobEnd {
+            job: JobIdx(job),
+            at: Nanos::from_millis(150 + 100 * u64::from(job)),
+            status,
+            cpu_time: Some(Nanos::from_millis(90)),
+        };
+        let last = Snapshot {
+            at: Nanos::from_millis(400),
+            end: QuantumEnd::AllJobsEnded,
+            tasks: Vec::new(),
+            ended: vec![end(1, 0), end(0, 3)],
+        };
+        let occasion = Occasion {
+            scheduler: "fair".into(),
+            quantum: Nanos::from_millis(100),
+            usable: PuSet::parse_list("0-3").unwrap(),
+            commands: vec![vec!["a".into()], vec!["b".into(), "-x".into()], vec!["c".into()]],
+            runs: vec![1, 12, 0],
+            notes: Vec::new(),
+        };
+        Report::new(occasion, tally, &last)
+    }
+
+    fn of_two_quanta() -> Tally {
+        tally(&[
+            (&[(0, 0, 100, Some(1.25)), (1, 1, 100, Some(0.5))], &[]),
+            (&[(0, 2, 90, None), (1, 3, 100, Some(0.5))], &[]),
+        ])
+    }
+
+    #[test]
+    fn the_text() {
+        expect![[r#"
+            scheduler fair: 2 quanta of 100.0 ms, turnaround 0.25 s, PUs 0-3
+            at the end: the scheduler's line
+            job  status  runs  ended, s  CPU, s  quanta  waited  IPC    memory, t/µs
+            a    3       1     0.15      0.09    2       0       1.25   12.50
+            b    0       12    0.25      0.09    2       0       ~0.50  ~5.00
+            c    ?       0     ?         ?       0       2       ?      ?
+            ~: the contention model's word; nobody counted
+
+            quanta in which threads of two jobs shared a core
+               a  b  c
+            a  0  2  0
+            b  2  0  0
+            c  0  0  0
+
+            why each job ran when it last did
+            job  selected                              thread  PU  allocated
+            a    has come least far, 0.5 quanta alone  0       2   balances caches down to level 2
+            b    has come least far, 1.5 quanta alone  0       3   balances caches down to level 2
+            c    never
+        "#]]
+        .assert_eq(&report(&of_two_quanta()).text(true));
+    }
+
+    #[test]
+    fn the_first_status_that_is_not_0() {
+        assert_eq!(report(&of_two_quanta()).exit_status(), 3);
+    }
+
+    #[test]
+    fn the_picture() {
+        let found = of_two_quanta();
+        let drawn = report(&found).svg(&found).unwrap();
+        assert!(drawn.contains("3 jobs under fair on") && !drawn.contains("simulated"), "{drawn}");
+        // The ground, four stretches, three jobs.
+        assert_eq!(drawn.matches("<rect").count(), 8);
+    }
+
+    #[test]
+    fn without_rates_there_are_no_columns_for_them() {
+        let found = tally(&[(&[(0, 0, 100, None)], &[])]);
+        let text = report(&found).text(false);
+        assert!(!text.contains("IPC") && !text.contains("shared a core"), "{text}");
     }
 }

@@ -1,136 +1,440 @@
-//! Workload files: which programs are scheduled.
+//! Workloads: which programs are scheduled, from a file (docs/schedule.md) or from the command line.
 
-use anyhow::{Context, anyhow, bail};
+use crate::run::jobs;
+use crate::simulate::load;
+use anyhow::{Context, anyhow};
+use colocate_act::Target;
+use colocate_act::launch::Command;
 use colocate_machine::Nanos;
+use colocate_model::Phase;
 use colocate_policy::schedule::Alone;
 use serde::Deserialize;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
 
 /// Version of the format that this build reads.
 const VERSION: u32 = 1;
 /// Most jobs of a workload.
 const MOST: usize = 500;
+/// Most bytes of a file. Chosen: 500 jobs with long command lines are far less.
+const MAX_BYTES: u64 = 16 << 20;
+/// Feliu's quantum.
+const QUANTUM: Nanos = Nanos::from_millis(200);
+/// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
+/// a full queue waits for hours.
+const QUANTA: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(60)];
 
-/// A workload as it is written.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+/// The programs to schedule.
 pub struct Workload {
-    version: u32,
-    /// Time between two decisions, in milliseconds.
-    pub quantum_ms: Option<u64>,
-    /// The programs.
-    #[serde(rename = "job")]
+    /// Time between two decisions; `None` if nobody says.
+    pub quantum: Option<Nanos>,
+    /// Whether jobs that have done their part go on until all have.
+    pub repeat: bool,
+    /// Every job, copies one by one.
     pub jobs: Vec<Job>,
 }
 
 /// A program.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone)]
 pub struct Job {
-    /// For people; the program's name if it is left out.
-    pub name: Option<String>,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// How many such jobs there are.
-    #[serde(default = "one")]
-    pub copies: u32,
+    /// For people; no other job is called so.
+    pub name: String,
+    /// The program.
+    pub command: Command,
+    /// When it has done its part.
+    pub target: Target,
+    /// Demand vectors: one for all threads, or one for each; none if nobody knows.
+    pub phases: Vec<Phase>,
     /// What is known of it from runs alone.
     pub alone: Option<Alone>,
 }
 
-const fn one() -> u32 {
-    1
+/// A workload as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    version: Spanned<u32>,
+    quantum: Option<Spanned<String>>,
+    #[serde(default)]
+    repeat: bool,
+    #[serde(default)]
+    job: Vec<Spanned<JobForm>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct JobForm {
+    name: Option<Spanned<String>>,
+    command: Spanned<Vec<String>>,
+    copies: Option<Spanned<u32>>,
+    dir: Option<Spanned<PathBuf>>,
+    env: Option<Spanned<BTreeMap<String, String>>>,
+    target: Option<Spanned<TargetForm>>,
+    demand: Option<Spanned<PathBuf>>,
+    alone: Option<Spanned<Alone>>,
+}
+
+/// A target as it is written.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TargetForm {
+    Completion,
+    Completions(u32),
+    Instructions(u64),
+}
+
+/// A quantum as it is written: `200 ms`, the blank may be left out.
+///
+/// # Errors
+/// In one line, if it is none.
+pub fn quantum(text: &str) -> Result<Nanos, String> {
+    let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit);
+    let time: Nanos = format!("{number} {}", unit.trim_start())
+        .parse()
+        .map_err(|_| format!("expected a time like \"200 ms\", found {text:?}"))?;
+    match (QUANTA[0]..=QUANTA[1]).contains(&time) {
+        true => Ok(time),
+        false => Err(format!("expected 10 ms to 60 s, found {text:?}")),
+    }
 }
 
 impl Workload {
     /// Reads a workload.
     ///
     /// # Errors
-    /// If the file cannot be read or is no workload, in one line.
+    /// If the file or one that it names cannot be read or makes no sense, or a program cannot be found or
+    /// executed (127, 126): one line with the file's name, and its line where there is one.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text, path)
+        let cannot = || format!("cannot read {}", path.display());
+        let mut text = String::new();
+        let file = std::fs::File::open(path).with_context(cannot)?;
+        // A device or a pipe has no size, and perhaps no end.
+        file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(cannot)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(anyhow!(
+                "{}: expected at most {MAX_BYTES} bytes, found more",
+                path.display()
+            ));
+        }
+        Reader { path, text: &text }.workload()
     }
 
-    fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
-        let path = path.display();
-        let workload: Self = toml::from_str(text).map_err(|error| {
-            let before = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = 1 + text[..before].matches('\n').count();
-            let found = error.message();
-            anyhow!("{path}:{line}: expected a workload (docs/schedule.md), found: {found}")
-        })?;
-        if let Err((expected, found)) = workload.check() {
-            bail!("{path}: expected {expected}, found {found}");
+    /// The programs of a command line, `:::` between one and the next.
+    ///
+    /// # Errors
+    /// As [`jobs::commands`], or if there are too many.
+    pub fn of_words(words: &[OsString]) -> anyhow::Result<Self> {
+        let commands = jobs::commands(words)?;
+        if commands.len() > MOST {
+            return Err(anyhow!("expected at most {MOST} jobs, found {}", commands.len()));
         }
-        Ok(workload)
+        let job = |command: Command| Job {
+            name: command.name(),
+            command,
+            target: Target::default(),
+            phases: Vec::new(),
+            alone: None,
+        };
+        Ok(Self {
+            quantum: None,
+            repeat: false,
+            jobs: numbered(commands.into_iter().map(job).collect()),
+        })
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        let jobs: usize = self.jobs.iter().map(|job| job.copies as usize).sum();
-        if self.version != VERSION {
-            return Err(("version 1", format!("version {}", self.version)));
-        }
-        if !(1..=MOST).contains(&jobs) {
-            return Err(("1 to 500 jobs", format!("{jobs}")));
-        }
-        if let Some(quantum) = self.quantum_ms.filter(|ms| !(10..=60_000).contains(ms)) {
-            return Err(("quantum-ms from 10 to 60000", format!("{quantum}")));
-        }
-        if self.jobs.iter().any(|job| job.command.is_empty()) {
-            return Err(("a command for every job", "an empty one".to_owned()));
-        }
-        Ok(())
+    /// A demand vector of each job, that of its first thread; all unknown if nobody knows.
+    pub fn demands(&self) -> Vec<Phase> {
+        self.jobs.iter().map(|job| job.phases.first().cloned().unwrap_or_default()).collect()
     }
 
-    /// Every job once for each of its copies.
-    pub fn each(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.iter().flat_map(|job| std::iter::repeat_n(job, job.copies as usize))
+    /// The jobs' commands, for reports.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        let text = |argument: &OsString| argument.to_string_lossy().into_owned();
+        self.jobs.iter().map(|job| job.command.argv.iter().map(text).collect()).collect()
     }
 
-    /// Time between two decisions; 200 ms if the file does not say.
-    #[must_use]
+    /// Time between two decisions; 200 ms if nobody says.
     pub fn quantum(&self) -> Nanos {
-        Nanos::from_millis(self.quantum_ms.unwrap_or(200))
+        self.quantum.unwrap_or(QUANTUM)
     }
+}
+
+/// Jobs that are called the same get numbers.
+fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
+    let mut times: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    for job in &jobs {
+        times.entry(job.name.clone()).or_default()[0] += 1;
+    }
+    for job in &mut jobs {
+        let [all, so_far] = times.get_mut(&job.name).expect("every name was counted");
+        *so_far += 1;
+        if *all > 1 {
+            job.name = format!("{}#{so_far}", job.name);
+        }
+    }
+    jobs
+}
+
+/// A file that is read.
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn workload(&self) -> anyhow::Result<Workload> {
+        let file: File = toml::from_str(self.text).map_err(|error| {
+            let found = error.message().lines().collect::<Vec<_>>().join(", ");
+            let at = error.span().map_or(0, |span| span.start);
+            self.wrong(at, "a workload (docs/schedule.md)", &found)
+        })?;
+        if *file.version.get_ref() != VERSION {
+            let found = format!("version {}", file.version.get_ref());
+            return Err(self.wrong(file.version.span().start, "version 1", &found));
+        }
+        let quantum = file.quantum.as_ref().map(|text| {
+            let said = |why| anyhow!("{}: {why}", self.place(text.span().start));
+            quantum(text.get_ref()).map_err(said)
+        });
+        let quantum = quantum.transpose()?;
+        let mut jobs = Vec::new();
+        for form in &file.job {
+            let copies = form.get_ref().copies.as_ref();
+            let count = copies.map_or(1, |copies| *copies.get_ref() as usize);
+            let at = copies.map_or(form.span().start, |copies| copies.span().start);
+            if count == 0 || jobs.len() + count > MOST {
+                let found = (jobs.len() + count).to_string();
+                return Err(self.wrong(at, "1 to 500 jobs in all", &found));
+            }
+            let job = self.job(form.get_ref())?;
+            jobs.extend(std::iter::repeat_n(job, count));
+        }
+        if jobs.is_empty() {
+            return Err(self.wrong(0, "1 to 500 jobs in all", "0"));
+        }
+        Ok(Workload { quantum, repeat: file.repeat, jobs: numbered(jobs) })
+    }
+
+    fn job(&self, form: &JobForm) -> anyhow::Result<Job> {
+        let dir = form.dir.as_ref().map(|dir| self.dir(dir)).transpose()?;
+        let mut command = self.command(&form.command, dir.as_deref())?;
+        command.dir = dir;
+        if let Some(env) = &form.env {
+            command.env = self.env(env)?;
+        }
+        if let Some(name) = form.name.as_ref().filter(|name| !is_name(name.get_ref())) {
+            let found = format!("{:?}", name.get_ref());
+            return Err(self.wrong(name.span().start, "a name on one line", &found));
+        }
+        let name = form.name.as_ref().map(|name| name.get_ref().clone());
+        Ok(Job {
+            name: name.unwrap_or_else(|| command.name()),
+            command,
+            target: form.target.as_ref().map_or(Ok(Target::default()), |it| self.target(it))?,
+            phases: form.demand.as_ref().map_or(Ok(Vec::new()), |file| self.demand(file))?,
+            alone: form.alone.as_ref().map(|alone| self.alone(alone)).transpose()?,
+        })
+    }
+
+    /// The program, found. With a slash in its name and a folder to begin in, it is looked for from there.
+    fn command(&self, argv: &Spanned<Vec<String>>, dir: Option<&Path>) -> anyhow::Result<Command> {
+        let at = argv.span().start;
+        let argv: Vec<OsString> = argv.get_ref().iter().map(OsString::from).collect();
+        let Some(first) = argv.first().filter(|first| !first.is_empty()).cloned() else {
+            return Err(self.wrong(at, "a program and its arguments", "none"));
+        };
+        let mut search = argv.clone();
+        if let Some(dir) = dir.filter(|_| first.to_string_lossy().contains('/')) {
+            search[0] = dir.join(&first).into_os_string();
+        }
+        let found = Command::find(search, std::env::var_os("PATH").as_deref());
+        let mut found = found.map_err(|why| {
+            let mut failure = jobs::failure(&why);
+            failure.message = format!("{}: {}", self.place(at), failure.message);
+            failure
+        })?;
+        found.argv = argv;
+        if dir.is_some() {
+            // Found from where we are, begun elsewhere.
+            found.path = std::path::absolute(&found.path)?;
+        }
+        Ok(found)
+    }
+
+    /// A folder that is there; relative to the file's.
+    fn dir(&self, dir: &Spanned<PathBuf>) -> anyhow::Result<PathBuf> {
+        let found = self.beside(dir.get_ref());
+        if !found.is_dir() {
+            let found = format!("{:?}", dir.get_ref());
+            return Err(self.wrong(dir.span().start, "a directory", &found));
+        }
+        Ok(std::path::absolute(found)?)
+    }
+
+    fn env(
+        &self,
+        env: &Spanned<BTreeMap<String, String>>,
+    ) -> anyhow::Result<Vec<(OsString, OsString)>> {
+        let wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = env.get_ref().keys().find(wrong) {
+            let expected = "names of environment variables, without =";
+            return Err(self.wrong(env.span().start, expected, &format!("{name:?}")));
+        }
+        Ok(env.get_ref().iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    fn target(&self, target: &Spanned<TargetForm>) -> anyhow::Result<Target> {
+        match *target.get_ref() {
+            TargetForm::Completions(0) | TargetForm::Instructions(0) => {
+                Err(self.wrong(target.span().start, "a target of at least 1", "0"))
+            }
+            TargetForm::Completion => Ok(Target::Completions(1)),
+            TargetForm::Completions(runs) => Ok(Target::Completions(runs)),
+            TargetForm::Instructions(instructions) => Ok(Target::Instructions(instructions)),
+        }
+    }
+
+    fn demand(&self, file: &Spanned<PathBuf>) -> anyhow::Result<Vec<Phase>> {
+        let path = self.beside(file.get_ref());
+        let found = load::phases(&path);
+        found.map_err(|why| anyhow!("{}: {why}", self.place(file.span().start)))
+    }
+
+    fn alone(&self, alone: &Spanned<Alone>) -> anyhow::Result<Alone> {
+        let Alone { seconds, memory, first_cache, loss } = *alone.get_ref();
+        let figures = [seconds, memory, first_cache, loss];
+        match figures.into_iter().find(|figure| !figure.is_finite() || *figure < 0.0) {
+            None => Ok(*alone.get_ref()),
+            Some(wrong) => {
+                let found = wrong.to_string();
+                Err(self.wrong(alone.span().start, "numbers not below 0", &found))
+            }
+        }
+    }
+
+    /// A file that this one names.
+    fn beside(&self, name: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(name)
+    }
+
+    /// `FILE:LINE` of a byte of the text.
+    fn place(&self, at: usize) -> String {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        format!("{}:{}", self.path.display(), 1 + before.matches('\n').count())
+    }
+
+    fn wrong(&self, at: usize, expected: &str, found: &str) -> anyhow::Error {
+        anyhow!("{}: expected {expected}, found {found}", self.place(at))
+    }
+}
+
+/// Whether a name fits into a table.
+fn is_name(name: &str) -> bool {
+    !name.trim().is_empty() && name.chars().count() <= 100 && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use expect_test::expect;
 
     fn parse(text: &str) -> Result<Workload, String> {
-        Workload::parse(text, Path::new("w.toml")).map_err(|error| error.to_string())
+        let reader = Reader { path: Path::new("w.toml"), text };
+        reader.workload().map_err(|error| error.to_string())
     }
 
     #[test]
     fn copies_are_jobs() {
-        let text = "version = 1\n[[job]]\ncommand = [\"a\", \"b\"]\ncopies = 3\n[[job]]\ncommand = [\"c\"]\n";
-        let workload = parse(text).unwrap();
-        assert_eq!(workload.each().count(), 4);
-        assert_eq!(workload.quantum(), Nanos::from_millis(200));
+        let text = r#"
+            version = 1
+            quantum = "50 ms"
+            repeat = true
+            [[job]]
+            command = ["true", "b"]
+            copies = 2
+            env = { A = "1", B = "" }
+            target = { instructions = 5_000 }
+            [[job]]
+            command = ["true"]
+            [[job]]
+            name = "the last"
+            command = ["./sh"]
+            dir = "/bin"
+            target = "completion"
+            alone = { seconds = 1.0, memory = 2.0 }
+        "#;
+        let found = parse(text).unwrap();
+        let names: Vec<&str> = found.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["true#1", "true#2", "true#3", "the last"]);
+        assert_eq!(found.quantum(), Nanos::from_millis(50));
+        assert_eq!(found.jobs[1].target, Target::Instructions(5_000));
+        assert_eq!(found.jobs[0].command.env.len(), 2);
+        let last = &found.jobs[3];
+        assert_eq!((last.target, found.repeat), (Target::Completions(1), true));
+        assert_eq!(last.command.dir.as_deref(), Some(Path::new("/bin")));
+        assert_eq!(
+            (last.command.path.as_path(), &last.command.argv[0]),
+            (Path::new("/bin/./sh"), &OsString::from("./sh"))
+        );
+        assert_eq!(last.alone.map(|alone| alone.first_cache), Some(0.0));
     }
 
     #[test]
-    fn refused_with_a_line() {
-        let refusal = |text: &str| parse(text).unwrap_err();
-        assert_eq!(
-            refusal("version = 1\n[[job]]\ncommand = [\"a\"]\ncopys = 3\n").lines().next().unwrap(),
-            "w.toml:4: expected a workload (docs/schedule.md), found: unknown field `copys`, expected one of `name`, `command`, `copies`, `alone`"
-        );
-        assert_eq!(
-            refusal("version = 2\njob = []\n"),
-            "w.toml: expected version 1, found version 2"
-        );
-        assert_eq!(refusal("version = 1\njob = []\n"), "w.toml: expected 1 to 500 jobs, found 0");
-        assert_eq!(
-            refusal("version = 1\nquantum-ms = 5\n[[job]]\ncommand = [\"a\"]\n"),
-            "w.toml: expected quantum-ms from 10 to 60000, found 5"
-        );
-        assert_eq!(
-            refusal("version = 1\n[[job]]\ncommand = []\n"),
-            "w.toml: expected a command for every job, found an empty one"
-        );
+    fn quanta() {
+        for text in ["200 ms", "200ms", "200000us"] {
+            assert_eq!(quantum(text), Ok(Nanos::from_millis(200)), "{text}");
+        }
+        assert_eq!(quantum("60 s"), Ok(Nanos::from_secs(60)));
+        for wrong in ["", "200", "ms", "9 ms", "61 s", "-5 ms", "0.5 s", "99999999999999 s"] {
+            assert!(quantum(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn refused_with_the_line() {
+        let job = |line: &str| format!("version = 1\n[[job]]\ncommand = [\"true\"]\n{line}\n");
+        let texts = [
+            "version = 2\n".to_owned(),
+            "version = 1\n".to_owned(),
+            "version = 1\nquantum = \"5 ms\"\n".to_owned(),
+            "version = 1\nquantum-ms = 20\n".to_owned(),
+            "version = 1\n[[job]]\ncommand = []\n".to_owned(),
+            "version = 1\n[[job]]\ncommand = [\"no-such-program\"]\n".to_owned(),
+            job("copys = 3"),
+            job("copies = 501"),
+            job("copies = 0"),
+            job("dir = \"nowhere\""),
+            job("env = { \"A=B\" = \"1\" }"),
+            job("target = \"soon\""),
+            job("target = { instructions = 0 }"),
+            job("target = { completions = 1, instructions = 5 }"),
+            job("demand = \"no-such.toml\""),
+            job("alone = { seconds = -1.0, memory = 2.0 }"),
+            job("name = \"a\\nb\""),
+        ];
+        let said: Vec<String> = texts.iter().map(|text| parse(text).err().unwrap()).collect();
+        expect![[r#"
+            w.toml:1: expected version 1, found version 2
+            w.toml:1: expected 1 to 500 jobs in all, found 0
+            w.toml:1: expected 1 to 500 jobs in all, found 0
+            w.toml:2: expected a workload (docs/schedule.md), found unknown field `quantum-ms`, expected one of `version`, `quantum`, `repeat`, `job`
+            w.toml:3: expected a program and its arguments, found none
+            w.toml:3: no-such-program: command not found
+            w.toml:4: expected a workload (docs/schedule.md), found unknown field `copys`, expected one of `name`, `command`, `copies`, `dir`, `env`, `target`, `demand`, `alone`
+            w.toml:4: expected 1 to 500 jobs in all, found 501
+            w.toml:4: expected 1 to 500 jobs in all, found 0
+            w.toml:4: expected a directory, found "nowhere"
+            w.toml:4: expected names of environment variables, without =, found "A=B"
+            w.toml:4: expected a workload (docs/schedule.md), found unknown variant `soon`, expected one of `completion`, `completions`, `instructions`
+            w.toml:4: expected a target of at least 1, found 0
+            w.toml:4: expected a workload (docs/schedule.md), found wanted exactly 1 element, more than 1 element
+            w.toml:4: no-such.toml: No such file or directory (os error 2)
+            w.toml:4: expected numbers not below 0, found -1
+            w.toml:4: expected a name on one line, found "a\nb"
+        "#]].assert_eq(&(said.join("\n") + "\n"));
     }
 }

@@ -1,0 +1,59 @@
+//! How fast this machine is, where somebody says so: then rates that nobody counts can be estimated.
+
+use super::workload::Workload;
+use anyhow::{Context, anyhow};
+use colocate_engine::estimate::ByModel;
+use colocate_machine::{Machine, Performance, read};
+use colocate_model::{Assumptions, Model, Phase};
+
+/// The speeds that `spec` describes, if they can be those of `machine`.
+///
+/// # Errors
+/// If `spec` cannot be read, says no speeds, or says those of a machine of another build.
+pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
+    let cannot = || format!("cannot use --machine-speeds {spec}");
+    let seen = read::look(spec).with_context(cannot)?;
+    let speeds = seen
+        .performance
+        .ok_or_else(|| anyhow!("expected how fast the machine is ([performance]), found nothing"))
+        .with_context(cannot)?;
+    speeds.check(machine).context("they are not of this machine").with_context(cannot)?;
+    Ok(speeds)
+}
+
+/// The model of this machine.
+///
+/// # Errors
+/// As [`of`], which has found the speeds.
+pub fn model<'a>(machine: &'a Machine, speeds: &'a Performance) -> anyhow::Result<Model<'a>> {
+    Ok(Model::new(machine, speeds, Assumptions::default())?)
+}
+
+/// What says rates that nobody counts.
+///
+/// # Errors
+/// If a job's demand vector is none of this machine's.
+pub fn estimator<'a>(
+    model: &'a Model<'a>,
+    speeds: &Performance,
+    workload: &Workload,
+) -> anyhow::Result<ByModel<'a>> {
+    let phases: Vec<Vec<Phase>> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
+    Ok(ByModel::new(model, speeds, &phases)?)
+}
+
+/// What a user should know of demand vectors and speeds that do not go together.
+pub fn note(speeds: Option<&Performance>, workload: &Workload) -> Option<String> {
+    let demands = workload.jobs.iter().any(|job| !job.phases.is_empty());
+    match (speeds, demands) {
+        (None, true) => Some(
+            "demand vectors are not used: say how fast this machine is with --machine-speeds"
+                .to_owned(),
+        ),
+        (Some(_), false) => Some(
+            "--machine-speeds is not used: no job has a demand vector (demand = \"FILE\")"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}

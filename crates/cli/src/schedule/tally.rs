@@ -1,0 +1,346 @@
+//! What is counted while a workload runs: who ran, where, beside whom and how fast.
+
+use colocate_engine::rates::ThreadDid;
+use colocate_engine::schedule::Turn;
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_policy::JobIdx;
+use colocate_policy::schedule::{Choice, Selected};
+use colocate_study::simulate::gantt::Span;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most spans that are kept for a picture. Chosen: 32 MiB, two PUs for a day at 200 ms.
+const MOST_SPANS: usize = 1_000_000;
+
+/// Counts of a workload so far.
+pub struct Tally {
+    /// The machine as it was at the launch.
+    pub machine: Machine,
+    /// By job.
+    pub jobs: Vec<JobTally>,
+    /// Quanta so far.
+    pub quanta: u64,
+    /// When the last one ended, on the host's clock.
+    pub at: Nanos,
+    /// What the scheduler had to say of itself in the last one.
+    pub state: Option<String>,
+    /// Quanta in which threads of two jobs were on one core; the smaller job first, or one job twice.
+    pub shared: BTreeMap<(usize, usize), u64>,
+    /// Who ran where, if that is kept.
+    spans: Option<Vec<Span>>,
+}
+
+/// Counts of a job.
+#[derive(Clone, Default)]
+pub struct JobTally {
+    /// For people.
+    pub name: String,
+    /// Quanta for which it was chosen.
+    pub quanta: u64,
+    /// Quanta in which it had to wait.
+    pub waited: u64,
+    /// What it is at now.
+    pub state: State,
+    /// CPU time; `None` if the host never said.
+    pub cpu_time: Option<Nanos>,
+    /// PUs where its threads were last seen, in their order.
+    pub places: Vec<PuNr>,
+    /// Why and where it ran when it last did.
+    pub last: Option<Choice>,
+    /// Quanta's worth of running alone, where the scheduler says so.
+    pub progress: Option<f64>,
+    /// Rates over all its quanta.
+    pub all: Rates,
+    /// Rates in the last of them.
+    pub now: Rates,
+}
+
+/// What a job is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It was chosen for the last quantum.
+    Running,
+    /// It was not.
+    #[default]
+    Waiting,
+    /// It has ended.
+    Ended,
+}
+
+/// Rates of a job's threads, weighted by the time that they ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Instructions per cycle.
+    pub ipc: Mean,
+    /// Requests to the first cache in a microsecond of CPU time.
+    pub first_cache: Mean,
+    /// Requests to memory in a microsecond of CPU time.
+    pub memory: Mean,
+    /// Whether some of it is the model's word.
+    pub estimated: bool,
+}
+
+/// A mean over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mean {
+    sum: f64,
+    seconds: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: Option<f64>, seconds: f64) {
+        if let Some(value) = value {
+            self.sum += value * seconds;
+            self.seconds += seconds;
+        }
+    }
+
+    /// The mean; `None` if nothing is known.
+    pub fn get(self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.sum / self.seconds)
+    }
+}
+
+impl Rates {
+    fn add(&mut self, did: &ThreadDid) {
+        // Without a time, nothing can be weighted, and no rate over time is known.
+        let seconds = did.time.map_or(0.0, Nanos::as_secs_f64);
+        self.ipc.add(did.ran.ipc, seconds);
+        self.first_cache.add(did.ran.traffic.caches[0], seconds);
+        self.memory.add(did.ran.traffic.memory, seconds);
+        self.estimated |= did.estimated;
+    }
+}
+
+impl Tally {
+    /// Nothing has run yet. Spans cost memory and are kept only if they are wanted.
+    pub fn new(machine: Machine, names: &[String], spans: bool) -> Self {
+        let job = |name: &String| JobTally { name: name.clone(), ..JobTally::default() };
+        Self {
+            machine,
+            jobs: names.iter().map(job).collect(),
+            quanta: 0,
+            at: Nanos::ZERO,
+            state: None,
+            shared: BTreeMap::new(),
+            spans: spans.then(Vec::new),
+        }
+    }
+
+    /// Who ran where and when; empty if that was not kept.
+    pub fn spans(&self) -> &[Span] {
+        self.spans.as_deref().unwrap_or_default()
+    }
+
+    /// Whether there was more than can be kept.
+    pub fn is_cut(&self) -> bool {
+        self.spans().len() >= MOST_SPANS
+    }
+
+    /// Counts a quantum.
+    pub fn note(&mut self, turn: &Turn<'_>) {
+        self.quanta += 1;
+        self.choose(turn);
+        for did in turn.did {
+            if let Some(job) = self.jobs.get_mut(did.id.job.0 as usize) {
+                job.ran(did);
+            }
+        }
+        self.share(turn.did);
+        self.draw(turn.did, turn.seen.at);
+        self.at = turn.seen.at;
+        self.state = turn.state.map(str::to_owned);
+    }
+
+    /// Who was chosen, who waits and who is over.
+    fn choose(&mut self, turn: &Turn<'_>) {
+        let mut chosen: BTreeMap<JobIdx, &Choice> =
+            turn.choices.iter().map(|choice| (choice.job, choice)).collect();
+        let ended: BTreeSet<JobIdx> = turn.seen.ended.iter().map(|end| end.job).collect();
+        for (number, job) in (0..).map(JobIdx).zip(&mut self.jobs) {
+            let choice = chosen.remove(&number);
+            match choice {
+                Some(choice) => job.chosen(choice),
+                None if job.state != State::Ended => job.waited += 1,
+                None => {}
+            }
+            job.state = match choice {
+                _ if ended.contains(&number) => State::Ended,
+                Some(_) => State::Running,
+                None => State::Waiting,
+            };
+        }
+    }
+
+    /// Counts who shared a core with whom.
+    fn share(&mut self, did: &[ThreadDid]) {
+        let mut by_core: BTreeMap<_, Vec<(PuIdx, usize)>> = BTreeMap::new();
+        for did in did {
+            if let Some(pu) = did.pu.and_then(|pu| self.machine.pu_by_os(pu)) {
+                let core = by_core.entry(self.machine.core_of(pu)).or_default();
+                core.push((pu, did.id.job.0 as usize));
+            }
+        }
+        let mut pairs = BTreeSet::new();
+        for on_core in by_core.values() {
+            for (place, (pu, job)) in on_core.iter().enumerate() {
+                // Who takes turns on one PU does not share the core at the same time.
+                let beside = on_core[place + 1..].iter().filter(|(other, _)| other != pu);
+                pairs.extend(beside.map(|(_, other)| (*job.min(other), *job.max(other))));
+            }
+        }
+        for pair in pairs {
+            *self.shared.entry(pair).or_insert(0) += 1;
+        }
+    }
+
+    /// Keeps who ran where. Of several threads on one PU nobody knows in which order they ran: one after the
+    /// other is drawn, each as long as it ran.
+    fn draw(&mut self, did: &[ThreadDid], until: Nanos) {
+        let Some(spans) = &mut self.spans else { return };
+        let mut taken: BTreeMap<PuIdx, Nanos> = BTreeMap::new();
+        for did in did {
+            let Some(pu) = did.pu.and_then(|pu| self.machine.pu_by_os(pu)) else { continue };
+            let from = *taken.get(&pu).unwrap_or(&self.at);
+            let to = did.time.map_or(until, |time| (from + time).min(until));
+            taken.insert(pu, to);
+            if spans.len() < MOST_SPANS && to > from {
+                spans.push(Span { task: did.id, pu, from, to });
+            }
+        }
+    }
+}
+
+impl JobTally {
+    fn chosen(&mut self, choice: &Choice) {
+        self.quanta += 1;
+        if let Selected::LeastProgress { progress } = choice.selected {
+            self.progress = Some(progress);
+        }
+        self.last = Some(choice.clone());
+        self.places.clear();
+        self.now = Rates::default();
+    }
+
+    fn ran(&mut self, did: &ThreadDid) {
+        self.cpu_time = match did.time {
+            Some(time) => Some(self.cpu_time.unwrap_or(Nanos::ZERO) + time),
+            None => self.cpu_time,
+        };
+        self.places.extend(did.pu.filter(|pu| !self.places.contains(pu)));
+        self.all.add(did);
+        self.now.add(did);
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
+    use colocate_machine::read;
+    use colocate_policy::plan::{Newborn, VERSION};
+    use colocate_policy::schedule::{Allocated, Ran, Traffic};
+    use colocate_policy::{Plan, TaskId};
+
+    /// Job, PU and milliseconds of a thread that ran, with so many instructions per cycle.
+    pub type Ran1 = (u32, u32, u64, Option<f64>);
+
+    fn did(&(job, pu, ms, ipc): &Ran1) -> ThreadDid {
+        let traffic = Traffic { memory: ipc.map(|ipc| ipc * 10.0), ..Traffic::default() };
+        ThreadDid {
+            id: TaskId { job: JobIdx(job), order: 0 },
+            pu: Some(PuNr(pu)),
+            time: Some(Nanos::from_millis(ms)),
+            ran: Ran { ipc, traffic, stack: None },
+            estimated: job == 1,
+        }
+    }
+
+    /// Three jobs on two cores of two PUs. In each quantum of 100 ms `ran` is chosen and runs; jobs `over` have
+    /// ended at its end.
+    pub fn tally(quanta: &[(&[Ran1], &[u32])]) -> Tally {
+        let machine = read::open("synthetic:core:2 pu:2").unwrap();
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let mut tally = Tally::new(machine.clone(), &names, true);
+        for (number, (ran, over)) in (0..).zip(quanta) {
+            let at = Nanos::from_millis(100 * (number + 1));
+            let end = |job: &u32| JobEnd { job: JobIdx(*job), at, status: 0, cpu_time: None };
+            let seen = Snapshot {
+                at,
+                end: QuantumEnd::Elapsed,
+                tasks: Vec::new(),
+                ended: over.iter().map(end).collect(),
+            };
+            let choice = |ran: &Ran1| Choice {
+                job: JobIdx(ran.0),
+                selected: Selected::LeastProgress { progress: f64::from(ran.0) + 0.5 },
+                places: vec![(machine.pu_by_os(PuNr(ran.1)), Allocated::Balanced { level: 2 })],
+            };
+            let choices: Vec<Choice> = ran.iter().map(choice).collect();
+            let plan = Plan {
+                version: VERSION,
+                machine: String::new(),
+                pus: Vec::new(),
+                policy: String::new(),
+                decisions: Vec::new(),
+                newborn: Newborn::LeaveToKernel,
+                predicted: None,
+                slowdowns: None,
+            };
+            let did: Vec<ThreadDid> = ran.iter().map(did).collect();
+            tally.note(&Turn {
+                number,
+                choices: &choices,
+                plan: &plan,
+                seen: &seen,
+                did: &did,
+                state: Some("the scheduler's line"),
+                news: &[],
+            });
+        }
+        tally
+    }
+
+    /// `a` and `b` share a core twice, `a` and `c` are on different ones, `b` and `c` on one PU.
+    #[test]
+    fn who_shared_a_core() {
+        let found = tally(&[
+            (&[(0, 0, 100, None), (1, 1, 100, None), (2, 2, 100, None)], &[]),
+            (&[(0, 3, 100, None), (1, 2, 100, None)], &[]),
+            (&[(1, 2, 50, None), (2, 2, 50, None)], &[]),
+        ]);
+        let shared: Vec<_> = found.shared.into_iter().collect();
+        assert_eq!(shared, [((0, 1), 2)]);
+    }
+
+    #[test]
+    fn turns_on_a_pu_are_drawn_one_after_the_other() {
+        let found = tally(&[
+            (&[(0, 0, 100, None)], &[]),
+            (&[(1, 2, 30, None), (2, 2, 60, None), (0, 2, 60, None)], &[]),
+        ]);
+        let ms = |time: Nanos| time.0 / 1_000_000;
+        let drawn: Vec<_> =
+            found.spans().iter().map(|s| (s.task.job.0, s.pu.0, ms(s.from), ms(s.to))).collect();
+        // No PU runs for longer than the quantum.
+        assert_eq!(drawn, [(0, 0, 0, 100), (1, 2, 100, 130), (2, 2, 130, 190), (0, 2, 190, 200)]);
+    }
+
+    #[test]
+    fn means_are_weighted_by_time() {
+        let found = tally(&[
+            (&[(0, 0, 100, Some(1.0)), (1, 1, 10, None)], &[]),
+            (&[(0, 2, 50, Some(0.4))], &[1]),
+            (&[(2, 2, 50, None)], &[1]),
+        ]);
+        let [a, b, c] = &found.jobs[..] else { panic!("three jobs") };
+        assert!((a.all.ipc.get().unwrap() - 0.8).abs() < 1e-12);
+        assert!((a.now.memory.get().unwrap() - 4.0).abs() < 1e-12);
+        assert_eq!((a.quanta, a.waited, a.state), (2, 1, State::Waiting));
+        assert_eq!((b.quanta, b.waited, b.state), (1, 1, State::Ended));
+        assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
+        assert_eq!((b.all.ipc.get(), b.all.estimated, a.all.estimated), (None, true, false));
+        assert_eq!(a.cpu_time, Some(Nanos::from_millis(150)));
+        assert_eq!((a.progress, &a.places[..]), (Some(0.5), &[PuNr(2)][..]));
+        assert_eq!((found.quanta, found.at), (3, Nanos::from_millis(300)));
+    }
+}

@@ -1,0 +1,335 @@
+//! What threads did that nobody counts: the model's word, from what they demand and where they were.
+//!
+//! # Problem
+//! Schedulers look at the rates of the last quantum, and many machines count nothing.
+//! # Approach
+//! Who ran where is known all the same. Where it is also known what the threads demand and how fast the
+//! machine is, the contention model says how fast they were there, beside each other.
+//! # Terms
+//! - *Estimated*: said by the model, counted by nobody.
+//! - *Seat*: a thread on the PU where it was last seen in the quantum.
+//! # Algorithm
+//! 1. Each PU is taken by the thread that used most time of the quantum there; equal times: the first.
+//! 2. A thread without a demand vector sits there as one of which everything is guessed: it takes what a
+//!    typical program takes, and gets no estimate.
+//! 3. The model predicts all seats together; its rates are put in where the host counted none.
+//! # Properties
+//! - **The model's word**: an estimate is what the model predicts for the seats. -> test `the_models_word`
+//! - **Neighbours count**: beside a stream, a stream is estimated slower. -> test `neighbours_count`
+//! - **Nothing is made up**: without a demand vector or a known place there is no estimate, and what was
+//!   counted stays. -> tests `nothing_is_made_up`, `what_was_counted_stays`
+//! # What is left out
+//! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
+
+use crate::rates::{ThreadDid, by_level, data_levels, parts, shares};
+use colocate_machine::performance::WorkKind;
+use colocate_machine::{Machine, Nanos, Performance, PuIdx};
+use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
+use colocate_model::{Model, Phase, Search, Seat, TaskRate};
+use colocate_policy::schedule::{Ran, Traffic};
+use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Says what threads did that nobody counted.
+pub trait Estimate {
+    /// Rates of each of `all`, which ran in the same quantum, in their order; `None` where it cannot say.
+    fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>>;
+}
+
+/// Puts estimates in where nothing was counted: instructions per cycle, traffic and stack each by itself.
+pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
+    if all.iter().all(|did| missing(&did.ran) == [false; 3]) {
+        return;
+    }
+    let rates = estimate.rates(all);
+    for (did, rates) in all.iter_mut().zip(rates) {
+        let Some(rates) = rates else { continue };
+        let [ipc, traffic, stack] = missing(&did.ran);
+        if ipc {
+            did.ran.ipc = rates.ipc;
+        }
+        if traffic {
+            did.ran.traffic = rates.traffic;
+        }
+        if stack {
+            did.ran.stack = rates.stack;
+        }
+        did.estimated |= ipc || traffic || stack;
+    }
+}
+
+/// Whether nobody counted the instructions per cycle, the traffic, the stack.
+fn missing(ran: &Ran) -> [bool; 3] {
+    [ran.ipc.is_none(), ran.traffic == Traffic::default(), ran.stack.is_none()]
+}
+
+/// A job's demand vector is none of this machine's.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("demand vector {thread} of job {}: {error}", .job.0)]
+pub struct DemandError {
+    /// The job.
+    pub job: JobIdx,
+    /// Which of its vectors, from 0.
+    pub thread: usize,
+    /// Why not.
+    pub error: PhaseError,
+}
+
+/// The contention model of a machine with what its jobs demand.
+#[derive(Debug)]
+pub struct ByModel<'a> {
+    machine: &'a Machine,
+    search: Search<'a>,
+    /// By job, then by thread.
+    jobs: Vec<Vec<Demanded>>,
+    typical: Demanded,
+}
+
+/// What a thread demands.
+#[derive(Clone, Debug)]
+struct Demanded {
+    /// By kind of core.
+    by_kind: Vec<Demand>,
+    /// Loads and stores an instruction; `None` if nobody knows.
+    accesses: Option<f64>,
+}
+
+impl<'a> ByModel<'a> {
+    /// `jobs` are their demand vectors, one for all threads of a job, or one for each; none if nobody knows.
+    /// `performance` is what `model` is of.
+    ///
+    /// # Errors
+    /// [`DemandError`] for the first vector that makes no sense on this machine.
+    pub fn new(
+        model: &'a Model<'a>,
+        performance: &Performance,
+        jobs: &[Vec<Phase>],
+    ) -> Result<Self, DemandError> {
+        let guesses = &model.assumptions().guesses;
+        let wanted = |(job, phases): (u32, &Vec<Phase>)| -> Result<Vec<Demanded>, DemandError> {
+            let of = |(thread, phase)| {
+                let wrong = |error| DemandError { job: JobIdx(job), thread, error };
+                Demanded::of(phase, performance, guesses).map_err(wrong)
+            };
+            phases.iter().enumerate().map(of).collect()
+        };
+        let wrong = |error| DemandError { job: JobIdx(0), thread: 0, error };
+        Ok(Self {
+            machine: model.machine(),
+            search: Search::new(model),
+            jobs: (0..).zip(jobs).map(wanted).collect::<Result<_, _>>()?,
+            typical: Demanded::of(&Phase::default(), performance, guesses).map_err(wrong)?,
+        })
+    }
+}
+
+/// What a thread demands, if that is known.
+fn demanded(jobs: &[Vec<Demanded>], id: TaskId) -> Option<&Demanded> {
+    let threads = jobs.get(id.job.0 as usize)?;
+    let place = if threads.len() == 1 { 0 } else { id.order as usize };
+    threads.get(place)
+}
+
+impl Demanded {
+    fn of(phase: &Phase, speeds: &Performance, guesses: &Guesses) -> Result<Self, PhaseError> {
+        let on = |kind| Ok(phase.on(kind, guesses)?.demand);
+        Ok(Self {
+            by_kind: speeds.kinds.iter().map(on).collect::<Result<_, PhaseError>>()?,
+            accesses: accesses(phase),
+        })
+    }
+}
+
+/// Loads and stores an instruction, where the work is known by kind or by class.
+fn accesses(phase: &Phase) -> Option<f64> {
+    match phase.work.get()? {
+        Work::Kinds(kinds) => {
+            let of_memory = |kind: &WorkKind| matches!(kind, WorkKind::Load | WorkKind::Store);
+            let counts = kinds.iter().filter(|(kind, _)| of_memory(kind)).map(|(_, count)| count);
+            Some(counts.fold(0.0, |sum, count| sum + count))
+        }
+        Work::Classes(mix) => Some(mix.load?.get() + mix.store?.get()),
+        Work::Ports { .. } => None,
+    }
+}
+
+impl Estimate for ByModel<'_> {
+    fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>> {
+        let Self { machine, search, jobs, typical } = self;
+        let seated = seated(machine, all);
+        let seat = |&(pu, place): &(PuIdx, usize)| {
+            let id = all[place].id;
+            let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
+            let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
+            Seat { pu, demand, pages: &[], space: id.job.0 }
+        };
+        let seats: Vec<Seat<'_>> = seated.iter().map(seat).collect();
+        let predicted = search.predict_next(&seats);
+        let mut rates = vec![None; all.len()];
+        for (&(pu, place), rate) in seated.iter().zip(&predicted.tasks) {
+            let known = demanded(jobs, all[place].id);
+            rates[place] = known.map(|known| ran(rate, known, &data_levels(machine, pu)));
+        }
+        rates
+    }
+}
+
+/// Each PU that was used with the place in `all` of who used it most, in the order of PUs.
+fn seated(machine: &Machine, all: &[ThreadDid]) -> Vec<(PuIdx, usize)> {
+    let mut most: BTreeMap<PuIdx, usize> = BTreeMap::new();
+    let time = |place: usize| all[place].time.unwrap_or(Nanos::ZERO);
+    for (place, did) in all.iter().enumerate() {
+        let Some(pu) = did.pu.and_then(|pu| machine.pu_by_os(pu)) else { continue };
+        let seat = most.entry(pu).or_insert(place);
+        if time(place) > time(*seat) {
+            *seat = place;
+        }
+    }
+    most.into_iter().collect()
+}
+
+fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
+    let per_microsecond = rate.instructions_per_second / 1e6;
+    let requests = |place: usize| {
+        let each = match place.checked_sub(1) {
+            None => demanded.accesses,
+            Some(nearer) => rate.misses.get(nearer).copied(),
+        };
+        Some(each? * per_microsecond)
+    };
+    Ran {
+        ipc: Some(rate.ipc),
+        traffic: by_level(levels, requests),
+        stack: shares(&parts(&rate.cpi)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::{Bytes, PuNr, described};
+    use colocate_model::phase::Known;
+    use colocate_model::{Assumptions, MissCurve};
+
+    /// Four cores, pairs of which share a cache, and one memory controller.
+    fn quad() -> (Machine, Performance) {
+        let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "xeon-x3320").unwrap();
+        let machine = described::from_toml(text).unwrap().machine;
+        (machine, described::performance(text).unwrap().unwrap())
+    }
+
+    /// A quarter loads, one instruction in 50 misses every cache.
+    fn stream() -> Phase {
+        let kinds = Work::Kinds(vec![(WorkKind::Int, 0.75), (WorkKind::Load, 0.25)]);
+        let curve = MissCurve::new([(Bytes::kib(1), 0.02), (Bytes::mib(1024), 0.02)]).unwrap();
+        Phase {
+            work: Known::new(kinds, "the test"),
+            misses: Known::new(curve, "the test"),
+            ..Phase::default()
+        }
+    }
+
+    fn did(job: u32, pu: u32, time: u64) -> ThreadDid {
+        ThreadDid {
+            id: TaskId { job: JobIdx(job), order: 0 },
+            pu: Some(PuNr(pu)),
+            time: Some(Nanos(time)),
+            ran: Ran::default(),
+            estimated: false,
+        }
+    }
+
+    /// Rates of `all` where jobs 0 to 3 are streams and nothing is known of others.
+    fn rates(all: &[ThreadDid]) -> Vec<Option<Ran>> {
+        let (machine, performance) = quad();
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let jobs = vec![vec![stream()]; 4];
+        ByModel::new(&model, &performance, &jobs).unwrap().rates(all)
+    }
+
+    #[test]
+    fn the_models_word() {
+        let (machine, performance) = quad();
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let guesses = &model.assumptions().guesses;
+        let demand = stream().on(&performance.kinds[0], guesses).unwrap().demand;
+        let pu = machine.pu_by_os(PuNr(2)).unwrap();
+        let said = model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 });
+
+        let found = rates(&[did(0, 2, 100)]).remove(0).unwrap();
+        let close = |found: Option<f64>, wanted: f64| {
+            let found = found.unwrap();
+            assert!((found / wanted - 1.0).abs() < 1e-3, "{found} is not {wanted}");
+        };
+        let per_us = said.instructions_per_second / 1e6;
+        close(found.ipc, said.ipc);
+        close(found.traffic.caches[0], 0.25 * per_us);
+        close(found.traffic.caches[1], 0.02 * per_us);
+        close(found.traffic.memory, 0.02 * per_us);
+        assert_eq!(found.traffic.caches[2..], [None, None], "it has two levels");
+        let stack = found.stack.unwrap();
+        assert!((stack.iter().sum::<f64>() - 1.0).abs() < 1e-9 && stack.len() == 7);
+        close(Some(stack[4]), said.cpi.memory / said.cpi.total());
+    }
+
+    #[test]
+    fn neighbours_count() {
+        let memory = |all: &[ThreadDid]| rates(all)[0].as_ref().unwrap().traffic.memory.unwrap();
+        let alone = memory(&[did(0, 0, 100)]);
+        let beside = memory(&[did(0, 0, 100), did(1, 1, 100), did(2, 2, 100), did(3, 3, 100)]);
+        assert!(beside < 0.9 * alone, "{beside} beside three, {alone} alone");
+        // Somebody of whom nothing is known takes something, too.
+        let stranger = memory(&[did(0, 0, 100), did(7, 1, 100)]);
+        assert!(stranger < alone, "{stranger} beside a stranger, {alone} alone");
+    }
+
+    #[test]
+    fn nothing_is_made_up() {
+        let nowhere = ThreadDid { pu: None, ..did(1, 0, 100) };
+        let found =
+            rates(&[did(0, 0, 10), nowhere, did(2, 99, 100), did(9, 1, 100), did(3, 0, 90)]);
+        let known: Vec<bool> = found.iter().map(Option::is_some).collect();
+        assert_eq!(known, [false, false, false, false, true], "the last one had most of PU 0");
+        assert!(rates(&[]).is_empty());
+    }
+
+    /// Says the same of everybody.
+    struct Same(Ran);
+
+    impl Estimate for Same {
+        fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>> {
+            vec![Some(self.0.clone()); all.len()]
+        }
+    }
+
+    #[test]
+    fn what_was_counted_stays() {
+        let mut all = [did(0, 0, 100), did(1, 1, 100)];
+        let traffic = Traffic { memory: Some(3.0), ..Traffic::default() };
+        all[0].ran = Ran { ipc: Some(1.5), traffic, stack: None };
+        let said = Traffic { memory: Some(7.0), ..Traffic::default() };
+        let mut same = Same(Ran { ipc: Some(0.5), traffic: said, stack: Some(vec![1.0]) });
+        fill(&mut all, &mut same);
+        assert_eq!(all[0].ran, Ran { ipc: Some(1.5), traffic, stack: Some(vec![1.0]) });
+        assert_eq!(all[1].ran, same.0);
+        assert!(all[0].estimated && all[1].estimated);
+        let mut counted = [ThreadDid { estimated: false, ..all[0].clone() }];
+        fill(&mut counted, &mut same);
+        assert!(!counted[0].estimated, "everything was counted");
+    }
+
+    #[test]
+    fn a_vector_that_cannot_be_is_refused() {
+        let (machine, performance) = quad();
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let work = Work::Ports { llvm_cpu: "znver9".into(), groups: vec![], kinds: vec![] };
+        let wrong = Phase { work: Known::new(work, "the test"), ..Phase::default() };
+        let jobs = [vec![], vec![stream(), wrong]];
+        let refused = ByModel::new(&model, &performance, &jobs).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("demand vector 1 of job 1: expected work for the ports"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! Rates of the last quantum, as schedulers want them: differences of what a host has counted.
+
+use crate::host::SeenTask;
+use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
+use colocate_model::system::CpiStack;
+use colocate_policy::TaskId;
+use colocate_policy::schedule::{Ran, Traffic};
+
+/// What a thread of a chosen job did in a quantum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadDid {
+    /// Which.
+    pub id: TaskId,
+    /// Where it was last seen to run; `None` if it ended before it could be read.
+    pub pu: Option<PuNr>,
+    /// CPU time that it used; `None` if the host cannot say.
+    pub time: Option<Nanos>,
+    /// Its rates.
+    pub ran: Ran,
+    /// Whether some of them are the model's word, and counted by nobody.
+    pub estimated: bool,
+}
+
+/// What a thread did between two looks; `None` if it did not run.
+pub(crate) fn did(
+    machine: &Machine,
+    task: &SeenTask,
+    before: Option<&SeenTask>,
+) -> Option<ThreadDid> {
+    let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
+    let time = task.cpu_time.map(|now| now.saturating_sub(earlier));
+    if time == Some(Nanos::ZERO) {
+        return None;
+    }
+    let since = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
+        let now = of(task)?;
+        Some(float(now.saturating_sub(before.and_then(of).unwrap_or(0))))
+    };
+    let cycles = since(&|task| task.cycles).filter(|cycles| *cycles > 0.0);
+    let instructions = since(&|task| task.instructions);
+    let requests = |place: usize| {
+        let counted = match place.checked_sub(1) {
+            None => since(&|task| task.counts.accesses),
+            Some(nearer) => since(&|task| task.counts.misses.as_ref()?.get(nearer).copied()),
+        };
+        Some(counted? / (float(time?.0) / 1000.0)) // transactions per microsecond
+    };
+    let levels = task.last_ran.and_then(|pu| machine.pu_by_os(pu));
+    let levels = levels.map_or(Vec::new(), |pu| data_levels(machine, pu));
+    let ran = Ran {
+        ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
+        traffic: by_level(&levels, requests),
+        stack: stack(task, before),
+    };
+    Some(ThreadDid { id: task.id, pu: task.last_ran, time, ran, estimated: false })
+}
+
+/// Requests to each level of caches and to memory. `levels` are those over a PU, nearest first; `requests`
+/// says how many go to the cache at a place among them, and behind the last one to memory.
+pub(crate) fn by_level(levels: &[u8], requests: impl Fn(usize) -> Option<f64>) -> Traffic {
+    let mut traffic = Traffic::default();
+    for (place, level) in levels.iter().enumerate() {
+        if let Some(cache) = traffic.caches.get_mut(usize::from(*level).saturating_sub(1)) {
+            *cache = requests(place);
+        }
+    }
+    if !levels.is_empty() {
+        traffic.memory = requests(levels.len());
+    }
+    traffic
+}
+
+/// Levels of the data caches over a PU, nearest first.
+pub(crate) fn data_levels(machine: &Machine, pu: PuIdx) -> Vec<u8> {
+    let over = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
+}
+
+/// Shares of the cycles by cause between two looks.
+fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Vec<f64>> {
+    let now = parts(task.counts.stack.as_ref()?);
+    let earlier = before.and_then(|before| before.counts.stack.as_ref()).map_or([0.0; 7], parts);
+    let cycles = now.iter().zip(earlier).map(|(now, then)| (now - then).max(0.0));
+    shares(&cycles.collect::<Vec<f64>>())
+}
+
+/// Each of `parts` over their sum; `None` if that is 0.
+pub(crate) fn shares(parts: &[f64]) -> Option<Vec<f64>> {
+    let all = parts.iter().fold(0.0, |sum, each| sum + each);
+    (all > 0.0).then(|| parts.iter().map(|each| each / all).collect())
+}
+
+/// The parts of a stack in the order of its fields, which is that of [`Ran::stack`].
+pub(crate) fn parts(stack: &CpiStack) -> [f64; 7] {
+    let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
+    [core, siblings, stalls, caches, memory, queues, communication]
+}
+
+#[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53
+fn float(count: u64) -> f64 {
+    count as f64
+}
