@@ -35,7 +35,8 @@
 use super::select::float;
 use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
 use crate::places::Places;
-use colocate_machine::{CacheKind, Machine, PuIdx};
+use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
+use std::cmp::Reverse;
 
 /// A thread's rate, t/µs.
 pub type Rate<'a> = &'a dyn Fn(&Thread) -> f64;
@@ -82,8 +83,9 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     let all = (0..threads.len()).collect();
     let mut parts = vec![Part { pus: places.pus().to_vec(), threads: all }];
     for level in shared_levels(machine, places.pus()) {
-        let rate = |at: usize| threads[at].traffic().at(level);
-        parts = parts.into_iter().flat_map(|part| divided(machine, part, level, &rate)).collect();
+        let over = caches_over(machine, level);
+        let rates: Vec<f64> = threads.iter().map(|thread| thread.traffic().at(level)).collect();
+        parts = parts.into_iter().flat_map(|part| divided(part, &over, &rates)).collect();
     }
     let mut found = vec![PuIdx(0); threads.len()];
     for part in parts {
@@ -99,14 +101,30 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
 /// Levels with a cache over more than one of the PUs, the last first.
 #[must_use]
 pub fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
-    let under =
-        |cache: &colocate_machine::Cache| cache.pus.iter().filter(|pu| pus.contains(pu)).count();
-    let data = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let mut usable = vec![false; machine.pus.len()];
+    pus.iter().for_each(|pu| usable[pu.idx()] = true);
+    let is_shared = |cache: &Cache| cache.pus.iter().filter(|pu| usable[pu.idx()]).nth(1).is_some();
     let mut levels: Vec<u8> =
-        data.filter(|cache| under(cache) > 1).map(|cache| cache.level).collect();
+        data_caches(machine).filter(|cache| is_shared(cache)).map(|cache| cache.level).collect();
     levels.sort_unstable_by(|a, b| b.cmp(a));
     levels.dedup();
     levels
+}
+
+fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
+    machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction)
+}
+
+/// Per PU of the machine, which of its data caches of the level it is under, the first if there are
+/// several; `usize::MAX` if under none.
+fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
+    let mut over = vec![usize::MAX; machine.pus.len()];
+    for (number, cache) in data_caches(machine).filter(|cache| cache.level == level).enumerate() {
+        for pu in &cache.pus {
+            over[pu.idx()] = over[pu.idx()].min(number);
+        }
+    }
+    over
 }
 
 /// A part of the machine and the threads that are to run there.
@@ -115,58 +133,42 @@ struct Part {
     threads: Vec<usize>,
 }
 
-/// The part's caches of the level, and PUs without one, each with its threads.
-fn divided(machine: &Machine, part: Part, level: u8, rate: &dyn Fn(usize) -> f64) -> Vec<Part> {
-    let rooms = rooms(machine, &part.pus, level);
+/// The part's caches of a level, and PUs without one, each with its threads. `over` is of [`caches_over`],
+/// `rates` by thread.
+fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
+    let rooms = rooms(part.pus, over);
     let mut waiting = part.threads;
-    let total = waiting.iter().map(|&at| rate(at)).fold(0.0, |sum, each| sum + each);
+    let total = waiting.iter().map(|&at| rates[at]).fold(0.0, |sum, each| sum + each);
     let average = total / float(rooms.len());
-    let mut pus_left = part.pus.len();
+    let mut pus_left = rooms.iter().map(Vec::len).sum();
     let mut parts = Vec::with_capacity(rooms.len());
     for pus in rooms {
         let share = (waiting.len() * pus.len()).div_ceil(pus_left);
         pus_left -= pus.len();
-        parts.push(Part { pus, threads: nearest(&mut waiting, share, average, rate) });
+        parts.push(Part { pus, threads: nearest(&mut waiting, share, average, rates) });
     }
     parts
 }
 
 /// Takes `count` threads out of those that wait, whose rates together are near `traffic`.
-fn nearest(
-    waiting: &mut Vec<usize>,
-    count: usize,
-    mut traffic: f64,
-    rate: &dyn Fn(usize) -> f64,
-) -> Vec<usize> {
+fn nearest(waiting: &mut Vec<usize>, count: usize, mut traffic: f64, rates: &[f64]) -> Vec<usize> {
     let mut taken = Vec::with_capacity(count);
     for left in (1..=count).rev() {
         let wanted = traffic / float(left);
-        let distance = |at: usize| (wanted - rate(at)).abs();
-        let places = 0..waiting.len();
-        let near = places.min_by(|&a, &b| distance(waiting[a]).total_cmp(&distance(waiting[b])));
-        let Some(place) = near else { break };
+        let distances = waiting.iter().map(|&at| (wanted - rates[at]).abs()).enumerate();
+        let Some((place, _)) = distances.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         let at = waiting.remove(place);
-        traffic -= rate(at);
+        traffic -= rates[at];
         taken.push(at);
     }
     taken
 }
 
-/// The PUs by their data cache of the level; those without one together, last.
-fn rooms(machine: &Machine, pus: &[PuIdx], level: u8) -> Vec<Vec<PuIdx>> {
-    let of_level = |cache: &&colocate_machine::Cache| {
-        cache.level == level && cache.kind != CacheKind::Instruction
-    };
-    let mut rest = pus.to_vec();
-    let mut rooms: Vec<Vec<PuIdx>> = Vec::new();
-    for cache in machine.caches.iter().filter(of_level) {
-        let (under, other) = rest.iter().partition(|pu| cache.pus.contains(pu));
-        rest = other;
-        rooms.push(under);
-    }
-    rooms.push(rest);
-    rooms.retain(|pus| !pus.is_empty());
-    rooms
+/// The PUs by their cache in `over`; those without one together, last.
+fn rooms(mut pus: Vec<PuIdx>, over: &[usize]) -> Vec<Vec<PuIdx>> {
+    let cache = |pu: &PuIdx| over[pu.idx()];
+    pus.sort_by_key(cache);
+    pus.chunk_by(|a, b| cache(a) == cache(b)).map(<[PuIdx]>::to_vec).collect()
 }
 
 /// One core after the other gets who asks most and who asks least by `rate`; see the module.
@@ -180,7 +182,8 @@ pub fn most_with_least(
     let places = Places::new(machine, pus);
     let mut sorted: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
     sorted.resize(places.pus().len().max(threads.len()), None);
-    let key = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]));
+    let rates: Vec<f64> = threads.iter().map(|thread| rate(thread)).collect();
+    let key = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rates[at]);
     sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
     let mut ends = std::collections::VecDeque::from(sorted);
     let groups: Vec<Vec<usize>> = places
@@ -200,27 +203,7 @@ pub fn most_with_least(
 #[must_use]
 pub fn on_cores(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let cores = places.cores();
-    let machine = places.machine();
-    let was_there = |group: usize, core: usize| {
-        let here = |at: &&usize| {
-            threads[**at].pu.is_some_and(|pu| machine.core_of(pu) == cores[core].core)
-        };
-        groups[group].iter().filter(here).count()
-    };
-    let mut known = Vec::new();
-    for group in 0..groups.len() {
-        let alike = |core: &usize| cores[*core].pus.len() == cores[group].pus.len();
-        let with = |core| (std::cmp::Reverse(was_there(group, core)), group, core);
-        known.extend((0..cores.len()).filter(alike).map(with));
-    }
-    known.sort_unstable();
-    let mut core_of = vec![None; groups.len()];
-    let mut free = vec![true; cores.len()];
-    for (_, group, core) in known {
-        if core_of[group].is_none() && free[core] {
-            (core_of[group], free[core]) = (Some(core), false);
-        }
-    }
+    let core_of = cores_of(places, threads, groups);
     let mut found = vec![PuIdx(0); threads.len()];
     for (group, core) in groups.iter().zip(core_of) {
         let Some(core) = core else { continue };
@@ -230,6 +213,49 @@ pub fn on_cores(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>])
         }
     }
     found
+}
+
+/// The core that each group gets, by place in the usable ones.
+fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let cores = places.cores();
+    let alike = |group: usize, core: usize| cores[core].pus.len() == cores[group].pus.len();
+    let mut core_of = vec![None; groups.len()];
+    let mut free = vec![true; cores.len()];
+    for (_, group, core) in by_members(places, threads, groups) {
+        if core_of[group].is_none() && free[core] && alike(group, core) {
+            (core_of[group], free[core]) = (Some(core), false);
+        }
+    }
+    // Those that were nowhere take what is left in order.
+    for group in 0..groups.len() {
+        if core_of[group].is_none() {
+            core_of[group] = (0..cores.len()).find(|&core| free[core] && alike(group, core));
+            core_of[group].into_iter().for_each(|core| free[core] = false);
+        }
+    }
+    core_of
+}
+
+/// Which cores members of which groups last ran on, most members first: how many, group, core.
+fn by_members(
+    places: &Places<'_>,
+    threads: &[&Thread],
+    groups: &[Vec<usize>],
+) -> Vec<(Reverse<usize>, usize, usize)> {
+    let (cores, machine) = (places.cores(), places.machine());
+    let core = |at: &usize| {
+        let core = machine.pus.get(threads[*at].pu?.idx())?.core;
+        cores.binary_search_by_key(&core, |usable| usable.core).ok()
+    };
+    let mut known = Vec::new();
+    for (group, members) in groups.iter().enumerate() {
+        let mut were: Vec<usize> = members.iter().filter_map(core).collect();
+        were.sort_unstable();
+        let count = |same: &[usize]| (Reverse(same.len()), group, same[0]);
+        known.extend(were.chunk_by(|a, b| a == b).map(count));
+    }
+    known.sort_unstable();
+    known
 }
 
 /// A place in `room` for each thread: its last one if it is there and free, else the next.
@@ -243,6 +269,9 @@ fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
     let mut next = free.into_iter();
     kept.into_iter().filter_map(|kept| kept.or_else(|| next.next())).collect()
 }
+
+#[cfg(test)]
+mod slow;
 
 #[cfg(test)]
 mod tests {
@@ -343,7 +372,48 @@ mod tests {
         best
     }
 
+    /// A machine of parts of which some have caches of their own, also two over the same PUs.
+    fn odd_machine(caches: &[(u8, u32, u32)]) -> Machine {
+        let mut machine = machine("pack:2 l3:2 core:2 pu:2 + l3:1 core:3 pu:1");
+        machine.caches.retain(|cache| cache.pus.len() != 3);
+        for &(level, first, end) in caches {
+            let pus = (first..end.max(first)).map(PuIdx).collect();
+            machine.caches.push(Cache { level, kind: CacheKind::Unified, size: None, pus });
+        }
+        machine
+    }
+
     proptest! {
+        /// Some PUs may not be used, threads were anywhere, and several have the same rate.
+        #[test]
+        fn as_defined(
+            caches in prop::collection::vec((1_u8..5, 0_u32..19, 0_u32..=19), 0..12),
+            usable in prop::collection::vec(prop::bool::weighted(0.8), 19),
+            jobs in prop::collection::vec((0_u8..9, prop::option::of(0_u32..19)), 1..19),
+            order in Just((0_usize..19).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let machine = odd_machine(&caches);
+            let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
+            prop_assume!(!pus.is_empty());
+            let rates: Vec<f64> = jobs.iter().map(|(rate, _)| f64::from(*rate)).collect();
+            let mut queue = threads(&rates);
+            for (job, (_, last)) in queue.iter_mut().zip(&jobs) {
+                job.threads[0].pu = last.map(PuIdx);
+            }
+            let mut refs = refs(&queue);
+            refs.truncate(pus.len());
+            prop_assert_eq!(shared_levels(&machine, &pus), slow::shared_levels(&machine, &pus));
+            let found = balanced(&machine, &pus, &refs);
+            prop_assert_eq!(found, slow::balanced(&machine, &pus, &refs));
+
+            let places = Places::new(&machine, &pus);
+            let mut next = order.into_iter().filter(|at| *at < refs.len());
+            let some = |core: &crate::places::UsableCore| next.by_ref().take(core.pus.len()).collect();
+            let groups: Vec<Vec<usize>> = places.cores().iter().map(some).collect();
+            let found = cores_of(&places, &refs, &groups);
+            prop_assert_eq!(found, slow::cores_of(&places, &refs, &groups));
+        }
+
         #[test]
         fn least_most(rates in prop::collection::vec(0.0_f64..100.0, 8)) {
             let machine = machine("core:4 pu:2");

@@ -50,7 +50,7 @@ impl Fair {
     /// Places in the queue, who has come least far first.
     fn by_progress(&self, queue: &[Queued]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
-        order.sort_by_key(|&at| ordered(self.book.of(queue[at].job).done));
+        order.sort_by_cached_key(|&at| ordered(self.book.of(queue[at].job).done));
         order
     }
 
@@ -114,7 +114,7 @@ impl Fair {
     fn beside(&self, now: &Quantum<'_>, solo: &[usize], room: usize) -> Vec<(usize, Selected)> {
         let light = progress::light(now, self.settings.light);
         let mut order: Vec<usize> = (0..now.queue.len()).filter(|at| !solo.contains(at)).collect();
-        order.sort_by_key(|&at| match light[at] {
+        order.sort_by_cached_key(|&at| match light[at] {
             true => (false, ordered(self.book.of(now.queue[at].job).done)),
             false => (true, ordered(now.queue[at].to_memory())),
         });
@@ -181,6 +181,45 @@ mod tests {
         let known = fair.book.of(JobIdx(0));
         assert!((known.done - 1.5).abs() < 1e-12 && known.age == 1);
         assert_eq!(third[0].selected, Selected::LeastProgress { progress: 1.5 });
+    }
+
+    /// Beside others at 1.0 it counts as a quantum; then it turns out that alone it does 2.0, so that was half
+    /// a quantum's worth, and the estimate itself is one.
+    #[test]
+    fn before_the_first_estimate() {
+        let machine = machine("core:1 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut fair = Fair::new(1.0, Estimating::default());
+        let mut jobs = queue(&[1.0]);
+        jobs[0].just_ran = true;
+        fair.choose(&Quantum { number: 1, machine: &machine, pus: &pus, queue: &jobs });
+        assert!((fair.book.of(JobIdx(0)).done - 1.0).abs() < 1e-12);
+        jobs[0].had_own_cores = true;
+        jobs[0].threads[0].ran.as_mut().unwrap().ipc = Some(2.0);
+        fair.choose(&Quantum { number: 2, machine: &machine, pus: &pus, queue: &jobs });
+        assert!((fair.book.of(JobIdx(0)).done - 1.5).abs() < 1e-12);
+    }
+
+    /// One try each, then nobody has cores of its own any more, until somebody's speed is counted.
+    #[test]
+    fn without_counters() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut fair = Fair::new(1.0, Estimating::default());
+        let mut jobs = queue(&[1.0; 4]);
+        for job in &mut jobs {
+            job.threads[0].ran.as_mut().unwrap().ipc = None;
+            (job.just_ran, job.had_own_cores) = (true, true);
+        }
+        let mut estimates = |jobs: &[Queued]| {
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: jobs };
+            let choices = fair.choose(&now);
+            choices.iter().filter(|choice| choice.selected == Selected::Estimated).count()
+        };
+        let tried: usize = (0..4).map(|_| estimates(&jobs)).sum();
+        assert_eq!((tried, estimates(&jobs)), (4, 0));
+        jobs[1].threads[0].ran.as_mut().unwrap().ipc = Some(1.0);
+        assert_eq!(estimates(&jobs), 1);
     }
 
     #[test]

@@ -17,11 +17,17 @@
 //! end within `m` quanta get theirs, too, those that end first before the others, at most `K` jobs in all.
 //! The other contexts go to light jobs that have come least far, then to those that ask least of the memory.
 //!
-//! Where speed is not counted, a quantum counts 1: then progress is time.
+//! Where speed is not counted, a quantum counts 1: then progress is time. A quantum before the first estimate
+//! counts 1, too, until there is one; then it counts what it was.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
 //! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
 //!   `progress_by_hand`
+//! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
+//!   `before_the_first_estimate`
+//! - **No counters, no estimates**: who showed no speed on cores of its own is not asked again. -> test
+//!   `without_counters`
+//! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
 
 use super::{Quantum, Queued, select};
 use crate::plan::JobIdx;
@@ -58,6 +64,48 @@ pub struct Progress {
     pub alone: Option<f64>,
     /// Quanta that it has run since.
     pub age: u32,
+    /// Quanta before the first estimate in which its speed was counted, and the sum of its speeds in them.
+    unjudged: (f64, f64),
+    /// Whether it has had cores of its own and nobody counted its speed.
+    uncounted: bool,
+}
+
+impl Progress {
+    /// Takes in a quantum with cores of its own.
+    fn ran_alone(&mut self, speed: Option<f64>) {
+        self.done += 1.0;
+        self.age = 0;
+        self.uncounted = speed.is_none();
+        let Some(alone) = speed else { return };
+        if self.alone.is_none() {
+            let (quanta, speeds) = std::mem::take(&mut self.unjudged);
+            self.done += speeds / alone - quanta;
+        }
+        self.alone = Some(alone);
+    }
+
+    /// Takes in a quantum beside others.
+    fn ran_beside(&mut self, speed: Option<f64>) {
+        self.age = self.age.saturating_add(1);
+        self.done += match (speed, self.alone) {
+            (Some(speed), Some(alone)) => speed / alone,
+            _ => 1.0,
+        };
+        if let (Some(speed), None) = (speed, self.alone) {
+            self.unjudged.0 += 1.0;
+            self.unjudged.1 += speed;
+        }
+        self.uncounted &= speed.is_none();
+    }
+
+    /// For how many quanta its estimate is still good; for ever if there cannot be one.
+    const fn good_for(&self, settings: &Estimating) -> u32 {
+        match self.alone {
+            _ if self.uncounted => u32::MAX,
+            Some(_) => settings.valid.saturating_sub(self.age),
+            None => 0,
+        }
+    }
 }
 
 /// What is known of all jobs.
@@ -87,29 +135,20 @@ impl Book {
     pub fn note(&mut self, queue: &[Queued]) {
         for job in queue.iter().filter(|job| job.just_ran) {
             let known = self.jobs.entry(job.job).or_default();
-            let speed = speed(job);
             if job.had_own_cores && self.solo.contains(&job.job) {
-                (known.alone, known.age) = (speed.or(known.alone), 0);
-                known.done += 1.0;
+                known.ran_alone(speed(job));
             } else {
-                let share = |(speed, alone): (f64, f64)| speed / alone;
-                known.done += speed.zip(known.alone).map_or(1.0, share);
-                known.age = known.age.saturating_add(1);
+                known.ran_beside(speed(job));
             }
         }
         self.solo.clear();
     }
 
-    /// Whether a job needs a new estimate.
-    fn is_due(&self, job: &Queued, settings: &Estimating) -> bool {
-        let known = self.of(job.job);
-        known.alone.is_none() || known.age >= settings.valid
-    }
-
     /// Places in the queue of the jobs that are to have cores of their own now; none if all estimates are
     /// good. Remembers them until [`Self::note`].
     pub fn begin_estimates(&mut self, now: &Quantum<'_>, settings: &Estimating) -> Vec<usize> {
-        let due = (0..now.queue.len()).filter(|&at| self.is_due(&now.queue[at], settings));
+        let is_due = |job: &Queued| self.of(job.job).good_for(settings) == 0;
+        let due = (0..now.queue.len()).filter(|&at| is_due(&now.queue[at]));
         let key = |at: &usize| {
             let known = self.of(now.queue[*at].job);
             let waited = known.alone.map_or(u32::MAX, |_| known.age);
@@ -133,10 +172,7 @@ impl Book {
         first: usize,
         light: &[bool],
     ) -> Vec<usize> {
-        let left = |at: usize| {
-            let known = self.of(now.queue[at].job);
-            known.alone.map_or(0, |_| settings.valid.saturating_sub(known.age))
-        };
+        let left = |at: usize| self.of(now.queue[at].job).good_for(settings);
         let others = (0..now.queue.len()).filter(|&at| at != first && light[at]);
         let mut soon: Vec<usize> = others.filter(|&at| left(at) <= settings.soon).collect();
         soon.sort_by_key(|&at| left(at));

@@ -51,9 +51,11 @@ pub(super) fn fill(
     (mut traffic, mut left): (f64, usize),
     demand: impl Fn(&Queued) -> f64,
 ) -> Vec<(usize, Selected)> {
+    let mut taken = vec![false; queue.len()];
+    chosen.iter().for_each(|(at, _)| taken[*at] = true);
     let mut waiting: Vec<Waiting> = (0..queue.len())
-        .filter(|at| chosen.iter().all(|(taken, _)| taken != at))
-        .map(|at| Waiting { at, width: queue[at].width(contexts), demand: demand(&queue[at]) })
+        .filter(|at| !taken[*at])
+        .map(|at| Waiting::new(at, queue[at].width(contexts), demand(&queue[at])))
         .collect();
     while left > 0 {
         let wanted = traffic / float(left);
@@ -62,7 +64,7 @@ pub(super) fn fill(
         let taken = waiting.remove(place);
         traffic -= taken.demand;
         left -= taken.width;
-        chosen.push((taken.at, Selected::Traffic { wanted, has: taken.each() }));
+        chosen.push((taken.at, Selected::Traffic { wanted, has: taken.each }));
     }
     chosen
 }
@@ -72,19 +74,20 @@ struct Waiting {
     at: usize,
     width: usize,
     demand: f64,
+    /// What a thread of it asks for.
+    each: f64,
 }
 
 impl Waiting {
-    /// What a thread of it asks for.
-    fn each(&self) -> f64 {
-        self.demand / float(self.width)
+    fn new(at: usize, width: usize, demand: f64) -> Self {
+        Self { at, width, demand, each: demand / float(width) }
     }
 }
 
 /// The first of those that fit whose threads ask for what is nearest to `wanted`.
 fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
     let fitting = waiting.iter().enumerate().filter(|(_, job)| job.width <= left);
-    let by_distance = |(place, job): (usize, &Waiting)| ((wanted - job.each()).abs(), place);
+    let by_distance = |(place, job): (usize, &Waiting)| ((wanted - job.each).abs(), place);
     fitting.map(by_distance).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
 }
 

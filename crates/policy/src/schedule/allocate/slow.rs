@@ -1,0 +1,112 @@
+//! Allocation as it is defined, with a look at everything for everybody: what the fast one is compared with.
+
+use super::super::Thread;
+use super::super::select::float;
+use super::in_order;
+use crate::places::Places;
+use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
+use std::cmp::Reverse;
+
+/// As [`super::shared_levels`].
+pub fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
+    let is_shared = |level: &u8| {
+        let shared = |cache: &Cache| cache.pus.iter().filter(|pu| pus.contains(pu)).count() > 1;
+        data_caches(machine, *level).any(shared)
+    };
+    (1..=u8::MAX).rev().filter(is_shared).collect()
+}
+
+fn data_caches(machine: &Machine, level: u8) -> impl Iterator<Item = &Cache> {
+    let data = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    data.filter(move |cache| cache.level == level)
+}
+
+/// PUs, and the threads that are to run there.
+type Part = (Vec<PuIdx>, Vec<usize>);
+
+/// As [`super::balanced`].
+pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
+    let mut parts: Vec<Part> = vec![(pus.to_vec(), (0..threads.len()).collect())];
+    for level in shared_levels(machine, pus) {
+        parts = parts.into_iter().flat_map(|part| divided(machine, part, level, threads)).collect();
+    }
+    let mut found = vec![PuIdx(0); threads.len()];
+    for (pus, members) in parts {
+        let of_part: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
+        let order = Places::new(machine, &pus).spread_pus();
+        for (at, pu) in members.into_iter().zip(in_order(&order, &of_part)) {
+            found[at] = pu;
+        }
+    }
+    found
+}
+
+/// The caches of a level one after the other, each with the PUs that none before it had, and last the PUs
+/// under none.
+fn divided(
+    machine: &Machine,
+    (mut pus, mut waiting): Part,
+    level: u8,
+    threads: &[&Thread],
+) -> Vec<Part> {
+    let mut rooms: Vec<Vec<PuIdx>> = Vec::new();
+    for cache in data_caches(machine, level) {
+        let (under, others) = pus.iter().partition(|pu| cache.pus.contains(pu));
+        rooms.push(under);
+        pus = others;
+    }
+    rooms.push(pus);
+    rooms.retain(|room| !room.is_empty());
+    let rate = |at: usize| threads[at].traffic().at(level);
+    let all = waiting.iter().fold(0.0, |sum, &at| sum + rate(at));
+    let average = all / float(rooms.len());
+    let mut left: usize = rooms.iter().map(Vec::len).sum();
+    let mut parts = Vec::new();
+    for room in rooms {
+        let share = (waiting.len() * room.len()).div_ceil(left);
+        left -= room.len();
+        let (mut traffic, mut taken) = (average, Vec::new());
+        for still in (1..=share.min(waiting.len())).rev() {
+            let wanted = traffic / float(still);
+            let mut best = 0;
+            for place in 1..waiting.len() {
+                if (wanted - rate(waiting[place])).abs() < (wanted - rate(waiting[best])).abs() {
+                    best = place;
+                }
+            }
+            taken.push(waiting.remove(best));
+            traffic -= rate(*taken.last().expect("one was just taken"));
+        }
+        parts.push((room, taken));
+    }
+    parts
+}
+
+/// Which core each group gets, by a table of all groups and all cores.
+pub fn cores_of(
+    places: &Places<'_>,
+    threads: &[&Thread],
+    groups: &[Vec<usize>],
+) -> Vec<Option<usize>> {
+    let (cores, machine) = (places.cores(), places.machine());
+    let was_there = |group: usize, core: usize| {
+        let here = |at: &&usize| {
+            threads[**at].pu.is_some_and(|pu| machine.core_of(pu) == cores[core].core)
+        };
+        groups[group].iter().filter(here).count()
+    };
+    let mut table = Vec::new();
+    for group in 0..groups.len() {
+        let alike = |core: &usize| cores[*core].pus.len() == cores[group].pus.len();
+        let with = |core| (Reverse(was_there(group, core)), group, core);
+        table.extend((0..cores.len()).filter(alike).map(with));
+    }
+    table.sort_unstable();
+    let (mut of, mut free) = (vec![None; groups.len()], vec![true; cores.len()]);
+    for (_, group, core) in table {
+        if of[group].is_none() && free[core] {
+            (of[group], free[core]) = (Some(core), false);
+        }
+    }
+    of
+}
