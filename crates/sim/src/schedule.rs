@@ -5,10 +5,11 @@ use crate::alone::alone_of;
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
-use crate::run::alone_times;
+use crate::run::{alone_times, knowns};
 use crate::scenario::Scenario;
 use colocate_engine::schedule::{Turn, Workload};
-use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
+use colocate_model::{CpiModel, Phase};
+use colocate_policy::schedule::{Alone, Knowledge, Scheduler, SchedulerKind};
 
 /// How a scenario is run under a scheduler. Its quantum is the scenario's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,6 +21,9 @@ pub struct ScheduleOptions<'a> {
     /// What schedulers that need it are told of the jobs alone, by job; `None` for [`alone_of`], what the
     /// model says.
     pub known: Option<&'a [Alone]>,
+    /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
+    /// another, [`CpiModel::built_in`].
+    pub cpi: Option<&'a CpiModel>,
 }
 
 /// Simulates `scenario` under the scheduler `kind` to its end.
@@ -36,7 +40,17 @@ pub fn schedule(
         None if kind.needs_alone() => alone_of(platform, scenario)?,
         _ => Vec::new(),
     };
-    let mut scheduler = kind.scheduler(options.known.unwrap_or(&found));
+    // The oracle is told what each job does most.
+    let demands = knowns(scenario, true).into_iter();
+    let demands: Vec<Phase> =
+        demands.map(|job| job.phases.into_iter().next().unwrap_or_default()).collect();
+    let known = Knowledge {
+        alone: options.known.unwrap_or(&found),
+        cpi: options.cpi,
+        demands: &demands,
+        performance: Some(platform.performance()),
+    };
+    let mut scheduler = kind.scheduler_knowing(&known);
     let name = kind.to_string();
     schedule_with(platform, scenario, (&mut *scheduler, &name), options, &mut |_| ())
 }

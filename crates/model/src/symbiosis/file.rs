@@ -110,6 +110,9 @@ pub enum CpiModelError {
     },
 }
 
+/// The model that [`CpiModel::built_in`] reads.
+const BUILT_IN: &str = include_str!("../../../../data/simulated/cpi-model-power8-10c.json");
+
 /// What a simulated host's parts are added up to.
 ///
 /// Counters tell no cycle that is lost to siblings from one that the thread itself needs, and none that an
@@ -145,6 +148,16 @@ pub fn added_up(parts: &[String], components: &[Component], stack: &[f64]) -> Op
 }
 
 impl CpiModel {
+    /// That of the described POWER8 with ten cores, for simulations without one of their own:
+    /// `colocate train cpi-model --machine power8-10c`.
+    ///
+    /// # Panics
+    /// Never: a test reads it.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Self::from_json(BUILT_IN).expect("what is built in can be read")
+    }
+
     /// Reads a model.
     ///
     /// # Errors
@@ -266,6 +279,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(CpiModel::from_json(&model().to_json()).unwrap(), model());
+    }
+
+    #[test]
+    fn the_built_in_one_can_be_read_and_inverted() {
+        let found = CpiModel::built_in();
+        assert!(found.simulated && found.is_unique());
+        assert_eq!(found.components, simulated_components());
+        assert_eq!(found.parts, SIMULATED_PARTS);
     }
 
     #[test]

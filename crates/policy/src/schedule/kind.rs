@@ -40,7 +40,8 @@ pub struct Alone {
 pub struct Knowledge<'a> {
     /// What is known of the jobs alone, by job.
     pub alone: &'a [Alone],
-    /// What becomes of CPI stacks on a shared core of this machine.
+    /// What becomes of CPI stacks on a shared core of this machine; without it
+    /// [`CpiModel::built_in`], which is that of another.
     pub cpi: Option<&'a CpiModel>,
     /// What each job demands, by job: the oracle's.
     pub demands: &'a [Phase],
@@ -160,6 +161,7 @@ impl SchedulerKind {
     #[must_use]
     pub fn scheduler_knowing(self, known: &Knowledge<'_>) -> Box<dyn Scheduler> {
         let alone = known.alone;
+        let cpi = || Some(known.cpi.cloned().unwrap_or_else(CpiModel::built_in));
         match self {
             Self::Os => Box::new(Os),
             Self::RoundRobin => Box::new(RoundRobin),
@@ -174,10 +176,10 @@ impl SchedulerKind {
             Self::Bas => Box::new(Bas),
             Self::Fair => Box::new(Fair::new(1.0, Estimating::default())),
             Self::PerfFair { share } => Box::new(Fair::new(share, Estimating::default())),
-            Self::Symbiotic(settings) => Box::new(Symbiotic::new(known.cpi.cloned(), settings)),
+            Self::Symbiotic(settings) => Box::new(Symbiotic::new(cpi(), settings)),
             Self::SymbioticNuma { settings, away } => {
                 let homes = Homes::new(away);
-                Box::new(Symbiotic::with_homes(known.cpi.cloned(), settings, homes))
+                Box::new(Symbiotic::with_homes(cpi(), settings, homes))
             }
             Self::Oracle => {
                 Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec()))
