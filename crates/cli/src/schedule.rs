@@ -213,7 +213,8 @@ fn tell(
         eprint!("{text}");
     }
     let written = outputs.iter().map(|output| output.write(report, tally, args.explain));
-    written.fold(Ok(()), |first, next| first.and(next))
+    let written: Vec<anyhow::Result<()>> = written.collect();
+    written.into_iter().collect()
 }
 
 /// What is known of the jobs alone, if the scheduler has to know it.
