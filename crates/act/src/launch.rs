@@ -2,6 +2,7 @@
 
 use crate::signals::Inherited;
 use crate::sys::{self, Exec, Fork};
+use colocate_observe::limits::Descriptors;
 use colocate_observe::{Pid, SysError};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -205,20 +206,32 @@ fn hold_as(
     let dir = command.dir.as_ref().map(|dir| c_string(dir.as_os_str())).transpose()?;
     let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?;
     let exec = Exec::new(path, dir, argv, command.environment()?);
-    let failed = |source| SysError { call: "pipe", source };
-    let (wait, go) = io::pipe().map_err(failed)?;
-    let (failure, tell) = io::pipe().map_err(failed)?;
+    let (wait, go) = pipe()?;
+    let (failure, tell) = pipe()?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
         Fork::Child => {
             drop((go, failure));
             if again {
-                signals.put_back_rest();
+                signals.put_back_schedule();
             }
             let error = become_program(wait, input, signals, &exec);
             fail(&error, tell)
         }
     }
+}
+
+/// A pipe; where descriptors have run out, as with hundreds of jobs, raises the limit, which programs do
+/// not inherit.
+fn pipe() -> Result<(io::PipeReader, io::PipeWriter), SysError> {
+    let made = match io::pipe() {
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            Descriptors::raise()?;
+            io::pipe()
+        }
+        done => done,
+    };
+    made.map_err(|source| SysError { call: "pipe", source })
 }
 
 fn c_string(text: &OsStr) -> Result<CString, LaunchError> {

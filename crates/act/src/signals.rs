@@ -35,21 +35,21 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Puts everything back, in a process that is about to execute a program.
+    /// Puts back signals and limits, in a process that is about to execute a program. Only system calls.
     pub fn put_back(&self) {
         sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
         if self.child_ignored {
             sys::ignore(libc::SIGCHLD, true);
         }
         sys::set_mask(&self.mask);
-    }
-
-    /// Puts back what colocate changes for itself once its first programs are made. Only system calls.
-    pub fn put_back_rest(&self) {
-        sys::be_as_before(self.policy, self.nice);
         if let Some(files) = self.files {
             sys::limit_files(files.soft, files.hard);
         }
+    }
+
+    /// Puts back how this process is scheduled, which colocate changes once its first programs are made.
+    pub fn put_back_schedule(&self) {
+        sys::be_as_before(self.policy, self.nice);
     }
 }
 

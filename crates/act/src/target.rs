@@ -86,7 +86,7 @@ impl Targets {
         if reached || failed || no_more {
             course.end.get_or_insert(end);
         }
-        let done = course.end.is_some() && !(self.repeat && !others_are_done);
+        let done = course.end.is_some() && (others_are_done || !self.repeat);
         course.left = failed || no_more || done;
         !course.left
     }
