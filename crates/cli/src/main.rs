@@ -16,6 +16,7 @@ mod schedule;
 mod simulate;
 mod study;
 mod topo;
+mod train;
 mod workers;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +45,7 @@ enum Command {
     Compare(compare::Args),
     Simulate(simulate::Args),
     Study(study::Args),
+    Train(train::Args),
     #[command(hide = true)]
     Generate(generate::Args),
 }
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::main(&args),
         Command::Simulate(args) => simulate::main(&args),
         Command::Study(args) => study::main(&args),
+        Command::Train(args) => train::main(&args),
         Command::Generate(args) => generate::main::<Cli>(&args),
     };
     exit::code_of(done)

@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 19] = [
     &[],
     &["topo"],
     &["profile"],
@@ -24,6 +24,8 @@ const COMMANDS: [&[&str]; 17] = [
     &["simulate"],
     &["study"],
     &["study", "serpa"],
+    &["train"],
+    &["train", "cpi-model"],
 ];
 
 fn help(command: &[&str]) -> String {

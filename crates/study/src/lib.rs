@@ -13,3 +13,4 @@ pub mod simulate;
 pub mod state;
 pub mod stats;
 pub mod table;
+pub mod train;

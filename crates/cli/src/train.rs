@@ -1,0 +1,252 @@
+//! `colocate train`: coefficients of a machine that schedulers read.
+
+use crate::output;
+use crate::simulate::load;
+use anyhow::Context;
+use clap::Subcommand;
+use colocate_machine::{Nanos, read};
+use colocate_model::CpiModel;
+use colocate_model::symbiosis::{Quality, TrainedMode};
+use colocate_study::simulate::scenario::Overrides;
+use colocate_study::train::{EVERY, Settings, Stamp, TrainingSet, train};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Finds out coefficients of a machine that schedulers need
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    CpiModel(CpiModelArgs),
+}
+
+/// What sharing a core makes of CPI stacks, for the scheduler symbiotic
+///
+/// Simulates a training set alone and together on one core of a described machine, and fits what its CPI
+/// stacks become (docs/symbiotic.md). Every fourth program is held out to say how well that holds for
+/// others. Nothing of it is measured.
+#[derive(clap::Args)]
+struct CpiModelArgs {
+    /// Machine to simulate: a described one by name, or a file that says how fast it is
+    #[arg(long, value_name = "SPEC")]
+    machine: String,
+
+    /// Scenarios whose programs are the training set, instead of drawn ones
+    #[arg(long = "scenario", value_name = "FILE", num_args = 1..)]
+    scenarios: Vec<PathBuf>,
+
+    /// How many programs are drawn [range: 4-500]
+    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with = "scenarios",
+        value_parser = clap::value_parser!(u16).range(4..=500))]
+    programs: u16,
+
+    /// Intervals of each group that are used [range: 1-1000]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().intervals,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    intervals: u32,
+
+    /// Length of an interval, in milliseconds [range: 1-10000]
+    #[arg(long, value_name = "MS", default_value_t = Settings::default().interval.0 / 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    interval_ms: u64,
+
+    /// How many groups of more than two programs are drawn [range: 4-100000]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().groups,
+        value_parser = clap::value_parser!(u32).range(4..=100_000))]
+    groups: u32,
+
+    /// Seed of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// Date that is written into the file, as YYYY-MM-DD [default: today]
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    date: Option<String>,
+
+    /// File for the coefficients (docs/schemas/cpi-model.json)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Runs `colocate train`.
+///
+/// # Errors
+/// If the machine or a scenario cannot be read or simulated, or the output cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let What::CpiModel(args) = &args.what;
+    let model = trained(args)?;
+    output::write(Some(&args.output), &model.to_json())?;
+    output::write(None, &text(&model))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trained(args: &CpiModelArgs) -> anyhow::Result<CpiModel> {
+    let seen = read::look(&args.machine)?;
+    let performance = seen.performance.with_context(|| {
+        format!(
+            "expected a machine of which it is described how fast it is (docs/machines.md), found {}",
+            args.machine
+        )
+    })?;
+    let (set, data) = set(args)?;
+    let settings = Settings {
+        interval: Nanos::from_millis(args.interval_ms),
+        intervals: args.intervals,
+        groups: args.groups,
+        seed: args.seed,
+    };
+    let date = args.date.clone().unwrap_or_else(today);
+    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date: &date, data: &data };
+    train(&seen.machine, &performance, &set, &settings, &stamp)
+        .with_context(|| format!("cannot train for {}", args.machine))
+}
+
+/// The training set, and what it is in a line.
+fn set(args: &CpiModelArgs) -> anyhow::Result<(TrainingSet, String)> {
+    if args.scenarios.is_empty() {
+        let set = TrainingSet::drawn(usize::from(args.programs), args.seed);
+        let data = format!(
+            "{} drawn programs, seed {}, {} intervals of {} ms a group",
+            args.programs, args.seed, args.intervals, args.interval_ms
+        );
+        return Ok((set, data));
+    }
+    let overrides = Overrides { machine: Some(args.machine.clone()), ..Overrides::default() };
+    let loaded = args.scenarios.iter().map(|path| load::load(path, &overrides));
+    let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
+    let set = TrainingSet::of(loaded.iter().map(|loaded| &loaded.experiment.scenario));
+    let names: Vec<&str> = loaded.iter().map(|loaded| &*loaded.experiment.scenario.name).collect();
+    let data = format!(
+        "{} programs of {}, {} intervals of {} ms a group",
+        set.programs.len(),
+        names.join(", "),
+        args.intervals,
+        args.interval_ms
+    );
+    Ok((set, data))
+}
+
+/// Coefficients and errors for people.
+fn text(model: &CpiModel) -> String {
+    let mut text = format!(
+        "simulated: {}, {}, {}; every {EVERY}th program held out\n",
+        model.machine, model.date, model.data
+    );
+    for mode in &model.modes {
+        let _ = writeln!(text, "\n{} threads on a core, {} samples", mode.threads, mode.samples);
+        rows(&mut text, model, mode);
+    }
+    text
+}
+
+fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
+    let _ = writeln!(
+        text,
+        "{:<14} {:>7} {:>7} {:>7} {:>7}   held out: {:>6} {:>10} {:>7}",
+        "component", "alpha", "beta", "gamma", "delta", "R2", "mean error", "worst"
+    );
+    let errors = |quality: Option<&Quality>| match quality {
+        None => format!("{:>6} {:>10} {:>7}", "-", "-", "-"),
+        Some(Quality { r2, mean_error, worst_error }) => {
+            let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
+            format!("{r2:>6} {mean_error:>10.4} {worst_error:>7.3}")
+        }
+    };
+    let held_out = mode.held_out.as_ref();
+    for (at, (component, c)) in model.components.iter().zip(&mode.coefficients).enumerate() {
+        let _ = writeln!(
+            text,
+            "{:<14} {:>7.3} {:>7.3} {:>7.3} {:>7.3}             {}",
+            component.name,
+            c.alpha,
+            c.beta,
+            c.gamma,
+            c.delta,
+            errors(held_out.and_then(|held_out| held_out.components.get(at)))
+        );
+    }
+    let slowdown = errors(held_out.map(|held_out| &held_out.slowdown));
+    let _ = writeln!(text, "{:<14} {:31}             {slowdown}", "slowdown", "");
+    let conditioning = mode.conditioning;
+    let unique = if conditioning.unique {
+        "stacks alone are told uniquely by stacks together".to_owned()
+    } else {
+        format!(
+            "stacks alone are NOT told uniquely by stacks together: off by up to {:.1} % of all cycles, and \
+             slowdowns by {:.1} %",
+            100.0 * conditioning.stack_error,
+            100.0 * conditioning.slowdown_error
+        )
+    };
+    let _ = writeln!(text, "{unique}; greatest gamma/beta {:.2}", conditioning.coupling);
+}
+
+fn date(text: &str) -> Result<String, String> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let digits = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    if lengths == [4, 2, 2] && digits {
+        return Ok(text.to_owned());
+    }
+    Err("expected YYYY-MM-DD".to_owned())
+}
+
+fn today() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    day(since.as_secs() / 86_400)
+}
+
+/// The date of a day since 1970 in the Gregorian calendar.
+fn day(mut days: u64) -> String {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    format!("{year:04}-{:02}-{:02}", month + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        let dates = [0, 58, 59, 364, 365, 11_016, 11_017, 20_778].map(day);
+        let wanted = [
+            "1970-01-01",
+            "1970-02-28",
+            "1970-03-01",
+            "1970-12-31",
+            "1971-01-01",
+            "2000-02-29",
+            "2000-03-01",
+            "2026-11-21",
+        ];
+        assert_eq!(dates, wanted);
+    }
+
+    #[test]
+    fn dates_have_a_form() {
+        assert!(date("2026-11-21").is_ok());
+        for odd in ["21.11.2026", "2026-11", "2026-11-2x", "26-11-21", ""] {
+            assert!(date(odd).is_err(), "{odd}");
+        }
+    }
+}
