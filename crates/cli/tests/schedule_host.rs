@@ -219,6 +219,22 @@ fn later_runs_find_what_the_first_found() {
     assert!(runs.iter().all(|run| *run == runs[0] && run[1] == "40"), "{text}");
 }
 
+/// Who is asked to end and does so without a fault is not launched anew, even if its target is far.
+#[test]
+fn asked_to_end_nothing_begins_anew() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let word = format!("polite{}", std::process::id());
+        let polite = format!(": {word}; trap \"exit 0\" TERM; while :; do :; done");
+        let file = workload(&scratch, "", &[(&polite, "target = { completions = 9 }\ncopies = 5")]);
+        let mut child = start(&scratch, way, &file);
+        wait_until("all have begun", || called(&word).len() == 5);
+        signal("-TERM", i32::try_from(child.id()).unwrap());
+        wait_until("colocate ends", || child.try_wait().unwrap().is_some());
+        wait_until("nobody is left", || called(&word).is_empty());
+    }
+}
+
 /// More jobs than the soft limit of open files has room for.
 #[test]
 fn few_descriptors() {
