@@ -12,6 +12,7 @@ use colocate_engine::planner::Modelled;
 use colocate_machine::{Machine, Performance};
 use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
+use colocate_policy::schedule::SchedulerKind;
 use colocate_sim::run::alone_times;
 use colocate_sim::{
     Options, Outcome, Platform, Scenario, ScheduleOptions, SimError, schedule, simulate,
@@ -58,7 +59,9 @@ impl<'a> Bench<'a> {
         // From unit by unit to policy by policy.
         let of_policy = |policy: usize| units.iter().map(move |unit| unit[policy].clone());
         let runs: Vec<Run> = policies.flat_map(of_policy).collect();
-        Simulated::of(self.settings(), &runs)
+        let mut found = Simulated::of(self.settings(), &runs);
+        found.notes.extend(notes(&self.experiment.policies));
+        found
     }
 
     /// One run under `policy` with the usual assumptions and the first seed, with who ran where and when.
@@ -147,5 +150,57 @@ impl<'a> Bench<'a> {
             Ok(Run::of(&outcome, draw == 0))
         };
         self.experiment.policies.iter().map(one).collect()
+    }
+}
+
+/// What a reader should know of schedulers that are compared.
+fn notes(policies: &[Contender]) -> Vec<String> {
+    let schedulers = || {
+        policies.iter().filter_map(|policy| match policy {
+            Contender::Scheduler(kind) => Some(*kind),
+            Contender::Policy(_) => None,
+        })
+    };
+    let told: Vec<&str> =
+        schedulers().filter(|kind| kind.needs_alone()).map(SchedulerKind::name).collect();
+    let mut notes = Vec::new();
+    if schedulers().next().is_some() {
+        notes.push(
+            "schedulers decide in no time, and stopping jobs costs nothing but what they find in the \
+             caches later"
+                .to_owned(),
+        );
+    }
+    if !told.is_empty() {
+        notes.push(format!(
+            "told beforehand what each job does alone, by the model that simulates, which favours them: {}",
+            told.join(", ")
+        ));
+    }
+    if schedulers().any(|kind| kind == SchedulerKind::Oracle) {
+        notes.push(
+            "oracle plans with the model that simulates and knows all demands: nobody could be so \
+             well informed"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_schedulers_are_told_is_said() {
+        let of = |names: &[&str]| -> Vec<String> {
+            let policies = names.iter().map(|name| name.parse().unwrap());
+            notes(&policies.collect::<Vec<Contender>>())
+        };
+        assert!(of(&["os", "mix"]).is_empty());
+        assert_eq!(of(&["os", "bas"]).len(), 1);
+        let all = of(&["mmas", "bas", "idas:kappa=0.5", "oracle"]);
+        assert!(all[1].ends_with("favours them: mmas, idas"), "{}", all[1]);
+        assert!(all[2].starts_with("oracle plans with the model that simulates"), "{}", all[2]);
     }
 }
