@@ -26,7 +26,7 @@
 //! - **Falls back** where there are too many threads, and says so. -> test `falls_back`
 
 use super::allocate::{choices, on_cores, threads_of};
-use super::symbiotic::{GAIN, groups::staying};
+use super::symbiotic::groups::staying;
 use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
 use crate::judge::Judge;
 use crate::matching;
@@ -44,6 +44,13 @@ pub const EXHAUSTIVE: usize = 8;
 /// Most placements that are tried. Chosen: some seconds.
 pub const MOST: usize = 20_000;
 
+/// Least gain for which it moves anybody: ten times what the model's search may be off. A scheduler that has to
+/// guess wants more; the oracle is to show what is possible.
+pub const GAIN: f64 = 0.001;
+
+/// Threads and the PUs that they may use.
+type Asked = (Vec<TaskId>, Vec<PuIdx>);
+
 /// The scheduler.
 #[derive(Clone, Debug)]
 pub struct Oracle {
@@ -51,7 +58,7 @@ pub struct Oracle {
     /// By job; its threads are alike.
     demands: Vec<Phase>,
     /// Groups by usable core that were found, by threads and PUs.
-    found: BTreeMap<(Vec<TaskId>, Vec<PuIdx>), Vec<Vec<usize>>>,
+    found: BTreeMap<Asked, Vec<Vec<usize>>>,
     searched: u64,
     fell_back: u64,
 }
