@@ -138,11 +138,18 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         usable,
         commands: workload.commands(),
         runs,
-        notes: speaker.said,
+        notes: speaker.said.clone(),
     };
     let report = Report::new(occasion, &tally, &last);
-    tell(args, &outputs, &report, &tally)?;
-    Ok(ExitCode::from(report.exit_status()))
+    let told = tell(args, &outputs, &report, &tally);
+    match (told, report.exit_status()) {
+        (Err(why), 0) => Err(why),
+        (told, status) => {
+            // The programs have done their work: what became of them matters more than our report.
+            speaker.say(told.err().map(|why| format!("{why:#}")));
+            Ok(ExitCode::from(status))
+        }
+    }
 }
 
 /// Who watches the quanta.

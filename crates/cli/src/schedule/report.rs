@@ -1,10 +1,10 @@
 //! What came of a scheduled workload, as JSON (docs/schemas/scheduled.json), text and picture.
 
-use super::tally::{JobTally, Mean, Tally};
+use super::tally::{JobTally, Mean, Placed, Tally};
 use crate::plan::aligned;
 use colocate_engine::Snapshot;
-use colocate_machine::{Machine, Nanos, PuNr, PuSet};
-use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_policy::schedule::{Allocated, Selected};
 use colocate_study::simulate::gantt;
 use serde::Serialize;
 use std::fmt::Write;
@@ -80,6 +80,8 @@ struct ChoiceReport {
 
 #[derive(Serialize)]
 struct PlaceReport {
+    /// Its number among the threads of its job.
+    thread: u32,
     /// Null if the kernel chose.
     pu: Option<PuNr>,
     allocated: Allocated,
@@ -123,9 +125,7 @@ impl Report {
             quanta: tally.quanta,
             turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
             state: tally.state.clone(),
-            jobs: jobs
-                .map(|(number, (job, of))| JobReport::new(number, job, of, machine, last))
-                .collect(),
+            jobs: jobs.map(|(number, (job, of))| JobReport::new(number, job, of, last)).collect(),
             shared_core: shared
                 .map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta })
                 .collect(),
@@ -238,12 +238,12 @@ impl Report {
                 rows.push([&shown(&job.name), never, "", "", ""].map(str::to_owned).to_vec());
                 continue;
             };
-            for (thread, place) in choice.places.iter().enumerate() {
-                let of_job = |cell: String| if thread == 0 { cell } else { String::new() };
+            for (row, place) in choice.places.iter().enumerate() {
+                let of_job = |cell: String| if row == 0 { cell } else { String::new() };
                 rows.push(vec![
                     of_job(shown(&job.name)),
                     of_job(choice.selected.to_string()),
-                    thread.to_string(),
+                    place.thread.to_string(),
                     place.pu.map_or("kernel".to_owned(), |pu| pu.0.to_string()),
                     place.allocated.to_string(),
                 ]);
@@ -291,7 +291,6 @@ impl JobReport {
         number: usize,
         job: &JobTally,
         (command, runs): (Vec<String>, u32),
-        machine: &Machine,
         last: &Snapshot,
     ) -> Self {
         let end = last.ended.iter().find(|end| end.job.0 as usize == number);
@@ -310,19 +309,18 @@ impl JobReport {
                 memory_per_us: job.all.memory.get(),
                 estimated: job.all.estimated,
             },
-            last_choice: job.last.as_ref().map(|choice| ChoiceReport::new(choice, machine)),
+            last_choice: job.selected.clone().map(|selected| ChoiceReport {
+                selected,
+                places: job.placed.iter().map(PlaceReport::of).collect(),
+            }),
         }
     }
 }
 
-impl ChoiceReport {
-    fn new(choice: &Choice, machine: &Machine) -> Self {
-        let os = |pu: colocate_machine::PuIdx| machine.pus.get(pu.idx()).map(|pu| pu.os);
-        let places = choice.places.iter().map(|(pu, allocated)| PlaceReport {
-            pu: pu.and_then(os),
-            allocated: allocated.clone(),
-        });
-        Self { selected: choice.selected.clone(), places: places.collect() }
+impl PlaceReport {
+    fn of(placed: &Placed) -> Self {
+        let Placed { thread, pu, allocated } = placed.clone();
+        Self { thread, pu, allocated }
     }
 }
 

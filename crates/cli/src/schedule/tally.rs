@@ -3,8 +3,8 @@
 use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_policy::JobIdx;
-use colocate_policy::schedule::{Choice, Selected};
+use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,14 +44,27 @@ pub struct JobTally {
     pub cpu_time: Option<Nanos>,
     /// PUs where its threads were last seen, in their order.
     pub places: Vec<PuNr>,
-    /// Why and where it ran when it last did.
-    pub last: Option<Choice>,
+    /// Why it ran when it last did.
+    pub selected: Option<Selected>,
+    /// Why its threads were where they were then.
+    pub placed: Vec<Placed>,
     /// Quanta's worth of running alone, where the scheduler says so.
     pub progress: Option<f64>,
     /// Rates over all its quanta.
     pub all: Rates,
     /// Rates in the last of them.
     pub now: Rates,
+}
+
+/// Where a thread was to run, and why there.
+#[derive(Clone)]
+pub struct Placed {
+    /// Its number among the threads of its job.
+    pub thread: u32,
+    /// The PU; `None` if the kernel chose.
+    pub pu: Option<PuNr>,
+    /// Why this one.
+    pub allocated: Allocated,
 }
 
 /// What a job is at.
@@ -169,6 +182,17 @@ impl Tally {
                 None => State::Waiting,
             };
         }
+        // The plan names PUs as the kernel does, which holds even when others come or go.
+        for decision in &turn.plan.decisions {
+            let job = self.jobs.get_mut(decision.task.job.0 as usize);
+            if let (Some(job), Why::Chosen { allocated, .. }) = (job, &decision.why) {
+                job.placed.push(Placed {
+                    thread: decision.task.order,
+                    pu: decision.place.pu(),
+                    allocated: allocated.clone(),
+                });
+            }
+        }
     }
 
     /// Counts who shared a core with whom.
@@ -216,7 +240,8 @@ impl JobTally {
         if let Selected::LeastProgress { progress } = choice.selected {
             self.progress = Some(progress);
         }
-        self.last = Some(choice.clone());
+        self.selected = Some(choice.selected.clone());
+        self.placed.clear();
         self.places.clear();
         self.now = Rates::default();
     }
@@ -238,8 +263,10 @@ pub mod tests {
     use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
     use colocate_machine::read;
     use colocate_policy::plan::{Newborn, VERSION};
-    use colocate_policy::schedule::{Allocated, Ran, Traffic};
-    use colocate_policy::{Plan, TaskId};
+    use colocate_policy::schedule::{Ran, Traffic};
+    use colocate_policy::{Decision, Place, Plan, TaskId};
+
+    const BALANCED: Allocated = Allocated::Balanced { level: 2 };
 
     /// Job, PU and milliseconds of a thread that ran, with so many instructions per cycle.
     pub type Ran1 = (u32, u32, u64, Option<f64>);
@@ -273,7 +300,13 @@ pub mod tests {
             let choice = |ran: &Ran1| Choice {
                 job: JobIdx(ran.0),
                 selected: Selected::LeastProgress { progress: f64::from(ran.0) + 0.5 },
-                places: vec![(machine.pu_by_os(PuNr(ran.1)), Allocated::Balanced { level: 2 })],
+                places: vec![(machine.pu_by_os(PuNr(ran.1)), BALANCED)],
+            };
+            let decision = |ran: &Ran1| Decision {
+                task: TaskId { job: JobIdx(ran.0), order: 0 },
+                name: String::new(),
+                place: Place::Pu(PuNr(ran.1)),
+                why: Why::Chosen { selected: Selected::Drawn, allocated: BALANCED },
             };
             let choices: Vec<Choice> = ran.iter().map(choice).collect();
             let plan = Plan {
@@ -281,7 +314,7 @@ pub mod tests {
                 machine: String::new(),
                 pus: Vec::new(),
                 policy: String::new(),
-                decisions: Vec::new(),
+                decisions: ran.iter().map(decision).collect(),
                 newborn: Newborn::LeaveToKernel,
                 predicted: None,
                 slowdowns: None,

@@ -420,7 +420,7 @@ mod tests {
         expect![[r#"
             w.toml:1: expected version 1, found version 2
             w.toml:1: expected 1 to 500 jobs in all, found 0
-            w.toml:1: expected 1 to 500 jobs in all, found 0
+            w.toml:2: expected 10 ms to 60 s, found "5 ms"
             w.toml:2: expected a workload (docs/schedule.md), found unknown field `quantum-ms`, expected one of `version`, `quantum`, `repeat`, `job`
             w.toml:3: expected a program and its arguments, found none
             w.toml:3: no-such-program: command not found
