@@ -3,6 +3,7 @@
 //! Pure: a host is a trait, and time is what the host says it is.
 
 pub mod estimate;
+pub mod guard;
 pub mod host;
 pub mod known;
 pub mod planner;

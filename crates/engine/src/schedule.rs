@@ -17,12 +17,13 @@
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
 
 use crate::estimate::{self, Estimate};
+use crate::guard;
 use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use crate::rates::{self, ThreadDid};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
 use colocate_policy::schedule::{
-    Allocated, Choice, Quantum, Queued, Ran, Scheduler, Thread,
+    Allocated, Choice, Done, Quantum, Queued, Ran, Scheduler, Thread,
 };
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use std::collections::btree_map::Entry;
@@ -113,6 +114,8 @@ pub fn schedule_estimating(
             estimate::fill(&mut did, estimate);
         }
         queue.remember(&did);
+        let took = after.at.saturating_sub(seen.at);
+        scheduler.saw(&Done { took, did: &guard::seen::did(&seen, &after) });
         let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
         let state = scheduler.state();
         look(&Turn {

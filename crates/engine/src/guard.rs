@@ -1,0 +1,438 @@
+//! The guard: finds out while it runs whether a scheduler pays, and gives the machine back to the kernel where it
+//! does not.
+//!
+//! # Problem
+//! A scheduler that is good for most workloads is bad for some, and nobody knows beforehand for which. Whoever
+//! asks for it should not be worse off than without.
+//! # Approach
+//! The kernel is the default. The scheduler has to earn its quanta, under two rules:
+//! - *Budget*: what its quanta have cost so far, compared with the kernel's, stays below a small part of the time
+//!   that has passed. So it begins with single quanta; while they cost nothing more follow, and where they
+//!   cost much the next one comes late. These are conservative bandits (Wu, Shariff, Lattimore and
+//!   Szepesvári, ICML 2016), with measured instead of worst-case losses.
+//! - *Verdict*: its quanta are compared with the kernel's nearest ones by a test that may be looked at all the
+//!   time ([`bet`]). If it is worse, the kernel gets everything for a while, each time for longer. If
+//!   it is better, it gets all quanta but one in [`Guarding::control`], which goes on being the control.
+//! # Terms
+//! - *Control*: a quantum in which everything runs and the kernel chooses, and the one before it was the kernel's,
+//!   too. The first one after the scheduler's is not representative: threads are not where the kernel would
+//!   have them. What is lost in it counts as the scheduler's.
+//! - *Progress* of a quantum: instructions of each job over its own mean speed, added up, in seconds: so a
+//!   job with many instructions a cycle counts no more than others. Where instructions are not counted, CPU
+//!   time: then PUs left idle are seen, and contention is not.
+//! - *Turn*: as many quanta as it takes until every job can have run once. Only whole turns are compared.
+//! - *Set*: the jobs that there are. Only quanta with the same set are compared; when it changes, a control comes
+//!   first.
+//! - *Harm*: seconds by which the last job ends later, see [`ledger::Ledger::harm`]. It counts who is left behind,
+//!   too: total progress does not show that one job will be alone in the end.
+//! # Algorithm
+//! Stages: *trying*, *paying*, *paused*.
+//! 1. Trying: a control; then turns of the scheduler, each followed by a control, as far as the budget goes:
+//!    `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what quanta lost lately. Other quanta are
+//!    controls.
+//! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the scheduler and `c` of the
+//!    controls: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
+//! 3. Paying: as trying, with fewer controls. A bet that is won for "worse" ends it.
+//! 4. Paused: controls only. For 50 quanta, twice as many each time; also when the budget is so far
+//!    overdrawn that it takes that long until the next try. Then trying again: programs change.
+//! # Properties
+//! - **Lets go**: a scheduler that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
+//! - **Lets run**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
+//! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
+//! - **Nobody is left behind** -> test `sees_who_is_left_behind`
+//! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
+
+pub mod bet;
+pub mod ledger;
+pub(crate) mod seen;
+
+use bet::Bet;
+use colocate_policy::JobIdx;
+use colocate_policy::schedule::baselines::Os;
+use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Scheduler};
+use ledger::{Ledger, Sample, Speeds};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How a scheduler is guarded. None of it is published: these are our choices, and what they come to is
+/// measured by simulation (`docs/guard.md`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guarding {
+    /// The part of the time that may be lost.
+    pub allowed: f64,
+    /// What may be lost at once, in quanta.
+    pub credit: f64,
+    /// Quanta from one control to the next while the scheduler pays, at least 3. Another one goes before each.
+    pub control: u32,
+    /// The chance that a verdict is wrong, at most.
+    pub error: f64,
+    /// For how many quanta a scheduler is paused the first time.
+    pub pause: u32,
+}
+
+impl Default for Guarding {
+    /// Chosen: a workload of some hundred quanta loses half of 1 % at most by the budget; the rest is for what the
+    /// comparison does not see.
+    fn default() -> Self {
+        Self { allowed: 0.005, credit: 0.3, control: 32, error: 0.05, pause: 50 }
+    }
+}
+
+/// Controls that make up what the kernel's quanta are like now. Chosen: programs change.
+const WINDOW: usize = 4;
+/// Quanta that the scheduler keeps while it pays and the set changes again and again.
+const AFTER_CHANGE: u32 = 4;
+/// Comparisons after which bets begin anew, so that old gains do not hide new losses. Chosen.
+const MEMORY: u32 = 64;
+/// Quanta of gains that may be spent again. Chosen: a turn of two.
+const BANK: f64 = 2.0;
+/// What a first quantum is expected to lose, as a part of it. Chosen: few schedulers lose more.
+const FIRST_RISK: f64 = 0.2;
+/// The weight of the last quantum in what the next one is expected to lose.
+const RISK_WEIGHT: f64 = 0.25;
+/// Most quanta of a turn that is compared.
+const LONGEST_TURN: u32 = 8;
+/// Pauses are doubled so often at most.
+const DOUBLINGS: u32 = 5;
+/// What is left of the longest quantum after each that is shorter.
+const FORGETS: f64 = 0.9;
+/// A quantum that is shorter than this part of the longest one is no comparison.
+const SHORT: f64 = 0.5;
+
+/// What is going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Trying,
+    Paying,
+    /// For so many more quanta.
+    Paused(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Kernel,
+    Scheduler,
+}
+
+/// A scheduler that is guarded.
+#[derive(Debug)]
+pub struct Guard {
+    inner: Box<dyn Scheduler>,
+    name: String,
+    settings: Guarding,
+    stage: Stage,
+    /// Whose the quantum is that runs, and whose the one before it was; `None` before the first.
+    now: Option<Whose>,
+    before: Option<Whose>,
+    /// The jobs, and how many PUs each uses at a time.
+    set: BTreeMap<JobIdx, f64>,
+    /// Quanta of a turn.
+    turn: u32,
+    /// The last controls with this set.
+    window: VecDeque<Sample>,
+    speeds: Speeds,
+    ledger: Ledger,
+    risk: f64,
+    block: Block,
+    bets: Bets,
+    since_control: u32,
+    pauses: u32,
+    /// Seconds so far, and how long a whole quantum is.
+    elapsed: f64,
+    quantum: f64,
+    quanta: u64,
+    controls: u64,
+    blind: bool,
+    news: VecDeque<String>,
+}
+
+/// What is compared next.
+#[derive(Debug, Default)]
+struct Block {
+    quanta: u32,
+    scheduler: Sample,
+    controls: Sample,
+}
+
+/// The comparison so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bets {
+    worse: Bet,
+    better: Bet,
+    sum: f64,
+    count: u32,
+}
+
+impl Bets {
+    fn take(&mut self, x: f64) {
+        self.worse.take(-x);
+        self.better.take(x);
+        self.sum += x;
+        self.count += 1;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / f64::from(self.count.max(1))
+    }
+}
+
+impl Guard {
+    /// Guards `inner`, which people know by `name`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Scheduler>, name: &str, settings: Guarding) -> Self {
+        Self {
+            inner,
+            name: name.to_owned(),
+            settings,
+            stage: Stage::Trying,
+            now: None,
+            before: None,
+            set: BTreeMap::new(),
+            turn: 1,
+            window: VecDeque::new(),
+            speeds: Speeds::default(),
+            ledger: Ledger::default(),
+            risk: FIRST_RISK,
+            block: Block::default(),
+            bets: Bets::default(),
+            since_control: 0,
+            pauses: 0,
+            elapsed: 0.0,
+            quantum: 0.0,
+            quanta: 0,
+            controls: 0,
+            blind: false,
+            news: VecDeque::new(),
+        }
+    }
+
+    /// Quanta so far, and how many of them were the kernel's.
+    #[must_use]
+    pub const fn quanta(&self) -> (u64, u64) {
+        (self.quanta, self.controls)
+    }
+
+    /// What is measured with other jobs is no measure for these.
+    fn meet(&mut self, now: &Quantum<'_>) {
+        let contexts = now.pus.len();
+        let width = |job: &Queued| u32::try_from(job.width(contexts)).unwrap_or(u32::MAX);
+        let set: BTreeMap<JobIdx, f64> =
+            now.queue.iter().map(|job| (job.job, f64::from(width(job)))).collect();
+        if !set.keys().eq(self.set.keys()) {
+            self.window.clear();
+            self.block = Block::default();
+        }
+        let all: u32 = now.queue.iter().map(width).fold(0, u32::saturating_add);
+        let contexts = u32::try_from(contexts).unwrap_or(u32::MAX).max(1);
+        self.turn = all.div_ceil(contexts).clamp(1, LONGEST_TURN);
+        self.ledger.keep(&set);
+        self.set = set;
+    }
+
+    fn whose(&self) -> Whose {
+        let control = match self.stage {
+            Stage::Paused(_) => true,
+            Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
+            Stage::Paying => {
+                self.since_control + 1 >= self.settings.control || self.overdrawn() > 0.0
+            }
+            Stage::Trying => {
+                let turn_is_over = self.block.quanta >= self.turn;
+                self.window.is_empty() || turn_is_over || self.overdrawn() > 0.0
+            }
+        };
+        if control { Whose::Kernel } else { Whose::Scheduler }
+    }
+
+    /// Seconds by which another quantum would go beyond what may be lost; below 0 there is something left.
+    fn overdrawn(&self) -> f64 {
+        let Guarding { credit, allowed, .. } = self.settings;
+        let risk = self.risk.max(0.0) * self.quantum;
+        self.harm() + risk - credit * self.quantum - allowed * self.elapsed
+    }
+
+    /// While jobs take turns, those whose turn is next are behind by nearly a quantum.
+    fn harm(&self) -> f64 {
+        let slack = self.quantum * (1.0 - 1.0 / f64::from(self.turn));
+        self.ledger.harm(&self.set, slack)
+    }
+
+    fn kernels(&mut self, sample: Sample) {
+        self.controls += 1;
+        if let Stage::Paused(left) = self.stage {
+            self.stage = left.checked_sub(1).map_or(Stage::Trying, Stage::Paused);
+        }
+        if self.before != Some(Whose::Kernel) {
+            // What it takes the kernel to put things right is the scheduler's fault.
+            self.charge(&sample);
+            return;
+        }
+        self.since_control = 0;
+        if sample.seconds < SHORT * self.quantum {
+            return;
+        }
+        if self.block.quanta > 0 {
+            self.block.controls.add(&sample);
+            if self.block.quanta >= self.turn {
+                self.compare();
+            }
+        }
+        self.window.push_back(sample);
+        if self.window.len() > WINDOW {
+            self.window.pop_front();
+        }
+    }
+
+    fn schedulers(&mut self, sample: &Sample) {
+        self.since_control = self.since_control.saturating_add(1);
+        if self.window.is_empty() {
+            return;
+        }
+        if let Some(lost) = self.charge(sample) {
+            self.risk += RISK_WEIGHT * (lost.clamp(-1.0, 1.0) - self.risk);
+        }
+        if sample.seconds >= SHORT * self.quantum {
+            self.block.scheduler.add(sample);
+            self.block.quanta += 1;
+        }
+        self.mind_the_budget();
+    }
+
+    /// Puts into the ledger what came of a quantum, and returns the part of it that was lost; `None` if there is
+    /// nothing to compare with.
+    fn charge(&mut self, sample: &Sample) -> Option<f64> {
+        let mut os = Sample::default();
+        self.window.iter().for_each(|control| os.add(control));
+        self.ledger.note(sample, &os, &self.speeds, BANK * self.quantum)
+    }
+
+    /// A comparison is complete.
+    fn compare(&mut self) {
+        let Block { scheduler, controls, .. } = std::mem::take(&mut self.block);
+        let (p, c) = (scheduler.rate(&self.speeds), controls.rate(&self.speeds));
+        if p + c <= 0.0 {
+            return;
+        }
+        self.bets.take(2.0 * (p - c) / (p + c));
+        let Bets { worse, better, count, .. } = self.bets;
+        if worse.won(self.settings.error) {
+            self.tell("costs more than it gains");
+            self.pause(0);
+        } else if better.won(self.settings.error) {
+            if self.stage == Stage::Trying {
+                self.tell("pays");
+            }
+            self.stage = Stage::Paying;
+            self.bets = Bets::default();
+        } else if count >= MEMORY {
+            self.bets = Bets::default();
+        }
+    }
+
+    /// Where it takes long until there is something to spend again, that is a pause.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
+    fn mind_the_budget(&mut self) {
+        let each = self.settings.allowed * self.quantum;
+        let quanta = (self.overdrawn() / each.max(f64::MIN_POSITIVE)).max(0.0) as u32;
+        if quanta >= self.settings.pause {
+            let seconds = self.harm();
+            self.news.push_back(format!(
+                "guard: {} has cost {seconds:.2} of {:.1} s so far; the kernel chooses for some time",
+                self.name, self.elapsed
+            ));
+            self.pause(quanta);
+        }
+    }
+
+    fn pause(&mut self, least: u32) {
+        let quanta = self.settings.pause.saturating_mul(1 << self.pauses.min(DOUBLINGS));
+        self.pauses += 1;
+        self.stage = Stage::Paused(quanta.max(least));
+        self.bets = Bets::default();
+        self.block = Block::default();
+    }
+
+    fn tell(&mut self, verdict: &str) {
+        let Guarding { error, .. } = self.settings;
+        self.news.push_back(format!(
+            "guard: {} {verdict}: {:+.1} % progress against the kernel alone, {} comparisons, chance of error at \
+             most {:.0} %",
+            self.name,
+            100.0 * self.bets.mean(),
+            self.bets.count,
+            100.0 * error
+        ));
+    }
+
+    /// Says once what it cannot see.
+    fn check_sight(&mut self, sample: Option<&Sample>) {
+        let missing = match sample {
+            None => "CPU time is not known: the guard cannot compare, and the kernel chooses",
+            Some(sample) if !sample.is_counted() => {
+                "instructions are not counted: the guard sees PUs that are left idle, but not contention"
+            }
+            Some(_) => return,
+        };
+        if !std::mem::replace(&mut self.blind, true) {
+            self.news.push_back(format!("guard: {missing}"));
+        }
+    }
+}
+
+impl Scheduler for Guard {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        self.meet(now);
+        let whose = self.whose();
+        self.before = self.now.replace(whose);
+        if whose == Whose::Kernel {
+            return Os.choose(now);
+        }
+        if self.before != Some(Whose::Kernel) {
+            return self.inner.choose(now);
+        }
+        // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
+        let plain = |job: &Queued| Queued { just_ran: false, had_own_cores: false, ..job.clone() };
+        let queue: Vec<Queued> = now.queue.iter().map(plain).collect();
+        self.inner.choose(&Quantum { queue: &queue, ..*now })
+    }
+
+    fn saw(&mut self, done: &Done<'_>) {
+        let Some(whose) = self.now else { return };
+        if whose == Whose::Scheduler {
+            self.inner.saw(done);
+        }
+        self.quanta += 1;
+        let sample = Sample::of(done);
+        self.check_sight(sample.as_ref());
+        let Some(sample) = sample.filter(|sample| sample.seconds > 0.0) else {
+            self.controls += u64::from(whose == Whose::Kernel);
+            return;
+        };
+        self.elapsed += sample.seconds;
+        // One that took far too long must not be the measure for ever.
+        self.quantum = sample.seconds.max(FORGETS * self.quantum);
+        self.speeds.note(&sample);
+        match whose {
+            Whose::Kernel => self.kernels(sample),
+            Whose::Scheduler => self.schedulers(&sample),
+        }
+    }
+
+    fn state(&self) -> Option<String> {
+        let stage = match self.stage {
+            Stage::Trying => "trying".to_owned(),
+            Stage::Paying => "it pays".to_owned(),
+            Stage::Paused(left) => format!("paused for {left} quanta"),
+        };
+        let guard = format!(
+            "guard: {stage}, {} of {} quanta the kernel's, lost {:.2} s",
+            self.controls,
+            self.quanta,
+            self.harm()
+        );
+        Some(self.inner.state().map_or(guard.clone(), |inner| format!("{inner}; {guard}")))
+    }
+
+    fn news(&mut self) -> Option<String> {
+        self.news.pop_front().or_else(|| self.inner.news())
+    }
+}

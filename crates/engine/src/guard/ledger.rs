@@ -1,0 +1,209 @@
+//! What quanta got done, in the same measure whoever ran, and what it cost that they were not the kernel's.
+
+use colocate_policy::JobIdx;
+use colocate_policy::schedule::Done;
+use std::collections::BTreeMap;
+
+/// What a job did in some quanta.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Used {
+    /// CPU time, in seconds.
+    cpu: f64,
+    /// Instructions, if they were counted all the time.
+    instructions: Option<f64>,
+}
+
+/// What all jobs did in some quanta of the same kind.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// How long the quanta were together, in seconds.
+    pub seconds: f64,
+    jobs: BTreeMap<JobIdx, Used>,
+}
+
+impl Sample {
+    /// One quantum; `None` if it is not known of a job how long it ran.
+    #[allow(clippy::cast_precision_loss)] // counts of one quantum are far below 2^53
+    pub fn of(done: &Done<'_>) -> Option<Self> {
+        let used = |did: &colocate_policy::schedule::Did| {
+            let cpu = did.cpu_time?.as_secs_f64();
+            let instructions = did.instructions.map(|count| count as f64);
+            Some((did.job, Used { cpu, instructions }))
+        };
+        let jobs = done.did.iter().map(used).collect::<Option<_>>()?;
+        Some(Self { seconds: done.took.as_secs_f64(), jobs })
+    }
+
+    /// Adds other quanta.
+    pub fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        for (&job, used) in &other.jobs {
+            let sum = self.jobs.entry(job).or_insert(Used { cpu: 0.0, instructions: Some(0.0) });
+            sum.cpu += used.cpu;
+            sum.instructions = sum.instructions.zip(used.instructions).map(|(a, b)| a + b);
+        }
+    }
+
+    /// Whether instructions of every job that ran were counted.
+    pub fn is_counted(&self) -> bool {
+        self.jobs.values().all(|used| used.cpu == 0.0 || used.instructions.is_some())
+    }
+
+    /// What all jobs got done in a second, in seconds at their own mean speeds.
+    pub fn rate(&self, speeds: &Speeds) -> f64 {
+        if self.seconds > 0.0 { self.total(speeds) / self.seconds } else { 0.0 }
+    }
+
+    fn total(&self, speeds: &Speeds) -> f64 {
+        self.jobs.keys().map(|&job| self.progress(job, speeds)).fold(0.0, |sum, each| sum + each)
+    }
+
+    /// What one job got done: instructions over its mean speed, or just its CPU time where they are not
+    /// counted.
+    fn progress(&self, job: JobIdx, speeds: &Speeds) -> f64 {
+        let Some(used) = self.jobs.get(&job) else { return 0.0 };
+        let counted = used.instructions.zip(speeds.of(job));
+        counted.map_or(used.cpu, |(instructions, speed)| instructions / speed)
+    }
+}
+
+/// How fast each job was on average in all quanta so far, whoever chose, in instructions per second of CPU
+/// time.
+#[derive(Clone, Debug, Default)]
+pub struct Speeds(BTreeMap<JobIdx, (f64, f64)>);
+
+impl Speeds {
+    /// Takes in a quantum.
+    pub fn note(&mut self, sample: &Sample) {
+        for (&job, used) in &sample.jobs {
+            if let Some(instructions) = used.instructions {
+                let (sum, time) = self.0.entry(job).or_default();
+                (*sum, *time) = (*sum + instructions, *time + used.cpu);
+            }
+        }
+    }
+
+    fn of(&self, job: JobIdx) -> Option<f64> {
+        let &(instructions, time) = self.0.get(&job)?;
+        (instructions > 0.0 && time > 0.0).then(|| instructions / time)
+    }
+}
+
+/// What the scheduler's quanta have cost so far, compared with leaving everything to the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Seconds that the kernel would have needed less for the same progress; below 0 it would have needed more.
+    pub lost: f64,
+    /// By job: seconds of its own running that it would be further under the kernel.
+    behind: BTreeMap<JobIdx, f64>,
+}
+
+impl Ledger {
+    /// Takes in a quantum of the scheduler, `os` being what the kernel's are like now. Gains beyond `bank`
+    /// seconds are forgotten. Returns the part of the quantum that was lost.
+    pub fn note(&mut self, ran: &Sample, os: &Sample, speeds: &Speeds, bank: f64) -> Option<f64> {
+        let rate = os.rate(speeds);
+        if rate <= 0.0 || ran.seconds <= 0.0 {
+            return None;
+        }
+        let lost = ran.seconds - ran.total(speeds) / rate;
+        self.lost = (self.lost + lost).max(-bank);
+        for &job in os.jobs.keys() {
+            let expected = os.progress(job, speeds) / os.seconds * ran.seconds;
+            *self.behind.entry(job).or_default() += expected - ran.progress(job, speeds);
+        }
+        Some(lost / ran.seconds)
+    }
+
+    /// Forgets who is over.
+    pub fn keep(&mut self, jobs: &BTreeMap<JobIdx, f64>) {
+        self.behind.retain(|job, _| jobs.contains_key(job));
+    }
+
+    /// Seconds by which the last job would end later than under the kernel, if all had as much left to do as
+    /// each other: what is lost, and the tail of the job that is furthest behind the others, which is alone
+    /// in the end. `widths` are PUs that a job uses at a time; lags up to `slack` seconds come with taking turns.
+    pub fn harm(&self, widths: &BTreeMap<JobIdx, f64>, slack: f64) -> f64 {
+        let lag = |(job, behind): (&JobIdx, &f64)| Some((*behind, *widths.get(job)?));
+        let known = || self.behind.iter().filter_map(lag);
+        let (sum, width) = known().fold((0.0, 0.0), |sum, (b, w)| (sum.0 + b, sum.1 + w));
+        let most = known().map(|(behind, width)| behind / width).fold(f64::NEG_INFINITY, f64::max);
+        let mean = if width > 0.0 { sum / width } else { 0.0 };
+        self.lost + (most - mean - slack).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::Nanos;
+    use colocate_policy::schedule::Did;
+
+    fn sample(took: u64, did: &[(u32, u64, Option<u64>)]) -> Sample {
+        let did: Vec<Did> = did
+            .iter()
+            .map(|&(job, cpu, instructions)| Did {
+                job: JobIdx(job),
+                cpu_time: Some(Nanos::from_secs(cpu)),
+                instructions,
+            })
+            .collect();
+        Sample::of(&Done { took: Nanos::from_secs(took), did: &did }).unwrap()
+    }
+
+    /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 2 s to
+    /// job 0 alone, which then does what it did under the kernel in the same CPU time, and 2 s to job 1, which
+    /// does half. Speeds: 100 and 30/4 = 7.5. The kernel: (200/100 + 20/7.5)/4 = 7/6 a second. The scheduler:
+    /// 200/100 + 10/7.5 = 10/3 in 4 s, for which the kernel needs 20/7 s: 8/7 s are lost.
+    #[test]
+    fn by_hand() {
+        let os = sample(4, &[(0, 2, Some(200)), (1, 2, Some(20))]);
+        let ran = sample(4, &[(0, 2, Some(200)), (1, 2, Some(10))]);
+        let mut speeds = Speeds::default();
+        speeds.note(&os);
+        speeds.note(&ran);
+        assert!((os.rate(&speeds) - 7.0 / 6.0).abs() < 1e-12);
+        let mut ledger = Ledger::default();
+        let part = ledger.note(&ran, &os, &speeds, 9.0).unwrap();
+        assert!((ledger.lost - 8.0 / 7.0).abs() < 1e-12 && (part - 2.0 / 7.0).abs() < 1e-12);
+        // Job 1 is 20/7.5 − 10/7.5 = 4/3 s behind, job 0 none, their mean 2/3.
+        let widths = BTreeMap::from([(JobIdx(0), 1.0), (JobIdx(1), 1.0)]);
+        assert!((ledger.harm(&widths, 0.5) - (8.0 / 7.0 + 2.0 / 3.0 - 0.5)).abs() < 1e-12);
+        assert!((ledger.harm(&widths, 2.0) - 8.0 / 7.0).abs() < 1e-12);
+    }
+
+    /// Everybody is a second ahead of where the kernel would have them: nobody is left behind.
+    #[test]
+    fn who_is_ahead_is_not_behind() {
+        let os = sample(2, &[(0, 1, None), (1, 1, None)]);
+        let ran = sample(2, &[(0, 2, None), (1, 2, None)]);
+        let mut ledger = Ledger::default();
+        ledger.note(&ran, &os, &Speeds::default(), 9.0);
+        let widths = BTreeMap::from([(JobIdx(0), 1.0), (JobIdx(1), 1.0)]);
+        assert!((ledger.harm(&widths, 0.0) + 2.0).abs() < 1e-12);
+        assert!(Ledger::default().harm(&widths, 0.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn gains_are_forgotten_beyond_the_bank() {
+        let os = sample(1, &[(0, 1, None)]);
+        let ran = sample(1, &[(0, 2, None)]);
+        let mut ledger = Ledger::default();
+        for _ in 0..10 {
+            ledger.note(&ran, &os, &Speeds::default(), 2.5);
+        }
+        assert!((ledger.lost + 2.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_not_counted_is_time() {
+        let mut both = sample(1, &[(0, 1, Some(5)), (1, 1, None)]);
+        assert!(!both.is_counted() && sample(1, &[(0, 1, Some(5))]).is_counted());
+        both.add(&sample(1, &[(0, 1, None)]));
+        let mut speeds = Speeds::default();
+        speeds.note(&sample(1, &[(0, 1, Some(5))]));
+        assert!((both.rate(&speeds) - 1.5).abs() < 1e-12);
+        let unknown = [Did { job: JobIdx(0), cpu_time: None, instructions: Some(1) }];
+        assert!(Sample::of(&Done { took: Nanos(1), did: &unknown }).is_none());
+    }
+}

@@ -1,0 +1,201 @@
+//! The guard around a scheduler whose speed the test decides.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+use colocate_engine::guard::{Guard, Guarding};
+use colocate_machine::{
+    Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
+};
+use colocate_policy::rng::SplitMix64;
+use colocate_policy::schedule::{
+    Allocated, Choice, Did, Done, Quantum, Queued, Scheduler, Selected, Thread,
+};
+use colocate_policy::{JobIdx, TaskId};
+
+const PUS: usize = 4;
+const QUANTUM: Nanos = Nanos::from_millis(100);
+
+fn machine() -> Machine {
+    let core =
+        |n: u32| Core { pus: vec![PuIdx(n)], package: PackageIdx(0), node: None, kind: KindIdx(0) };
+    Machine {
+        name: "four cores".into(),
+        processor: None,
+        pus: (0..4).map(|n| Pu { os: PuNr(n), core: CoreIdx(n) }).collect(),
+        cores: (0..4).map(core).collect(),
+        packages: vec![Package { cores: (0..4).map(CoreIdx).collect() }],
+        nodes: vec![],
+        caches: vec![],
+        kinds: vec![],
+        distances: None,
+        offline: vec![],
+    }
+}
+
+/// Those at the head of the queue, but never `starved`.
+#[derive(Debug)]
+struct Heads {
+    starved: Option<u32>,
+}
+
+impl Scheduler for Heads {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let may = now.queue.iter().filter(|job| Some(job.job.0) != self.starved);
+        let choice = |(job, &pu): (&Queued, &PuIdx)| Choice {
+            job: job.job,
+            selected: Selected::HeadOfQueue,
+            places: vec![(Some(pu), Allocated::Next)],
+        };
+        may.zip(now.pus).map(choice).collect()
+    }
+}
+
+/// Jobs that never end, of one thread each. Under the kernel each gets its share of the PUs and does an
+/// instruction a nanosecond, more or less by a tenth; under the scheduler so many times as many.
+struct Toy {
+    machine: Machine,
+    queue: Vec<u32>,
+    speed: f64,
+    counted: bool,
+    rng: SplitMix64,
+    number: u64,
+    /// Progress of all jobs, in seconds under the kernel.
+    done: f64,
+    news: Vec<String>,
+}
+
+impl Toy {
+    fn new(jobs: u32, speed: f64) -> Self {
+        Self {
+            machine: machine(),
+            queue: (0..jobs).collect(),
+            speed,
+            counted: true,
+            rng: SplitMix64::new(3),
+            number: 0,
+            done: 0.0,
+            news: Vec::new(),
+        }
+    }
+
+    fn queued(&self) -> Vec<Queued> {
+        let queued = |&job: &u32| {
+            let id = TaskId { job: JobIdx(job), order: 0 };
+            let threads = vec![Thread { id, ran: None, pu: None }];
+            Queued { job: JobIdx(job), threads, just_ran: false, had_own_cores: false }
+        };
+        self.queue.iter().map(queued).collect()
+    }
+
+    /// One quantum; whether it was the kernel's.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn go(&mut self, guard: &mut Guard) -> bool {
+        let pus: Vec<PuIdx> = self.machine.all_pus().collect();
+        let queue = self.queued();
+        let number = self.number;
+        let now = Quantum { number, machine: &self.machine, pus: &pus, queue: &queue };
+        let choices = guard.choose(&now);
+        let kernels = choices.iter().all(|choice| choice.places[0].0.is_none());
+        let share = PUS as f64 / choices.len().max(PUS) as f64;
+        let noise = 0.9 + 0.2 * self.rng.unit();
+        let speed = noise * if kernels { 1.0 } else { self.speed };
+        let time = share * QUANTUM.0 as f64;
+        let did = |choice: &Choice| Did {
+            job: choice.job,
+            cpu_time: Some(Nanos(time as u64)),
+            instructions: self.counted.then_some((time * speed) as u64),
+        };
+        let did: Vec<Did> = choices.iter().map(did).collect();
+        guard.saw(&Done { took: QUANTUM, did: &did });
+        self.done += choices.len() as f64 * time * speed / 1e9;
+        let ran = |job: &u32| choices.iter().any(|choice| choice.job.0 == *job);
+        self.queue.sort_by_key(ran);
+        self.number += 1;
+        self.news.extend(std::iter::from_fn(|| guard.news()));
+        kernels
+    }
+
+    /// So many quanta; how many were the kernel's.
+    fn run(&mut self, guard: &mut Guard, quanta: usize) -> usize {
+        (0..quanta).filter(|_| self.go(guard)).count()
+    }
+}
+
+fn guard(starved: Option<u32>) -> Guard {
+    Guard::new(Box::new(Heads { starved }), "heads", Guarding::default())
+}
+
+#[test]
+fn gives_up_what_is_worse() {
+    for speed in [0.2, 0.7, 0.85, 0.95] {
+        let (mut toy, mut guard) = (Toy::new(8, speed), guard(None));
+        let kernels = toy.run(&mut guard, 1000);
+        assert!(kernels > 800, "{speed}: {kernels} quanta are the kernel's");
+        // 4 PUs for 100 s do 400 s of progress.
+        assert!(toy.done > 400.0 * 0.99, "{speed}: {}", toy.done);
+        assert!(toy.news[0].contains("cost"), "{:?}", toy.news);
+        assert!(toy.news.len() < 12, "{:?}", toy.news);
+    }
+}
+
+#[test]
+fn keeps_what_is_better() {
+    for speed in [1.05, 1.2] {
+        let (mut toy, mut guard) = (Toy::new(8, speed), guard(None));
+        let kernels = toy.run(&mut guard, 1000);
+        assert!(
+            kernels < 200,
+            "{speed}: {kernels} quanta are the kernel's: {:?} {:?}",
+            toy.news,
+            guard.state()
+        );
+        assert_eq!(toy.news.len(), 1);
+        assert!(toy.news[0].starts_with("guard: heads pays: +"), "{:?}", toy.news);
+    }
+}
+
+/// What was good for some hundred quanta and is bad from then on is found out, too.
+#[test]
+fn finds_out_late() {
+    let (mut toy, mut guard) = (Toy::new(8, 1.1), guard(None));
+    toy.run(&mut guard, 500);
+    toy.speed = 0.8;
+    let before = toy.done;
+    toy.run(&mut guard, 1000);
+    assert!(toy.done - before > 400.0 * 0.98, "{}", toy.done - before);
+    assert!(toy.news.len() > 1, "{:?}", toy.news);
+}
+
+/// As good for those that run, but one of nine never does: progress per second is the same.
+#[test]
+fn sees_who_is_left_behind() {
+    let (mut toy, mut guard) = (Toy::new(9, 1.0), guard(Some(4)));
+    let kernels = toy.run(&mut guard, 1000);
+    assert!(kernels > 900, "{kernels} quanta are the kernel's");
+    assert!(toy.news[0].contains("has cost"), "{:?}", toy.news);
+}
+
+/// A job comes or goes every quantum: whatever the scheduler does, nothing can be compared.
+#[test]
+fn compares_the_same_jobs_only() {
+    let (mut toy, mut guard) = (Toy::new(8, 0.5), guard(None));
+    for n in 0..200 {
+        toy.queue = (0..8).map(|job| 8 * (n % 2) + job).collect();
+        assert!(toy.go(&mut guard), "quantum {n}: the kernel's, as there is no baseline");
+    }
+    assert!(toy.news.is_empty());
+}
+
+#[test]
+fn says_what_it_cannot_see() {
+    let (mut toy, mut guard) = (Toy::new(8, 0.5), guard(None));
+    toy.counted = false;
+    let kernels = toy.run(&mut guard, 300);
+    assert_eq!(
+        toy.news,
+        [
+            "guard: instructions are not counted: the guard sees PUs that are left idle, but not contention"
+        ]
+    );
+    assert!(kernels < 200, "CPU time is the same: {kernels}");
+}
