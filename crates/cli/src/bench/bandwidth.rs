@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// Rows of 512 bytes that a copy walks over [default: four times the cache that must not hold them, for
+    /// Rows of 576 bytes that a copy walks over [default: four times the cache that must not hold them, for
     /// memory at least 196608] [range: 1-16777216]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     rows: Option<u32>,
@@ -217,16 +217,14 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
         (Some(rows), _) => Ok(rows),
         (None, Level::Memory) => {
             if !args.quiet {
-                warn(
-                    "the caches' sizes are unknown: copies walk over 96 MiB, as published; see --rows",
-                );
+                warn("the caches' sizes are unknown: copies walk over 108 MiB; see --rows");
             }
             Ok(places::ROWS_IF_UNKNOWN)
         }
         (None, Level::L2) => {
             let message = format!(
                 "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \
-                 of 512 bytes do not fit in the first"
+                 of 576 bytes do not fit in the first"
             );
             Err(Failure { code: crate::exit::NO_CAPABILITY, message }.into())
         }

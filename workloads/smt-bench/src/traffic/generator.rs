@@ -15,7 +15,7 @@ pub enum TrafficError {
     #[error(transparent)]
     Pin(#[from] PinError),
     /// There is no memory for its matrix.
-    #[error("cannot have {rows} rows of 512 bytes: mmap: {source}")]
+    #[error("cannot have {rows} rows of 576 bytes: mmap: {source}")]
     Memory {
         /// Rows that were asked for.
         rows: u32,

@@ -107,7 +107,7 @@ pub struct Report {
     pub program_pu: u32,
     /// The copies' PUs, in the order in which they are used.
     pub copy_pus: Vec<u32>,
-    /// Rows of 512 bytes that a copy walks over.
+    /// Rows of 576 bytes that a copy walks over.
     pub rows: u32,
     /// Runs under each condition.
     pub repeat: u32,

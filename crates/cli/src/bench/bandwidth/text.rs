@@ -228,7 +228,7 @@ mod tests {
     fn everything_is_said() {
         let found = text(&report(Level::Memory, traced(), 3), Some(3.0));
         expect![[r#"
-            prog on PU 0 beside copies that ask main memory for lines, on PU 1, 3; 98304 KiB each
+            prog on PU 0 beside copies that ask main memory for lines, on PU 1, 3; 110592 KiB each
             3 repetitions, seed 1; before: 0 others running, load 0.25; after: ? others running, load ?
             alone: 1.000 s (1.000 to 1.000 s) of CPU time, 1.010 s (1.010 to 1.010 s) from start to end
 
