@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["topo"],
     &["profile"],
@@ -24,6 +24,10 @@ const COMMANDS: [&[&str]; 19] = [
     &["simulate"],
     &["study"],
     &["study", "serpa"],
+    &["study", "feliu-1"],
+    &["study", "feliu-2"],
+    &["study", "feliu-3"],
+    &["study", "feliu-4"],
     &["train"],
     &["train", "cpi-model"],
 ];

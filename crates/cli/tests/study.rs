@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 /// Two applications, one set of assumptions and seed, a fiftieth of a second.
 const SMALL: [&str; 8] =
-    ["--draws", "2", "--seeds", "2", "--length", "20", "--applications", "two.toml"];
+    ["--draws", "2", "--seeds", "2", "--length-ms", "20", "--applications", "two.toml"];
 
 fn study(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
@@ -100,7 +100,8 @@ fn what_cannot_be_is_refused_with_its_line() {
             assert_eq!(said.contains("line "), line, "{said}");
         }
     }
-    let said = refusal(&study(folder.path(), &["--machine", "xeon-x3320", "--length", "1"]), 125);
+    let said =
+        refusal(&study(folder.path(), &["--machine", "xeon-x3320", "--length-ms", "1"]), 125);
     expect![[r#"
         colocate: expected a machine with SMT, found Intel Xeon X3320, whose cores have one PU each
     "#]]

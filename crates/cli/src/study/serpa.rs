@@ -1,24 +1,21 @@
 //! `colocate study serpa`.
 
-mod keep;
 mod settle;
 
-use crate::exit::Failure;
+use super::keep::Kept;
+use super::runner::Runner;
 use crate::output;
 use crate::simulate::load;
-use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::serpa::work::Work;
 use colocate_study::serpa::{ALONE, Study, bench, table};
-use keep::Kept;
 use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
@@ -49,11 +46,11 @@ pub struct Args {
     /// How long each application takes alone, in milliseconds [range: 1-600000]
     #[arg(long, value_name = "MS", default_value_t = ALONE.0 / 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    length: u64,
+    length_ms: u64,
 
     /// Only find out how long the applications have to be: double the length until the figures of the
     /// simulated kernel stay as they are
-    #[arg(long, conflicts_with_all = ["length", "keep", "json"])]
+    #[arg(long, conflicts_with_all = ["length_ms", "keep", "json"])]
     find_length: bool,
 
     /// Demand vectors instead of SMT-Bench's, .toml or .json (docs/schemas/demand.json)
@@ -92,11 +89,11 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let given = Given::load(args)?;
     let study = given.study(args);
-    let runner = Runner { args, stop: crate::compare::stop_flag()? };
+    let runner = Runner::new(args.threads, args.quiet)?;
     let text = if args.find_length {
         settle::find(&runner, study, &given.applications)?
     } else {
-        simulated(&runner, study, &given)?
+        simulated(args, &runner, study, &given)?
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
@@ -137,7 +134,7 @@ impl Given {
             draws: &self.draws,
             seeds: args.seeds,
             seed: args.seed,
-            alone: Nanos::from_millis(args.length),
+            alone: Nanos::from_millis(args.length_ms),
         }
     }
 
@@ -162,59 +159,20 @@ fn phases(file: Option<&Path>, ours: &str, least: usize) -> anyhow::Result<Vec<P
 }
 
 /// The whole study as text.
-fn simulated(runner: &Runner<'_>, study: Study<'_>, given: &Given) -> anyhow::Result<String> {
-    let args = runner.args;
+fn simulated(
+    args: &Args,
+    runner: &Runner,
+    study: Study<'_>,
+    given: &Given,
+) -> anyhow::Result<String> {
     // Said at the start, not when all pairs have been simulated.
     bench::siblings(&given.machine)?;
     let inputs = given.inputs(&study);
     let work = Work::new(study, &given.kernels, &given.applications);
-    let kept =
-        args.keep.as_deref().map(|path| Kept::open(path, &inputs, |piece| work.shape(piece)));
+    let head = format!("serpa-1 {inputs}");
+    let kept = args.keep.as_deref().map(|path| Kept::open(path, &head, |piece| work.shape(piece)));
     let kept = kept.transpose()?;
-    let done = runner.all("", work.count(), kept.as_ref(), |piece| {
-        if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
-            return Ok(done.clone());
-        }
-        let done = work.piece(piece)?;
-        kept.as_ref().map_or(Ok(()), |kept| kept.put(piece, &done))?;
-        Ok::<_, anyhow::Error>(done)
-    })?;
+    let done = runner.kept("", work.count(), kept.as_ref(), |piece| Ok(work.piece(piece)?))?;
     let report = work.report(&done, VERSION, &inputs)?;
     Ok(if args.json { report.to_json() } else { table::text(&report) })
-}
-
-/// Who does the work, and tells how far it is.
-struct Runner<'a> {
-    args: &'a Args,
-    stop: std::sync::Arc<AtomicBool>,
-}
-
-impl Runner<'_> {
-    /// All pieces, on all processors that there are.
-    fn all<T: Send>(
-        &self,
-        what: &str,
-        count: usize,
-        kept: Option<&Kept>,
-        work: impl Fn(usize) -> anyhow::Result<T> + Sync,
-    ) -> anyhow::Result<Vec<T>> {
-        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = self.args.threads.unwrap_or(here);
-        let bar = crate::simulate::bar(self.args.quiet, count as u64);
-        bar.set_message(what.to_owned());
-        let watcher = Watcher { progress: &|| bar.inc(1), stop: &self.stop };
-        let done = workers::all(count, threads, watcher, work);
-        let made = bar.position();
-        bar.finish_and_clear();
-        done?.ok_or_else(|| stopped(made, count, kept).into())
-    }
-}
-
-fn stopped(made: u64, count: usize, kept: Option<&Kept>) -> Failure {
-    let hint = match kept {
-        Some(kept) => format!("; the same command goes on with {}", kept.path().display()),
-        None => "; nothing is kept without --keep FILE".to_owned(),
-    };
-    // As a shell reports a program that SIGINT ended.
-    Failure { code: 130, message: format!("stopped after {made} of {count} pieces{hint}") }
 }

@@ -1,6 +1,6 @@
 //! How long the applications have to be: `--find-length`.
 
-use super::Runner;
+use super::super::runner::Runner;
 use colocate_machine::Nanos;
 use colocate_model::Phase;
 use colocate_study::serpa::length::{self, Figures, LAST, Step};
@@ -9,7 +9,7 @@ use colocate_study::serpa::{Study, table};
 
 /// Doubles the length until the figures of `os` stay as they are; tells every step.
 pub(super) fn find(
-    runner: &Runner<'_>,
+    runner: &Runner,
     mut study: Study<'_>,
     applications: &[Phase],
 ) -> anyhow::Result<String> {

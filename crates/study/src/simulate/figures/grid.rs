@@ -30,39 +30,56 @@ impl Grid<'_> {
         }
     }
 
+    fn spread(self, get: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
+        self.column(get).spread()
+    }
+
+    fn column(self, get: impl Fn(&Run) -> Option<f64>) -> Column {
+        Column { figures: self.runs.iter().map(get).collect(), seeds: self.seeds }
+    }
+
+    fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
+        let metric = Metric::ALL[place];
+        let column = self.column(|run| run.metrics[place]);
+        let value = column.spread();
+        let Some(base) = base else {
+            let verdict = Verdict::Baseline;
+            return MetricFigures { metric, value, ratio: None, verdict, unresolved: None };
+        };
+        let ratio = column.ratio(&base.column(|run| run.metrics[place]));
+        let (verdict, unresolved) = column.judged(metric.less_is_better(), ratio);
+        MetricFigures { metric, value, ratio, verdict, unresolved }
+    }
+}
+
+/// One figure of all runs of one policy: draw by draw, seed by seed; `None` where a run has none.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// The figures.
+    pub figures: Vec<Option<f64>>,
+    /// How many seeds.
+    pub seeds: usize,
+}
+
+impl Column {
     /// Means over the seeds: that of the usual draw, the least and the greatest of any. `None` if a run
     /// has no figure.
-    fn spread(self, get: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
-        let means = self.runs.chunks(self.seeds).map(|seeds| {
-            let values: Option<Vec<f64>> = seeds.iter().map(&get).collect();
+    pub fn spread(&self) -> Option<Spread> {
+        let means = self.figures.chunks(self.seeds).map(|seeds| {
+            let values: Option<Vec<f64>> = seeds.iter().copied().collect();
             stats::mean(&values?)
         });
         let means = means.collect::<Option<Vec<f64>>>()?;
         Some(Spread::over(&means, 0.0))
     }
 
-    fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
-        let metric = Metric::ALL[place];
-        let value = self.spread(|run| run.metrics[place]);
-        let Some(base) = base else {
-            let verdict = Verdict::Baseline;
-            return MetricFigures { metric, value, ratio: None, verdict, unresolved: None };
-        };
-        let ratio = self.ratio(base, place);
-        let judged = ratio.map_or(Err(Unresolved::NotFinished), |ratio| self.judge(metric, ratio));
-        let (verdict, unresolved) = match judged {
-            Ok(verdict) => (verdict, None),
-            Err(reason) => (Verdict::NotResolved, Some(reason)),
-        };
-        MetricFigures { metric, value, ratio, verdict, unresolved }
-    }
-
-    fn ratio(self, base: Self, place: usize) -> Option<Spread> {
-        let log = |(run, base): (&Run, &Run)| {
-            let ratio = run.metrics[place]? / base.metrics[place]?;
+    /// The ratio to the baseline's and its interval; `None` if a run has no figure.
+    pub fn ratio(&self, base: &Self) -> Option<Spread> {
+        let log = |(run, base): (&Option<f64>, &Option<f64>)| {
+            let ratio = (*run)? / (*base)?;
             Some(ratio.ln()).filter(|log| log.is_finite())
         };
-        let logs = self.runs.iter().zip(base.runs).map(log).collect::<Option<Vec<f64>>>()?;
+        let logs = self.figures.iter().zip(&base.figures).map(log).collect::<Option<Vec<f64>>>()?;
         let draws: Vec<&[f64]> = logs.chunks(self.seeds).collect();
         let means = draws.iter().map(|draw| stats::mean(draw)).collect::<Option<Vec<f64>>>()?;
         let Spread { value, low, high } = Spread::over(&means, self.reach(&draws, &means));
@@ -72,7 +89,7 @@ impl Grid<'_> {
     /// Half the width of the 95 % interval of a mean over the seeds, spread pooled over the draws; 0
     /// for one seed.
     #[allow(clippy::cast_precision_loss)] // thousands at most
-    fn reach(self, draws: &[&[f64]], means: &[f64]) -> f64 {
+    fn reach(&self, draws: &[&[f64]], means: &[f64]) -> f64 {
         let freedom = (draws.len() * (self.seeds - 1)) as f64;
         let squares = draws
             .iter()
@@ -83,11 +100,25 @@ impl Grid<'_> {
         if squares == 0.0 { 0.0 } else { t * (squares / freedom / self.seeds as f64).sqrt() }
     }
 
-    fn judge(self, metric: Metric, ratio: Spread) -> Result<Verdict, Unresolved> {
+    /// What may be said of a ratio to a baseline, and why nothing if nothing.
+    pub fn judged(
+        &self,
+        less_is_better: bool,
+        ratio: Option<Spread>,
+    ) -> (Verdict, Option<Unresolved>) {
+        let judged =
+            ratio.map_or(Err(Unresolved::NotFinished), |ratio| self.judge(less_is_better, ratio));
+        match judged {
+            Ok(verdict) => (verdict, None),
+            Err(reason) => (Verdict::NotResolved, Some(reason)),
+        }
+    }
+
+    fn judge(&self, less_is_better: bool, ratio: Spread) -> Result<Verdict, Unresolved> {
         if self.seeds < 2 {
             return Err(Unresolved::OneSeed);
         }
-        if self.runs.len() == self.seeds {
+        if self.figures.len() == self.seeds {
             return Err(Unresolved::OneDraw);
         }
         if (ratio.value - 1.0).abs() < RESOLUTION {
@@ -97,7 +128,7 @@ impl Grid<'_> {
             return Err(Unresolved::SignChanges);
         }
         let less = ratio.high < 1.0;
-        Ok(if less == metric.less_is_better() { Verdict::Better } else { Verdict::Worse })
+        Ok(if less == less_is_better { Verdict::Better } else { Verdict::Worse })
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) mod tests;
 pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
 use colocate_sim::{Method, Outcome};
+pub(crate) use grid::Column;
 use grid::Grid;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,6 @@
 //! line that was cut short, as by `kill -9`, does not count.
 
 use anyhow::{Context, bail};
-use colocate_study::serpa::work::Done;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -13,34 +12,32 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// First word of the first line, before a digest of what is simulated.
-const HEAD: &str = "colocate-study-serpa-1";
-/// Figures a run.
-const METRICS: usize = 5;
+/// What comes of a piece: runs by policy and by seed, of `N` figures each.
+pub(super) type Done<const N: usize> = Vec<Vec<[Option<f64>; N]>>;
 
 /// A file that keeps pieces.
-pub(super) struct Kept {
+pub(super) struct Kept<const N: usize> {
     path: PathBuf,
     file: Mutex<File>,
-    done: HashMap<usize, Done>,
+    done: HashMap<usize, Done<N>>,
 }
 
-impl Kept {
-    /// The file at `path` for work with these `inputs`; made if it is missing. `shape` says how many policies
-    /// and seeds a piece has, if there is such a piece.
+impl<const N: usize> Kept<N> {
+    /// The file at `path` for work with the `head`, the name of a study and a digest of what is simulated;
+    /// made if it is missing. `shape` says how many policies and seeds a piece has, if there is such a piece.
     ///
     /// # Errors
     /// If the file is of something else, or cannot be read or written.
     pub fn open(
         path: &Path,
-        inputs: &str,
+        head: &str,
         shape: impl Fn(usize) -> Option<[usize; 2]>,
     ) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        let head = format!("{HEAD} {inputs}\n");
+        let head = format!("colocate-study-{head}\n");
         // What follows the last end of a line was cut short.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut done = HashMap::new();
@@ -84,7 +81,7 @@ impl Kept {
     }
 
     /// What came of a piece in an earlier run of the command.
-    pub fn get(&self, piece: usize) -> Option<&Done> {
+    pub fn get(&self, piece: usize) -> Option<&Done<N>> {
         self.done.get(&piece)
     }
 
@@ -92,7 +89,7 @@ impl Kept {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
+    pub fn put(&self, piece: usize, done: &Done<N>) -> anyhow::Result<()> {
         let line = line(piece, done);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes())
@@ -101,7 +98,7 @@ impl Kept {
 }
 
 /// Number, policies, seeds, then the figures.
-fn line(piece: usize, done: &Done) -> String {
+fn line<const N: usize>(piece: usize, done: &Done<N>) -> String {
     let seeds = done.first().map_or(0, Vec::len);
     let mut line = format!("{piece} {} {seeds}", done.len());
     for figure in done.iter().flatten().flatten() {
@@ -114,7 +111,7 @@ fn line(piece: usize, done: &Done) -> String {
     line
 }
 
-fn parse(line: &str) -> Option<(usize, Done)> {
+fn parse<const N: usize>(line: &str) -> Option<(usize, Done<N>)> {
     let mut words = line.split(' ');
     let mut number = || words.next()?.parse::<usize>().ok();
     let (piece, policies, seeds) = (number()?, number()?, number()?);
@@ -124,11 +121,11 @@ fn parse(line: &str) -> Option<(usize, Done)> {
     };
     let figures = words.map(figure).collect::<Option<Vec<Option<f64>>>>()?;
     let runs = policies.checked_mul(seeds).filter(|runs| *runs > 0)?;
-    if Some(figures.len()) != runs.checked_mul(METRICS) {
+    if Some(figures.len()) != runs.checked_mul(N) {
         return None;
     }
-    let runs: Vec<[Option<f64>; METRICS]> =
-        figures.chunks(METRICS).filter_map(|run| run.try_into().ok()).collect();
+    let runs: Vec<[Option<f64>; N]> =
+        figures.chunks(N).filter_map(|run| run.try_into().ok()).collect();
     Some((piece, runs.chunks(seeds).map(<[_]>::to_vec).collect()))
 }
 
@@ -136,7 +133,7 @@ fn parse(line: &str) -> Option<(usize, Done)> {
 mod tests {
     use super::*;
 
-    fn done() -> Done {
+    fn done() -> Done<5> {
         let run = |figure: f64| [Some(figure), Some(0.1 + 0.2), None, Some(1e-300), Some(1.0)];
         vec![vec![run(1.0 / 3.0), run(2.5)], vec![run(3.0), run(f64::MAX)]]
     }
@@ -150,28 +147,28 @@ mod tests {
     fn figures_come_back_as_they_were() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept");
-        let kept = Kept::open(&path, "ab", two).unwrap();
+        let kept = Kept::<5>::open(&path, "ab", two).unwrap();
         kept.put(2, &done()).unwrap();
         kept.put(0, &done()).unwrap();
         // Cut short: does not count, and is written over.
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("1 2 2 0.5");
         std::fs::write(&path, text).unwrap();
-        let again = Kept::open(&path, "ab", two).unwrap();
+        let again = Kept::<5>::open(&path, "ab", two).unwrap();
         assert_eq!(
             (again.get(2), again.get(0), again.get(1)),
             (Some(&done()), Some(&done()), None)
         );
         again.put(1, &done()).unwrap();
-        assert_eq!(Kept::open(&path, "ab", two).unwrap().get(1), Some(&done()));
+        assert_eq!(Kept::<5>::open(&path, "ab", two).unwrap().get(1), Some(&done()));
     }
 
     #[test]
     fn what_is_not_of_this_study_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept");
-        Kept::open(&path, "ab", two).unwrap();
-        let error = Kept::open(&path, "cd", two).err().unwrap().to_string();
+        Kept::<5>::open(&path, "ab", two).unwrap();
+        let error = Kept::<5>::open(&path, "cd", two).err().unwrap().to_string();
         assert!(error.ends_with("name another file with --keep"), "{error}");
         let lines = [
             format!("3 2 2{}", " 1".repeat(20)),
@@ -181,12 +178,12 @@ mod tests {
             "0 0 0".to_owned(),
         ];
         for line in lines {
-            std::fs::write(&path, format!("{HEAD} ab\n{line}\n")).unwrap();
-            let error = Kept::open(&path, "ab", two).err().unwrap().to_string();
+            std::fs::write(&path, format!("colocate-study-ab\n{line}\n")).unwrap();
+            let error = Kept::<5>::open(&path, "ab", two).err().unwrap().to_string();
             assert!(error.contains("line 2: expected a piece of the study"), "{error}");
         }
         let before = std::fs::read_to_string(&path).unwrap();
-        assert!(Kept::open(&path, "cd", two).is_err());
+        assert!(Kept::<5>::open(&path, "cd", two).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     }
 }

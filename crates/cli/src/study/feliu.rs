@@ -1,0 +1,137 @@
+//! `colocate study feliu-1` to `feliu-4`.
+
+use super::keep::Kept;
+use super::runner::Runner;
+use crate::output;
+use anyhow::Context;
+use colocate_machine::{Nanos, read};
+use colocate_model::Assumptions;
+use colocate_study::feliu::work::Work;
+use colocate_study::feliu::{Number, Study, table};
+use sha2::{Digest, Sha256};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Programs are drawn so that their traffic lies where that of the published mixes does; docs/feliu.md says
+/// what came of it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Machine to simulate instead of the published one: a described one by name, or a file that says how
+    /// fast it is
+    #[arg(long, value_name = "SPEC")]
+    machine: Option<String>,
+
+    /// Sets of assumptions, the usual one among them
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    draws: u32,
+
+    /// Seeds for each set: the order in which programs begin, and what the kernel leaves to chance
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    seeds: u32,
+
+    /// First seed; also draws the programs, the mixes and the assumptions
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// How long each program takes alone, in milliseconds [default: 30000] [range: 1-600000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    length_ms: Option<u64>,
+
+    /// Time between two decisions, in milliseconds [default: 200, feliu-4: 100] [range: 1-60000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    quantum_ms: Option<u64>,
+
+    /// Mixes of each set-up, instead of the published number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    mixes: Option<u16>,
+
+    /// What the mixes ask of the memory, in transactions per microsecond, all contexts together, instead
+    /// of the published range
+    #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
+    traffic: Option<Traffic>,
+
+    /// File that keeps what is done: the same command goes on where it was stopped
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+
+    /// Threads to simulate on [default: as many as there are PUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print the figures as JSON (docs/schemas/study-feliu.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Least and most.
+#[derive(Clone, Copy, Debug)]
+struct Traffic([f64; 2]);
+
+fn range(text: &str) -> Result<Traffic, String> {
+    let ends = text.split_once('-').and_then(|(least, most)| {
+        let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+        number(least).zip(number(most)).filter(|(least, most)| least < most)
+    });
+    let ends = ends.ok_or_else(|| format!("expected two numbers like 20-40, found {text:?}"))?;
+    Ok(Traffic([ends.0, ends.1]))
+}
+
+/// Runs one of the four studies.
+///
+/// # Errors
+/// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
+pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
+    let name = args.machine.as_deref().unwrap_or(number.machine());
+    let seen = read::look(name)?;
+    let performance = seen.performance.with_context(|| {
+        format!(
+            "expected a machine of which it is described how fast it is (docs/machines.md), found {name}"
+        )
+    })?;
+    let draws = Assumptions::sample(args.draws as usize, args.seed);
+    let study = Study {
+        number,
+        machine: &seen.machine,
+        performance: &performance,
+        draws: &draws,
+        seeds: args.seeds,
+        seed: args.seed,
+        alone: args.length_ms.map_or(number.alone(), Nanos::from_millis),
+        quantum: args.quantum_ms.map_or(number.quantum(), Nanos::from_millis),
+        mixes: args.mixes.map(usize::from),
+        traffic: args.traffic.map(|traffic| traffic.0),
+    };
+    let text = simulated(args, study)?;
+    output::write(args.output.as_deref(), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The whole study as text.
+fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<String> {
+    let runner = Runner::new(args.threads, args.quiet)?;
+    let work = Work::new(study)?;
+    let inputs = inputs(&study, &work);
+    let head = format!("{}-1 {inputs}", study.number);
+    let kept = args.keep.as_deref().map(|path| Kept::open(path, &head, |piece| work.shape(piece)));
+    let kept = kept.transpose()?;
+    let done = runner.kept("", work.count(), kept.as_ref(), |piece| Ok(work.piece(piece)?))?;
+    let report = work.report(&done, VERSION, &inputs)?;
+    Ok(if args.json { report.to_json() } else { table::text(&report, &study.setups()) })
+}
+
+/// A digest of all that the figures depend on, but for the program.
+fn inputs(study: &Study<'_>, work: &Work<'_>) -> String {
+    let all = format!("{VERSION}{study:?}{:?}{:?}", study.setups(), work.programs());
+    Sha256::digest(all.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

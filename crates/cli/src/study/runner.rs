@@ -1,0 +1,78 @@
+//! Who does the pieces of a study, and tells how far it is.
+
+use super::keep::{Done, Kept};
+use crate::exit::Failure;
+use crate::workers::{self, Watcher};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Threads, a progress bar, and a flag that ends everything.
+pub(super) struct Runner {
+    threads: NonZeroUsize,
+    quiet: bool,
+    stop: Arc<AtomicBool>,
+}
+
+impl Runner {
+    /// On so many threads; as many as there are PUs if nobody says.
+    ///
+    /// # Errors
+    /// If signals cannot be watched for.
+    pub fn new(threads: Option<NonZeroUsize>, quiet: bool) -> anyhow::Result<Self> {
+        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let stop = crate::compare::stop_flag()?;
+        Ok(Self { threads: threads.unwrap_or(here), quiet, stop })
+    }
+
+    /// All pieces; those that are kept are not done again, and those that are done are kept.
+    ///
+    /// # Errors
+    /// Of the pieces that failed, that of the first; [`Failure`] if it was stopped.
+    pub fn kept<const N: usize>(
+        &self,
+        what: &str,
+        count: usize,
+        kept: Option<&Kept<N>>,
+        work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
+    ) -> anyhow::Result<Vec<Done<N>>> {
+        self.all(what, count, kept.map(Kept::path), |piece| {
+            if let Some(done) = kept.and_then(|kept| kept.get(piece)) {
+                return Ok(done.clone());
+            }
+            let done = work(piece)?;
+            kept.map_or(Ok(()), |kept| kept.put(piece, &done))?;
+            Ok(done)
+        })
+    }
+
+    /// All pieces; `kept` is the file that keeps them, if one does.
+    ///
+    /// # Errors
+    /// As [`Self::kept`].
+    pub fn all<T: Send>(
+        &self,
+        what: &str,
+        count: usize,
+        kept: Option<&Path>,
+        work: impl Fn(usize) -> anyhow::Result<T> + Sync,
+    ) -> anyhow::Result<Vec<T>> {
+        let bar = crate::simulate::bar(self.quiet, count as u64);
+        bar.set_message(what.to_owned());
+        let watcher = Watcher { progress: &|| bar.inc(1), stop: &self.stop };
+        let done = workers::all(count, self.threads, watcher, work);
+        let made = bar.position();
+        bar.finish_and_clear();
+        done?.ok_or_else(|| stopped(made, count, kept).into())
+    }
+}
+
+fn stopped(made: u64, count: usize, kept: Option<&Path>) -> Failure {
+    let hint = match kept {
+        Some(path) => format!("; the same command goes on with {}", path.display()),
+        None => "; nothing is kept without --keep FILE".to_owned(),
+    };
+    // As a shell reports a program that SIGINT ended.
+    Failure { code: 130, message: format!("stopped after {made} of {count} pieces{hint}") }
+}

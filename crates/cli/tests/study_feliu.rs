@@ -1,0 +1,96 @@
+//! `colocate study feliu-1` to `feliu-4`: whole runs of the binary, small ones.
+#![allow(clippy::unwrap_used)] // a failed set-up stops the test
+
+use colocate_study::feliu::Report;
+use expect_test::expect;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// One mix of each set-up, a tenth of a second, two sets of assumptions and seeds.
+const SMALL: [&str; 10] =
+    ["--mixes", "1", "--length-ms", "100", "--quantum-ms", "20", "--draws", "2", "--seeds", "2"];
+
+fn study(folder: &Path, name: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+    command.args(["study", name]).args(args).current_dir(folder).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn refusal(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn the_json_is_as_its_schema_says_and_can_be_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = include_str!("../../../docs/schemas/study-feliu.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    for name in ["feliu-1", "feliu-2", "feliu-3", "feliu-4"] {
+        let args = [&SMALL[..], &["--json", "--threads", "2"]].concat();
+        let text = printed(&study(folder.path(), name, &args));
+        let found: Value = serde_json::from_str(&text).unwrap();
+        let wrong: Vec<String> = schema
+            .iter_errors(&found)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+        let report: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!((report.study.to_string().as_str(), report.simulated), (name, true));
+        assert_eq!(report.to_json(), text);
+        for setup in &report.setups {
+            assert_eq!(setup.policies[0].policy, "os");
+            let figures = setup.policies.iter().flat_map(|policy| &policy.metrics);
+            assert!(figures.clone().all(|figures| figures.value.is_some()), "{name}");
+        }
+    }
+}
+
+/// A run that was cut short goes on, with the same figures to the last digit as one that was not.
+#[test]
+fn what_is_kept_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = printed(&study(folder.path(), "feliu-1", &SMALL));
+    let args = [&SMALL[..], &["--keep", "kept"]].concat();
+    assert_eq!(printed(&study(folder.path(), "feliu-1", &args)), whole);
+    let kept = folder.path().join("kept");
+    let text = std::fs::read_to_string(&kept).unwrap();
+    // One mix with two sets of assumptions; and the head.
+    assert_eq!(text.lines().count(), 3);
+    let lines: Vec<&str> = text.lines().take(2).collect();
+    std::fs::write(&kept, lines.join("\n")).unwrap();
+    assert_eq!(printed(&study(folder.path(), "feliu-1", &args)), whole);
+    expect![[r#"
+        colocate: kept is of another study, machine or setting: remove it, or name another file with --keep
+    "#]]
+    .assert_eq(&refusal(&study(folder.path(), "feliu-3", &args), 125));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, args: &[&str]| {
+        refusal(&study(folder.path(), name, &[&SMALL[..], args].concat()), 125)
+    };
+    expect![[r#"
+        colocate: expected a machine with 6 cores of 2 PUs, found Intel Xeon X3320
+    "#]]
+    .assert_eq(&refused("feliu-3", &["--machine", "xeon-x3320"]));
+    expect![[r#"
+        colocate: expected mixes that ask for 9000.0 to 9001.0 t/µs of the memory, found none among a million drawn
+    "#]]
+    .assert_eq(&refused("feliu-1", &["--traffic", "9000-9001"]));
+    for text in ["20", "40-20", "-1-3", "a-b"] {
+        let option = format!("--traffic={text}");
+        let output = study(folder.path(), "feliu-1", &[&option]);
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("expected two numbers like 20-40"), "{said}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Feliu's studies again, simulated: bandwidth-aware, progress-aware and symbiotic scheduling.
+//!
+//! Nothing here was measured, and nothing is fitted to what was published. Programs are drawn ([`program`]), and
+//! mixes of them are drawn so that what they ask of the memory covers the published range ([`mix`]).
+
+pub mod figures;
+pub mod mix;
+pub mod program;
+pub mod published;
+pub mod run;
+pub mod setup;
+pub mod shown;
+pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod work;
+
+use colocate_machine::{Machine, Nanos, Performance};
+use colocate_model::phase::PhaseError;
+use colocate_model::{Assumptions, ModelError};
+use colocate_sim::SimError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use setup::{Number, Setup};
+
+/// Version of the report that this build writes.
+pub const VERSION: u32 = 1;
+
+/// Least and most of a range.
+pub type Spread2 = [f64; 2];
+
+/// Why the study cannot be made.
+#[derive(Debug, Error)]
+pub enum FeliuError {
+    /// The machine cannot be modelled.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A demand vector is not one.
+    #[error("demand of {name}: {reason}")]
+    Phase {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        reason: PhaseError,
+    },
+    /// A simulation cannot be made.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// No program asks for so much alone.
+    #[error(
+        "expected a machine on which a program can ask for {wanted} t/µs of the memory, found {machine}"
+    )]
+    NoProgram {
+        /// The machine.
+        machine: String,
+        /// What is wanted.
+        wanted: f64,
+    },
+    /// No mix asks for so much.
+    #[error(
+        "expected mixes that ask for {:.1} to {:.1} t/µs of the memory, found none among a million drawn",
+        wanted[0],
+        wanted[1]
+    )]
+    NoMix {
+        /// The range.
+        wanted: Spread2,
+    },
+    /// The machine has too few cores, or they have too few PUs.
+    #[error("expected a machine with {cores} cores of {pus} PUs, found {machine}")]
+    TooSmall {
+        /// The machine.
+        machine: String,
+        /// Cores that the study needs.
+        cores: usize,
+        /// PUs of each.
+        pus: usize,
+    },
+}
+
+/// What a study is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Study<'a> {
+    /// Which.
+    pub number: Number,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// How fast it is.
+    pub performance: &'a Performance,
+    /// The sets of assumptions, the usual one first; never empty.
+    pub draws: &'a [Assumptions],
+    /// How many seeds for each; at least 1. A seed decides in which order the programs of a mix begin, and
+    /// what the kernel leaves to chance.
+    pub seeds: u32,
+    /// The first seed; also that of the programs and mixes.
+    pub seed: u64,
+    /// How long each program takes alone: its target. Never 0.
+    pub alone: Nanos,
+    /// Time between two decisions. Never 0.
+    pub quantum: Nanos,
+    /// Mixes instead of as many as the set-up has; at least 1.
+    pub mixes: Option<usize>,
+    /// Traffic of the mixes instead of the published range.
+    pub traffic: Option<Spread2>,
+}
+
+impl Study<'_> {
+    /// The set-ups of the study, with what was asked for in place of what was published.
+    #[must_use]
+    pub fn setups(&self) -> Vec<Setup> {
+        let changed = |setup: Setup| Setup {
+            mixes: self.mixes.unwrap_or(setup.mixes),
+            traffic: self.traffic.filter(|_| setup.traffic.is_some()).or(setup.traffic),
+            ..setup
+        };
+        self.number.setups().into_iter().map(changed).collect()
+    }
+}
+
+/// What came of a study. All of it is simulated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Format version, [`VERSION`].
+    pub version: u32,
+    /// Always true: nothing here was measured.
+    pub simulated: bool,
+    /// Version of colocate.
+    pub colocate: String,
+    /// Which study, `feliu-1` to `feliu-4`.
+    pub study: Number,
+    /// The machine that is simulated.
+    pub machine: String,
+    /// How many sets of assumptions.
+    pub draws: u32,
+    /// How many seeds for each.
+    pub seeds: u32,
+    /// The first seed.
+    pub seed: u64,
+    /// How long each program takes alone, in seconds.
+    pub alone_s: f64,
+    /// Time between two decisions, in seconds.
+    pub quantum_s: f64,
+    /// A digest of the machine, the programs and all that was asked for.
+    pub inputs: String,
+    /// Least difference that counts as resolved.
+    pub resolution: f64,
+    /// The programs.
+    pub programs: Vec<ProgramFigures>,
+    /// The set-ups of the study.
+    pub setups: Vec<figures::Figures>,
+    /// What a reader should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What a drawn program does alone, under the usual assumptions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramFigures {
+    /// Its name.
+    pub name: String,
+    /// Phases.
+    pub phases: u32,
+    /// Requests to memory, t/µs.
+    pub memory: f64,
+    /// Requests to the first cache, t/µs.
+    pub first_cache: f64,
+    /// Share of its speed that it loses for each t/µs of others.
+    pub loss: f64,
+}
+
+impl Report {
+    /// The report as JSON text, ending in a newline (`docs/schemas/study-feliu.json`).
+    ///
+    /// # Panics
+    /// Never: every field has a JSON form.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,269 @@
+//! One mix in more detail, under the usual assumptions and with the first seed: what the slides show as pictures.
+
+use super::mix::Mix;
+use super::program::Program;
+use super::{FeliuError, Setup, Study, run};
+use colocate_engine::schedule::Turn;
+use colocate_machine::{CacheKind, Machine, Nanos};
+use colocate_sim::{Outcome, Platform, alone_of};
+use serde::{Deserialize, Serialize};
+
+/// Tenths of the baseline's turnaround at which the programs that are left are counted.
+const TENTHS: u64 = 12;
+
+/// One mix under every scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// Its name.
+    pub mix: String,
+    /// Its programs, in the order of their jobs.
+    pub programs: Vec<String>,
+    /// The schedulers, the baseline first.
+    pub policies: Vec<Course>,
+}
+
+/// The course of a mix under one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Course {
+    /// Its name.
+    pub policy: String,
+    /// How far the programs have come at each tenth of the time until the first has reached its target,
+    /// begin and end included: the part of its target that the least, the mean and the farthest program
+    /// has done.
+    pub progress: Vec<[f64; 3]>,
+    /// How many programs have not reached their targets at each tenth of the baseline's turnaround, from its
+    /// start to a fifth after its end.
+    pub left: Vec<u32>,
+    /// How far apart the requests are, t/µs, that the caches get of which there are several with several
+    /// cores each: the greatest less the least, in quanta with as many programs as contexts or more. `None` if there
+    /// are no such caches.
+    pub apart: Option<Apart>,
+    /// Part of the run's time for which two programs were on one core, row by row.
+    pub together: Vec<Vec<f64>>,
+}
+
+/// Differences of quanta, t/µs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apart {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub median: f64,
+    /// Nine of ten are smaller.
+    pub ninth_tenth: f64,
+}
+
+/// The mix of a set-up that is shown, under all its schedulers.
+///
+/// # Errors
+/// The [`FeliuError`] of a simulation.
+pub fn of(
+    study: &Study<'_>,
+    setup: &Setup,
+    programs: &[Program],
+    mix: &Mix,
+) -> Result<Shown, FeliuError> {
+    let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
+    let scenario = run::scenario(study, setup, programs, mix, study.seed);
+    let alone = alone_of(&platform, &scenario)?;
+    let mut ran = Vec::new();
+    for kind in setup.schedulers(study.seed) {
+        let mut watch = Watch::new(study.machine, mix.pus.len());
+        let mut look = |turn: &Turn<'_>| watch.look(turn);
+        let outcome = run::under(study, &platform, &scenario, (kind, &alone), &mut look)?;
+        ran.push((kind.name(), watch, outcome));
+    }
+    let baseline = ran.first().and_then(|(_, _, outcome)| outcome.turnaround()).unwrap_or_default();
+    let course = |(name, watch, outcome): &(&str, Watch<'_>, Outcome)| Course {
+        policy: (*name).to_owned(),
+        progress: watch.progress(outcome),
+        left: (0..=TENTHS).map(|k| left(outcome, Nanos(baseline.0 / 10 * k))).collect(),
+        apart: watch.apart(),
+        together: together(outcome),
+    };
+    Ok(Shown {
+        mix: mix.name.clone(),
+        programs: scenario.jobs.iter().map(|job| job.name.clone()).collect(),
+        policies: ran.iter().map(course).collect(),
+    })
+}
+
+/// Programs that have not reached their targets at a time.
+fn left(outcome: &Outcome, at: Nanos) -> u32 {
+    let left = outcome.jobs.iter().filter(|job| job.done.is_none_or(|done| done > at)).count();
+    u32::try_from(left).unwrap_or(u32::MAX)
+}
+
+fn together(outcome: &Outcome) -> Vec<Vec<f64>> {
+    let jobs = 0..outcome.jobs.len();
+    let lasted = outcome.lasted.as_secs_f64();
+    let of = |a: usize, b: usize| {
+        if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 }
+    };
+    jobs.clone().map(|a| jobs.clone().map(|b| of(a, b)).collect()).collect()
+}
+
+/// Looks at every quantum.
+struct Watch<'a> {
+    machine: &'a Machine,
+    contexts: usize,
+    /// Level of the caches that are compared, and its place among those that hold data, nearest first.
+    level: Option<(u8, usize)>,
+    at: Nanos,
+    /// When, and instructions by job.
+    done: Vec<(Nanos, Vec<f64>)>,
+    /// Misses of the next nearer cache, by job.
+    misses: Vec<u64>,
+    differences: Vec<f64>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(machine: &'a Machine, contexts: usize) -> Self {
+        Self {
+            machine,
+            contexts,
+            level: level(machine),
+            at: Nanos::ZERO,
+            done: Vec::new(),
+            misses: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
+    fn look(&mut self, turn: &Turn<'_>) {
+        let tasks = &turn.seen.tasks;
+        let instructions = tasks.iter().map(|task| task.instructions.unwrap_or(0) as f64);
+        self.done.push((turn.seen.at, instructions.collect()));
+        let took_us = turn.seen.at.saturating_sub(self.at).as_secs_f64() * 1e6;
+        self.at = turn.seen.at;
+        let Some((level, place)) = self.level.filter(|_| took_us > 0.0) else { return };
+        let mut asked = vec![0.0; self.machine.caches.len()];
+        self.misses.resize(tasks.len().max(self.misses.len()), 0);
+        for (task, before) in tasks.iter().zip(&mut self.misses) {
+            let misses = task.counts.misses.as_ref();
+            let now = misses.and_then(|misses| misses.get(place - 1)).copied().unwrap_or(*before);
+            let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
+            let cache = pu.and_then(|pu| {
+                let over = |cache: &colocate_machine::Cache| {
+                    cache.level == level
+                        && cache.kind != CacheKind::Instruction
+                        && cache.pus.contains(&pu)
+                };
+                self.machine.caches.iter().position(over)
+            });
+            if let Some(cache) = cache {
+                asked[cache] += (now - *before) as f64 / took_us;
+            }
+            *before = now;
+        }
+        if tasks.iter().filter(|task| task.alive()).count() < self.contexts {
+            return;
+        }
+        let of_level = self.machine.caches.iter().zip(&asked);
+        let of_level = of_level
+            .filter(|(cache, _)| cache.level == level && cache.kind != CacheKind::Instruction);
+        let (least, most) = of_level
+            .fold((f64::INFINITY, 0.0_f64), |(least, most), (_, &asked)| {
+                (least.min(asked), most.max(asked))
+            });
+        self.differences.push(most - least);
+    }
+
+    fn progress(&self, outcome: &Outcome) -> Vec<[f64; 3]> {
+        let Some(first) = outcome.jobs.iter().filter_map(|job| job.done).min() else {
+            return Vec::new();
+        };
+        let at = |tenth: u64| {
+            let when = Nanos(if tenth == 10 { first.0 } else { first.0 / 10 * tenth });
+            let seen = self.done.partition_point(|(at, _)| *at <= when);
+            let done = seen.checked_sub(1).map(|last| &self.done[last].1);
+            let parts = outcome.tasks.iter().enumerate().map(|(job, task)| {
+                done.and_then(|done| done.get(job)).map_or(0.0, |done| done / task.instructions)
+            });
+            let parts: Vec<f64> = parts.collect();
+            let mean = crate::stats::mean(&parts).unwrap_or(0.0);
+            let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
+            [least, mean, parts.iter().copied().fold(0.0, f64::max)]
+        };
+        (0..=10).map(at).collect()
+    }
+
+    fn apart(&self) -> Option<Apart> {
+        let mut sorted = self.differences.clone();
+        sorted.sort_by(f64::total_cmp);
+        let mean = crate::stats::mean(&sorted)?;
+        let median = crate::stats::median(&sorted)?;
+        let ninth_tenth = sorted[(sorted.len() * 9 / 10).min(sorted.len() - 1)];
+        Some(Apart { mean, median, ninth_tenth })
+    }
+}
+
+/// The last level of caches of which there are several with several cores each, and its place among the
+/// levels that hold data, nearest first. The first level has none before it of which the misses are its
+/// requests, and is left out.
+fn level(machine: &Machine) -> Option<(u8, usize)> {
+    let data = || machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let mut levels: Vec<u8> = data().map(|cache| cache.level).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let cores = |cache: &colocate_machine::Cache| {
+        let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
+        cores.dedup();
+        cores.len()
+    };
+    let shared =
+        |level: u8| data().filter(|cache| cache.level == level && cores(cache) > 1).count();
+    let place = levels.iter().rposition(|&level| shared(level) > 1)?;
+    (place > 0).then(|| (levels[place], place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::machine;
+    use super::super::{Number, mix, program};
+    use super::*;
+    use colocate_model::Assumptions;
+
+    #[test]
+    fn caches_that_can_be_balanced() {
+        assert_eq!(level(&machine("xeon-x3320").0), Some((2, 1)));
+        assert_eq!(level(&machine("xeon-e5645").0), None);
+        assert_eq!(level(&machine("power8-10c").0), None);
+    }
+
+    #[test]
+    fn a_mix_is_shown_from_its_start_to_its_end() {
+        let (machine, performance) = machine("xeon-x3320");
+        let draws = [Assumptions::default()];
+        let study = Study {
+            number: Number::One,
+            machine: &machine,
+            performance: &performance,
+            draws: &draws,
+            seeds: 1,
+            seed: 3,
+            alone: Nanos::from_millis(100),
+            quantum: Nanos::from_millis(10),
+            mixes: Some(1),
+            traffic: None,
+        };
+        let programs = program::draw(&machine, &performance, 8, 1).unwrap();
+        let setup = Setup { traffic: None, ..study.setups()[0].clone() };
+        let mixes = mix::draw(&setup, &machine, &programs, &[1.0; 8], 0).unwrap();
+        let shown = of(&study, &setup, &programs, &mixes[0]).unwrap();
+        assert_eq!(shown.policies.len(), setup.policies.len());
+        for course in &shown.policies {
+            assert_eq!(course.left[0], 8, "{course:?}");
+            assert_eq!((course.progress.len(), course.together.len()), (11, 8));
+            let [least, mean, most] = course.progress[10];
+            assert!(least <= mean && mean <= most && (most - 1.0).abs() < 1e-3, "{course:?}");
+            assert!(course.apart.is_some_and(|apart| apart.median <= apart.ninth_tenth));
+            assert!(course.together.iter().flatten().all(|part| *part == 0.0), "no siblings");
+        }
+        assert_eq!(shown.policies[0].left[10], 0, "the baseline's end");
+    }
+}

@@ -1,0 +1,247 @@
+//! The study as text for a terminal.
+
+use super::figures::{Figures, Found, Metric, MetricFigures, Order, PolicyFigures};
+use super::setup::Show;
+use super::shown::{Course, Shown};
+use super::{Report, Setup};
+use crate::simulate::figures::{Spread, Verdict};
+use crate::table::aligned;
+use std::fmt::Write;
+
+/// Most programs of which a matrix is printed. Chosen: a line of 100 characters.
+const MOST_IN_MATRIX: usize = 12;
+/// Pairs that are named where there is no room for a matrix. Chosen.
+const PAIRS: usize = 5;
+
+/// The report as tables and their legend; ends in a newline. `setups` are those of its study.
+#[must_use]
+pub fn text(report: &Report, setups: &[Setup]) -> String {
+    let mut out = String::new();
+    let Report { study, machine, draws, seeds, alone_s, quantum_s, .. } = report;
+    let _ = writeln!(
+        out,
+        "{study}, simulated on {machine}: programs of {alone_s} s alone, a quantum of {quantum_s} s; in brackets the\n\
+         range over {draws} sets of assumptions and what chance does ({seeds} seeds); ~: not resolved, less than \
+         {:.0} % or of\nanother sign under other assumptions",
+        report.resolution * 100.0
+    );
+    programs(&mut out, report);
+    for (figures, setup) in report.setups.iter().zip(setups) {
+        one(&mut out, figures, setup);
+    }
+    out.push('\n');
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn programs(out: &mut String, report: &Report) {
+    let range = |of: fn(&super::ProgramFigures) -> f64| {
+        let all = report.programs.iter().map(of);
+        all.fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)))
+    };
+    let (memory, first) = (range(|program| program.memory), range(|program| program.first_cache));
+    let _ = writeln!(
+        out,
+        "{} programs drawn: {:.1} to {:.1} t/µs to memory alone, {:.0} to {:.0} t/µs to the first cache",
+        report.programs.len(),
+        memory.0,
+        memory.1,
+        first.0,
+        first.1
+    );
+}
+
+fn one(out: &mut String, figures: &Figures, setup: &Setup) {
+    let traffic = figures.mixes.iter().map(|mix| mix.traffic);
+    let (least, most) = traffic
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)));
+    let published = match setup.traffic {
+        Some([low, high]) => format!(" (drawn for {low:.0} to {high:.0})"),
+        None => String::new(),
+    };
+    let _ = writeln!(
+        out,
+        "\n{}: {} mixes that ask for {least:.0} to {most:.0} t/µs{published}",
+        figures.name,
+        figures.mixes.len()
+    );
+    for place in 0..setup.metrics.len() {
+        metric(out, &figures.policies, place);
+    }
+    order(out, &figures.order);
+    shown(out, &figures.shown, setup.show);
+}
+
+fn metric(out: &mut String, policies: &[PolicyFigures], place: usize) {
+    let Some(metric) = policies.first().and_then(|policy| policy.metrics.get(place)) else {
+        return;
+    };
+    let metric = metric.metric;
+    let over = if in_times(metric) { "of os's, times" } else { "better than os, percent" };
+    let unit = if metric == Metric::Turnaround { ", s" } else { "" };
+    let mut rows = vec![vec![
+        String::new(),
+        format!("{}{unit}", metric.name()),
+        over.to_owned(),
+        String::new(),
+        "published".to_owned(),
+    ]];
+    for policy in policies {
+        rows.push(row(policy, &policy.metrics[place]));
+    }
+    out.push_str(&aligned(&rows));
+}
+
+/// Whether a ratio is told, not a gain in percent.
+fn in_times(metric: Metric) -> bool {
+    matches!(metric, Metric::Unfairness | Metric::Antt)
+}
+
+fn row(policy: &PolicyFigures, figures: &MetricFigures) -> Vec<String> {
+    let value = figures.value.as_ref().map_or("did not end".to_owned(), |value| digits(value, 3));
+    let ratio = figures.ratio.as_ref().map(|ratio| gain(figures.metric, ratio));
+    let verdict = match figures.verdict {
+        Verdict::Baseline => "",
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NotResolved => "~",
+    };
+    let published = figures.published.as_ref().map(|published| published.text.clone());
+    vec![
+        policy.policy.clone(),
+        value,
+        ratio.unwrap_or_default(),
+        verdict.to_owned(),
+        published.unwrap_or_default(),
+    ]
+}
+
+/// A ratio, or by how much a time is shorter or a speed greater.
+fn gain(metric: Metric, ratio: &Spread) -> String {
+    if in_times(metric) {
+        return digits(ratio, 3);
+    }
+    let faster = |ratio: f64| if metric.less_is_better() { 1.0 / ratio } else { ratio };
+    let percent = |ratio: f64| (faster(ratio) - 1.0) * 100.0;
+    let ends = [percent(ratio.low), percent(ratio.high)];
+    let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+    format!("{:+.1} ({low:+.1} to {high:+.1})", percent(ratio.value))
+}
+
+fn digits(spread: &Spread, count: usize) -> String {
+    let Spread { value, low, high } = spread;
+    format!("{value:.count$} ({low:.count$} to {high:.count$})")
+}
+
+fn order(out: &mut String, orders: &[Order]) {
+    let _ = writeln!(out, "the published order");
+    let mut rows = Vec::new();
+    for each in orders {
+        let found = match each.found {
+            Found::Same => "the same here",
+            Found::Reversed => "the other way round here",
+            Found::Open => "not decided here",
+        };
+        let small = if each.resolved { "" } else { ", less than the model can resolve" };
+        let by = each.ratio.as_ref().map_or("did not end".to_owned(), |by| gain(each.metric, by));
+        rows.push(vec![
+            format!("  {}", each.metric.name()),
+            format!("{} better than {}", each.better, each.than),
+            by,
+            format!("{found}{small}"),
+        ]);
+    }
+    out.push_str(&aligned(&rows));
+}
+
+fn shown(out: &mut String, shown: &Shown, show: Show) {
+    match show {
+        Show::Apart => apart(out, shown),
+        Show::Together => {
+            shown.policies.iter().for_each(|course| together(out, shown, course));
+        }
+        Show::Progress => progress(out, shown),
+    }
+}
+
+fn apart(out: &mut String, shown: &Shown) {
+    let _ =
+        writeln!(out, "mix {}: requests of the shared caches, most less least, t/µs", shown.mix);
+    let mut rows = vec![["", "mean", "median", "nine of ten below"].map(str::to_owned).to_vec()];
+    for course in &shown.policies {
+        let cells = course.apart.map_or(vec!["-".to_owned(); 3], |apart| {
+            [apart.mean, apart.median, apart.ninth_tenth].map(|each| format!("{each:.1}")).to_vec()
+        });
+        rows.push([vec![format!("  {}", course.policy)], cells].concat());
+    }
+    out.push_str(&aligned(&rows));
+}
+
+fn together(out: &mut String, shown: &Shown, course: &Course) {
+    let count = shown.programs.len();
+    let _ = writeln!(
+        out,
+        "mix {} under {}: percent of the time for which two share a core",
+        shown.mix, course.policy
+    );
+    let percent = |a: usize, b: usize| format!("{:.0}", course.together[a][b] * 100.0);
+    if count > MOST_IN_MATRIX {
+        let mut pairs: Vec<(usize, usize)> =
+            (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
+        pairs.sort_by(|x, y| course.together[y.0][y.1].total_cmp(&course.together[x.0][x.1]));
+        let named = pairs.iter().take(PAIRS).map(|&(a, b)| {
+            format!("{}+{} {}", shown.programs[a], shown.programs[b], percent(a, b))
+        });
+        let _ = writeln!(out, "  most often: {}", named.collect::<Vec<_>>().join(", "));
+        return;
+    }
+    let mut rows = vec![[vec![String::new()], shown.programs.clone()].concat()];
+    for (a, name) in shown.programs.iter().enumerate() {
+        let cells = (0..count).map(|b| if a == b { "-".to_owned() } else { percent(a, b) });
+        rows.push([vec![format!("  {name}")], cells.collect()].concat());
+    }
+    out.push_str(&aligned(&rows));
+}
+
+fn progress(out: &mut String, shown: &Shown) {
+    let _ = writeln!(
+        out,
+        "mix {}: percent of its target that the least advanced program has done, at tenths of the time until \
+         the first is done",
+        shown.mix
+    );
+    let mut rows = Vec::new();
+    for course in &shown.policies {
+        let cells = course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0));
+        rows.push([vec![format!("  {}", course.policy)], cells.collect()].concat());
+    }
+    out.push_str(&aligned(&rows));
+    let _ = writeln!(
+        out,
+        "mix {}: programs that are left, at tenths of the time that os takes, and two more",
+        shown.mix
+    );
+    let mut rows = Vec::new();
+    for course in &shown.policies {
+        let cells = course.left.iter().map(ToString::to_string);
+        rows.push([vec![format!("  {}", course.policy)], cells.collect()].concat());
+    }
+    out.push_str(&aligned(&rows));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4/5 of the time is a quarter faster; 5/4 of the throughput a quarter more; unfairness is told in times.
+    #[test]
+    fn gains_are_of_speed() {
+        let spread = |value, low, high| Spread { value, low, high };
+        let time = spread(0.8, 0.5, 1.0);
+        assert_eq!(gain(Metric::Turnaround, &time), "+25.0 (+0.0 to +100.0)");
+        assert_eq!(gain(Metric::Stp, &spread(1.25, 0.9, 1.5)), "+25.0 (-10.0 to +50.0)");
+        assert_eq!(gain(Metric::Unfairness, &time), "0.800 (0.500 to 1.000)");
+    }
+}
