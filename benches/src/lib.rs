@@ -11,7 +11,7 @@ use rustworkx_core::max_weight_matching::max_weight_matching;
 use rustworkx_core::petgraph::graph::UnGraph;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -129,9 +129,27 @@ pub fn rustworkx(costs: &Costs) -> i64 {
 /// If the program fails or prints something else than two numbers.
 #[must_use]
 pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("lemon/match");
-    let mut child =
-        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    asked(&mut Command::new(here("lemon/match")), costs)
+}
+
+/// Milliseconds and cost of NetworkX's `max_weight_matching`, or `None` if `benches/networkx/venv` is
+/// not there.
+///
+/// # Panics
+/// If the program fails or prints something else than two numbers.
+#[must_use]
+pub fn networkx(costs: &Costs) -> Option<(f64, i64)> {
+    let python = here("networkx/venv/bin/python");
+    asked(Command::new(python).arg(here("networkx/match.py")), costs)
+}
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What a program prints that reads costs; `None` if there is no such program.
+fn asked(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
+    let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let n = costs.vertices();
     let mut text = format!("{n}\n");
     for a in 0..n {

@@ -1,58 +1,98 @@
-//! Matching beside rustworkx-core and LEMON on the same weights, and whole plans: ratios in one run.
+//! Matching beside rustworkx-core, LEMON and NetworkX on the same weights, and whole plans, in one run.
 //!
 //! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/benchmarks.md;
-//! with the argument `plans` only the last one, which takes seconds instead of minutes.
-//! Times are the least of several runs, of processor time, so that other programs disturb little.
-//! LEMON is asked by `benches/lemon/match`, which `make -C benches/lemon` builds; without it its
-//! column says so.
+//! with the argument `plans` only the last one, with `ours` only our own times, which both take seconds
+//! instead of minutes; with `networkx` NetworkX is asked for 512 and 1,024 vertices, too, which takes it
+//! the longest. Times are the least of several runs, of processor time, so that other programs disturb little.
+//! LEMON is asked by `benches/lemon/match`, which `make -C benches/lemon` builds, NetworkX by
+//! `benches/networkx/match.py` in an environment that `make -C benches/networkx` makes; without them their
+//! columns say so.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
-use colocate_benches::{cpu_ms, lemon, machine, rustworkx, tasks};
+use colocate_benches::{cpu_ms, lemon, machine, networkx, rustworkx, tasks};
 use colocate_machine::PuIdx;
-use colocate_policy::matching::{Costs, GAP, blossom, near};
+use colocate_policy::matching::{Costs, NearMatching, blossom, near, proved};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{PolicyKind, plan};
 
 /// Vertices of the graphs.
 const SIZES: [usize; 5] = [64, 128, 256, 512, 1_024];
+/// NetworkX is asked up to here unless it is asked for.
+const NETWORKX_UP_TO: usize = 256;
 
 fn main() {
-    if std::env::args().any(|argument| argument == "plans") {
+    let argument = std::env::args().nth(1).unwrap_or_default();
+    if argument == "plans" {
         return plans();
     }
     for (kind, seed) in [("mixes", 1), ("two programs", 2), ("random", 3)] {
-        matching(kind, seed);
+        ours(kind, seed);
+    }
+    if argument == "ours" {
+        return;
+    }
+    for (kind, seed) in [("mixes", 1), ("two programs", 2), ("random", 3)] {
+        beside(kind, seed, argument == "networkx");
     }
     plans();
 }
 
-fn matching(kind: &str, seed: u64) {
+/// What plans use, the near way to the end, and the exact search: their times, and how far each matching is
+/// proved to be from the optimum, and really is.
+fn ours(kind: &str, seed: u64) {
     println!("\n### Matching, weights: {kind}\n");
     println!(
-        "| vertices | ours, ms | gap, % | exact search, ms | rustworkx-core, ms | LEMON, ms | rustworkx / ours | LEMON / ours |"
+        "| vertices | as plans use it, ms | gap proved, % | gap, % | near way, ms | gap proved, % | exact search, ms |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|");
     for n in SIZES {
         let costs = weights(kind, n, &mut SplitMix64::new(seed));
         let runs = if n <= 256 { 5 } else { 2 };
-        let (ours, found) = cpu_ms(runs, || near::minimum(&costs, GAP).expect("even"));
+        let (used, found) = cpu_ms(runs, || proved(&costs).expect("even"));
+        let (near, proved) = cpu_ms(runs, || near::minimum(&costs, 0.0).expect("even"));
         let (exact, optimum) = cpu_ms(runs.min(2), || blossom::minimum(&costs).expect("even"));
-        let (theirs, other) = cpu_ms(1, || rustworkx(&costs));
-        assert_eq!(other, optimum.cost, "rustworkx-core and the exact search differ");
-        let gap = (found.cost - optimum.cost) as f64 / optimum.cost.max(1) as f64 * 100.0;
-        let lemon = lemon(&costs);
-        if let Some((_, cost)) = lemon {
-            assert_eq!(cost, optimum.cost, "LEMON and the exact search differ");
-        }
-        let (lemon_ms, lemon_ratio) = lemon.map_or_else(
-            || ("not built".to_owned(), "–".to_owned()),
-            |(ms, _)| (format!("{ms:.2}"), format!("{:.1}", ms / ours)),
-        );
+        let percent = |found: &NearMatching| found.gap() * 100.0;
         println!(
-            "| {n} | {ours:.2} | {gap:.3} | {exact:.2} | {theirs:.2} | {lemon_ms} | {:.1} | {lemon_ratio} |",
-            theirs / ours
+            "| {n} | {used:.2} | {:.3} | {:.3} | {near:.2} | {:.4} | {exact:.2} |",
+            percent(&found),
+            over(found.cost, optimum.cost),
+            percent(&proved),
         );
+    }
+}
+
+/// How far a cost is above another, in percent of it.
+#[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
+fn over(cost: i64, least: i64) -> f64 {
+    (cost - least) as f64 / least.max(1) as f64 * 100.0
+}
+
+/// Ours beside others' on the same weights. All others find the optimum, or this stops.
+fn beside(kind: &str, seed: u64, all: bool) {
+    println!("\n### Others, weights: {kind}\n");
+    println!(
+        "| vertices | ours, ms | rustworkx-core, ms | LEMON, ms | NetworkX, ms | each / ours |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for n in SIZES {
+        let costs = weights(kind, n, &mut SplitMix64::new(seed));
+        let (ours, _) = cpu_ms(2, || proved(&costs).expect("even"));
+        let optimum = blossom::minimum(&costs).expect("even").cost;
+        let found = [
+            Some(cpu_ms(1, || rustworkx(&costs))),
+            lemon(&costs),
+            if all || n <= NETWORKX_UP_TO { networkx(&costs) } else { None },
+        ];
+        for (_, cost) in found.iter().flatten() {
+            assert_eq!(*cost, optimum, "others and the exact search differ");
+        }
+        let show = |of: &dyn Fn(f64) -> String| {
+            found.map(|found| found.map_or("–".to_owned(), |(ms, _)| of(ms)))
+        };
+        let times = show(&|ms| format!("{ms:.2}"));
+        let ratios = show(&|ms| format!("{:.1}", ms / ours));
+        println!("| {n} | {ours:.2} | {} | {} |", times.join(" | "), ratios.join(", "));
     }
 }
 

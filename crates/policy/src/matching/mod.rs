@@ -8,6 +8,7 @@ pub mod near;
 mod oracle;
 
 pub use costs::{Costs, MAX_COST, in_steps};
+pub use near::NearMatching;
 
 use colocate_model::UnitDemand;
 
@@ -23,12 +24,19 @@ pub const GAP: f64 = 0.01;
 /// that one with a gap of [`GAP`], or the best that [`near`] finds. `None` if their number is odd.
 #[must_use]
 pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
+    proved(costs).map(|found| found.mate)
+}
+
+/// As [`minimum`], with the bound that proves how good it is: [`NearMatching::gap`] is 0 if it is the
+/// cheapest.
+#[must_use]
+pub fn proved(costs: &Costs) -> Option<NearMatching> {
     let exact = costs.vertices() <= EXACT_UP_TO;
-    let found = near::minimum(costs, if exact { 0.0 } else { GAP })?;
+    let (found, prices) = near::with_prices(costs, if exact { 0.0 } else { GAP })?;
     if exact && found.gap() > 0.0 {
-        return blossom::minimum(costs).map(|found| found.mate);
+        return blossom::minimum_from(costs, Some(&prices)).map(NearMatching::cheapest);
     }
-    Some(found.mate)
+    Some(found)
 }
 
 /// Members of a group, and their demands added up.

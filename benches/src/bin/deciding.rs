@@ -1,0 +1,180 @@
+//! How long a scheduler takes to decide who runs in the next quantum, and where.
+//!
+//! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS]` prints a table for
+//! docs/benchmarks.md: every scheduler, 64 jobs on 32 PUs and 500 on 256. A situation follows from the one
+//! before: who was chosen ran there, goes to the tail of the queue and has new rates, which are drawn. Each
+//! situation counts by the least time of several runs of the whole sequence, which are all the same;
+//! the table has median and largest over the situations.
+
+#![allow(clippy::print_stdout)] // a benchmark's result is what it prints
+
+use anyhow::Context;
+use colocate_benches::cpu_ms;
+use colocate_machine::{CoreIdx, Machine, PuIdx, described};
+use colocate_model::rng::SplitMix64;
+use colocate_policy::schedule::{
+    Alone, Choice, Quantum, Queued, Ran, Scheduler, SchedulerKind, Thread, Traffic,
+};
+use colocate_policy::{JobIdx, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Runs of the sequence, of which the fastest counts for each situation.
+const RUNS: usize = 7;
+/// Parts of a CPI stack.
+const PARTS: usize = 7;
+
+/// What is decided: packages and cores of a package, two PUs a core, four cores a last-level cache; jobs,
+/// the most threads that one has, and the time that a decision may take, in µs.
+struct Size {
+    packages: usize,
+    cores: usize,
+    jobs: u32,
+    threads: usize,
+    limit_us: f64,
+}
+
+const SIZES: [Size; 4] = [
+    Size { packages: 1, cores: 16, jobs: 64, threads: 1, limit_us: 100.0 },
+    Size { packages: 1, cores: 16, jobs: 64, threads: 4, limit_us: 100.0 },
+    Size { packages: 2, cores: 64, jobs: 500, threads: 1, limit_us: 5_000.0 },
+    Size { packages: 2, cores: 64, jobs: 500, threads: 4, limit_us: 5_000.0 },
+];
+
+fn main() -> anyhow::Result<()> {
+    let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
+    println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for size in &SIZES {
+        let machine = machine(size).context("describe a machine")?;
+        for kind in SchedulerKind::ALL {
+            row(size, &machine, kind, situations);
+        }
+    }
+    Ok(())
+}
+
+fn row(size: &Size, machine: &Machine, kind: SchedulerKind, situations: u64) {
+    let mut least = vec![f64::INFINITY; usize::try_from(situations).expect("few")];
+    for _ in 0..RUNS {
+        let mut rng = SplitMix64::new(1);
+        let mut jobs: Vec<Queued> =
+            (0..size.jobs).map(|job| new_job(job, size, &mut rng)).collect();
+        let alone: Vec<Alone> = jobs.iter().map(|_| drawn_alone(&mut rng)).collect();
+        let mut scheduler = kind.scheduler(&alone);
+        for (number, least) in (0..).zip(&mut least) {
+            let (us, choices) = decide(&mut *scheduler, machine, number, &jobs);
+            *least = least.min(us);
+            run(machine, &mut jobs, &choices, &mut rng);
+        }
+    }
+    least.sort_by(f64::total_cmp);
+    let (median, largest) = (least[least.len() / 2], least[least.len() - 1]);
+    let threads = if size.threads == 1 { "1".to_owned() } else { format!("1 to {}", size.threads) };
+    let kept = if largest <= size.limit_us { "" } else { "not reached" };
+    println!(
+        "| {} | {} | {threads} | {} | {median:.1} | {largest:.1} | {:.0} | {kept} |",
+        kind.name(),
+        size.jobs,
+        machine.pus.len(),
+        size.limit_us,
+    );
+}
+
+/// Microseconds, and who was chosen.
+fn decide(
+    scheduler: &mut dyn Scheduler,
+    machine: &Machine,
+    number: u64,
+    queue: &[Queued],
+) -> (f64, Vec<Choice>) {
+    let pus: Vec<PuIdx> = machine.all_pus().collect();
+    let (ms, choices) =
+        cpu_ms(1, || scheduler.choose(&Quantum { number, machine, pus: &pus, queue }));
+    (ms * 1000.0, choices)
+}
+
+/// The machine, with caches of three levels.
+fn machine(size: &Size) -> anyhow::Result<Machine> {
+    let Size { packages, cores, .. } = size;
+    let cache = |level: u8, kind: &str, kib: u32, cores: u8| {
+        format!(
+            "[[cache]]\nlevel = {level}\nkind = \"{kind}\"\nsize = \"{kib} KiB\"\ncores = {cores}\n"
+        )
+    };
+    let caches = [
+        cache(1, "data", 32, 1),
+        cache(1, "instruction", 32, 1),
+        cache(2, "unified", 512, 1),
+        cache(3, "unified", 16 << 10, 4),
+    ];
+    let text = format!(
+        "version = 1\nname = \"{packages} x {cores} cores\"\n[shape]\npackages = {packages}\n\
+         cores-per-package = {cores}\npus-per-core = 2\nnodes = {packages}\n[numbering]\n\
+         pus = \"siblings-last\"\n{}[[kind]]\nname = \"core\"\n",
+        caches.concat()
+    );
+    Ok(described::from_toml(&text)?.machine)
+}
+
+/// A job that has run once, nobody knows where.
+fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
+    let job = JobIdx(job);
+    let thread = |order| Thread { id: TaskId { job, order }, ran: None, pu: None };
+    let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
+    let mut queued = Queued {
+        job,
+        threads: (0..count).map(thread).collect(),
+        just_ran: false,
+        had_own_cores: false,
+    };
+    queued.threads.iter_mut().for_each(|thread| thread.ran = Some(drawn_ran(rng)));
+    queued
+}
+
+/// Rates over four orders of magnitude, as those of programs that the caches serve and of those that stream.
+fn drawn_ran(rng: &mut SplitMix64) -> Ran {
+    let first = 100.0 + 2_000.0 * rng.unit();
+    let second = first * rng.unit() * 0.2;
+    let third = second * rng.unit();
+    let traffic = Traffic {
+        caches: [Some(first), Some(second), Some(third), None],
+        memory: Some(third * rng.unit()),
+    };
+    let parts: Vec<f64> = (0..PARTS).map(|_| rng.unit()).collect();
+    let all: f64 = parts.iter().sum();
+    let stack = Some(parts.into_iter().map(|part| part / all).collect());
+    Ran { ipc: Some(0.1 + 2.0 * rng.unit()), traffic, stack }
+}
+
+fn drawn_alone(rng: &mut SplitMix64) -> Alone {
+    Alone {
+        seconds: 10.0 + 100.0 * rng.unit(),
+        memory: 60.0 * rng.unit() * rng.unit(),
+        first_cache: 100.0 + 2_000.0 * rng.unit(),
+        loss: 0.01 * rng.unit(),
+    }
+}
+
+/// Who was chosen ran, and goes to the tail.
+fn run(machine: &Machine, jobs: &mut Vec<Queued>, choices: &[Choice], rng: &mut SplitMix64) {
+    let on: BTreeMap<JobIdx, &Choice> = choices.iter().map(|choice| (choice.job, choice)).collect();
+    let mut owners: BTreeMap<CoreIdx, BTreeSet<JobIdx>> = BTreeMap::new();
+    for choice in choices {
+        for pu in choice.places.iter().filter_map(|(pu, _)| *pu) {
+            owners.entry(machine.core_of(pu)).or_default().insert(choice.job);
+        }
+    }
+    for job in jobs.iter_mut() {
+        let choice = on.get(&job.job);
+        job.just_ran = choice.is_some();
+        let Some(choice) = choice else { continue };
+        let is_own =
+            |pu: &Option<PuIdx>| pu.is_some_and(|pu| owners[&machine.core_of(pu)].len() == 1);
+        job.had_own_cores = choice.places.iter().all(|(pu, _)| is_own(pu));
+        for (thread, (pu, _)) in job.threads.iter_mut().zip(&choice.places) {
+            thread.pu = *pu;
+            thread.ran = Some(drawn_ran(rng));
+        }
+    }
+    jobs.sort_by_key(|job| job.just_ran);
+}
