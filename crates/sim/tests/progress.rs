@@ -4,6 +4,7 @@
 //! `cargo test -p colocate-sim --test progress -- --nocapture` prints the errors.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::print_stdout)] // the errors are for people, too
 
 mod common;
 

@@ -227,10 +227,10 @@ fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> 
         }
     }
     // Those that were nowhere take what is left in order.
-    for group in 0..groups.len() {
-        if core_of[group].is_none() {
-            core_of[group] = (0..cores.len()).find(|&core| free[core] && alike(group, core));
-            core_of[group].into_iter().for_each(|core| free[core] = false);
+    for (group, core) in core_of.iter_mut().enumerate() {
+        if core.is_none() {
+            *core = (0..cores.len()).find(|&at| free[at] && alike(group, at));
+            core.iter().for_each(|&at| free[at] = false);
         }
     }
     core_of
