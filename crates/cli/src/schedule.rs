@@ -2,7 +2,7 @@
 
 mod live;
 mod outputs;
-mod policy;
+pub mod policy;
 mod report;
 mod speeds;
 mod tally;
@@ -13,9 +13,11 @@ use anyhow::bail;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup};
 use colocate_engine::estimate::Estimate;
+use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
 use colocate_engine::{Host, HostError, Snapshot};
-use colocate_machine::{Nanos, read};
+use colocate_machine::{Machine, Nanos, Performance, read};
+use colocate_model::CpiModel;
 use colocate_observe::{births, sample};
 use colocate_policy::schedule::kind::Knowledge;
 use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
@@ -56,6 +58,10 @@ pub struct Args {
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
 
+    /// Keep to the scheduler even where it makes the programs slower than the kernel would (docs/guard.md)
+    #[arg(long)]
+    no_guard: bool,
+
     /// Report why each program ran when it last did
     #[arg(long)]
     explain: bool,
@@ -89,27 +95,17 @@ pub struct Args {
 /// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json)?;
-    let workload = match &args.workload {
-        Some(path) => Workload::read(path)?,
-        None => Workload::of_words(&args.command)?,
-    };
-    let alone = alone(args, &workload)?;
-    let cpi = args.policy.cpi_model()?;
-    let machine = read::live()?;
-    let speeds =
-        args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine)).transpose()?;
-    if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {
-        bail!("expected --machine-speeds SPEC with --policy oracle, found none");
-    }
-    let model = speeds.as_ref().map(|speeds| speeds::model(&machine, speeds)).transpose()?;
+    let facts = Facts::of(args)?;
+    let Facts { workload, machine, speeds, .. } = &facts;
+    let model = speeds.as_ref().map(|speeds| speeds::model(machine, speeds)).transpose()?;
     let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
-        Some((model, speeds)) => Some(speeds::estimator(model, speeds, &workload)?),
+        Some((model, speeds)) => Some(speeds::estimator(model, speeds, workload)?),
         None => None,
     };
-    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &workload)?)
+    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
     let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
-    speaker.say(speeds::note(speeds.as_ref(), &workload));
+    speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(host.notes());
     let usable = host.usable().iter().copied().collect();
 
@@ -117,14 +113,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut tally = Tally::new(machine.clone(), &names, outputs.iter().any(|o| o.is_picture()));
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
     let mut look = Look { tally: &mut tally, live: Live::new(args.quiet), speaker: &mut speaker };
-    let known = Knowledge {
-        alone: &alone,
-        cpi: cpi.as_ref(),
-        demands: &workload.demands(),
-        performance: speeds.as_ref(),
-    };
-    let mut scheduler = args.policy.kind.scheduler_knowing(&known);
-    let done = quanta(args, &workload, &mut host, (&mut *scheduler, estimate), &mut look);
+    let mut scheduler = facts.scheduler(args);
+    let done = quanta(args, workload, &mut host, (&mut *scheduler, estimate), &mut look);
     speaker.say(host.notes());
     let last = match done {
         Ok(last) => last,
@@ -134,7 +124,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     speaker.say(host.finish());
     let occasion = Occasion {
         scheduler: args.policy.to_string(),
-        quantum: quantum(args, &workload),
+        quantum: quantum(args, workload),
         usable,
         commands: workload.commands(),
         runs,
@@ -148,6 +138,48 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             // The programs have done their work: what became of them matters more than our report.
             speaker.say(told.err().map(|why| format!("{why:#}")));
             Ok(ExitCode::from(status))
+        }
+    }
+}
+
+/// What is known before anything is launched.
+struct Facts {
+    workload: Workload,
+    alone: Vec<Alone>,
+    cpi: Option<CpiModel>,
+    machine: Machine,
+    speeds: Option<Performance>,
+}
+
+impl Facts {
+    fn of(args: &Args) -> anyhow::Result<Self> {
+        let workload = match &args.workload {
+            Some(path) => Workload::read(path)?,
+            None => Workload::of_words(&args.command)?,
+        };
+        let alone = alone(args, &workload)?;
+        let cpi = args.policy.cpi_model()?;
+        let machine = read::live()?;
+        let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
+        let speeds = speeds.transpose()?;
+        if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {
+            bail!("expected --machine-speeds SPEC with --policy oracle, found none");
+        }
+        Ok(Self { workload, alone, cpi, machine, speeds })
+    }
+
+    fn scheduler(&self, args: &Args) -> Box<dyn Scheduler> {
+        let known = Knowledge {
+            alone: &self.alone,
+            cpi: self.cpi.as_ref(),
+            demands: &self.workload.demands(),
+            performance: self.speeds.as_ref(),
+        };
+        let scheduler = args.policy.kind.scheduler_knowing(&known);
+        if args.no_guard || args.policy.kind == SchedulerKind::Os {
+            scheduler
+        } else {
+            Box::new(Guard::new(scheduler, args.policy.kind.name(), Guarding::default()))
         }
     }
 }

@@ -20,9 +20,10 @@ fn workload(scratch: &Scratch, jobs: u32, word: &str, count: u32) -> PathBuf {
     path
 }
 
+/// Without the guard: what schedulers choose is what happens.
 fn schedule(scratch: &Scratch) -> Command {
     let mut command = scratch.colocate();
-    command.arg("schedule");
+    command.args(["schedule", "--no-guard"]);
     command
 }
 
@@ -80,6 +81,25 @@ fn everybody_is_done() {
             "{report}"
         );
     }
+}
+
+/// Every scheduler but the kernel's is guarded unless it is asked not to be, and all programs complete.
+#[test]
+fn guarded_by_default() {
+    let scratch = Scratch::new();
+    let file = workload(&scratch, 5, "guarded", 20_000);
+    let state = |options: &[&str]| {
+        let mut command = scratch.colocate();
+        command.args(["schedule", "--json"]).args(options).arg(&file);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout).matches("guarded").count(), 5);
+        report(&output)["state"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(state(&["--policy", "round-robin"]).contains("quanta the kernel's"));
+    assert!(state(&["--policy", "fair"]).contains("; guard: "), "after what it says itself");
+    assert_eq!(state(&["--policy", "round-robin", "--no-guard"]), "");
+    assert_eq!(state(&["--policy", "os"]), "");
 }
 
 /// Killed by whatever means, it leaves nothing stopped: the programs go on, or have ended by the signal.
