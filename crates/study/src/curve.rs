@@ -10,8 +10,9 @@ use std::error::Error;
 const SIZE: (u32, u32) = (900, 520);
 /// Half the width of the bar at the end of an interval, as a share of the axis.
 const BAR: f64 = 0.006;
-/// One colour a series, told apart also by people who see few (Okabe and Ito); then again from the front.
-const COLOURS: [RGBColor; 7] = [
+/// One colour a series, the first seven told apart also by people who see few (Okabe and Ito); then again from
+/// the front.
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -19,6 +20,11 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(60, 60, 60),
+    RGBColor(136, 34, 85),
+    RGBColor(153, 153, 51),
+    RGBColor(51, 34, 136),
+    RGBColor(170, 120, 90),
+    RGBColor(170, 170, 170),
 ];
 
 /// A line of a picture.
