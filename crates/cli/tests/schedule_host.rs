@@ -26,7 +26,7 @@ fn workload(scratch: &Scratch, head: &str, jobs: &[(&str, &str)]) -> PathBuf {
 /// `colocate schedule`, its output going to the file `out`.
 fn start(scratch: &Scratch, way: &[&str], file: &Path) -> Child {
     let mut command = scratch.colocate();
-    command.args(["schedule", "--policy", "round-robin"]).args(way).arg(file);
+    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).args(way).arg(file);
     let out = std::fs::File::create(scratch.path("out")).unwrap();
     let said = std::fs::File::create(scratch.path("said")).unwrap();
     command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap()
