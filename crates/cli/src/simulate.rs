@@ -6,7 +6,9 @@ pub mod load;
 use crate::exit::{self, Failure};
 use crate::output;
 use crate::workers::{self, Watcher};
+use crate::schedule::policy::cpi_model;
 use anyhow::Context;
+use colocate_model::CpiModel;
 use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::run::Bench;
@@ -46,6 +48,11 @@ pub struct Args {
     /// Machine instead of the scenario's: a described one by name or a .toml file
     #[arg(long, value_name = "SPEC")]
     machine: Option<String>,
+
+    /// What sharing a core of the machine makes of CPI stacks, for the schedulers symbiotic and
+    /// symbiotic-numa: a file of colocate train cpi-model [default: that of power8-10c]
+    #[arg(long, value_name = "FILE")]
+    cpi_model: Option<PathBuf>,
 
     /// First seed instead of the scenario's [range: 0-4294967295]
     #[arg(long, value_name = "S")]
@@ -109,6 +116,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure { code: 2, message: message.to_owned() }.into());
     }
     let overrides = overrides(args);
+    let cpi = args.cpi_model.as_deref().map(cpi_model).transpose()?;
     let units = check_all(args, &overrides)?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
@@ -116,7 +124,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = crate::compare::stop_flag()?;
     let folder =
         args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
-    let run = Run { args, overrides, folder, stop, bar: bar(args.quiet, units) };
+    let run = Run { args, overrides, cpi, folder, stop, bar: bar(args.quiet, units) };
     let done = run.all();
     run.bar.finish_and_clear();
     done
@@ -173,6 +181,7 @@ pub fn bar(quiet: bool, units: u64) -> ProgressBar {
 struct Run<'a> {
     args: &'a Args,
     overrides: Overrides,
+    cpi: Option<CpiModel>,
     folder: Option<Folder>,
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
@@ -181,7 +190,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn all(&self) -> anyhow::Result<ExitCode> {
         for (done, path) in self.args.scenarios.iter().enumerate() {
-            let loaded = load::load(path, &self.overrides)?;
+            let loaded = load::load(path, &self.overrides)?.knowing(self.cpi.as_ref());
             self.bar.set_message(loaded.experiment.scenario.name.clone());
             let kept = match &self.folder {
                 Some(folder) => folder.finished(path, &loaded, self.args.resume)?,

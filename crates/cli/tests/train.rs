@@ -78,6 +78,22 @@ fn schedulers_read_it() {
     }
 }
 
+/// Figures under a file of this machine differ from those under the one that is built in, and are told apart.
+#[test]
+fn simulations_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    colocate(dir.path()).args(SHORT).assert().success();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/streams-beside-walks.toml");
+    let inputs = |more: &[&str]| {
+        let args = ["simulate", example, "--policy", "symbiotic", "--seeds", "1", "--draws", "1"];
+        let done = colocate(dir.path()).args(args).args(["--json", "-q"]).args(more).assert();
+        let text = String::from_utf8(done.success().get_output().stdout.clone()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["settings"]["inputs"].as_str().unwrap().to_owned()
+    };
+    assert_ne!(inputs(&[]), inputs(&["--cpi-model", "model.json"]));
+}
+
 #[test]
 fn refused_with_a_line() {
     let dir = tempfile::tempdir().unwrap();

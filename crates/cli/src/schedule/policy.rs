@@ -47,7 +47,7 @@ impl Policy {
     /// If it needs them and no file is named, or the file cannot be read or is none.
     pub fn cpi_model(&self) -> anyhow::Result<Option<CpiModel>> {
         match &self.model {
-            Some(path) => read(path).map(Some),
+            Some(path) => cpi_model(path).map(Some),
             None if self.kind.needs_cpi_model() => bail!(
                 "expected {0}:model=FILE with a file of `colocate train cpi-model`, found {0}",
                 self.kind.name()
@@ -57,7 +57,11 @@ impl Policy {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<CpiModel> {
+/// The coefficients in a file.
+///
+/// # Errors
+/// If it cannot be read or is none.
+pub fn cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     CpiModel::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))

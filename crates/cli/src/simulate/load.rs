@@ -3,8 +3,8 @@
 use anyhow::{Context, anyhow};
 use colocate_machine::exact::Exact;
 use colocate_machine::{Machine, Performance, described, read};
-use colocate_model::Phase;
 use colocate_model::phase::PhaseFile;
+use colocate_model::{CpiModel, Phase};
 use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{Experiment, MAX_BYTES, Overrides, ScenarioFile};
 use sha2::{Digest, Sha256};
@@ -22,6 +22,8 @@ pub struct Loaded {
     /// The machine it is on.
     pub machine: Machine,
     performance: Performance,
+    /// What sharing a core makes of CPI stacks, if a file says so.
+    cpi: Option<CpiModel>,
     /// A digest of all that the figures depend on.
     pub inputs: String,
 }
@@ -29,7 +31,14 @@ pub struct Loaded {
 impl Loaded {
     /// The scenario on its machine.
     pub fn bench(&self) -> Bench<'_> {
-        Bench::new(&self.machine, &self.performance, &self.experiment)
+        Bench::new(&self.machine, &self.performance, &self.experiment).knowing(self.cpi.as_ref())
+    }
+
+    /// The same, where schedulers are told what sharing a core makes of CPI stacks.
+    pub fn knowing(self, cpi: Option<&CpiModel>) -> Self {
+        let Some(cpi) = cpi else { return self };
+        let inputs = hex(&format!("{}{}", self.inputs, cpi.to_json()));
+        Self { cpi: Some(cpi.clone()), inputs, ..self }
     }
 
     /// The machine with its speeds, as `--machine` reads it.
@@ -81,8 +90,7 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     let phases = |name: &str| phases(&folder.join(name));
     let experiment = file.experiment(&machine, &performance, &phases)?;
     let all = format!("{machine:?}{performance:?}{experiment:?}");
-    let digest = Sha256::digest(all.as_bytes());
-    let inputs = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let inputs = hex(&all);
     file.put_demands(&experiment);
     let mut machine_file = None;
     if is_file(&spec) {
@@ -92,7 +100,12 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         machine_file = Some(name);
     }
     let effective = file.to_toml();
-    Ok(Loaded { effective, machine_file, experiment, machine, performance, inputs })
+    Ok(Loaded { effective, machine_file, experiment, machine, performance, cpi: None, inputs })
+}
+
+/// A digest of a text.
+fn hex(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The machine that `spec` names, if its speeds are known.

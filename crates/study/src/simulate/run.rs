@@ -10,7 +10,7 @@ use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
 use colocate_engine::planner::Modelled;
 use colocate_machine::{Machine, Performance};
-use colocate_model::Assumptions;
+use colocate_model::{Assumptions, CpiModel};
 use colocate_policy::PolicyKind;
 use colocate_policy::schedule::SchedulerKind;
 use colocate_sim::run::alone_times;
@@ -28,6 +28,7 @@ pub struct Bench<'a> {
     performance: &'a Performance,
     experiment: &'a Experiment,
     draws: Vec<Assumptions>,
+    cpi: Option<&'a CpiModel>,
 }
 
 impl<'a> Bench<'a> {
@@ -39,7 +40,14 @@ impl<'a> Bench<'a> {
         experiment: &'a Experiment,
     ) -> Self {
         let draws = Assumptions::sample(experiment.draws as usize, experiment.scenario.seed);
-        Self { machine, performance, experiment, draws }
+        Self { machine, performance, experiment, draws, cpi: None }
+    }
+
+    /// The same, where `symbiotic` is told what becomes of CPI stacks on a shared core; without it,
+    /// that of another machine ([`CpiModel::built_in`]).
+    #[must_use]
+    pub fn knowing(self, cpi: Option<&'a CpiModel>) -> Self {
+        Self { cpi, ..self }
     }
 
     /// How many units there are.
@@ -60,7 +68,7 @@ impl<'a> Bench<'a> {
         let of_policy = |policy: usize| units.iter().map(move |unit| unit[policy].clone());
         let runs: Vec<Run> = policies.flat_map(of_policy).collect();
         let mut found = Simulated::of(self.settings(), &runs);
-        found.notes.extend(notes(&self.experiment.policies));
+        found.notes.extend(notes(&self.experiment.policies, self.cpi));
         found
     }
 
@@ -122,7 +130,8 @@ impl<'a> Bench<'a> {
             Contender::Scheduler(kind) => {
                 // What a scheduler wants to know of jobs alone it has measured on this machine, so it knows
                 // what is the case under this draw.
-                let options = ScheduleOptions { spans, ..ScheduleOptions::default() };
+                let options =
+                    ScheduleOptions { spans, cpi: self.cpi, ..ScheduleOptions::default() };
                 schedule(platform, scenario, kind, &options)
             }
         }
@@ -154,7 +163,7 @@ impl<'a> Bench<'a> {
 }
 
 /// What a reader should know of schedulers that are compared.
-fn notes(policies: &[Contender]) -> Vec<String> {
+fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
     let schedulers = || {
         policies.iter().filter_map(|policy| match policy {
             Contender::Scheduler(kind) => Some(*kind),
@@ -184,6 +193,15 @@ fn notes(policies: &[Contender]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let stacks: Vec<&str> =
+        schedulers().filter(|kind| kind.needs_cpi_model()).map(SchedulerKind::name).collect();
+    if !stacks.is_empty() {
+        let CpiModel { machine, date, .. } = cpi.cloned().unwrap_or_else(CpiModel::built_in);
+        notes.push(format!(
+            "told what sharing a core makes of CPI stacks, as trained in simulation of {machine} on {date}: {}",
+            stacks.join(", ")
+        ));
+    }
     notes
 }
 
@@ -195,10 +213,13 @@ mod tests {
     fn what_schedulers_are_told_is_said() {
         let of = |names: &[&str]| -> Vec<String> {
             let policies = names.iter().map(|name| name.parse().unwrap());
-            notes(&policies.collect::<Vec<Contender>>())
+            notes(&policies.collect::<Vec<Contender>>(), None)
         };
         assert!(of(&["os", "mix"]).is_empty());
         assert_eq!(of(&["os", "bas"]).len(), 1);
+        let stacks = of(&["symbiotic", "bas"]);
+        assert!(stacks[1].contains("trained in simulation of IBM POWER8"), "{}", stacks[1]);
+        assert!(stacks[1].ends_with(": symbiotic"), "{}", stacks[1]);
         let all = of(&["mmas", "bas", "idas:kappa=0.5", "oracle"]);
         assert!(all[1].ends_with("favours them: mmas, idas"), "{}", all[1]);
         assert!(all[2].starts_with("oracle plans with the model that simulates"), "{}", all[2]);
