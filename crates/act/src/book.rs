@@ -183,9 +183,9 @@ impl Book {
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
         let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
-        let times = living.map(|id| self.tasks.get(id).and_then(|task| task.cpu_time));
+        let mut times = living.map(|id| self.tasks.get(id).and_then(|task| task.cpu_time));
         let known = entry.cpu_before + entry.cpu_ended?;
-        times.fold(Some(known), |sum, time| Some(sum? + time?))
+        times.try_fold(known, |sum, time| Some(sum + time?))
     }
 
     /// Instructions that each job has done so far, as far as its tasks were counted.

@@ -86,14 +86,15 @@ pub enum Count {
 /// files, short enough not to disturb the others for long.
 pub const GRACE: Nanos = Nanos::from_secs(1);
 
-/// Most rounds in which masks are given back at the end. What was born of a placed thread meanwhile
-/// is heard of in the next one.
-const ROUNDS: usize = 40;
+/// How long masks are given back at the end at most. What was born of a placed thread meanwhile is heard of
+/// in the next round, and where threads live for a millisecond that takes some. Chosen.
+const GIVE_BACK: Nanos = Nanos::from_secs(1);
 /// So many rounds in a row must find nothing, with [`PAUSE`] between them: a newborn gets its mask at
 /// the beginning of its birth and is heard of at the end, and its creator may have to wait for a PU
-/// in between. Chosen: together 20 ms, some slices of the scheduler.
-const QUIET: usize = 5;
-/// Time between two rounds.
+/// in between. Chosen: together 50 ms, some slices of the scheduler; with 20 ms, on two PUs with a load of
+/// 11, one ending of seven missed threads.
+const QUIET: usize = 10;
+/// Time between two rounds that find nothing.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
@@ -302,15 +303,19 @@ impl LinuxHost {
         // Nothing is placed or stopped any more.
         self.plan = None;
         self.let_all_go_on();
-        let mut quiet = 0;
-        for round in 0..ROUNDS {
+        let (begun, mut quiet) = (now(), 0);
+        while quiet < QUIET && now() < begun + GIVE_BACK {
             self.hear();
-            quiet = if self.release_all() { 0 } else { quiet + 1 };
-            // Without tasks that live on there is nothing to wait for.
-            if quiet == QUIET || quiet > round {
+            if self.book.all_living().next().is_none() {
+                // Without tasks that live on there is nothing to wait for.
                 break;
             }
-            std::thread::sleep(PAUSE);
+            if self.release_all() {
+                quiet = 0;
+            } else {
+                quiet += 1;
+                std::thread::sleep(PAUSE);
+            }
         }
         self.placer.journal.remove();
         if let Some(guardian) = self.guardian.take() {

@@ -100,11 +100,11 @@ impl Placer {
     }
 
     /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
-    /// True if it had.
+    /// True if it had, and also if it has ended with it: what it has created then has it, too.
     pub fn release(&mut self, task: &mut Task) -> bool {
         let given = [task.mark, task.was].iter().any(|mark| mark.pu().is_some());
         let stand = task.stand.clone();
-        given && self.put(task, Mark::Original, stand) == Put::Done
+        given && matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
     }
 
     fn mask(&self, mark: Mark) -> PuSet {
