@@ -1,7 +1,8 @@
 //! The guard on simulated machines: random workloads on random machines, every scheduler with and without it.
 //!
-//! The whole of it takes minutes and is run by
-//! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture`; docs/guard.md has its figures.
+//! The whole of it takes long and is run by
+//! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture`, `CASES=1000` and `RUNS=4` being
+//! the workloads and the runs of each; docs/guard.md has its figures.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::cast_precision_loss)] // small counts
@@ -137,8 +138,10 @@ fn any_jobs(rng: &mut SplitMix64, pus: usize, phases: usize, plain: bool) -> Vec
         left -= threads as f64;
         let course = any_course(rng, phases, plain);
         let part = if equal { 1.0 } else { between(rng, 0.3, 1.0) };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0 and small
+        let alone_ms = (alone * part * 1e3) as u64;
         let thread = ThreadSpec {
-            work: Work::AloneFor(Nanos::from_millis((alone * part * 1e3) as u64)),
+            work: Work::AloneFor(Nanos::from_millis(alone_ms)),
             ..common::thread(&course)
         };
         let name = format!("job {}", jobs.len());
@@ -156,7 +159,7 @@ fn any_jobs(rng: &mut SplitMix64, pus: usize, phases: usize, plain: bool) -> Vec
 /// thread each that never sleeps, all as long alone.
 fn any_case(seed: u64) -> Case {
     let rng = &mut SplitMix64::new(seed);
-    let plain = seed % 2 == 0;
+    let plain = seed.is_multiple_of(2);
     let (machine, performance) = common::machine(&any_machine(rng, plain));
     let phases: Vec<PhaseSpec> = (0..6).map(|number| any_phase(rng, number)).collect();
     let jobs = any_jobs(rng, machine.pus.len(), phases.len(), plain);
