@@ -25,7 +25,7 @@ pub struct Args {
     machine: Option<String>,
 
     /// Sets of assumptions, the usual one among them
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     draws: u32,
 
     /// Seeds for each set: the order in which programs begin, and what the kernel leaves to chance
@@ -36,7 +36,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// How long each program takes alone, in milliseconds [default: 30000] [range: 1-600000]
+    /// How long each program takes alone, in milliseconds [default: 30000, feliu-4: 10000] [range:
+    /// 1-600000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     length_ms: Option<u64>,
 
