@@ -553,6 +553,22 @@ mod tests {
         assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
     }
 
+    /// Eighty threads on four PUs: each can use a twentieth of the time, and who does computes.
+    #[test]
+    fn who_shares_a_pu_with_many_is_active() {
+        let places = vec![(None, Allocated::LeftToKernel); 80];
+        let selected = colocate_policy::schedule::Selected::Room;
+        let choices = [Choice { job: JobIdx(0), selected, places }];
+        let fair = fair_part(&choices, &machine(), Nanos(100));
+        assert!((fair - 5.0).abs() < 1e-12);
+        let mut task = Scripted::new(1).seen(0);
+        let mut uses = |ns: u64| {
+            task.cpu_time = Some(Nanos(ns));
+            is_active(&task, None, fair)
+        };
+        assert!(uses(4) && uses(1) && !uses(0));
+    }
+
     /// A job whose threads sleep has one place in the queue, and loses it to a thread that works.
     #[test]
     fn sleepers_need_no_context() {
