@@ -156,7 +156,7 @@ fn drawn_alone(rng: &mut SplitMix64) -> Alone {
 }
 
 /// Who was chosen ran, and goes to the tail.
-fn run(machine: &Machine, jobs: &mut Vec<Queued>, choices: &[Choice], rng: &mut SplitMix64) {
+fn run(machine: &Machine, jobs: &mut [Queued], choices: &[Choice], rng: &mut SplitMix64) {
     let on: BTreeMap<JobIdx, &Choice> = choices.iter().map(|choice| (choice.job, choice)).collect();
     let mut owners: BTreeMap<CoreIdx, BTreeSet<JobIdx>> = BTreeMap::new();
     for choice in choices {
