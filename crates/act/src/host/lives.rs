@@ -102,7 +102,9 @@ impl LinuxHost {
         self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: false });
         self.going[place] = None;
         if self.held[place].take().is_some() {
-            // It has not begun, and ends by that.
+            // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
+            let killed = crate::pause::signal(&self.book.processes_of(job), libc::SIGKILL);
+            self.tell(job, "end", killed);
             return;
         }
         let pids = self.book.processes_of(job);
@@ -122,7 +124,11 @@ impl LinuxHost {
             match (leaving.killed, due) {
                 (false, false) => {}
                 (true, true) => {
-                    self.say(leaving.job, "was killed and is still there");
+                    let pids = self.book.processes_of(leaving.job).into_iter().chain(leaving.pid);
+                    let pids: Vec<String> = pids.map(|pid| pid.to_string()).collect();
+                    let what =
+                        format!("was killed and is still there: process {}", pids.join(", "));
+                    self.say(leaving.job, &what);
                     continue;
                 }
                 // What was born meanwhile is killed, too.

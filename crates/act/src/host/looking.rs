@@ -79,6 +79,10 @@ impl LinuxHost {
     fn look_for_lost_jobs(&mut self) {
         for id in self.book.doubtful() {
             let Some(task) = self.book.task(id) else { continue };
+            // The kernel tells of an end before it is over: who has just ended may still be seen to run.
+            if task.ended.is_none_or(|ended| now() < ended + LOOK_EVERY) {
+                continue;
+            }
             let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
             if stat.is_some_and(|stat| !stat.is_dead()) {
                 self.book.revive(id);

@@ -211,11 +211,11 @@ impl Pauser {
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
     pub fn kill(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
-        match self.freezer.as_ref().map(|freezer| freezer.kill(job)) {
-            Some(Ok(())) => Ok(()),
-            // Kernels before 5.14 have no such file.
-            Some(Err(_)) | None => signal(pids, libc::SIGKILL),
+        if let Some(freezer) = &self.freezer {
+            // Kernels before 5.14 cannot; and who has not begun is not in the cgroup yet.
+            let _ = freezer.kill(job);
         }
+        signal(pids, libc::SIGKILL)
     }
 
     /// Gives up the cgroups: everything in them goes on, where this process is.
