@@ -51,7 +51,7 @@ impl Book {
             let shown: Option<Vec<&[f64]>> =
                 group.iter().map(|id| ran.get(id).map(Vec::as_slice)).collect();
             let Some(shown) = shown else { continue };
-            for (id, alone) in group.iter().zip(inverse::alone(&mode, &shown)) {
+            for (id, alone) in group.iter().zip(inverse::nearly_alone(&mode, &shown)) {
                 self.note(*id, alone);
             }
         }

@@ -146,7 +146,7 @@ fn learns_what_they_are_alone() {
         assert_eq!(scheduler.book.known(), count);
         let found = scheduler.book.stacks(&model, &threads);
         for (found, truth) in found.concat().iter().zip(truth.concat()) {
-            assert!((found - truth).abs() < 1e-6, "{spec}: {found} where {truth} is");
+            assert!((found - truth).abs() < 1e-5, "{spec}: {found} where {truth} is");
         }
     }
 }
@@ -175,7 +175,7 @@ fn parts_who_disturb_each_other() {
     assert!(groups.iter().all(|group| group[0] < 2 && group[1] >= 2), "{groups:?}");
     // 0.1 + 0.9 + 0.9 · 0.1 = 1.09.
     let Allocated::Symbiosis { slowdown } = second[0].places[0].1 else { panic!("{second:?}") };
-    assert!((slowdown - 1.09).abs() < 1e-6, "{slowdown}");
+    assert!((slowdown - 1.09).abs() < 1e-5, "{slowdown}");
     assert_eq!(
         scheduler.state().unwrap(),
         "4 threads' stacks known, groups changed 1 times and stayed 1 times"
