@@ -45,7 +45,7 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     for path in entries.map(|entry| entry.unwrap().path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
-            let built = ["target", ".git", ".cache", "out", "corpus", "artifacts"];
+            let built = ["target", ".git", ".cache", "out", "corpus", "artifacts", "venv"];
             if !built.contains(&name.as_str()) {
                 found.extend(files(&path, ending));
             }
