@@ -1,3 +1,5 @@
+//! Training tested on programs of which the truth is known.
+
 use super::track::{Track, of_interval};
 use super::*;
 use colocate_machine::described;
