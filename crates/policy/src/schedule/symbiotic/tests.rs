@@ -1,3 +1,5 @@
+//! Symbiotic scheduling by hand, and its properties under generated input.
+
 use super::*;
 use crate::rng::SplitMix64;
 use crate::schedule::testing::{chosen, queue};
