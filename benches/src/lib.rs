@@ -180,7 +180,8 @@ pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
         .collect();
     let mut on_core: BTreeMap<CoreIdx, Vec<UnitDemand>> = BTreeMap::new();
     for decision in &plan.decisions {
-        let pu = decision.place.pu().and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
+        let pu =
+            decision.place.pu().and_then(|os| machine.pu_by_os(os)).expect("every task is placed");
         on_core.entry(machine.core_of(pu)).or_default().push(by_id[&decision.task]);
     }
     let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();

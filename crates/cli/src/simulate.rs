@@ -5,8 +5,8 @@ pub mod load;
 
 use crate::exit::{self, Failure};
 use crate::output;
-use crate::workers::{self, Watcher};
 use crate::schedule::policy::cpi_model;
+use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_model::CpiModel;
 use colocate_study::simulate::contender::Contender;

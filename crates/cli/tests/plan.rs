@@ -173,7 +173,9 @@ fn models_more_threads_on_a_described_machine() {
     for core in &machine.cores {
         let os = core.pus.iter().map(|pu| machine.pus[pu.idx()].os);
         let on_core: Vec<_> = os
-            .map(|os| plan.decisions.iter().find(|decision| decision.place.pu() == Some(os)).unwrap())
+            .map(|os| {
+                plan.decisions.iter().find(|decision| decision.place.pu() == Some(os)).unwrap()
+            })
             .collect();
         assert_ne!(on_core[0].task.job, on_core[1].task.job);
     }

@@ -22,9 +22,7 @@ use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use crate::rates::{self, ThreadDid};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
-use colocate_policy::schedule::{
-    Allocated, Choice, Done, Quantum, Queued, Ran, Scheduler, Thread,
-};
+use colocate_policy::schedule::{Allocated, Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
