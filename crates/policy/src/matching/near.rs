@@ -11,7 +11,7 @@
 //! (Column generation, as Applegate and Cook, "Solving large-scale matching problems", DIMACS 1993,
 //! do it.)
 //! # Terms
-//! *Price*, *slack*: as in [`blossom`](super::blossom), in half steps of the costs. *Room* of a
+//! *Price*, *slack*: as in [`blossom`], in half steps of the costs. *Room* of a
 //! vertex: the highest price that its pairs allow, the others' prices being what they are.
 //! *Gap*: how far the cost may be above the optimum, as a share of the optimum.
 //! # Algorithm
@@ -20,7 +20,7 @@
 //! 2. Sweep over the pairs: split each pair's cost between its two ends so that both have as much
 //!    room left. Lower what is still above its room, then raise all to their room. The prices add up to a lower bound; stop if the
 //!    gap is at most what was asked for.
-//!    If it is above [`HOPELESS`], search exactly among all pairs: prices this far off help nobody.
+//!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off help nobody.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
 //! 4. Match exactly among those, from these prices: first by bids, then by search.
 //! 5. Check all pairs; stop if the gap is at most what was asked for, or after [`ROUNDS`] rounds;

@@ -4,7 +4,7 @@
 //! Jobs that suffer most from the others fall behind, and the last one decides when all are done.
 //! # Approach
 //! Who has come least far runs. `perf-fair` gives only some of the contexts that way, and the others to the
-//! jobs with which the memory is used evenly, as [`bas`](super::bas).
+//! jobs with which the memory is used evenly, as [`bas`].
 //! # Terms
 //! See [`progress`]. `f`: the share of the contexts that `perf-fair` gives by progress; how the
 //! published scheduler mixes both was not found.

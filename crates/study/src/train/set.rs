@@ -35,7 +35,7 @@ const MISSES: (f64, f64) = (0.01, 3.0);
 impl TrainingSet {
     /// So many programs of two phases each. Every figure of a phase is drawn from the range that is plausible
     /// for it ([`Guessed::plausible`]), so that all parts of it are covered by few programs; how much it misses,
-    /// from [`MISSES`].
+    /// from `MISSES`.
     #[must_use]
     pub fn drawn(programs: usize, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed);
