@@ -157,7 +157,8 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
 
 /// The same with looks. Four threads on PU 7; its core is looked at every 2 ms, its node every 4, everything every
 /// 8 ms. So the sibling has one at 2 ms, the other core's two PUs have theirs at 4 ms. Then nobody waits, and the
-/// fifth look at everything, at 40 ms, takes a running one to the node where nobody runs.
+/// fifth look at everything, at 40 ms, takes a running one to the node where nobody runs. B has run at half its
+/// speed for 37 ms then, so it is done at 41.5 ms, which is the middle of the last column and not before it.
 #[test]
 fn idle_pus_are_looked_for_time_and_again() {
     let kernel = Kernel { fork: Fork::WithParent, ..together() };
@@ -171,7 +172,7 @@ fn idle_pus_are_looked_for_time_and_again() {
         4 ____AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA___
         5 ____CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC
         6 __DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD__
-        7 AAABBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
+        7 AAABBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB_
     "#]];
     check(&outcome, ms(1), &expected);
 }
