@@ -1,8 +1,12 @@
-/* An OpenMP program: a five-point stencil over a square that fits into a second-level cache, ROUNDS times. */
+/* An OpenMP program: a five-point stencil over a square of SIDE points a side, ROUNDS times. As it is the square fits
+ * into a second-level cache; with -DSIDE=4096 it has 128 MiB and fits into none. */
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N = 192 };
+#ifndef SIDE
+#define SIDE 192
+#endif
+enum { N = SIDE };
 static double a[N][N], b[N][N];
 
 static void smooth(double (*to)[N], double (*from)[N]) {

@@ -91,8 +91,8 @@ impl Pauser {
         Self { freezer: None, jobs: vec![State::default(); jobs] }
     }
 
-    /// For so many jobs, none of them stopped; cgroups are made below that of this process, as `proc` and
-    /// `mounts` (`/proc` and the mounts that it tells of) say. The line says why there are none, if so.
+    /// For so many jobs, none of them stopped; cgroups are made below that of this process, which
+    /// `proc` tells (`/proc`). The line says why there are none, if so.
     #[must_use]
     pub fn new(jobs: usize, proc: &Path) -> (Self, Option<String>) {
         let made = freezer::own_cgroup(proc).and_then(|own| Freezer::create(&own, jobs));
@@ -118,8 +118,7 @@ impl Pauser {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
 
-    /// Takes in the first process of a job, before it begins its program. The line says what went wrong; then
-    /// no job is stopped by its cgroup.
+    /// Takes in the first process of a job, before it begins its program.
     ///
     /// # Errors
     /// If the kernel does not let the process into the job's cgroup.

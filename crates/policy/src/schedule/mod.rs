@@ -2,8 +2,7 @@
 //!
 //! A scheduler is asked at the beginning of every quantum. It chooses jobs (*selection*; the others wait)
 //! and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
-//! it last ran. All of Feliu's schedulers are of this kind; see `Petit, Sahuquillo, Feliu` in each file for
-//! where the algorithm was published.
+//! it last ran. All of Feliu's schedulers are of this kind; each file says where its algorithm was published.
 //!
 //! Pure: reads no file, no clock and no global. A scheduler may remember what it was told before, so the
 //! same questions in the same order get the same answers.
