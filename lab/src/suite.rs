@@ -78,14 +78,16 @@ pub fn test(size: Size) -> anyhow::Result<()> {
         let names: Vec<_> = arm64.map(|boot| boot.name).collect();
         println!("lab: skipped for that reason: {}", names.join(", "));
     }
-    let failed: Vec<_> = boots.iter().filter(|boot| !passes(boot, boot.cases)).collect();
+    let outcomes = boots.iter().map(|boot| (boot.name, run(boot, boot.cases)));
+    let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
     let cases: usize = boots.iter().map(|boot| boot.cases.len()).sum();
     if failed.is_empty() {
         println!("lab: {cases} cases in {} boots passed", boots.len());
         return Ok(());
     }
-    let names: Vec<_> = failed.iter().map(|boot| boot.name).collect();
-    bail!("failed: {}", names.join(", "))
+    // Once more at the end, where it is found.
+    let lines: Vec<_> = failed.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
+    bail!("failed:{}", lines.concat())
 }
 
 /// Runs the named cases of one boot, or all of them. One that takes a seed can be given it, as
@@ -116,7 +118,7 @@ pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
     if !build::all(&[boot])? {
         bail!("{} needs programs for aarch64", boot.name);
     }
-    if passes(boot, &chosen) { Ok(()) } else { bail!("failed: {}", boot.name) }
+    run(boot, &chosen).map_err(|why| anyhow::anyhow!("failed: {}: {why}", boot.name))
 }
 
 /// The machine's name, or the path of its file, which the table says from the repository's root.
@@ -126,7 +128,10 @@ fn located(machine: &str) -> String {
 }
 
 /// Boots, shows what the cases print, and says how it went.
-fn passes(boot: &Boot, cases: &[&str]) -> bool {
+///
+/// # Errors
+/// Why it failed: what the failed cases printed, or what went wrong with the guest.
+fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
     let begin = Instant::now();
     println!("lab: {} ({} on {:?})", boot.name, boot.machine, boot.guest);
     let words = std::iter::once("lab-guest").chain(cases.iter().copied());
@@ -163,12 +168,19 @@ fn passes(boot: &Boot, cases: &[&str]) -> bool {
     let told = match done {
         Ok(0) => {
             println!("lab: {} passed in {} s", boot.name, begin.elapsed().as_secs());
-            return true;
+            return Ok(());
         }
-        Ok(_) => String::from("a case failed"),
+        Ok(_) => failures(&printed),
         Err(error) => format!("{error:#}"),
     };
     println!("lab: {} FAILED: {told}", boot.name);
     println!("lab: again: cargo lab case {} {}", boot.name, cases.join(" "));
-    false
+    Err(told)
+}
+
+/// The lines of failed cases.
+fn failures(printed: &[u8]) -> String {
+    let text = String::from_utf8_lossy(printed);
+    let lines: Vec<_> = text.lines().filter(|line| line.contains(": FAILED: ")).collect();
+    if lines.is_empty() { String::from("a case failed") } else { lines.join("; ") }
 }

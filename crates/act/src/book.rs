@@ -78,8 +78,8 @@ pub struct Task {
     pub slot: Option<Slot>,
     /// What was done to it last; what was done to its creator, for a newborn.
     pub mark: Mark,
-    /// What was done to it before that.
-    pub was: Mark,
+    /// Where it, or its creator, was put before that.
+    pub had: Had,
     /// Where plan or newborn rule want it.
     pub aim: Option<PuNr>,
     /// How it stands to that.
@@ -101,6 +101,42 @@ impl Task {
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.tid == self.pid.first_thread()
+    }
+}
+
+/// PUs that a task was put on before the one it is on now: the last, and all that it has left within
+/// [`BIRTH_TAKES`].
+///
+/// A newborn has the mask that its creator had when its birth began, and is heard of when that is over.
+/// Meanwhile its creator may have been put elsewhere more than once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Had(Vec<(PuNr, Nanos)>);
+
+/// How long a birth takes at most. Chosen: its creator may have to wait for a PU in the middle of it; on a
+/// machine with eight runnable threads a PU that was some hundredths of a second.
+const BIRTH_TAKES: Nanos = Nanos::from_secs(1);
+
+impl Had {
+    /// Notes that `pu` was left at `at`.
+    pub fn left(&mut self, pu: PuNr, at: Nanos) {
+        self.0.retain(|(other, left)| *other != pu && *left + BIRTH_TAKES > at);
+        self.0.push((pu, at));
+    }
+
+    /// The PUs.
+    pub fn pus(&self) -> impl Iterator<Item = PuNr> {
+        self.0.iter().map(|(pu, _)| *pu)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -272,9 +308,9 @@ impl Book {
     pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
         let Birth { at, pid, tid, parent_pid, parent_tid } = birth;
         let creator = self.living(parent_tid).and_then(|id| self.tasks.get(&id));
-        let (name, mark, was) = creator.map_or_else(
-            || (String::new(), Mark::Original, Mark::Original),
-            |task| (task.name.clone(), task.mark, task.was),
+        let (name, mark, had) = creator.map_or_else(
+            || (String::new(), Mark::Original, Had::default()),
+            |task| (task.name.clone(), task.mark, task.had.clone()),
         );
         let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
@@ -301,7 +337,7 @@ impl Book {
             start_ticks: None,
             slot: None,
             mark,
-            was,
+            had,
             aim: None,
             stand: Stand::LeftToKernel,
             exempt: None,

@@ -8,6 +8,7 @@ use crate::sys;
 use colocate_engine::Stand;
 use colocate_machine::PuSet;
 use colocate_observe::Tid;
+use colocate_observe::sys::now;
 use std::path::PathBuf;
 
 /// Puts tasks on PUs.
@@ -49,9 +50,10 @@ impl Placer {
         }
         let there = pin::is_untouched(&current, &self.original, &self.usable);
         if to == Mark::Original && task.slot.is_none() && there {
-            // Nothing was ever done to it, nor to its creator.
+            // Nothing was ever done to it, nor to its creator when it was born.
             task.allowed = current;
-            (task.mark, task.was, task.stand) = (to, to, then);
+            task.had.clear();
+            (task.mark, task.stand) = (to, then);
             return Put::Done;
         }
         if !self.write(task, to) {
@@ -60,7 +62,10 @@ impl Placer {
         match pin::place(task.tid, &self.mask(to)) {
             Ok(found) => {
                 task.allowed = found;
-                (task.was, task.mark, task.stand) = (task.mark, to, then);
+                if let Some(pu) = task.mark.pu().filter(|_| task.mark != to) {
+                    task.had.left(pu, now());
+                }
+                (task.mark, task.stand) = (to, then);
                 Put::Done
             }
             Err(PinError::Gone) => Self::gone(task, then),
@@ -102,9 +107,13 @@ impl Placer {
     /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
     /// True if it had, and also if it has ended with it: what it has created then has it, too.
     pub fn release(&mut self, task: &mut Task) -> bool {
-        let given = [task.mark, task.was].iter().any(|mark| mark.pu().is_some());
+        let is_back = |current| pin::is_untouched(&current, &self.original, &self.usable);
+        let given = task.mark.pu().is_some() || !task.had.is_empty();
+        if !given || pin::allowed(task.tid).is_ok_and(is_back) {
+            return false;
+        }
         let stand = task.stand.clone();
-        given && matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
+        matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
     }
 
     fn mask(&self, mark: Mark) -> PuSet {
@@ -112,8 +121,8 @@ impl Placer {
     }
 
     fn is_ours(&self, task: &Task, current: &PuSet) -> bool {
-        let ours = [Mark::Original, task.mark, task.was];
-        let given = ours.into_iter().filter(|mark| *mark != Mark::Programs);
+        let ours = [Mark::Original, task.mark].into_iter().chain(task.had.pus().map(Mark::On));
+        let given = ours.filter(|mark| *mark != Mark::Programs);
         let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
         let with =
             |usable: &PuSet| masks.iter().any(|ours| pin::is_untouched(current, ours, usable));
@@ -127,8 +136,8 @@ impl Placer {
             self.write(task, Mark::Programs);
         }
         task.allowed = current;
-        (task.was, task.mark, task.stand) =
-            (Mark::Programs, Mark::Programs, Stand::PinnedByProgram);
+        task.had.clear();
+        (task.mark, task.stand) = (Mark::Programs, Stand::PinnedByProgram);
     }
 
     /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended.
@@ -169,26 +178,47 @@ mod tests {
     use colocate_machine::{Nanos, PuNr};
     use colocate_observe::Pid;
 
+    fn placer(original: &PuSet) -> Placer {
+        let owner = Owner { pid: Pid(1), start_ticks: 0 };
+        let journal = Writer::begin(Err(String::new()), owner, original, None);
+        let (original, usable) = (original.clone(), original.clone());
+        Placer { journal, proc: PathBuf::from("/proc"), original, usable }
+    }
+
+    fn birth(pid: Pid, tid: Tid) -> Birth {
+        Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: pid.first_thread() }
+    }
+
     /// A PU goes offline and the kernel frees the task on it, before we have looked at the machine.
     #[test]
     fn a_task_whose_pu_has_just_gone_is_still_ours() {
         let usable_now = pin::allowed(Tid(0)).unwrap();
         let gone = PuNr(8191);
-        let before: PuSet = usable_now.iter().chain([gone]).collect();
-        let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        let journal = Writer::begin(Err(String::new()), owner, &before, None);
-        let (original, usable) = (before.clone(), before);
-        let placer = Placer { journal, proc: PathBuf::from("/proc"), original, usable };
-
-        let mut book = Book::default();
-        let pid = Pid(10);
+        let placer = placer(&usable_now.iter().chain([gone]).collect());
+        let (mut book, pid) = (Book::default(), Pid(10));
         book.add_job("job".into(), pid, Runtime::Plain);
-        let tid = pid.first_thread();
-        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: Pid(1), parent_tid: Tid(1) };
-        let id = book.born(birth).unwrap();
+        let id = book.born(birth(pid, pid.first_thread())).unwrap();
         let task = book.task(id).unwrap();
-        (task.mark, task.was) = (Mark::On(gone), Mark::On(gone));
+        task.mark = Mark::On(gone);
         assert!(placer.is_ours(task, &usable_now));
         assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
+    }
+
+    /// While thread 11 is being born of 10, 10 is put on PU 1, then on 2, then left to the kernel; 11 has the
+    /// mask that 10 had at the beginning. What 10 left two seconds ago was not handed down.
+    #[test]
+    fn a_newborn_may_have_any_mask_that_its_creator_had_during_its_birth() {
+        let placer = placer(&PuSet::parse_list("0-7").unwrap());
+        let (mut book, pid) = (Book::default(), Pid(10));
+        book.add_job("job".into(), pid, Runtime::Plain);
+        let first = book.born(birth(pid, pid.first_thread())).unwrap();
+        let creator = book.task(first).unwrap();
+        for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
+            creator.had.left(PuNr(pu), Nanos::from_millis(left_at));
+        }
+        let id = book.born(birth(pid, Tid(11))).unwrap();
+        let task = book.task(id).unwrap();
+        let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
+        assert_eq!([0, 1, 2, 5, 6].map(ours), [true, true, true, false, false]);
     }
 }

@@ -132,10 +132,13 @@ const LOOK_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Looking through `/proc` takes at most one part in this many of a core. Chosen.
 const LOOK_SHARE: u32 = 50;
 
-/// How often the rings are read again for the birth of a task that has already been heard of.
+/// How often the rings are read again for what comes before that which has already been heard of.
 ///
 /// Twice is enough unless notes were lost: a birth is written before the newborn runs.
 const READS_FOR_ORDER: usize = 4;
+
+/// How long an event is kept for those that belong before it. Chosen: they are in the rings already.
+const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
 /// Watches the tasks of one or more programs.
 #[derive(Debug)]
@@ -143,7 +146,7 @@ pub struct Births {
     source: Source,
     proc: Proc,
     tree: Tree,
-    /// Events about tasks whose birth has not been heard of yet.
+    /// Events that others belong before which have not been heard of yet.
     early: Vec<TaskEvent>,
     /// Events found when watching began.
     first: Vec<TaskEvent>,
@@ -271,15 +274,23 @@ impl Births {
         }
     }
 
+    /// Rings are read one after another, so the end of a creator can be read while the birth that it is
+    /// the creator of, on another CPU, is not. What is older than the beginning of a reading is complete
+    /// with that reading; what is newer waits for the next.
     fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
         let mut lost = 0;
         for _ in 0..READS_FOR_ORDER {
+            let begun = now();
             lost += self.read_rings();
-            self.deliver(events);
+            self.deliver(begun, events);
             if self.early.is_empty() {
                 break;
             }
         }
+        self.deliver(Nanos(u64::MAX), events);
+        // What is left over is about tasks that ended before watching began; it must not pile up.
+        let oldest = now().saturating_sub(KEPT_EARLY);
+        self.early.retain(|event| event.at() > Some(oldest));
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
             self.early.clear();
@@ -309,30 +320,38 @@ impl Births {
         lost
     }
 
-    /// Moves from `early` to `events` what is known to be in order.
-    fn deliver(&mut self, events: &mut Vec<TaskEvent>) {
+    /// Moves from `early` to `events` what is known to be in order and happened before `limit`.
+    fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) {
         for event in std::mem::take(&mut self.early) {
+            if event.at() >= Some(limit) {
+                self.early.push(event);
+                continue;
+            }
             if let TaskEvent::Named { at, pid, tid, exec: true, .. } = &event
                 && *tid == pid.first_thread()
                 && !self.tree.has(*tid)
             {
                 self.take_over(*at, *pid, events);
             }
-            match &event {
-                TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. }
-                    if !self.tree.has(*tid) =>
-                {
-                    self.early.push(event);
-                }
-                _ if self.tree.learn(&event) => events.push(event),
-                // The birth of a task that was found in /proc before its note was read.
-                _ => {}
+            if self.is_early(&event) {
+                self.early.push(event);
+            } else if self.tree.learn(&event) {
+                events.push(event);
             }
+            // Else it is the birth of a task that was found in /proc before its note was read.
         }
-        // What is left over from more than one drain is about tasks that ended before watching
-        // began; it must not pile up.
-        let oldest = now().saturating_sub(Nanos::from_secs(1));
-        self.early.retain(|event| event.at() > Some(oldest));
+    }
+
+    /// Whether the birth of the task that an event is about, or of its creator's process, has not been
+    /// heard of.
+    fn is_early(&self, event: &TaskEvent) -> bool {
+        match event {
+            TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => !self.tree.has(*tid),
+            TaskEvent::Born { pid, parent_pid, .. } => {
+                !self.tree.has_process(*pid) && !self.tree.has_process(*parent_pid)
+            }
+            TaskEvent::Lost { .. } => false,
+        }
     }
 
     /// A thread that is not its process's first executes a program: all others have ended, and it
@@ -408,4 +427,60 @@ pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn born(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
+        let (pid, parent_pid) = (Pid(pid), Pid(parent));
+        let parent_tid = parent_pid.first_thread();
+        TaskEvent::Born { at: Nanos(at), pid, tid: Tid(tid), parent_pid, parent_tid }
+    }
+
+    fn ended(at: u64, tid: i32) -> TaskEvent {
+        TaskEvent::Ended { at: Nanos(at), pid: Pid(tid), tid: Tid(tid) }
+    }
+
+    /// Watches process 10, whose birth has been heard of.
+    fn births() -> Births {
+        let mut tree = Tree::default();
+        tree.learn(&born(0, 10, 10, 1));
+        Births {
+            source: Source::Proc { why: None },
+            proc: Proc::default(),
+            tree,
+            early: Vec::new(),
+            first: Vec::new(),
+            bytes: Vec::new(),
+            next_look: None,
+        }
+    }
+
+    /// Process 10 creates 20, which creates thread 21; the note of 21 is read before that of 20.
+    #[test]
+    fn a_birth_waits_for_that_of_its_creator() {
+        let (mut births, mut events) = (births(), Vec::new());
+        births.early = vec![born(2, 20, 21, 20)];
+        births.deliver(Nanos(5), &mut events);
+        assert_eq!(events, []);
+        births.early.insert(0, born(1, 20, 20, 10));
+        births.deliver(Nanos(5), &mut events);
+        assert_eq!(events, [born(1, 20, 20, 10), born(2, 20, 21, 20)]);
+        assert!(births.early.is_empty());
+    }
+
+    /// Process 20 creates 30 and ends; its end is read before the birth. The reading began at 3, so what
+    /// is from then on may have something older before it.
+    #[test]
+    fn the_end_of_a_creator_does_not_overtake_a_birth() {
+        let (mut births, mut events) = (births(), Vec::new());
+        births.early = vec![born(1, 20, 20, 10), ended(4, 20)];
+        births.deliver(Nanos(3), &mut events);
+        births.early.insert(0, born(3, 30, 30, 20));
+        births.deliver(Nanos(5), &mut events);
+        let all = [born(1, 20, 20, 10), born(3, 30, 30, 20), ended(4, 20)];
+        assert_eq!(events, all);
+    }
 }

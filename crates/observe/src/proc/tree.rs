@@ -42,6 +42,12 @@ impl Tree {
         self.tasks.contains_key(&tid)
     }
 
+    /// Whether process `pid` is known to live.
+    #[must_use]
+    pub fn has_process(&self, pid: Pid) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
     /// How many tasks are known to live.
     #[must_use]
     pub fn len(&self) -> usize {

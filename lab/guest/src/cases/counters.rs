@@ -15,7 +15,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const USER: u32 = 1000;
 /// Where profiles are written to; every user may.
 const PROFILE: &str = "/tmp/counters.json";
+/// What `perf stat` writes, and how it is told to begin.
 const PERF: &str = "/tmp/counters.csv";
+const CONTROL: &str = "/tmp/counters.control";
+const ANSWER: &str = "/tmp/counters.answer";
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const INSTRUCTIONS: &str = "instructions:u";
 
@@ -86,13 +89,27 @@ fn events(pid: u32) -> anyhow::Result<usize> {
     Ok(links.filter(|link| link.to_string_lossy() == "anon_inode:[perf_event]").count())
 }
 
-/// `perf` with these words, which holds `wanted` events once this returns.
+/// `perf stat` with these words, which counts with `wanted` events once this returns.
+///
+/// That its events are open says nothing: it opens them all before it lets the first one count. So it is
+/// told to begin, and answers when it has.
 fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
-    let _ = fs::remove_file(PERF);
+    for path in [PERF, CONTROL, ANSWER] {
+        let _ = fs::remove_file(path);
+    }
+    ensure!(Command::new("mkfifo").args([CONTROL, ANSWER]).status()?.success(), "mkfifo failed");
+    // Open for both directions, so that neither we nor perf wait for the other to open it.
+    let open = |path| fs::OpenOptions::new().read(true).write(true).open(path);
+    let (mut control, answer) = (open(CONTROL)?, open(ANSWER)?);
     let mut command = Command::new("perf");
-    let child = command.args(["stat", "-x", ",", "-o", PERF]).args(words).stdin(Stdio::null());
-    let child = child.spawn().context("cannot start perf")?;
+    command.args(["stat", "-x", ",", "-o", PERF, "--delay", "-1", "--control"]);
+    command.arg(format!("fifo:{CONTROL},{ANSWER}")).args(words).stdin(Stdio::null());
+    let child = command.spawn().context("cannot start perf")?;
     eventually("perf to hold its events", || Ok(events(child.id())? >= wanted))?;
+    control.write_all(b"enable\n")?;
+    let mut said = String::new();
+    BufReader::new(answer).read_line(&mut said)?;
+    ensure!(said.contains("ack"), "expected perf to begin, found {said:?}");
     Ok(child)
 }
 
