@@ -2,7 +2,6 @@
 
 use super::{Boot, Size};
 use crate::guest::Guest;
-use std::time::Duration;
 
 /// All on aarch64, whose counters QEMU has.
 pub(super) const BOOTS: &[Boot] = &[
@@ -24,7 +23,7 @@ pub(super) const BOOTS: &[Boot] = &[
             "counters-of-newborns",
             "counters-cannot-be-unbound",
         ],
-        limit: Duration::from_secs(240),
+        limit: super::LIMIT,
     },
     Boot {
         name: "counters-2",
@@ -34,6 +33,6 @@ pub(super) const BOOTS: &[Boot] = &[
         size: Size::Quick,
         programs: &[],
         cases: &["counters-outlive-their-pu"],
-        limit: Duration::from_secs(240),
+        limit: super::LIMIT,
     },
 ];

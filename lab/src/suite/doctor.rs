@@ -2,7 +2,6 @@
 
 use super::{Boot, Size};
 use crate::guest::Guest;
-use std::time::Duration;
 
 const MACHINE: &str = "synthetic:numa:2 core:2 pu:2";
 /// What gives and takes privileges, and what the commands that doctor prints are made of.
@@ -25,7 +24,7 @@ pub(super) const BOOTS: &[Boot] = &[
         size: Size::Quick,
         programs: PROGRAMS,
         cases: CASES,
-        limit: Duration::from_secs(300),
+        limit: super::LIMIT,
     },
     Boot {
         name: "doctor-6.1",
@@ -35,6 +34,6 @@ pub(super) const BOOTS: &[Boot] = &[
         size: Size::Full,
         programs: PROGRAMS,
         cases: CASES,
-        limit: Duration::from_secs(300),
+        limit: super::LIMIT,
     },
 ];

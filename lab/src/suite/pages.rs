@@ -2,7 +2,6 @@
 
 use super::{Boot, Size};
 use crate::guest::Guest;
-use std::time::Duration;
 
 /// Four nodes with 256 MiB, a core and two PUs each.
 const FOUR_NODES: &str = "synthetic:numa:4 core:1 pu:2";
@@ -30,7 +29,7 @@ const fn boot(
     size: Size,
     cases: &'static [&'static str],
 ) -> Boot {
-    let limit = Duration::from_secs(300);
+    let limit = super::LIMIT;
     Boot { name, machine, guest, icount: false, size, programs: &[], cases, limit }
 }
 

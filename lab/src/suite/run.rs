@@ -63,10 +63,10 @@ const fn boot(
 }
 
 pub const BOOTS: &[Boot] = &[
-    boot("run", TWO_SOCKETS, Guest::X86Linux6_12, Size::Quick, RUN, 300),
-    boot("run-6.1", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, RUN, 300),
+    boot("run", TWO_SOCKETS, Guest::X86Linux6_12, Size::Quick, RUN, 900),
+    boot("run-6.1", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, RUN, 900),
     boot("run-epyc", "epyc-7301", Guest::X86Linux6_12, Size::Full, RUN, 900),
-    boot("undo", TWO_SOCKETS, Guest::X86Linux6_1, Size::Quick, UNDO, 300),
+    boot("undo", TWO_SOCKETS, Guest::X86Linux6_1, Size::Quick, UNDO, 900),
     boot("undo-often", TWO_SOCKETS, Guest::X86Linux6_12, Size::Full, UNDO_OFTEN, 1800),
     boot(
         "undo-for-hours",

@@ -2,7 +2,6 @@
 
 use super::{Boot, Size};
 use crate::guest::Guest;
-use std::time::Duration;
 
 /// What holds on every machine.
 const EVERYWHERE: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
@@ -76,6 +75,6 @@ const fn boot(
 ) -> Boot {
     let programs = &["lstopo-no-graphics"];
     // 64 PUs boot in half a minute here, and every machine is sometimes busy.
-    let limit = Duration::from_secs(300);
+    let limit = super::LIMIT;
     Boot { name, machine, guest, icount: false, size, programs, cases, limit }
 }
