@@ -12,8 +12,8 @@
 //!   `AvgTR` the mean traffic of the jobs alone; no penalty is more than the largest traffic of a job.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
 //! # Algorithm
-//! [`select::by_traffic`] with `SIABW` and `TR(p) + Pen(p)` for `TR(p)`; [`allocate::balanced`] with the
-//! plain rates.
+//! [`select::by_traffic`] with `SIABW` and `TR(p) / s + Pen(p)` for what a job asks for, `s` as for
+//! [`mmas`](super::mmas); [`allocate::balanced`] with the plain rates.
 //!
 //! [`allocate::balanced`]: super::allocate::balanced
 //! # Properties
@@ -22,7 +22,7 @@
 
 use super::kind::Alone;
 use super::mhas::balance;
-use super::mmas::ideal;
+use super::mmas::{ideal, throttle};
 use super::{Choice, Quantum, Queued, Scheduler, select};
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -58,7 +58,8 @@ impl Scheduler for Idas {
             .map(|(alone, penalty)| Alone { memory: alone.memory + penalty, ..*alone })
             .collect();
         let wanted = ideal(now, &reserved, |alone| alone.memory);
-        let demand = |job: &Queued| job.to_memory() + self.penalty(job);
+        let throttle = throttle(now, &self.alone);
+        let demand = |job: &Queued| job.to_memory() / throttle + self.penalty(job);
         balance(now, select::by_traffic(now.queue, now.pus.len(), wanted, demand))
     }
 }

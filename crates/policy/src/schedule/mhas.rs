@@ -3,19 +3,18 @@
 //! # Problem
 //! Jobs that ask no more of the memory than others can still fight for a cache that some cores share.
 //! # Approach
-//! Select as [`mmas`](super::mmas), then balance the requests of the caches of every shared level.
+//! Select as [`mmas`], then balance the requests of the caches of every shared level.
 //! # Terms
-//! See [`mmas`](super::mmas): `IABW`; and [`allocate`]: shared level.
+//! See [`mmas`]: `IABW`; and [`allocate`]: shared level.
 //! # Algorithm
-//! [`select::by_traffic`] with `IABW`; [`allocate::balanced`].
+//! Selection of [`mmas`]; [`allocate::balanced`].
 //! # Properties
 //! - **Balanced**: who asks much of a shared cache is not beside another who does. -> test
 //!   `caches_are_balanced`
 
 use super::allocate::{self, choices, threads_of};
 use super::kind::Alone;
-use super::mmas::ideal;
-use super::{Allocated, Choice, Quantum, Queued, Scheduler, Selected, select};
+use super::{Allocated, Choice, Quantum, Scheduler, Selected, mmas};
 
 /// The scheduler, with what is known of each job alone, by job.
 #[derive(Clone, Debug)]
@@ -26,9 +25,7 @@ pub struct Mhas {
 
 impl Scheduler for Mhas {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let wanted = ideal(now, &self.alone, |alone| alone.memory);
-        let chosen = select::by_traffic(now.queue, now.pus.len(), wanted, Queued::to_memory);
-        balance(now, chosen)
+        balance(now, mmas::select(now, &self.alone))
     }
 }
 

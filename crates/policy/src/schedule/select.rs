@@ -19,7 +19,8 @@
 //! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by what a
 //! thread of it asks for.
 //! # Properties
-//! - **No starvation**: the head always runs. -> test `the_head_always_runs`
+//! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with who ran at the tail, of `n`
+//!   jobs nobody waits for more than `n − 1` quanta. -> test `nobody_waits_longer_than_the_others_are_many`
 //! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits waits
 //!   while contexts are free. -> test `fills_the_contexts`
 //! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
@@ -217,6 +218,34 @@ mod tests {
                 for at in waiting {
                     prop_assert!(used + queue[at].width(contexts) > contexts);
                 }
+            }
+        }
+
+        /// The head leaves its place in every quantum and nobody gets before who waits, so whoever is at place
+        /// `k` is at a lower one in the next quantum, whatever the rates are.
+        #[test]
+        fn nobody_waits_longer_than_the_others_are_many(
+            rates in prop::collection::vec(prop::collection::vec(0.0_f64..60.0, 40), 1..12),
+            contexts in 1_usize..8,
+            wanted in -100.0_f64..300.0,
+        ) {
+            let mut jobs = queue(&vec![0.0; rates.len()]);
+            let mut waited = vec![0; rates.len()];
+            for quantum in 0..40 {
+                for job in &mut jobs {
+                    let rate = rates[job.job.0 as usize][quantum];
+                    job.threads[0].ran.as_mut().unwrap().traffic.memory = Some(rate);
+                }
+                let chosen = places(&by_traffic(&jobs, contexts, wanted, Queued::to_memory));
+                waited.iter_mut().for_each(|quanta| *quanta += 1);
+                for (at, job) in jobs.iter_mut().enumerate() {
+                    job.just_ran = chosen.contains(&at);
+                    if job.just_ran {
+                        waited[job.job.0 as usize] = 0;
+                    }
+                }
+                jobs.sort_by_key(|job| job.just_ran);
+                prop_assert!(waited.iter().all(|quanta| *quanta < rates.len()), "{waited:?}");
             }
         }
 
