@@ -21,11 +21,12 @@
 //! # What is left out
 //! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
 
-use crate::rates::{ThreadDid, by_level, data_levels, parts, shares};
+use crate::rates::{ThreadDid, by_level, data_levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
-use colocate_model::{Model, Phase, Search, Seat, TaskRate};
+use colocate_model::symbiosis::file::SIMULATED_PARTS;
+use colocate_model::{Model, Phase, Search, Seat, Stack, TaskRate};
 use colocate_policy::schedule::{Ran, Traffic};
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
             did.ran.traffic = rates.traffic;
         }
         if stack {
+            did.parts = rates.stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
             did.ran.stack = rates.stack;
         }
         did.estimated |= ipc || traffic || stack;
@@ -201,7 +203,7 @@ fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
     Ran {
         ipc: Some(rate.ipc),
         traffic: by_level(levels, requests),
-        stack: shares(&parts(&rate.cpi)),
+        stack: Stack::from(&rate.cpi).shares(),
     }
 }
 
@@ -236,6 +238,7 @@ mod tests {
             pu: Some(PuNr(pu)),
             time: Some(Nanos(time)),
             ran: Ran::default(),
+            parts: &[],
             estimated: false,
         }
     }

@@ -1,7 +1,7 @@
 //! The seam: a machine with programs on it.
 
 use colocate_machine::{Machine, Nanos, PuNr};
-use colocate_model::{CpiStack, Mix};
+use colocate_model::{Mix, Stack};
 use colocate_policy::{JobIdx, Plan, TaskId};
 use thiserror::Error;
 
@@ -77,8 +77,9 @@ pub struct Counts {
     /// Bytes that it read from memory and wrote back.
     pub memory_bytes: Option<u64>,
     /// Where its cycles went: here in cycles, not per instruction, so that they add up to
-    /// [`SeenTask::cycles`]; divided by the instructions of the same time they are a CPI stack.
-    pub stack: Option<CpiStack>,
+    /// [`SeenTask::cycles`], less those of stretches of which that is not known; divided by the instructions of
+    /// the same time they are a CPI stack.
+    pub stack: Option<Stack>,
 }
 
 /// What was seen of one task since it was born.

@@ -2,7 +2,8 @@
 
 use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
-use colocate_model::system::CpiStack;
+use colocate_model::Stack;
+use colocate_model::stack::Parts;
 use colocate_policy::TaskId;
 use colocate_policy::schedule::{Ran, Traffic};
 
@@ -17,6 +18,8 @@ pub struct ThreadDid {
     pub time: Option<Nanos>,
     /// Its rates.
     pub ran: Ran,
+    /// The names of the parts of [`Ran::stack`]; none where that is unknown.
+    pub parts: Parts,
     /// Whether some of them are the model's word, and counted by nobody.
     pub estimated: bool,
 }
@@ -47,12 +50,21 @@ pub(crate) fn did(
     };
     let levels = task.last_ran.and_then(|pu| machine.pu_by_os(pu));
     let levels = levels.map_or(Vec::new(), |pu| data_levels(machine, pu));
+    let stack = stack(task, before).and_then(|stack| Some((stack.parts(), stack.shares()?)));
+    let (parts, shares) = stack.unzip();
     let ran = Ran {
         ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
         traffic: by_level(&levels, requests),
-        stack: stack(task, before),
+        stack: shares,
     };
-    Some(ThreadDid { id: task.id, pu: task.last_ran, time, ran, estimated: false })
+    Some(ThreadDid {
+        id: task.id,
+        pu: task.last_ran,
+        time,
+        ran,
+        parts: parts.unwrap_or_default(),
+        estimated: false,
+    })
 }
 
 /// Requests to each level of caches and to memory. `levels` are those over a PU, nearest first; `requests`
@@ -76,24 +88,13 @@ pub(crate) fn data_levels(machine: &Machine, pu: PuIdx) -> Vec<u8> {
     over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
 }
 
-/// Shares of the cycles by cause between two looks.
-fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Vec<f64>> {
-    let now = parts(task.counts.stack.as_ref()?);
-    let earlier = before.and_then(|before| before.counts.stack.as_ref()).map_or([0.0; 7], parts);
-    let cycles = now.iter().zip(earlier).map(|(now, then)| (now - then).max(0.0));
-    shares(&cycles.collect::<Vec<f64>>())
-}
-
-/// Each of `parts` over their sum; `None` if that is 0.
-pub(crate) fn shares(parts: &[f64]) -> Option<Vec<f64>> {
-    let all = parts.iter().fold(0.0, |sum, each| sum + each);
-    (all > 0.0).then(|| parts.iter().map(|each| each / all).collect())
-}
-
-/// The parts of a stack in the order of its fields, which is that of [`Ran::stack`].
-pub(crate) fn parts(stack: &CpiStack) -> [f64; 7] {
-    let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
-    [core, siblings, stalls, caches, memory, queues, communication]
+/// Where the cycles went between two looks.
+fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
+    let now = task.counts.stack?;
+    match before.and_then(|before| before.counts.stack) {
+        Some(before) => now.since(&before),
+        None => Some(now),
+    }
 }
 
 #[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53

@@ -352,8 +352,8 @@ mod tests {
     use super::*;
     use crate::host::{Counts, JobEnd, Stand};
     use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
-    use colocate_model::CpiStack;
     use colocate_model::Mix;
+    use colocate_model::{CpiStack, Stack};
     use colocate_policy::schedule::SchedulerKind;
 
     /// Two cores of two PUs.
@@ -538,13 +538,17 @@ mod tests {
         before.cpu_time = Some(Nanos(1_000));
         before.counts.accesses = Some(1_000);
         before.counts.misses = Some(vec![100, 50]);
-        before.counts.stack = Some(CpiStack { core: 10.0, ..CpiStack::default() });
+        let stack = CpiStack { core: 10.0, ..CpiStack::default() };
+        before.counts.stack = Some(Stack::from(&stack));
         let mut after = before.clone();
         after.cpu_time = Some(Nanos(3_000));
         after.counts.accesses = Some(1_600);
         after.counts.misses = Some(vec![140, 60]);
-        after.counts.stack = Some(CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() });
-        let found = rates::did(&machine, &after, Some(&before)).unwrap().ran;
+        after.counts.stack =
+            Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
+        let found = rates::did(&machine, &after, Some(&before)).unwrap();
+        assert_eq!(found.parts.len(), 7);
+        let found = found.ran;
         assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
         assert_eq!(found.traffic.memory, Some(5.0));
         assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);

@@ -14,6 +14,7 @@ pub mod ports;
 pub mod profile;
 pub mod rng;
 pub mod smt;
+pub mod stack;
 pub mod symbiosis;
 pub mod system;
 
@@ -24,5 +25,6 @@ pub use mix::{Class, Mix, Share};
 pub use overlap::UnitDemand;
 pub use phase::{Demand, Phase};
 pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};
+pub use stack::Stack;
 pub use symbiosis::CpiModel;
 pub use system::{CpiStack, Migration, Model, ModelError, Prediction, Search, Seat, TaskRate};

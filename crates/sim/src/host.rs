@@ -9,7 +9,7 @@ use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{Counts, Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_model::Mix;
+use colocate_model::{Mix, Stack};
 use colocate_policy::{JobIdx, Plan};
 
 /// A machine that is not here, with a scenario's jobs on it.
@@ -136,7 +136,7 @@ fn counts(task: &Task) -> Counts {
         accesses: counted.accesses.map(whole),
         misses: Some(counted.misses.iter().copied().map(whole).collect()),
         memory_bytes: Some(whole(task.total.memory_bytes)),
-        stack: Some(counted.stack),
+        stack: Some(Stack::from(&counted.stack)),
     }
 }
 

@@ -278,6 +278,7 @@ pub mod tests {
             pu: Some(PuNr(pu)),
             time: Some(Nanos::from_millis(ms)),
             ran: Ran { ipc, traffic, stack: None },
+            parts: &[],
             estimated: job == 1,
         }
     }

@@ -4,9 +4,7 @@ use super::{Settings, TrainError, TrainingSet};
 use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::Sample;
-use colocate_model::symbiosis::file::{
-    Component, SIMULATED_PARTS, added_up, simulated_components, simulated_parts,
-};
+use colocate_model::symbiosis::file::{Component, SIMULATED_PARTS, added_up, simulated_components};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
 
@@ -49,8 +47,8 @@ impl Track {
 
     fn note(&mut self, seen: Option<&SeenTask>, parts: &[String], components: &[Component]) {
         let Some(seen) = seen else { return };
-        let stack = seen.counts.stack.as_ref().map(simulated_parts);
-        let cycles = stack.and_then(|stack| added_up(parts, components, &stack));
+        let stack = seen.counts.stack.as_ref().filter(|stack| stack.parts() == parts);
+        let cycles = stack.and_then(|stack| added_up(parts, components, stack.cycles()));
         if let (Some(instructions), Some(cycles)) = (seen.instructions, cycles) {
             #[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
             self.instructions.push(instructions as f64);
