@@ -1,5 +1,6 @@
 /* An OpenMP program: a five-point stencil over a square of SIDE points a side, ROUNDS times. As it is the square fits
- * into a second-level cache; with -DSIDE=4096 it has 128 MiB and fits into none. */
+ * into a second-level cache; with -DSIDE=4096 it has 128 MiB and fits into none. With
+ * -DSUM the sum of all points is printed as well, to the last bit. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,5 +27,12 @@ int main(int argc, char **argv) {
         smooth(a, b);
     }
     printf("%g\n", a[N / 2][N / 2]);
+#ifdef SUM
+    double sum = 0;
+    for (int y = 0; y < N; y++)
+        for (int x = 0; x < N; x++)
+            sum += a[y][x];
+    printf("%a\n", sum);
+#endif
     return 0;
 }

@@ -1,0 +1,248 @@
+"""Runs of the eight programs: bare, under a scheduler, and series of such runs."""
+import datetime, glob, json, os, random, shutil, subprocess, sys, threading, time
+from pathlib import Path
+
+from programs import JOBS, NAMES, Wrong
+
+KEPT = JOBS.parent.parent.parent / "data/measured/real-programs"
+ALONE = KEPT / "alone.json"
+DEMANDS = KEPT / "demand"
+# All that `colocate schedule` has. What cannot work here is refused by colocate, and that line is kept.
+POLICIES = ["os", "round-robin", "random", "mmas", "mhas", "idas", "l1-static", "l1-dynamic", "bas", "fair",
+            "perf-fair", "oracle", "symbiotic", "symbiotic-numa"]
+# Exit status of `colocate` where it could not begin.
+REFUSED = 125
+# No run takes so long. Chosen: ten times what is normal.
+LONGEST_S = 300
+
+
+def say(text):
+    print(f"real-programs: {text}", file=sys.stderr, flush=True)
+
+
+def alone_of(known, name):
+    """`alone` of a workload file, if it is known."""
+    it = known.get(name)
+    if it is None or it["memory_per_us"] is None:
+        return None
+    parts = {"seconds": it["seconds"], "memory": it["memory_per_us"], "first-cache": it["first_cache_per_us"],
+             "loss": it.get("loss")}
+    return ", ".join(f"{key} = {float(value)}" for key, value in parts.items() if value is not None)
+
+
+def workload(programs, folder, names, quantum_ms):
+    """Writes a workload file; its path."""
+    known = json.loads(ALONE.read_text())["programs"] if ALONE.exists() else {}
+    lines = ["version = 1", f'quantum = "{quantum_ms} ms"']
+    for name in names:
+        env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in programs.env(name).items())
+        lines += ["", "[[job]]", f'name = "{name}"', f"command = [{json.dumps(str(JOBS / name))}]",
+                  f"dir = {json.dumps(str(programs.folder(folder, name)))}", f"env = {{ {env} }}"]
+        demand = DEMANDS / f"{name}.json"
+        if demand.exists():
+            lines.append(f"demand = {json.dumps(str(demand))}")
+        alone = alone_of(known, name)
+        if alone:
+            lines.append(f"alone = {{ {alone} }}")
+    path = Path(folder) / "workload.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class Busy:
+    """CPU time of the machine while something runs, from /proc/stat, in seconds."""
+
+    def __init__(self):
+        self.before = self.now()
+
+    @staticmethod
+    def now():
+        words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+        user, nice, system, _idle, _io, irq, soft, steal = (int(word) / os.sysconf("SC_CLK_TCK") for word in words[:8])
+        return user + nice + system + irq + soft, steal
+
+    def since(self):
+        busy, steal = (after - before for after, before in zip(self.now(), self.before))
+        return {"busy_s": round(busy, 2), "stolen_s": round(steal, 2)}
+
+
+class OwnTime(threading.Thread):
+    """CPU time of a process's own threads, looked at until it ends."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.seconds, self.over = pid, 0.0, threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.2):
+            try:
+                paths = glob.glob(f"/proc/{self.pid}/task/*/schedstat")
+                now = sum(int(Path(path).read_text().split()[0]) for path in paths) / 1e9
+            except (OSError, IndexError):
+                continue
+            self.seconds = max(self.seconds, now)
+
+
+def wrongs(programs, folder, names):
+    """What is wrong with what programs did: a line each; none is good."""
+    found = []
+    for name in names:
+        try:
+            programs.check(name, Path(folder) / name)
+        except (Wrong, OSError, ValueError, subprocess.CalledProcessError) as why:
+            found.append(str(why))
+    return found
+
+
+def bare(programs, name, folder):
+    """One program without colocate: wall-clock and CPU time, and what is wrong."""
+    inside = programs.folder(folder, name)
+    before, start = os.times(), time.monotonic()
+    done = subprocess.run([JOBS / name], cwd=inside, env={**os.environ, **programs.env(name)})
+    seconds, after = time.monotonic() - start, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    wrong = wrongs(programs, folder, [name])
+    if done.returncode:
+        wrong.append(f"{name}: expected status 0, found {done.returncode}")
+    return {"kind": "bare", "program": name, "seconds": round(seconds, 3), "waited_for_cpu_s": round(cpu, 3),
+            "wrong": wrong}
+
+
+def command(args, policy, guard, folder, programs, names):
+    """The command of a run; its report goes into the folder."""
+    words = [args.colocate, "schedule", "--quiet", "--policy", policy, "-o", str(Path(folder) / "report.json")]
+    words += [] if guard else ["--no-guard"]
+    words += ["--only-signals"] if args.only_signals else []
+    words += [] if args.machine_speeds == "none" else ["--machine-speeds", args.machine_speeds]
+    return [*words, str(workload(programs, folder, names, args.quantum_ms))]
+
+
+def scheduled(args, programs, policy, guard, folder, names=NAMES):
+    """A run under a scheduler: what colocate reports, its own CPU time, and what is wrong with the programs' work."""
+    folder = Path(folder)
+    folder.mkdir(parents=True)
+    words = command(args, policy, guard, folder, programs, names)
+    load, busy = os.getloadavg()[0], Busy()
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    own = OwnTime(child.pid)
+    own.start()
+    try:
+        said = child.communicate(timeout=LONGEST_S)[1]
+    finally:
+        child.terminate()
+        own.over.set()
+    run = {"policy": policy, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
+    if child.returncode == REFUSED or not (folder / "report.json").exists():
+        return {"kind": "refused", **run, "said": said.strip()}
+    return {"kind": "run", **run, **told(json.loads((folder / "report.json").read_text())),
+            "colocate_cpu_s": round(own.seconds, 4), "wrong": wrongs(programs, folder, names)}
+
+
+def told(report):
+    """What is kept of a report."""
+    jobs = [{
+        "name": job["name"], "status": job["status"],
+        "ended_s": None if job["ended_ns"] is None else round(job["ended_ns"] / 1e9, 4),
+        "quanta": job["quanta"], "waited": job["waited"], **job["rates"],
+    } for job in report["jobs"]]
+    return {"turnaround_s": round(report["turnaround_ns"] / 1e9, 4), "quanta": report["quanta"],
+            "state": report["state"], "notes": report["notes"], "jobs": jobs}
+
+
+def head(args, programs):
+    """Where, when and how."""
+    processor = [line.split(": ", 1)[1] for line in Path("/proc/cpuinfo").read_text().splitlines()
+                 if line.startswith("model name")]
+    version = subprocess.run([args.colocate, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    system = os.uname()
+    return {"kind": "head", "version": 1, "processor": processor[0] if processor else system.machine,
+            "pus": len(os.sched_getaffinity(0)), "system": f"{system.sysname} {system.release}",
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%F %R UTC"),
+            "load": os.getloadavg()[0], "colocate": version.strip(), "command": "scripts/" + " ".join(args.words),
+            "quantum_ms": args.quantum_ms, "scale": args.scale, "seed": args.seed, "only_signals": args.only_signals,
+            "inputs": programs.digests(), "demand": sorted(path.stem for path in DEMANDS.glob("*.json"))}
+
+
+def plan(args, round_, refused):
+    """The runs of a round in its order: schedulers with the guard or without, `os` twice if that is asked for."""
+    runs = [(policy, False) for policy in args.policies] + [(policy, True) for policy in args.guarded]
+    runs = [one for one in runs if one not in refused]
+    random.Random(args.seed * 1_000 + round_).shuffle(runs)
+    return runs
+
+
+def setting(policy, round_):
+    """`random` draws other numbers in each round."""
+    return f"random:seed={round_}" if policy == "random" else policy
+
+
+def measure(args, programs, folder, file):
+    """The series; whether all was right."""
+    begun, good, refused, longest = time.monotonic(), True, set(), 0.0
+
+    def keep(line):
+        nonlocal good
+        good &= not line.get("wrong")
+        print(json.dumps(line, ensure_ascii=False), file=file, flush=True)
+        for wrong in line.get("wrong", []):
+            say(f"wrong: {wrong}")
+
+    keep(head(args, programs))
+    for name in NAMES:
+        keep(bare(programs, name, folder / "bare"))
+    for round_ in range(1, args.rounds + 1):
+        start = time.monotonic()
+        if start - begun + longest > 60 * args.minutes:
+            say(f"{args.minutes:g} minutes are over after {round_ - 1} rounds")
+            break
+        for place, (policy, guard) in enumerate(plan(args, round_, refused)):
+            inside = folder / f"{round_}-{place}"
+            line = scheduled(args, programs, setting(policy, round_), guard, inside)
+            keep({**line, "policy": policy, "round": round_, "place": place})
+            shutil.rmtree(inside)
+            if line["kind"] == "refused":
+                refused.add((policy, guard))
+                say(f"{policy}: {line['said']}")
+            else:
+                say(f"round {round_}, {policy}{' with guard' if guard else ''}: {line['turnaround_s']:.2f} s")
+        longest = max(longest, time.monotonic() - start)
+    return good
+
+
+def check(args, programs, folder):
+    """Every program bare, then all under some schedulers; whether all was right."""
+    lines = [bare(programs, name, folder / "bare") for name in NAMES]
+    for line in lines:
+        say(f"{line['program']}: {line['seconds']:.2f} s, {line['waited_for_cpu_s']:.2f} s of CPU: {verdict(line)}")
+    for at, policy in enumerate(args.rest):
+        line = scheduled(args, programs, policy, False, folder / str(at))
+        lines.append(line)
+        if line["kind"] == "refused":
+            say(f"{policy}: {line['said']}")
+            continue
+        say(f"{policy}: {line['turnaround_s']:.2f} s: {verdict(line)}")
+        for note in line["notes"]:
+            say(f"  note: {note}")
+    return not any(line.get("wrong") for line in lines)
+
+
+def verdict(line):
+    return "; ".join(line["wrong"]) or "right"
+
+
+def alone(args, programs, folder):
+    """Writes what each program does alone under colocate: its time, and its rates as the model estimates them."""
+    found, good = {}, True
+    for name in NAMES:
+        line = scheduled(args, programs, "os", False, folder / name, [name])
+        good &= line["kind"] == "run" and not line["wrong"]
+        if line["kind"] != "run":
+            say(f"{name}: {line['said']}")
+            continue
+        job = line["jobs"][0]
+        found[name] = {"seconds": job["ended_s"], "ipc": job["ipc"], "memory_per_us": job["memory_per_us"],
+                       "first_cache_per_us": job["first_cache_per_us"], "estimated": job["estimated"]}
+        say(f"{name}: {json.dumps(found[name])}: {verdict(line)}")
+    ALONE.parent.mkdir(parents=True, exist_ok=True)
+    ALONE.write_text(json.dumps({"head": head(args, programs), "programs": found}, indent=1) + "\n")
+    return good
