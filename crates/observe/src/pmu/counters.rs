@@ -3,15 +3,17 @@
 use super::affinity::move_this_thread;
 use super::cpu::Cpu;
 use super::extras::{self, Events};
-use super::meter;
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
-use super::plan::{Event, Group, Grouping, Role, Source, grouping, wanted};
+use super::plan::{Event, Group, Grouping, Role, Source};
 use super::scale::{Reading, Totals, over_pmus, totals};
+use super::stack::StackPlan;
 use super::sysfs::{CorePmu, core_pmus};
+use super::trial::{Tried, try_out};
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_model::Class;
+use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -68,6 +70,8 @@ pub enum Want {
     /// Instructions, cycles, and requests to caches and memory: what schedulers want to know of
     /// every quantum.
     Traffic,
+    /// The same, and before all else where the cycles went.
+    Stacks,
 }
 
 /// One PMU's groups, ready to be opened on any thread.
@@ -79,6 +83,8 @@ pub struct Planned {
     pub groups: Vec<Group>,
     /// The same, as perf takes them.
     pub specs: Vec<Vec<Spec>>,
+    /// How they tell where cycles went; `None` if they do not.
+    pub stack: Option<StackPlan>,
 }
 
 /// What can be counted here.
@@ -88,6 +94,8 @@ pub struct Counters {
     pub pmus: Vec<Planned>,
     /// What a reader of the figures should know, one sentence each.
     pub notes: Vec<String>,
+    /// Why they do not tell where cycles go, though they were to; `None` if they do.
+    pub no_stacks: Option<String>,
 }
 
 /// The counters of one thread, open.
@@ -121,16 +129,26 @@ impl Counters {
     }
 
     fn planned(pmus: &[CorePmu], want: Want) -> Result<Self, PmuError> {
-        let mut found = Self { pmus: Vec::new(), notes: Vec::new() };
+        let mut found = Self { pmus: Vec::new(), notes: Vec::new(), no_stacks: None };
+        let mut no_stacks = Vec::new();
         for pmu in pmus {
             let alone = pmus.len() == 1;
-            let plan = on_its_cores(pmu, alone, || try_out(pmu, alone, want));
+            let Tried { grouping: plan, stack, no_stack } =
+                on_its_cores(pmu, alone, || try_out(pmu, alone, want));
             found.notes.extend(notes(pmu, &plan));
+            no_stacks.extend(no_stack.filter(|_| !plan.groups.is_empty()));
             let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
-            found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs });
+            found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs, stack });
         }
         let first = found.pmus.first().map(|pmu| pmu.name.clone());
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
+        found.no_stacks = match found.stack_parts() {
+            None if want == Want::Stacks && no_stacks.is_empty() => {
+                Some("the kinds of cores tell different parts".to_owned())
+            }
+            None if want == Want::Stacks => Some(no_stacks.join("; ")),
+            _ => None,
+        };
         match first {
             // Opening a counter always succeeds; whether it counts is seen only later.
             Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken { pmu, source: busy() }),
@@ -149,9 +167,18 @@ impl Counters {
         };
         let group = Group { events: events.iter().map(event).collect() };
         let specs = group.events.iter().map(|event| spec(event.source, None, true)).collect();
-        let planned =
-            Planned { name: "software".to_owned(), groups: vec![group], specs: vec![specs] };
-        Self { pmus: vec![planned], notes: Vec::new() }
+        let name = "software".to_owned();
+        let planned = Planned { name, groups: vec![group], specs: vec![specs], stack: None };
+        Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None }
+    }
+
+    /// The parts of where cycles go, as these counters tell it; `None` if they do not, or not the same on all kinds
+    /// of cores.
+    #[must_use]
+    pub fn stack_parts(&self) -> Option<Parts> {
+        let mut parts = self.pmus.iter().map(|pmu| pmu.stack.map(|plan| plan.table.parts));
+        let first = parts.next()??;
+        parts.all(|other| other == Some(first)).then_some(first)
     }
 
     /// Which events count what demand vectors say beside the classes.
@@ -207,10 +234,11 @@ fn unlisted() -> CorePmu {
         cpu: Cpu::Other,
         family: None,
         listed: std::collections::BTreeSet::new(),
+        slots: None,
     }
 }
 
-fn specs(events: &[Event], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
+pub(super) fn specs(events: &[Event], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
     events.iter().map(|event| spec(event.source, Some(pmu), alone)).collect()
 }
 
@@ -254,31 +282,14 @@ fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
     }
 }
 
-/// Groups what `pmu` counts by trying it on the calling thread.
-fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Grouping {
-    let mut wanted = wanted(pmu.family, |code| pmu.has(code));
-    let extras = extras::wanted(pmu.family, |code| pmu.has(code));
-    match want {
-        Want::Mix => {}
-        Want::Demand => wanted.extend(extras),
-        Want::Traffic => wanted = meter::traffic(wanted, extras),
-    }
-    grouping(&wanted, |events| runs(&specs(events, pmu, alone)))
-}
-
 /// How long a group gets to be put on the processor. The kernel takes turns every tick, at most
 /// 10 ms apart (`HZ` is 100 to 1000).
 const TURN: Duration = Duration::from_millis(20);
 
-/// Whether the processor really counts these events together.
+/// Counts `specs` together on the calling thread until they have really counted.
 ///
 /// The kernel accepts a group that would fit an idle processor; one whose counter is held by
 /// somebody else, such as the NMI watchdog, is accepted too and then never runs.
-fn runs(specs: &[Spec]) -> bool {
-    counts(specs).is_ok()
-}
-
-/// Counts `specs` together on the calling thread until they have really counted.
 ///
 /// # Errors
 /// As [`OpenGroup::open`]; `EBUSY` if others held the counters all the time.
@@ -301,7 +312,7 @@ fn busy() -> SysError {
 }
 
 /// Runs `work` on a core of `pmu`, on a thread of its own where that has to be chosen.
-fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Grouping + Send) -> Grouping {
+fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send) -> Tried {
     let Some(cpus) = pmu.cpus.as_ref().filter(|_| !alone) else {
         return work();
     };
@@ -309,7 +320,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Grouping + Se
         let work = || {
             let moved = move_this_thread(|number| cpus.contains(number));
             // Cores that we may not use need no plan: the watched program inherits our mask.
-            if moved { work() } else { Grouping::default() }
+            if moved { work() } else { Tried::default() }
         };
         scope.spawn(work).join().unwrap_or_default()
     })
@@ -353,6 +364,7 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::plan::{grouping, wanted};
     use crate::pmu::table::{self, Code};
     use expect_test::expect;
 
@@ -426,7 +438,7 @@ mod tests {
     #[test]
     fn software_events_run_and_nonsense_does_not() {
         let software = |number: u64| Spec { kind: c::PERF_TYPE_SOFTWARE, config: number };
-        assert!(runs(&[software(u64::from(c::PERF_COUNT_SW_TASK_CLOCK))]));
-        assert!(!runs(&[software(9_999)]));
+        assert!(counts(&[software(u64::from(c::PERF_COUNT_SW_TASK_CLOCK))]).is_ok());
+        assert!(counts(&[software(9_999)]).is_err());
     }
 }

@@ -6,27 +6,31 @@
 //! may even be lower.
 //! # Approach
 //! What was counted between two looks is scaled by the time between those two, and added up. A look
-//! that came before every group had its turn is left for the next one.
+//! that came before every group had its turn is left for the next one. Where cycles went is told for each such
+//! stretch by itself ([`super::stack`]); one of which it is not known adds nothing.
 //! # Properties
 //! - **Grows**: no figure is ever lower than before. -> test `sums_never_shrink`
 //! - **Unknown is not 0**: what has no counter, or one that others held, is `None`. -> test
 //!   `what_others_hold_is_unknown`
+//! - **Stacks follow**: those of all stretches of which it is known where cycles went add up. -> test
+//!   `stacks_of_stretches_add_up`
 
 use super::counters::{Counters, OpenCounters};
 use super::extras::Extra;
 use super::open::{OpenGroup, Start};
 use super::plan::{Bundle, Group, Role};
 use super::scale::{ENOUGH, Reading, due, is_enough, scaled};
+use super::stack::{StackPlan, of_readings};
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::Nanos;
-use colocate_model::Class;
+use colocate_model::{Class, Stack};
 
 /// Levels of caches that events are known for.
 pub const LEVELS: usize = 3;
 
 /// What was counted of one thread since its counters were opened. `None` is what they do not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
     /// Instructions retired.
     pub instructions: Option<u64>,
@@ -36,6 +40,8 @@ pub struct Metered {
     pub accesses: Option<u64>,
     /// Misses of the data caches of levels 1 to 3.
     pub misses: [Option<u64>; LEVELS],
+    /// Where the cycles went, in so far as that is known of them.
+    pub stack: Option<Stack>,
     /// Time on CPUs.
     pub on_cpu: Nanos,
 }
@@ -78,6 +84,9 @@ pub struct Meter {
     pmus: Vec<Sums>,
 }
 
+/// What a PMU counts together, and how that tells where cycles went.
+type Planned<'a> = (&'a [Group], Option<&'a StackPlan>);
+
 /// What one PMU has counted.
 #[derive(Clone, Debug, Default)]
 struct Sums {
@@ -86,6 +95,8 @@ struct Sums {
     /// The last readings.
     latest: Vec<Reading>,
     sums: [u64; ROLES.len()],
+    /// Where the cycles went in the stretches of which that is known.
+    stack: Option<Stack>,
 }
 
 impl Counters {
@@ -112,7 +123,7 @@ impl Meter {
         for ((pmu, groups), sums) in counters.pmus.iter().zip(&self.open.0).zip(&mut self.pmus) {
             sums.latest = groups.iter().map(OpenGroup::read).collect::<Result<_, _>>()?;
             on_cpu_ns = sums.latest.iter().map(|r| r.enabled_ns).fold(on_cpu_ns, u64::max);
-            sums.take(&pmu.groups, alone, ended);
+            sums.take((&pmu.groups, pmu.stack.as_ref()), alone, ended);
         }
         let parts = counters.pmus.iter().zip(&self.pmus);
         // A kind of core that the thread was never on says nothing, and need not.
@@ -121,15 +132,22 @@ impl Meter {
             let of_kinds = ran.iter().map(|(pmu, sums)| sums.known(place, &pmu.groups, alone));
             *known = of_kinds.sum();
         }
-        Ok(metered(&known, Nanos(on_cpu_ns)))
+        let stacks: Option<Vec<Stack>> = ran.iter().map(|(_, sums)| sums.stack).collect();
+        let stack = stacks.and_then(|all| all.into_iter().map(Some).reduce(both).flatten());
+        Ok(Metered { stack, ..metered(&known, Nanos(on_cpu_ns)) })
     }
+}
+
+/// Both together, if they have the same parts.
+fn both(one: Option<Stack>, other: Option<Stack>) -> Option<Stack> {
+    one?.plus(&other?)
 }
 
 fn metered(known: &[Option<u64>; ROLES.len()], on_cpu: Nanos) -> Metered {
     let accesses = known[LOADS].zip(known[STORES]).map(|(loads, stores)| loads + stores);
     let (instructions, cycles) = (known[INSTRUCTIONS], known[CYCLES]);
     let misses = [known[MISSES], known[MISSES + 1], known[MISSES + 2]];
-    Metered { instructions, cycles, accesses, misses, on_cpu }
+    Metered { instructions, cycles, accesses, misses, stack: None, on_cpu }
 }
 
 impl Sums {
@@ -138,7 +156,7 @@ impl Sums {
     }
 
     /// Adds what the latest readings say beyond those taken, if every group had its turn.
-    fn take(&mut self, groups: &[Group], alone: bool, ended: bool) {
+    fn take(&mut self, (groups, stack): Planned<'_>, alone: bool, ended: bool) {
         if self.taken.is_empty() {
             self.taken = self.latest.iter().map(zero).collect();
         }
@@ -159,6 +177,10 @@ impl Sums {
                     .flatten()
             });
             *sum = sum.saturating_add(counted.unwrap_or(0));
+        }
+        let stack = stack.and_then(|plan| of_readings(plan, groups, &between, alone).ok());
+        if let Some(stack) = stack {
+            self.stack = Some(self.stack.map_or(stack, |sum| sum.plus(&stack).unwrap_or(sum)));
         }
         self.taken.clone_from(&self.latest);
     }
@@ -195,6 +217,7 @@ mod tests {
     use crate::pmu::cpu::Cpu;
     use crate::pmu::open::tests::touch;
     use crate::pmu::plan::{grouping, wanted};
+    use crate::pmu::stack::ARM_CYCLES;
     use crate::pmu::{extras, table};
     use perf_event_open_sys::bindings as c;
     use proptest::prelude::*;
@@ -214,7 +237,7 @@ mod tests {
 
     fn look(sums: &mut Sums, readings: [Reading; 2]) -> [Option<u64>; 3] {
         sums.latest = readings.to_vec();
-        sums.take(&two(), true, false);
+        sums.take((&two(), None), true, false);
         [INSTRUCTIONS, CYCLES, MISSES].map(|place| sums.known(place, &two(), true))
     }
 
@@ -256,8 +279,30 @@ mod tests {
             latest: vec![reading(3, 3, &[6, 3]), reading(3, 0, &[0, 0])],
             ..Sums::default()
         };
-        sums.take(&two(), true, true);
+        sums.take((&two(), None), true, true);
         assert_eq!(sums.sums[INSTRUCTIONS], 6);
+    }
+
+    /// Of three stretches of 1,000 cycles each the second counts more stalls than cycles: of 2,000 it is known.
+    #[test]
+    fn stacks_of_stretches_add_up() {
+        let plan = StackPlan { table: &ARM_CYCLES, width: 0.0 };
+        let roles = [Role::Instructions, Role::Cycles, Role::Stack(0), Role::Stack(1)];
+        let groups = [Group::of_roles(&roles)];
+        let mut sums = Sums::default();
+        let mut known = Vec::new();
+        for (time, counts) in (1..).zip([
+            [900, 1_000, 100, 300],
+            [1_800, 2_000, 1_100, 1_300],
+            [2_700, 3_000, 1_200, 1_700],
+        ]) {
+            sums.latest = vec![reading(10 * time, 10 * time, &counts)];
+            sums.take((&groups, Some(&plan)), true, false);
+            known.push(sums.stack.map(|stack| stack.cycles().to_vec()));
+        }
+        let first = Some(vec![100.0, 300.0, 600.0]);
+        assert_eq!(known, [first.clone(), first, Some(vec![200.0, 700.0, 1_100.0])]);
+        assert_eq!(sums.known(CYCLES, &groups, true), Some(3_000));
     }
 
     proptest! {
@@ -295,13 +340,19 @@ mod tests {
         assert_eq!(of_second, [Role::Instructions, store]);
     }
 
-    /// Page faults stand for misses, time for instructions.
+    /// Page faults stand for misses and stalls, time for instructions and cycles.
     #[test]
     fn a_real_thread() {
         let clock = u64::from(c::PERF_COUNT_SW_TASK_CLOCK);
         let faults = u64::from(c::PERF_COUNT_SW_PAGE_FAULTS);
-        let counters =
-            Counters::of_software(&[(Role::Instructions, clock), (ROLES[MISSES], faults)]);
+        let mut counters = Counters::of_software(&[
+            (Role::Instructions, clock),
+            (Role::Cycles, clock),
+            (ROLES[MISSES], faults),
+            (Role::Stack(0), faults),
+            (Role::Stack(1), faults),
+        ]);
+        counters.pmus[0].stack = Some(StackPlan { table: &ARM_CYCLES, width: 0.0 });
         let mut meter = match counters.meter(Tid(0), Start::Now) {
             Ok(meter) => meter,
             Err(error) => {
@@ -314,6 +365,14 @@ mod tests {
         let after = meter.read(&counters, false).unwrap();
         assert!(after.instructions > before.instructions && after.on_cpu > before.on_cpu);
         assert!(after.misses[0] > before.misses[0]);
-        assert_eq!((after.cycles, after.accesses, after.misses[1]), (None, None, None));
+        assert_eq!((after.accesses, after.misses[1]), (None, None));
+        let (stack, cycles) = (after.stack.unwrap(), after.cycles.unwrap());
+        assert_eq!(counters.stack_parts(), Some(stack.parts()));
+        #[allow(clippy::cast_precision_loss)] // milliseconds
+        let away = (stack.total() - cycles as f64).abs();
+        // A stretch in which nothing was waited for is not known.
+        let unknown = before.stack.map_or(before.cycles.unwrap(), |_| 0);
+        assert!(away <= unknown as f64 + 1.0, "{stack:?} {cycles}");
+        assert!(stack.cycles()[0] >= 1.0 && stack.cycles()[0] == stack.cycles()[1]);
     }
 }

@@ -18,8 +18,10 @@ pub mod open;
 pub mod pfm;
 pub mod plan;
 pub mod scale;
+pub mod stack;
 pub mod sysfs;
 pub mod table;
+mod trial;
 pub mod watch;
 
 pub use counters::{Counters, PmuError, Want};

@@ -1,10 +1,11 @@
 //! Which events are counted together.
 //!
 //! Events of one group are on the processor at the same time or not at all. Every group begins
-//! with the instructions, so that the shares of the classes in it are exact for the time it ran,
-//! whatever the other groups do. As few groups as the counters allow: one, where all fit.
+//! with the instructions (but for one that Intel's slots have to lead, where they follow), so that the
+//! shares of the classes in it are exact for the time it ran, whatever the other groups do. As few groups as the counters allow: one, where all fit.
 
 use super::extras::Extra;
+use super::stack;
 use super::table::{Base, Code, Family, INST_SPEC, Row};
 use colocate_model::Class;
 
@@ -21,6 +22,8 @@ pub enum Role {
     Class(Class),
     /// What a demand vector says beside the classes.
     Extra(Extra),
+    /// One of the events that tell where cycles went, by its place in their table.
+    Stack(u8),
 }
 
 /// How perf is asked for an event.
@@ -45,7 +48,7 @@ pub struct Event {
     pub source: Source,
 }
 
-/// Events that are counted together; the first is the instructions.
+/// Events that are counted together; one is the instructions, and as a rule the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The events, in the order they are opened and read.
@@ -138,7 +141,8 @@ pub struct Grouping {
 pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Grouping {
     let mut plan = Grouping::default();
     for bundle in wanted {
-        let taken = plan.groups.iter_mut().any(|group| {
+        let leads = stack::leads(bundle);
+        let taken = plan.groups.iter_mut().filter(|_| !leads).any(|group| {
             let grown = grown(&group.events, bundle);
             let taken = fits(&grown);
             if taken {
@@ -149,7 +153,7 @@ pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Gr
         if taken {
             continue;
         }
-        let fresh = grown(&[LEADER], bundle);
+        let fresh = if leads { grown(bundle, &[LEADER]) } else { grown(&[LEADER], bundle) };
         if fits(&fresh) {
             plan.groups.push(Group { events: fresh });
         } else {
@@ -197,6 +201,7 @@ mod tests {
             Role::Cycles => "c".to_owned(),
             Role::Class(class) => class.name().to_owned(),
             Role::Extra(extra) => format!("{extra:?}"),
+            Role::Stack(place) => format!("stack {place}"),
         };
         let line = |group: &Group| group.events.iter().map(name).collect::<Vec<_>>().join(" ");
         plan.groups.iter().map(line).collect()

@@ -21,6 +21,8 @@ pub struct CorePmu {
     pub family: Option<&'static Family>,
     /// Names of the events that the kernel lists for it; empty if it lists none.
     pub listed: BTreeSet<String>,
+    /// Operations that a cycle can send on, where the kernel says so: Arm's `caps/slots`. Never 0.
+    pub slots: Option<u32>,
 }
 
 impl CorePmu {
@@ -92,7 +94,16 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
         .flatten()
         .filter_map(|event| event.file_name().into_string().ok())
         .collect();
-    Some(CorePmu { name, kind, cpus, cpu, family, listed })
+    let slots = text("caps/slots").and_then(|text| number(text.trim())).filter(|slots| *slots > 0);
+    Some(CorePmu { name, kind, cpus, cpu, family, listed, slots })
+}
+
+/// A decimal number, or a hexadecimal one after `0x`.
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 #[cfg(test)]
@@ -203,9 +214,39 @@ pub(crate) mod tests {
         }
         let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
         let wanted = wanted(pmus[0].family, |code| pmus[0].has(code));
+        // Where its cycles go it could tell by what it lists; whether it does is for a trial to find out.
+        let stack = crate::pmu::stack::plan(&pmus[0]).unwrap();
+        assert_eq!(stack.table.name, "Arm cycles without dispatch");
         // Cycles and nothing else beside the instructions.
         assert_eq!(grouping(&wanted, |_| true).groups[0].events.len(), 2);
         assert_eq!(wanted.len(), 1);
+    }
+
+    /// A core with slots is read by them, where the kernel says how many a cycle has.
+    #[test]
+    fn arms_slots_where_the_kernel_says_how_many() {
+        let names = ["stall_slot_frontend", "stall_slot_backend", "op_retired", "op_spec"];
+        let stalls = ["stall_frontend", "stall_backend"];
+        let pmu = format!("{DEVICES}/armv8_pmuv3_0");
+        let cpuinfo = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\n\n";
+        let name = |names: &[&str], slots: &str| {
+            let mut files = vec![
+                ("proc/cpuinfo".to_owned(), cpuinfo),
+                (format!("{pmu}/type"), "8\n"),
+                (format!("{pmu}/cpus"), "0-3\n"),
+                (format!("{pmu}/caps/slots"), slots),
+            ];
+            files.extend(names.iter().map(|name| (format!("{pmu}/events/{name}"), "event=0\n")));
+            let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), *b)).collect();
+            let tree = tree(&files);
+            let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
+            crate::pmu::stack::plan(&pmus[0]).map(|plan| (plan.table.name, plan.width))
+        };
+        let all = [&names[..], &stalls].concat();
+        assert_eq!(name(&all, "0x00000008\n"), Ok(("Arm top-down, level 1", 8.0)));
+        assert_eq!(name(&all, "0x00000000\n"), Ok(("Arm cycles without dispatch", 0.0)));
+        let none = name(&stalls[..1], "0x8\n").unwrap_err();
+        assert!(none.starts_with("expected STALL_FRONTEND and STALL_BACKEND"), "{none}");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 use super::cpu::Cpu;
 use super::extras::{self, ExtraRow};
+use super::stack::{self, StackTable};
 use colocate_model::Class;
 
 /// One hardware event.
@@ -75,6 +76,8 @@ pub struct Family {
     pub rows: &'static [Row],
     /// What else of a demand vector can be counted; sources as of the rows.
     pub extras: &'static [ExtraRow],
+    /// What tells where cycles went; `None` where nothing is known to. Arm's goes by what the kernel lists.
+    pub stack: Option<&'static StackTable>,
     /// What a reader of the figures should know, one sentence; empty if nothing.
     pub caveat: &'static str,
 }
@@ -206,6 +209,7 @@ const HASWELL: Family = Family {
     pfm: "hsw",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
     extras: extras::INTEL_2013,
+    stack: Some(&stack::INTEL_2013),
     caveat: "",
 };
 const BROADWELL: Family = Family {
@@ -213,6 +217,7 @@ const BROADWELL: Family = Family {
     pfm: "bdw",
     rows: &[INTEL_BRANCH, FP_256, OLD_LOAD, OLD_STORE],
     extras: extras::INTEL_2013,
+    stack: Some(&stack::INTEL_2013),
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE: Family = Family {
@@ -220,6 +225,7 @@ const SKYLAKE: Family = Family {
     pfm: "skl",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
     extras: extras::INTEL_2015,
+    stack: Some(&stack::INTEL_2015),
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE_X: Family = Family {
@@ -227,6 +233,7 @@ const SKYLAKE_X: Family = Family {
     pfm: "skx",
     rows: &[INTEL_BRANCH, FP_512, INTEL_LOAD, INTEL_STORE],
     extras: extras::INTEL_2015,
+    stack: Some(&stack::INTEL_2015),
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE: Family = Family {
@@ -234,6 +241,7 @@ const ICE_LAKE: Family = Family {
     pfm: "icl",
     rows: &[INTEL_BRANCH, FP_JOINED, INTEL_LOAD, INTEL_STORE],
     extras: extras::INTEL_2019,
+    stack: Some(&stack::INTEL_METRICS),
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE_X: Family = Family { name: "Intel Ice Lake server", pfm: "icx", ..ICE_LAKE };
@@ -248,6 +256,7 @@ const GOLDEN_COVE: Family = Family {
     pfm: "",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
     extras: extras::INTEL_2021,
+    stack: Some(&stack::INTEL_METRICS),
     caveat: INTEL_CAVEAT,
 };
 const GRACEMONT: Family = Family {
@@ -255,6 +264,7 @@ const GRACEMONT: Family = Family {
     pfm: "",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
     extras: extras::INTEL_ATOM,
+    stack: Some(&stack::INTEL_ATOM),
     caveat: "",
 };
 const ZEN1: Family = Family {
@@ -262,6 +272,7 @@ const ZEN1: Family = Family {
     pfm: "amd64_fam17h_zen1",
     rows: &[AMD_BRANCH, ZEN1_FLOPS, AMD_LOAD, AMD_STORE],
     extras: extras::ZEN1,
+    stack: None,
     caveat: ZEN_CAVEAT,
 };
 const ZEN2: Family = Family {
@@ -269,6 +280,7 @@ const ZEN2: Family = Family {
     pfm: "amd64_fam17h_zen2",
     rows: &[AMD_BRANCH, ZEN2_FLOPS, AMD_LOAD, AMD_STORE],
     extras: extras::ZEN2,
+    stack: None,
     caveat: ZEN_CAVEAT,
 };
 const ZEN3: Family =
@@ -278,14 +290,16 @@ const ZEN4: Family = Family {
     pfm: "amd64_fam19h_zen4",
     rows: &[AMD_BRANCH, ZEN4_FP_OPS, AMD_LOAD, AMD_STORE],
     extras: extras::ZEN4,
+    stack: Some(&stack::ZEN4),
     caveat: ZEN4_CAVEAT,
 };
-const ZEN5: Family = Family { name: "AMD Zen 5", pfm: "", ..ZEN4 };
+const ZEN5: Family = Family { name: "AMD Zen 5", pfm: "", stack: Some(&stack::ZEN5), ..ZEN4 };
 const CORTEX_A57: Family = Family {
     name: "Arm Cortex-A57 or A72",
     pfm: "",
     rows: A57_ROWS,
     extras: extras::ARM,
+    stack: None,
     caveat: ARM_CAVEAT,
 };
 const NEOVERSE_N1: Family = Family {
@@ -293,6 +307,7 @@ const NEOVERSE_N1: Family = Family {
     pfm: "arm_n1",
     rows: ARM_ROWS,
     extras: extras::ARM,
+    stack: None,
     caveat: ARM_CAVEAT,
 };
 const ARM_RECENT: Family = Family {
@@ -300,6 +315,7 @@ const ARM_RECENT: Family = Family {
     pfm: "",
     rows: ARM_ROWS,
     extras: extras::ARM,
+    stack: None,
     caveat: ARM_CAVEAT,
 };
 const POWER8: Family = Family {
@@ -310,6 +326,7 @@ const POWER8: Family = Family {
         row(Class::Load, &[code("PM_LD_REF_L1", 0x1_00ee)], "PVR"),
     ],
     extras: &[],
+    stack: Some(&stack::POWER8),
     caveat: "branches and loads are counted when they finish, mispredicted paths included",
 };
 const POWER9: Family = Family {
@@ -321,6 +338,7 @@ const POWER9: Family = Family {
         row(Class::Load, &[code("PM_LD_REF_L1", 0x1_00fc)], "PVR"),
     ],
     extras: &[],
+    stack: None,
     caveat: "loads are counted when they finish, mispredicted paths included",
 };
 
@@ -490,6 +508,15 @@ mod tests {
             let cells: Vec<String> = Extra::ALL.into_iter().map(cell).collect();
             text += &format!("| {} | {} |\n", family.name, cells.join(" | "));
         }
+        text += STACKS_HEAD;
+        let stacks = ALL.iter().filter_map(|family| Some((family.name, family.stack?)));
+        let arm = stack::ARM.into_iter().map(|table| ("Arm, where the kernel lists them", table));
+        for (family, table) in stacks.chain(arm) {
+            let codes: Vec<String> =
+                table.events.iter().map(|c| format!("`{}` {:#x}", c.name, c.config)).collect();
+            let (name, parts, source) = (table.name, table.parts.join(", "), table.source);
+            text += &format!("| {family} | {name} | {parts} | {} | {source} |\n", codes.join(", "));
+        }
         expect_test::expect_file!["../../../../docs/pmu-events.md"].assert_eq(&text);
     }
 
@@ -501,6 +528,16 @@ processor, mispredicted branches are perf's generic event.
 
 | family | mispredicted branches | misses of L1 | of L2 | of L3 | slots |
 |---|---|---|---|---|---|
+";
+
+    const STACKS_HEAD: &str = "
+## Where cycles go
+
+Counted for schedulers that ask for CPI stacks, between two looks at a thread; docs/pmu.md says how the parts follow
+from the events. Families that are not here tell nothing.
+
+| family | what it is | parts | events | source |
+|---|---|---|---|---|
 ";
 
     const HEAD: &str = "\

@@ -1,0 +1,393 @@
+//! Where cycles went: which events tell it on which processor, and what they say.
+//!
+//! # Problem
+//! A scheduler that chooses who shares a core wants to know what threads spend their cycles on (CPI stacks).
+//! Every maker counts that differently, rarely with one counter for each part, and where counters take turns
+//! the parts do not add up.
+//! # Approach
+//! For each family of processors a table: parts, events, and how the ones follow from the others. Between two
+//! looks at a thread the events are scaled to the time that they were due, turned into parts, and these made to
+//! add up to the cycles of the same time. By how much they missed them is kept.
+//! # Terms
+//! - *Slots*: micro-operations that the front end could have handed on: so many a cycle of the thread.
+//! - *Rest*: the part that no event counts, all cycles less the others.
+//! - *Off*: the share of the cycles that the parts missed, or exceeded, before they were scaled.
+//! # Algorithm
+//! 1. Scale each event by the time due over the time counted, as all counts ([`super::scale`]).
+//! 2. Parts as the table's [`Formula`] says, as shares of the cycles.
+//! 3. A part below 0 is 0; what it was below, and what the sum was away from 1, is how much the stack is off.
+//! 4. Off by more than [`LARGEST_GAP`]: unknown. Else all parts are scaled to add up to the cycles.
+//! # Properties
+//! - **Adds up**: parts are not below 0, and add up to the cycles. -> test `adds_up_or_is_unknown`
+//! - **Unknown stays unknown**: an event that never had its turn, or none that ever counted, gives no stack.
+//!   -> tests `an_event_without_its_turn`, `counters_that_stay_at_0`
+//! - **Turns do not matter**: if a program is alike all the time, a stack from scaled counts is that from all.
+//!   -> test `turns_change_nothing`
+//! # Sources
+//! Codes as in [`super::table`]. Formulas: Intel's top-down level 1 (Yasin, "A Top-Down Method for Performance
+//! Analysis and Counters Architecture", ISPASS 2014; `tma_*` of the kernel's
+//! `tools/perf/pmu-events/arch/x86/*/*-metrics.json`); AMD's pipeline utilization, level 1
+//! (`.../amdzen4/pipeline.json`, `.../amdzen5/pipeline.json`); Arm's top-down (`.../arch/arm64/sbsa.json` and
+//! `.../arm/neoverse-n2-v2/metrics.json`) and its cycles without dispatch (Arm ARM, D13, STALL_FRONTEND,
+//! STALL_BACKEND); POWER8's CPI breakdown (`.../arch/powerpc/power8/metrics.json`).
+//! None of them could be tried on its processor here.
+
+use super::cpu::Cpu;
+use super::plan::{Bundle, Event, Group, Role, Source};
+use super::scale::{Reading, due, scaled};
+use super::sysfs::CorePmu;
+use super::table::Code;
+use colocate_model::stack::{MOST_PARTS, Parts, Stack};
+use thiserror::Error;
+
+/// Most events of a table.
+pub const MOST_EVENTS: usize = 6;
+
+/// How much a stack may be off. Chosen: Intel's fractions are told to 1 in 255 each, and counters that take
+/// turns miss some of it; beyond a tenth they have not seen the same program.
+pub const LARGEST_GAP: f64 = 0.1;
+
+/// How the parts follow from the events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Formula {
+    /// The first event counts slots; each further one counts those of a part.
+    Slots,
+    /// Each event counts the slots of a part, of which a cycle has so many.
+    OfWidth(f64),
+    /// Each event counts the slots of a part, of which a cycle has so many; the last part is the rest.
+    OfWidthAndRest(f64),
+    /// Each event counts the cycles of a part; the last part is the rest.
+    CyclesAndRest,
+    /// Intel's before Ice Lake, of whose 4 slots a cycle siblings have half each. Micro-operations not
+    /// delivered, issued, retired; cycles of recovery; time with the sibling halted, and time.
+    FourIssued,
+    /// Arm's slots: none sent by the front end's fault, by the back end's; operations retired, and begun.
+    /// What a cycle has of them the kernel says.
+    Sent,
+}
+
+/// Which events tell where cycles went.
+#[derive(Clone, Copy, Debug)]
+pub struct StackTable {
+    /// What people call it.
+    pub name: &'static str,
+    /// The parts, in their order.
+    pub parts: Parts,
+    /// The events, at most [`MOST_EVENTS`], in the order that the formula wants.
+    pub events: &'static [Code],
+    /// How the parts follow from them.
+    pub formula: Formula,
+    /// Where the codes are from, as in [`super::table`].
+    pub source: &'static str,
+}
+
+/// A table, ready to be used on one kind of cores.
+#[derive(Clone, Copy, Debug)]
+pub struct StackPlan {
+    /// Which.
+    pub table: &'static StackTable,
+    /// Slots of a cycle, where the kernel says them; else 0.
+    pub width: f64,
+}
+
+/// Why there is no stack.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum NoStack {
+    /// An event never had its turn, or nothing ran.
+    #[error("expected every event to be counted, found one that never had its turn")]
+    NotCounted,
+    /// No event counted anything.
+    #[error("expected stalls to be counted, found all events at 0")]
+    Silent,
+    /// The parts do not belong together.
+    #[error(
+        "expected parts that add up to the cycles within {LARGEST_GAP}, found them {0:.2} away"
+    )]
+    Apart(f64),
+}
+
+const fn code(name: &'static str, config: u64) -> Code {
+    Code { name, config }
+}
+
+/// The parts of Intel's and Arm's slots.
+const TOP_DOWN: Parts = &["retiring", "bad-speculation", "frontend", "backend"];
+
+/// Intel's event that has to lead its group.
+pub(super) const SLOTS: Code = code("TOPDOWN:SLOTS", 0x400);
+
+/// Ice Lake and later, performance cores: the register `PERF_METRICS`, in which the processor keeps the parts.
+/// The names of the four are the kernel's (`/sys/bus/event_source/devices/cpu/events`), libpfm4 has them too.
+pub(super) const INTEL_METRICS: StackTable = StackTable {
+    name: "Intel top-down, level 1, counted by the processor",
+    parts: TOP_DOWN,
+    events: &[
+        SLOTS,
+        code("topdown-retiring", 0x8000),
+        code("topdown-bad-spec", 0x8100),
+        code("topdown-fe-bound", 0x8200),
+        code("topdown-be-bound", 0x8300),
+    ],
+    formula: Formula::Slots,
+    source: "SDM",
+};
+
+/// Parts of [`Formula::FourIssued`] are those of [`TOP_DOWN`].
+const fn four_issued(recovery: u64) -> [Code; 6] {
+    [
+        code("IDQ_UOPS_NOT_DELIVERED:CORE", 0x19c),
+        code("UOPS_ISSUED:ANY", 0x10e),
+        code("UOPS_RETIRED:RETIRE_SLOTS", 0x2c2),
+        code("INT_MISC:RECOVERY_CYCLES", recovery),
+        code("CPU_CLK_UNHALTED:ONE_THREAD_ACTIVE", 0x23c),
+        code("CPU_CLK_UNHALTED:REF_XCLK", 0x13c),
+    ]
+}
+
+/// Haswell and Broadwell.
+pub(super) const INTEL_2013: StackTable = StackTable {
+    name: "Intel top-down, level 1",
+    parts: TOP_DOWN,
+    events: &four_issued(0x0100_030d),
+    formula: Formula::FourIssued,
+    source: "SDM",
+};
+/// Skylake and its successors up to Cooper Lake.
+pub(super) const INTEL_2015: StackTable = StackTable { events: &four_issued(0x10d), ..INTEL_2013 };
+/// Gracemont: each part has an event, and a cycle 5 slots.
+pub(super) const INTEL_ATOM: StackTable = StackTable {
+    name: "Intel top-down, level 1, efficient cores",
+    parts: TOP_DOWN,
+    events: &[
+        code("TOPDOWN_RETIRING:ALL", 0xc2),
+        code("TOPDOWN_BAD_SPECULATION:ALL", 0x73),
+        code("TOPDOWN_FE_BOUND:ALL", 0x71),
+        code("TOPDOWN_BE_BOUND:ALL", 0x74),
+    ],
+    formula: Formula::OfWidth(5.0),
+    source: "SDM",
+};
+
+/// Zen 4 dispatches 6 operations a cycle. What is dispatched and does not retire is the rest.
+pub(super) const ZEN4: StackTable = StackTable {
+    name: "AMD pipeline utilization, level 1",
+    parts: &["retiring", "frontend", "backend", "smt-contention", "bad-speculation"],
+    events: &[
+        code("RETIRED_OPS", 0xc1),
+        code("de_no_dispatch_per_slot.no_ops_from_frontend", 0x1_0000_01a0),
+        code("de_no_dispatch_per_slot.backend_stalls", 0x1_0000_1ea0),
+        code("de_no_dispatch_per_slot.smt_contention", 0x1_0000_60a0),
+    ],
+    formula: Formula::OfWidthAndRest(6.0),
+    source: "PPR",
+};
+/// Zen 5 dispatches 8.
+pub(super) const ZEN5: StackTable = StackTable { formula: Formula::OfWidthAndRest(8.0), ..ZEN4 };
+
+/// Arm's cores with slots (PMUv3 for Armv8.4 and later).
+pub(super) const ARM_SLOTS: StackTable = StackTable {
+    name: "Arm top-down, level 1",
+    parts: TOP_DOWN,
+    events: &[
+        code("STALL_SLOT_FRONTEND", 0x3e),
+        code("STALL_SLOT_BACKEND", 0x3d),
+        code("OP_RETIRED", 0x3a),
+        code("OP_SPEC", 0x3b),
+    ],
+    formula: Formula::Sent,
+    source: "TRM",
+};
+/// Arm's cores without: cycles in which nothing was dispatched, by whose fault.
+pub(super) const ARM_CYCLES: StackTable = StackTable {
+    name: "Arm cycles without dispatch",
+    parts: &["frontend", "backend", "dispatching"],
+    events: &[code("STALL_FRONTEND", 0x23), code("STALL_BACKEND", 0x24)],
+    formula: Formula::CyclesAndRest,
+    source: "TRM",
+};
+
+/// POWER8's top level. Of the two events that can stand for completion the one is taken that has a counter of
+/// its own: `PM_1PLUS_PPC_CMPL` would need the same one as two others.
+pub(super) const POWER8: StackTable = StackTable {
+    name: "POWER8 CPI breakdown, top level",
+    parts: &["completion", "stall", "waiting-to-complete", "thread-blocked", "gct-empty", "other"],
+    events: &[
+        code("PM_GRP_CMPL", 0x3_0004),
+        code("PM_CMPLU_STALL", 0x4_000a),
+        code("PM_NTCG_ALL_FIN", 0x2_001a),
+        code("PM_CMPLU_STALL_THRD", 0x1_001c),
+        code("PM_GCT_NOSLOT_CYC", 0x1_00f8),
+    ],
+    formula: Formula::CyclesAndRest,
+    source: "PVR",
+};
+
+/// Arm's tables, which go by what the kernel lists and not by the model, best first.
+pub const ARM: [&StackTable; 2] = [&ARM_SLOTS, &ARM_CYCLES];
+
+/// The table for the cores of `pmu`.
+///
+/// # Errors
+/// Why there is none, in a line.
+pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
+    let width = pmu.slots.map_or(0.0, f64::from);
+    if let Some(table) = pmu.family.and_then(|family| family.stack) {
+        return Ok(StackPlan { table, width });
+    }
+    if !matches!(pmu.cpu, Cpu::Arm { .. }) {
+        let name = pmu.family.map_or_else(|| pmu.cpu.to_string(), |family| family.name.to_owned());
+        return Err(format!("no events are known that tell where cycles go on {name}"));
+    }
+    let listed = |table: &StackTable| {
+        table.events.iter().all(|code| pmu.listed.contains(&code.name.to_lowercase()))
+    };
+    let usable =
+        |table: &&&StackTable| listed(table) && (table.formula != Formula::Sent || width > 0.0);
+    let table = ARM.iter().find(usable);
+    table.map(|table| StackPlan { table, width }).ok_or_else(|| {
+        "expected STALL_FRONTEND and STALL_BACKEND among the events that the kernel lists"
+            .to_owned()
+    })
+}
+
+/// The events, in bundles that may be counted at different times.
+#[must_use]
+pub fn wanted(plan: &StackPlan) -> Vec<Bundle> {
+    let event = |(place, code): (u8, &Code)| Event {
+        role: Role::Stack(place),
+        base: Role::Instructions,
+        source: Source::Raw(*code),
+    };
+    let events = (0..).zip(plan.table.events).map(event);
+    match plan.table.formula {
+        Formula::Slots => vec![events.collect()],
+        _ => events.map(|event| vec![event]).collect(),
+    }
+}
+
+/// Whether a bundle's first event has to lead its group: the kernel refuses Intel's parts elsewhere.
+#[must_use]
+pub fn leads(bundle: &[Event]) -> bool {
+    bundle.first().is_some_and(|event| event.source == Source::Raw(SLOTS))
+}
+
+/// The stack of what was counted between two looks by `groups`, whose differences are `readings`.
+///
+/// `alone` says that the PMU is the machine's only one, see [`super::scale::totals`].
+///
+/// # Errors
+/// [`NoStack`] if it is not known.
+pub fn of_readings(
+    plan: &StackPlan,
+    groups: &[Group],
+    readings: &[Reading],
+    alone: bool,
+) -> Result<Stack, NoStack> {
+    let due = due(readings, alone);
+    let count = |role: Role| {
+        groups.iter().zip(readings).find_map(|(group, reading)| {
+            let count = group.count_of(role, &reading.counts)?;
+            let ran = reading.running_ns > 0;
+            ran.then(|| scaled(count, due(reading), reading.running_ns)).flatten()
+        })
+    };
+    let mut counts = [0.0; MOST_EVENTS];
+    for (place, (to, _)) in (0..).zip(counts.iter_mut().zip(plan.table.events)) {
+        *to = float(count(Role::Stack(place)).ok_or(NoStack::NotCounted)?);
+    }
+    let cycles = float(count(Role::Cycles).ok_or(NoStack::NotCounted)?);
+    of_counts(plan, counts, cycles)
+}
+
+#[allow(clippy::cast_precision_loss)] // counts between two looks are far below 2^53
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// The stack of `counts`, scaled and in the order of the table's events, in so many `cycles`.
+///
+/// # Errors
+/// [`NoStack`] if it is not known.
+pub fn of_counts(
+    plan: &StackPlan,
+    counts: [f64; MOST_EVENTS],
+    cycles: f64,
+) -> Result<Stack, NoStack> {
+    let events = &counts[..plan.table.events.len()];
+    if cycles <= 0.0 {
+        return Err(NoStack::NotCounted);
+    }
+    if events.iter().all(|count| *count == 0.0) {
+        return Err(NoStack::Silent);
+    }
+    let shares = shares(plan, events, cycles)?;
+    whole(plan.table.parts, &shares[..plan.table.parts.len()], cycles)
+}
+
+/// The share of each part as the events tell it; they may be below 0, and need not add up.
+fn shares(plan: &StackPlan, events: &[f64], cycles: f64) -> Result<[f64; MOST_PARTS], NoStack> {
+    let mut shares = [0.0; MOST_PARTS];
+    let each = |shares: &mut [f64; MOST_PARTS], events: &[f64], all: f64| {
+        shares.iter_mut().zip(events).for_each(|(share, count)| *share = count / all);
+        1.0 - events.iter().fold(0.0, |sum, count| sum + count) / all
+    };
+    match (plan.table.formula, events) {
+        (Formula::Slots, [slots, parts @ ..]) if *slots > 0.0 => {
+            each(&mut shares, parts, *slots);
+        }
+        (Formula::OfWidth(width), parts) => {
+            each(&mut shares, parts, width * cycles);
+        }
+        (Formula::OfWidthAndRest(width), parts) => {
+            shares[parts.len()] = each(&mut shares, parts, width * cycles);
+        }
+        (Formula::CyclesAndRest, parts) => shares[parts.len()] = each(&mut shares, parts, cycles),
+        (Formula::FourIssued, &[lost, issued, retired, recovery, alone, time]) if time > 0.0 => {
+            shares[..4].copy_from_slice(&four(
+                lost,
+                issued,
+                retired,
+                recovery,
+                alone / time,
+                cycles,
+            ));
+        }
+        (Formula::Sent, &[frontend, backend, retired, begun]) if begun > 0.0 => {
+            // Neoverse N2, with 5 slots, counts one a cycle too many for the front end (erratum; so the kernel).
+            let much = if plan.width == 5.0 { cycles } else { 0.0 };
+            let all = plan.width * cycles;
+            let (frontend, backend) = ((frontend - much) / all, backend / all);
+            let (sent, good) = (1.0 - frontend - backend, retired / begun);
+            shares[..4].copy_from_slice(&[sent * good, sent * (1.0 - good), frontend, backend]);
+        }
+        _ => return Err(NoStack::NotCounted),
+    }
+    Ok(shares)
+}
+
+/// Intel's, of a thread whose sibling was halted for the share `alone` of the time. Of the core's slots a thread
+/// has all then, and half of them otherwise; recovery takes those it has.
+fn four(lost: f64, issued: f64, retired: f64, recovery: f64, alone: f64, cycles: f64) -> [f64; 4] {
+    let own = (1.0 + alone.min(1.0)) / 2.0;
+    let slots = 4.0 * cycles * own;
+    let (retiring, frontend) = (retired / slots, lost / slots);
+    let bad = (issued - retired + 4.0 * recovery * own) / slots;
+    [retiring, bad, frontend, 1.0 - retiring - bad - frontend]
+}
+
+/// Parts that add up to `cycles`, from `shares` that nearly add up to 1.
+fn whole(parts: Parts, shares: &[f64], cycles: f64) -> Result<Stack, NoStack> {
+    let sum = |keep: fn(&f64) -> bool| {
+        shares.iter().filter(|share| keep(share)).fold(0.0, |sum, share| sum + share)
+    };
+    let (above, below) = (sum(|share| *share > 0.0), sum(|share| *share < 0.0));
+    let off = (above + below - 1.0).abs().max(-below);
+    if off.is_nan() || off > LARGEST_GAP || above <= 0.0 {
+        return Err(NoStack::Apart(off));
+    }
+    let each: Vec<f64> = shares.iter().map(|share| share.max(0.0) / above * cycles).collect();
+    Stack::new(parts, &each, off).ok_or(NoStack::Apart(off))
+}
+
+#[cfg(test)]
+mod tests;
