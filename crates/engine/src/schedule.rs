@@ -16,6 +16,8 @@
 //!   `rates_of_the_last_quantum`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
 
+mod own_cores;
+
 use crate::estimate::{self, Estimate};
 use crate::guard;
 use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
@@ -24,6 +26,7 @@ use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
 use colocate_policy::schedule::{Allocated, Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
+use own_cores::own_cores;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -213,12 +216,11 @@ impl Queue {
     ) -> Vec<ThreadDid> {
         let mut did = Vec::new();
         let fair = fair_part(choices, machine, after.at.saturating_sub(before.at));
+        let own = own_cores(choices, machine);
         for (id, job) in &mut self.known {
-            let chosen = choices.iter().find(|choice| choice.job == *id);
+            let chosen = own.get(id);
             job.just_ran = chosen.is_some();
-            if let Some(choice) = chosen {
-                job.had_own_cores = has_own_cores(choice, choices, machine);
-            }
+            job.had_own_cores = chosen.copied().unwrap_or(job.had_own_cores);
         }
         for task in &after.tasks {
             let Some(job) = self.known.get_mut(&task.id.job).filter(|job| job.just_ran) else {
@@ -245,17 +247,6 @@ impl Queue {
             }
         }
     }
-}
-
-/// Whether no other chosen job has a thread on a core of this one.
-fn has_own_cores(choice: &Choice, choices: &[Choice], machine: &Machine) -> bool {
-    let cores = |choice: &Choice| -> Option<BTreeSet<_>> {
-        let core = |(pu, _): &(Option<PuIdx>, Allocated)| pu.map(|pu| machine.core_of(pu));
-        choice.places.iter().map(core).collect()
-    };
-    let Some(mine) = cores(choice) else { return false };
-    let mut others = choices.iter().filter(|other| other.job != choice.job);
-    others.all(|other| cores(other).is_some_and(|cores| cores.is_disjoint(&mine)))
 }
 
 /// What a thread that computes can use of a quantum that took so long, in nanoseconds: less than all of it where
@@ -285,10 +276,11 @@ struct Chosen {
 impl Chosen {
     fn new(choices: &[Choice], queued: &[Queued]) -> Self {
         let mut chosen = Self::default();
+        let threads_of: BTreeMap<JobIdx, &[Thread]> =
+            queued.iter().map(|queued| (queued.job, &queued.threads[..])).collect();
         for choice in choices {
             chosen.jobs.insert(choice.job);
-            let job = queued.iter().find(|queued| queued.job == choice.job);
-            let threads = job.map_or(&[][..], |job| &job.threads);
+            let threads = threads_of.get(&choice.job).copied().unwrap_or_default();
             for (thread, (pu, allocated)) in threads.iter().zip(&choice.places) {
                 let selected = choice.selected.clone();
                 let why = Why::Chosen { selected, allocated: allocated.clone() };
@@ -357,7 +349,7 @@ mod tests {
     use colocate_policy::schedule::SchedulerKind;
 
     /// Two cores of two PUs.
-    fn machine() -> Machine {
+    pub(super) fn machine() -> Machine {
         let core = |n: u32| Core {
             pus: vec![PuIdx(2 * n), PuIdx(2 * n + 1)],
             package: PackageIdx(0),
