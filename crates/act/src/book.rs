@@ -499,7 +499,8 @@ impl Book {
             counts: Counts {
                 accesses: task.counted.accesses,
                 misses: task.last_ran.and_then(|pu| self.levels.misses(&task.counted, pu)),
-                ..Counts::default()
+                memory_bytes: None,
+                stack: task.counted.stack,
             },
             mix: Mix::default(),
             aim: task.aim,

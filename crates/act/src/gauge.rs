@@ -2,6 +2,7 @@
 
 use crate::book::Task;
 use colocate_machine::{CacheKind, Machine, PuNr};
+use colocate_model::stack::Parts;
 use colocate_observe::SysError;
 use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
@@ -77,6 +78,22 @@ impl Gauges {
         if let Some(mut gauge) = self.of.remove(&task.id) {
             gauge.count(self.counters.as_ref(), task, true);
         }
+    }
+
+    /// Whether anything is counted.
+    #[must_use]
+    pub const fn counts(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// The parts of the stacks that are counted.
+    ///
+    /// # Errors
+    /// Why none are, in a line.
+    pub fn stack_parts(&self) -> Result<Parts, String> {
+        let counters = self.counters.as_ref().ok_or("nothing is counted")?;
+        let why = || counters.no_stacks.clone().unwrap_or_else(|| "nobody asked for them".into());
+        counters.stack_parts().ok_or_else(why)
     }
 
     /// A line that threads cannot be counted, once.

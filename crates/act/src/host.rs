@@ -27,6 +27,7 @@ use crate::watch::Watchers;
 use colocate_engine::{Host, HostError, JobEnd, QuantumEnd, Snapshot, Stand};
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
 use colocate_observe::sample::{Counted, SampleOptions};
 use colocate_observe::sys::{now, wait_readable};
@@ -78,6 +79,8 @@ pub enum Count {
     Not,
     /// What the processor counts; if it counts nothing, a note says so.
     Hardware,
+    /// The same, and first of all where cycles went; if nothing tells that, [`LinuxHost::stack_parts`] says why.
+    Stacks,
     /// With these counters.
     With(Counters),
 }
@@ -249,6 +252,14 @@ impl LinuxHost {
         std::mem::take(&mut self.notes)
     }
 
+    /// The parts of the stacks that are counted.
+    ///
+    /// # Errors
+    /// Why none are, in a line.
+    pub fn stack_parts(&self) -> Result<Parts, String> {
+        self.gauges.stack_parts()
+    }
+
     /// What was seen of births.
     #[must_use]
     pub fn births(&self) -> &BirthCounts {
@@ -277,6 +288,12 @@ impl LinuxHost {
     #[must_use]
     pub fn runs(&self) -> Vec<u32> {
         self.targets.runs()
+    }
+
+    /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
+    #[must_use]
+    pub fn instructions(&self) -> Option<Vec<u64>> {
+        self.gauges.counts().then(|| self.book.instructions())
     }
 
     /// The first processes of the jobs, in order.

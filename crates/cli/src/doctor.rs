@@ -6,6 +6,7 @@ use colocate_act::rundir;
 use colocate_observe::doctor::real::Here;
 use colocate_observe::doctor::{Own, Place, examine};
 use colocate_observe::emulate::{Places, available};
+use colocate_observe::pmu;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,7 +43,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn own(place: &Place) -> Own {
     let program = std::env::current_exe()
         .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
-    Own { program, journal: journal(place), emulator: emulator() }
+    Own { program, journal: journal(place), emulator: emulator(), stacks: pmu::stacks() }
 }
 
 fn journal(place: &Place) -> Result<String, String> {

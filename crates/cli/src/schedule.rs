@@ -5,6 +5,7 @@ mod outputs;
 pub mod policy;
 mod report;
 mod speeds;
+mod stacks;
 mod tally;
 mod workload;
 
@@ -24,6 +25,7 @@ use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
 use live::Live;
 use policy::Policy;
 use report::{Occasion, Report};
+use stacks::Stacks;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +59,11 @@ pub struct Args {
     /// file. Then rates that nobody counts are estimated, of jobs whose demand vectors are known
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
+
+    /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/pmu.md);
+    /// symbiotic and symbiotic-numa ask for it by themselves
+    #[arg(long)]
+    stacks: bool,
 
     /// Keep to the scheduler even where it makes the programs slower than the kernel would (docs/guard.md)
     #[arg(long)]
@@ -102,11 +109,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some((model, speeds)) => Some(speeds::estimator(model, speeds, workload)?),
         None => None,
     };
-    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
+    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
     let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(host.notes());
+    speaker.say(facts.stacks(args).trouble(host.stack_parts()));
     let usable = host.usable().iter().copied().collect();
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
@@ -120,7 +128,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(last) => last,
         Err(why) => return Err(give_up(host, why)),
     };
-    let runs = host.runs();
+    let (runs, instructions) = (host.runs(), host.instructions());
     speaker.say(host.finish());
     let occasion = Occasion {
         scheduler: args.policy.to_string(),
@@ -128,6 +136,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         usable,
         commands: workload.commands(),
         runs,
+        instructions,
         notes: speaker.said.clone(),
     };
     let report = Report::new(occasion, &tally, &last);
@@ -166,6 +175,15 @@ impl Facts {
             bail!("expected --machine-speeds SPEC with --policy oracle, found none");
         }
         Ok(Self { workload, alone, cpi, machine, speeds })
+    }
+
+    fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {
+        Stacks {
+            asked: args.stacks,
+            policy: &args.policy,
+            model: self.cpi.as_ref(),
+            estimated: self.speeds.is_some(),
+        }
     }
 
     fn scheduler(&self, args: &Args) -> Box<dyn Scheduler> {
@@ -272,11 +290,12 @@ fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<Alone>> {
     }
 }
 
-fn setup(args: &Args, workload: &Workload) -> anyhow::Result<Setup> {
+fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
+    let workload = &facts.workload;
     Ok(Setup {
         may_pause: true,
         only_signals: args.only_signals,
-        count: Count::Hardware,
+        count: if facts.stacks(args).count() { Count::Stacks } else { Count::Hardware },
         commands: workload.jobs.iter().map(|job| job.command.clone()).collect(),
         targets: workload.jobs.iter().map(|job| job.target).collect(),
         repeat: workload.repeat,

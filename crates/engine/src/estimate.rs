@@ -239,6 +239,7 @@ mod tests {
             time: Some(Nanos(time)),
             ran: Ran::default(),
             parts: &[],
+            off: 0.0,
             estimated: false,
         }
     }

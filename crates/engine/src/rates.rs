@@ -20,6 +20,8 @@ pub struct ThreadDid {
     pub ran: Ran,
     /// The names of the parts of [`Ran::stack`]; none where that is unknown.
     pub parts: Parts,
+    /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
+    pub off: f64,
     /// Whether some of them are the model's word, and counted by nobody.
     pub estimated: bool,
 }
@@ -50,8 +52,9 @@ pub(crate) fn did(
     };
     let levels = task.last_ran.and_then(|pu| machine.pu_by_os(pu));
     let levels = levels.map_or(Vec::new(), |pu| data_levels(machine, pu));
-    let stack = stack(task, before).and_then(|stack| Some((stack.parts(), stack.shares()?)));
-    let (parts, shares) = stack.unzip();
+    let stack = stack(task, before);
+    let shares = stack.and_then(|stack| stack.shares());
+    let known = stack.filter(|_| shares.is_some());
     let ran = Ran {
         ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
         traffic: by_level(&levels, requests),
@@ -62,7 +65,8 @@ pub(crate) fn did(
         pu: task.last_ran,
         time,
         ran,
-        parts: parts.unwrap_or_default(),
+        parts: known.map_or(&[], |stack| stack.parts()),
+        off: known.map_or(0.0, |stack| stack.off()),
         estimated: false,
     })
 }

@@ -101,7 +101,9 @@ impl Stack {
 impl From<&CpiStack> for Stack {
     fn from(stack: &CpiStack) -> Self {
         let mut cycles = [0.0; MOST_PARTS];
-        cycles.iter_mut().zip(simulated_parts(stack)).for_each(|(to, from)| *to = from);
+        // Differences of nearly equal figures can be a rounding below 0.
+        let parts = simulated_parts(stack);
+        cycles.iter_mut().zip(parts).for_each(|(to, from)| *to = f64::max(from, 0.0));
         Self { parts: &SIMULATED_PARTS, cycles, off: 0.0 }
     }
 }

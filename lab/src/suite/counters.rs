@@ -16,6 +16,7 @@ pub(super) const BOOTS: &[Boot] = &[
             "counters-are-exact",
             "counters-from-exec",
             "counters-make-demand-vectors",
+            "counters-serve-schedulers",
             "counters-take-turns",
             "counters-are-all-taken",
             "counters-are-taken-midway",

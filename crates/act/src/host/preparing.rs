@@ -23,11 +23,15 @@ pub(super) fn counters(
     targets: &Targets,
     notes: &mut Vec<String>,
 ) -> Result<Option<Counters>, LaunchError> {
+    let found = |setup: &Setup, want| {
+        let found = Counters::find(&setup.proc, Path::new("/sys"), want);
+        found.map_err(|why: PmuError| why.to_string())
+    };
     let found = match &setup.count {
         Count::Not => Err("nothing is to be counted".to_owned()),
         Count::With(counters) => Ok(counters.clone()),
-        Count::Hardware => Counters::find(&setup.proc, Path::new("/sys"), Want::Traffic)
-            .map_err(|why: PmuError| why.to_string()),
+        Count::Hardware => found(setup, Want::Traffic),
+        Count::Stacks => found(setup, Want::Stacks),
     };
     match (found, targets.instructions()) {
         (Ok(counters), _) => {

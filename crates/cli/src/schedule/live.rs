@@ -1,6 +1,6 @@
 //! What a terminal shows while a workload runs: a table that is drawn anew in its place.
 
-use super::report::{rate, seconds};
+use super::report::{mostly, rate, seconds};
 use super::tally::{JobTally, State, Tally};
 use crate::plan::aligned;
 use colocate_machine::Nanos;
@@ -87,12 +87,14 @@ fn rows(jobs: &[&JobTally]) -> Vec<Vec<String>> {
     let any = |known: &dyn Fn(&JobTally) -> bool| jobs.iter().any(|job| known(job));
     let ipc = any(&|job| job.now.ipc.get().is_some());
     let memory = any(&|job| job.now.memory.get().is_some());
+    let cycles = any(&|job| job.now.cycles.most().is_some());
     let progress = any(&|job| job.progress.is_some());
-    let pick = |cells: [String; 8]| -> Vec<String> {
-        let wanted = [true, true, true, true, ipc, memory, progress, true];
+    let pick = |cells: [String; 9]| -> Vec<String> {
+        let wanted = [true, true, true, true, ipc, memory, cycles, progress, true];
         cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(cell, _)| cell).collect()
     };
-    let head = ["job", "state", "quanta", "CPU, s", "IPC", "memory, t/µs", "progress", "on PU"];
+    let head =
+        ["job", "state", "quanta", "CPU, s", "IPC", "memory, t/µs", "cycles", "progress", "on PU"];
     let mut rows = vec![pick(head.map(str::to_owned))];
     for job in jobs {
         let places: Vec<String> = job.places.iter().take(4).map(|pu| pu.0.to_string()).collect();
@@ -104,6 +106,7 @@ fn rows(jobs: &[&JobTally]) -> Vec<Vec<String>> {
             seconds(job.cpu_time),
             rate(job.now.ipc, job.now.estimated),
             rate(job.now.memory, job.now.estimated),
+            mostly(job.now.cycles.most(), job.now.estimated),
             job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}")),
             if job.state == State::Running { places.join(" ") + more } else { String::new() },
         ]));
@@ -141,10 +144,10 @@ mod tests {
         ]);
         expect![[r#"
             0.20 s, 2 quanta: 1 running, 1 waiting, 1 ended
-            job  state    quanta  CPU, s  IPC    memory, t/µs  progress  on PU
-            a    waiting  1       0.10    1.25   12.50         0.5
-            b    running  2       0.19    ~0.40  ~4.00         1.5       2
-            c    ended    1       0.10    ?      ?             2.5
+            job  state    quanta  CPU, s  IPC    memory, t/µs  cycles         progress  on PU
+            a    waiting  1       0.10    1.25   12.50         frontend 62 %  0.5
+            b    running  2       0.19    ~0.40  ~4.00         ~backend 80 %  1.5       2
+            c    ended    1       0.10    ?      ?             ?              2.5
             the scheduler's line
         "#]]
         .assert_eq(&(table(&found) + "\n"));

@@ -7,6 +7,7 @@ use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_policy::schedule::{Allocated, Selected};
 use colocate_study::simulate::gantt;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Version of the report format that this build writes.
@@ -50,6 +51,8 @@ struct JobReport {
     ended_ns: Option<Nanos>,
     /// CPU time of its processes that were waited for; null if the kernel does not say.
     cpu_ns: Option<Nanos>,
+    /// Instructions of all its runs, as far as its threads were counted; null if nobody counts.
+    instructions: Option<u64>,
     /// How often it ran to its own end.
     runs: u32,
     /// Quanta in which it ran.
@@ -67,6 +70,13 @@ struct RatesReport {
     ipc: Option<f64>,
     first_cache_per_us: Option<f64>,
     memory_per_us: Option<f64>,
+    /// The share of its cycles that each part takes.
+    cycles: Option<BTreeMap<&'static str, f64>>,
+    /// By which share of the cycles these missed them at worst, before they were scaled to add up.
+    cycles_off: Option<f64>,
+    /// The largest of them, for people.
+    #[serde(skip)]
+    mostly: Option<(&'static str, f64)>,
     /// Whether the model said some of it, and nobody counted.
     estimated: bool,
 }
@@ -105,6 +115,8 @@ pub struct Occasion {
     pub commands: Vec<Vec<String>>,
     /// How often each job ran to its own end.
     pub runs: Vec<u32>,
+    /// Instructions of each job, if they are counted.
+    pub instructions: Option<Vec<u64>>,
     /// Lines for the user that have come up.
     pub notes: Vec<String>,
 }
@@ -112,7 +124,8 @@ pub struct Occasion {
 impl Report {
     /// Of a workload that was counted so, by the last look.
     pub fn new(occasion: Occasion, tally: &Tally, last: &Snapshot) -> Self {
-        let Occasion { scheduler, quantum, usable, commands, runs, notes } = occasion;
+        let Occasion { scheduler, quantum, usable, commands, runs, instructions, notes } = occasion;
+        let of = |number: usize| instructions.as_ref()?.get(number).copied();
         let machine = &tally.machine;
         let jobs = tally.jobs.iter().zip(commands.into_iter().zip(runs)).enumerate();
         let shared = tally.shared.iter();
@@ -125,7 +138,12 @@ impl Report {
             quanta: tally.quanta,
             turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
             state: tally.state.clone(),
-            jobs: jobs.map(|(number, (job, of))| JobReport::new(number, job, of, last)).collect(),
+            jobs: jobs
+                .map(|(number, (job, whose))| JobReport {
+                    instructions: of(number),
+                    ..JobReport::new(number, job, whose, last)
+                })
+                .collect(),
             shared_core: shared
                 .map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta })
                 .collect(),
@@ -171,9 +189,10 @@ impl Report {
             self.jobs.iter().any(|job| of(&job.rates).is_some())
         };
         let (ipc, memory) = (known(|rates| rates.ipc), known(|rates| rates.memory_per_us));
+        let cycles = self.jobs.iter().any(|job| job.rates.mostly.is_some());
         let again = self.jobs.iter().any(|job| job.runs > 1);
-        let pick = |cells: [String; 9]| -> Vec<String> {
-            let wanted = [true, true, again, true, true, true, true, ipc, memory];
+        let pick = |cells: [String; 10]| -> Vec<String> {
+            let wanted = [true, true, again, true, true, true, true, ipc, memory, cycles];
             let cells = cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted);
             cells.map(|(cell, _)| cell).collect()
         };
@@ -187,6 +206,7 @@ impl Report {
             "waited",
             "IPC",
             "memory, t/µs",
+            "cycles",
         ];
         let mut rows = vec![pick(head.map(str::to_owned))];
         rows.extend(self.jobs.iter().map(|job| {
@@ -200,6 +220,7 @@ impl Report {
                 job.waited.to_string(),
                 marked(job.rates.ipc, job.rates.estimated),
                 marked(job.rates.memory_per_us, job.rates.estimated),
+                mostly(job.rates.mostly, job.rates.estimated),
             ])
         }));
         rows
@@ -300,6 +321,7 @@ impl JobReport {
             status: end.map(|end| end.status),
             ended_ns: end.map(|end| end.at),
             cpu_ns: end.and_then(|end| end.cpu_time),
+            instructions: None,
             runs,
             quanta: job.quanta,
             waited: job.waited,
@@ -307,6 +329,13 @@ impl JobReport {
                 ipc: job.all.ipc.get(),
                 first_cache_per_us: job.all.first_cache.get(),
                 memory_per_us: job.all.memory.get(),
+                cycles: job
+                    .all
+                    .cycles
+                    .most()
+                    .map(|_| job.all.cycles.shares().into_iter().collect()),
+                cycles_off: job.all.cycles.off(),
+                mostly: job.all.cycles.most(),
                 estimated: job.all.estimated,
             },
             last_choice: job.selected.clone().map(|selected| ChoiceReport {
@@ -332,6 +361,12 @@ pub fn seconds(time: Option<Nanos>) -> String {
 /// A rate for people, marked where it is estimated.
 pub fn rate(mean: Mean, estimated: bool) -> String {
     marked(mean.get(), estimated)
+}
+
+/// Where most cycles went, for people, marked where it is estimated.
+pub fn mostly(most: Option<(&'static str, f64)>, estimated: bool) -> String {
+    let mark = if estimated { "~" } else { "" };
+    most.map_or_else(unknown, |(part, share)| format!("{mark}{part} {:.0} %", 100.0 * share))
 }
 
 fn marked(rate: Option<f64>, estimated: bool) -> String {
@@ -375,6 +410,7 @@ mod tests {
             usable: PuSet::parse_list("0-3").unwrap(),
             commands: vec![vec!["a".into()], vec!["b".into(), "-x".into()], vec!["c".into()]],
             runs: vec![1, 12, 0],
+            instructions: None,
             notes: Vec::new(),
         };
         Report::new(occasion, tally, &last)
@@ -392,10 +428,10 @@ mod tests {
         expect![[r#"
             scheduler fair: 2 quanta of 100.0 ms, turnaround 0.25 s, PUs 0-3
             at the end: the scheduler's line
-            job  status  runs  ended, s  CPU, s  quanta  waited  IPC    memory, t/µs
-            a    3       1     0.15      0.09    2       0       1.25   12.50
-            b    0       12    0.25      0.09    2       0       ~0.50  ~5.00
-            c    ?       0     ?         ?       0       2       ?      ?
+            job  status  runs  ended, s  CPU, s  quanta  waited  IPC    memory, t/µs  cycles
+            a    3       1     0.15      0.09    2       0       1.25   12.50         frontend 62 %
+            b    0       12    0.25      0.09    2       0       ~0.50  ~5.00         ~backend 75 %
+            c    ?       0     ?         ?       0       2       ?      ?             ?
             ~: the contention model's word; nobody counted
 
             quanta in which threads of two jobs shared a core

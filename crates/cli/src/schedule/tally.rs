@@ -3,6 +3,7 @@
 use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_model::stack::{MOST_PARTS, Parts};
 use colocate_policy::schedule::{Allocated, Choice, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
@@ -88,6 +89,8 @@ pub struct Rates {
     pub first_cache: Mean,
     /// Requests to memory in a microsecond of CPU time.
     pub memory: Mean,
+    /// Where the cycles went.
+    pub cycles: Cycles,
     /// Whether some of it is the model's word.
     pub estimated: bool,
 }
@@ -113,6 +116,43 @@ impl Mean {
     }
 }
 
+/// Where cycles went: means over time of the shares of parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cycles {
+    parts: Parts,
+    sums: [f64; MOST_PARTS],
+    off: f64,
+}
+
+impl Cycles {
+    fn add(&mut self, did: &ThreadDid, seconds: f64) {
+        let Some(stack) = &did.ran.stack else { return };
+        if self.parts != did.parts {
+            // A host has one kind of parts, and the model another, which is asked if the host has none.
+            *self = Self { parts: did.parts, ..Self::default() };
+        }
+        self.sums.iter_mut().zip(stack).for_each(|(sum, share)| *sum += share * seconds);
+        self.off = self.off.max(did.off);
+    }
+
+    /// The share of each part; none if nothing is known.
+    pub fn shares(&self) -> Vec<(&'static str, f64)> {
+        let all: f64 = self.sums.iter().sum();
+        let known = self.parts.iter().filter(|_| all > 0.0);
+        known.zip(self.sums).map(|(part, sum)| (*part, sum / all)).collect()
+    }
+
+    /// The largest part; `None` if nothing is known.
+    pub fn most(&self) -> Option<(&'static str, f64)> {
+        self.shares().into_iter().reduce(|most, one| if one.1 > most.1 { one } else { most })
+    }
+
+    /// By which share of the cycles the parts missed them at worst; `None` if nothing is known.
+    pub fn off(&self) -> Option<f64> {
+        self.most().map(|_| self.off)
+    }
+}
+
 impl Rates {
     fn add(&mut self, did: &ThreadDid) {
         // Without a time, nothing can be weighted, and no rate over time is known.
@@ -120,6 +160,7 @@ impl Rates {
         self.ipc.add(did.ran.ipc, seconds);
         self.first_cache.add(did.ran.traffic.caches[0], seconds);
         self.memory.add(did.ran.traffic.memory, seconds);
+        self.cycles.add(did, seconds);
         self.estimated |= did.estimated;
     }
 }
@@ -266,6 +307,7 @@ pub mod tests {
     use colocate_policy::schedule::{Ran, Traffic};
     use colocate_policy::{Decision, Place, Plan, TaskId};
 
+    const PARTS: &[&str] = &["frontend", "backend"];
     const BALANCED: Allocated = Allocated::Balanced { level: 2 };
 
     /// Job, PU and milliseconds of a thread that ran, with so many instructions per cycle.
@@ -277,8 +319,9 @@ pub mod tests {
             id: TaskId { job: JobIdx(job), order: 0 },
             pu: Some(PuNr(pu)),
             time: Some(Nanos::from_millis(ms)),
-            ran: Ran { ipc, traffic, stack: None },
-            parts: &[],
+            ran: Ran { ipc, traffic, stack: ipc.map(|ipc| vec![ipc / 2.0, 1.0 - ipc / 2.0]) },
+            parts: if ipc.is_some() { PARTS } else { &[] },
+            off: 0.02,
             estimated: job == 1,
         }
     }
@@ -374,6 +417,10 @@ pub mod tests {
         assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
         assert_eq!((b.all.ipc.get(), b.all.estimated, a.all.estimated), (None, true, false));
         assert_eq!(a.cpu_time, Some(Nanos::from_millis(150)));
+        let (part, share) = a.all.cycles.most().unwrap();
+        assert!(part == "backend" && (share - 0.6).abs() < 1e-12);
+        assert_eq!((a.all.cycles.off(), b.all.cycles.off()), (Some(0.02), None));
+        assert!(b.all.cycles.shares().is_empty());
         assert_eq!((a.progress, &a.places[..]), (Some(0.5), &[PuNr(2)][..]));
         assert_eq!((found.quanta, found.at), (3, Nanos::from_millis(300)));
     }

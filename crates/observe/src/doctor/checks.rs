@@ -20,7 +20,7 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     };
     vec![
         section("placing", &[affinity, other_tasks, births, processes, cpuset, freezer, sched_ext]),
-        section("watching", &[sample, live_code, pmu, event_names, emulate, run_state]),
+        section("watching", &[sample, live_code, pmu, event_names, stacks, emulate, run_state]),
         section("memory", &[numa_calls, other_memory, numa_balancing, user_faults, page_scan]),
         section("upkeep", &[files, journal]),
     ]
@@ -319,6 +319,22 @@ fn event_names(inputs: &Inputs<'_>) -> Capability {
             cause.fixes.extend(advice::install_libpfm(inputs.place));
             Capability::partly("event-names", WHAT, "libpfm.so.4 is not found", cause)
         }
+    }
+}
+
+fn stacks(inputs: &Inputs<'_>) -> Capability {
+    const WHAT: &str = "tell where threads' cycles go (CPI stacks)";
+    match &inputs.own.stacks {
+        Ok(found) => Capability::yes("stacks", WHAT, found),
+        Err(why) => Capability::no(
+            "stacks",
+            WHAT,
+            why,
+            Cause::of(
+                "expected counters of stalls (docs/pmu.md); without them symbiotic needs \
+                 --machine-speeds and demand vectors, and nothing else needs them",
+            ),
+        ),
     }
 }
 

@@ -52,6 +52,7 @@ fn user() -> Case {
         program: "/usr/bin/colocate".into(),
         journal: Ok("/run/user/1000/colocate".into()),
         emulator: Ok("/home/u/.cache/colocate/qemu/qemu-x86_64".into()),
+        stacks: Ok("Arm cycles without dispatch: frontend, backend, dispatching".into()),
     };
     let others = [Probe::AffinityOfOthers, Probe::MovePagesOfOthers];
     let probes = Written(others.map(|probe| (probe, libc::EPERM)).into());
@@ -100,6 +101,16 @@ const PERF: [Probe; 6] = [
 ];
 
 #[test]
+fn where_cycles_go() {
+    let mut case = user();
+    case.own.stacks = Err("armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0".into());
+    case.check("stacks", &expect![[r#"
+        no  stacks        tell where threads' cycles go (CPI stacks): armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0
+            expected counters of stalls (docs/pmu.md); without them symbiotic needs --machine-speeds and demand vectors, and nothing else needs them
+    "#]]);
+}
+
+#[test]
 fn a_plain_user_on_a_friendly_server() {
     let diagnosis = user().examine();
     assert!(diagnosis.works);
@@ -135,6 +146,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  live-code     read code that JIT compilers make: process_vm_readv of a child: works
            yes  pmu           watch programs by hardware counters: all events of this thread at once: counted
            yes  event-names   codes of hardware events from libpfm4: libpfm.so.4 is loaded
+           yes  stacks        tell where threads' cycles go (CPI stacks): Arm cycles without dispatch: frontend, backend, dispatching
            yes  emulate       exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
            yes  run-state     see which threads want a CPU: /proc/self/schedstat is there
 

@@ -197,6 +197,8 @@ pub struct Own {
     pub journal: Result<String, String>,
     /// The QEMU that loads our plugin, or why there is none.
     pub emulator: Result<String, String>,
+    /// What tells where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
+    pub stacks: Result<String, String>,
 }
 
 /// The whole diagnosis.

@@ -41,3 +41,19 @@ use std::path::Path;
 pub fn available() -> Result<Counters, PmuError> {
     Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Mix)
 }
+
+/// What tells where threads' cycles go here: the table's name and its parts, in a line.
+///
+/// Takes some tens of milliseconds, as what does not count is waited for.
+///
+/// # Errors
+/// Why nothing does, in a line.
+pub fn stacks() -> Result<String, String> {
+    let found = Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Stacks);
+    let found = found.map_err(|_| "pmu counts nothing here".to_owned())?;
+    let parts = found.stack_parts().ok_or_else(|| found.no_stacks.clone().unwrap_or_default())?;
+    let mut names: Vec<&str> =
+        found.pmus.iter().filter_map(|pmu| Some(pmu.stack?.table.name)).collect();
+    names.dedup();
+    Ok(format!("{}: {}", names.join(" and "), parts.join(", ")))
+}

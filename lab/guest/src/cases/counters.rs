@@ -390,3 +390,99 @@ pub fn of_newborns() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// Loops of known lengths for a scheduler: one that ends by itself, one that is ended in the middle, and one that is
+/// begun anew and ended in its third run.
+const WORKLOAD: &str = r#"
+version = 1
+quantum = "20 ms"
+
+[[job]]
+name = "ends"
+command = ["lab-guest", "--program", "loops", "50"]
+
+[[job]]
+name = "is ended"
+command = ["lab-guest", "--program", "loops", "900"]
+target = { instructions = 120_000_000 }
+
+[[job]]
+name = "again"
+command = ["lab-guest", "--program", "loops", "30"]
+target = { instructions = 75_000_000 }
+"#;
+const WORKLOAD_FILE: &str = "/tmp/counters.toml";
+const REPORT: &str = "/tmp/counters-scheduled.json";
+
+/// Instructions that a quantum can hold, in millions: one a nanosecond, for 20 ms. Notes that are late by a turn
+/// of the loop, and the start of a program, have 4 more.
+const QUANTUM: u64 = 20 + 4;
+
+/// What a scheduler is told of each quantum is what the loops execute: targets of instructions are reached at the
+/// end of the quantum that reaches them, and every cycle is an instruction. Stalls are never counted by this
+/// processor, though its kernel lists them: where cycles go stays unknown, and who needs it is told.
+pub fn serve_schedulers() -> anyhow::Result<()> {
+    fs::write(WORKLOAD_FILE, WORKLOAD)?;
+    let common = ["schedule", "--no-guard", "--stacks", "--policy", "bas", "-o", REPORT];
+    let output = colocate(&[&common[..], &[WORKLOAD_FILE]].concat())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "colocate schedule: {said}");
+    says(&said, &format!("where cycles go is not counted: {DEAD}"))?;
+    let report: Value = serde_json::from_str(&text(REPORT)?)?;
+    let jobs = report["jobs"].as_array().context("expected jobs")?;
+    for (job, (least, most, runs)) in
+        jobs.iter().zip([(50, 52, 1), (120, 120 + QUANTUM, 0), (75, 75 + QUANTUM, 2)])
+    {
+        let name = job["name"].as_str().unwrap_or_default();
+        let millions = job["instructions"].as_f64().context("expected instructions")? / 1e6;
+        println!("{name}: {millions} million of {least}, {} quanta", job["quanta"]);
+        let (least, most) = (f64::from(least), most as f64);
+        ensure!((least..most).contains(&millions), "expected {least} to {most}: {job}");
+        ensure!(job["status"] == 0 && job["runs"] == runs, "expected {runs} runs: {job}");
+        let ipc = job["rates"]["ipc"].as_f64().context("expected instructions per cycle")?;
+        ensure!((ipc - 1.0).abs() < 0.001, "expected an instruction a cycle, found {ipc}");
+        ensure!(job["rates"]["cycles"].is_null(), "expected unknown stalls: {job}");
+        ensure!(job["rates"]["estimated"] == false, "expected counts: {job}");
+        // Nobody runs for longer than its quanta.
+        let quanta = job["quanta"].as_f64().context("expected quanta")?;
+        ensure!(millions <= quanta * QUANTUM as f64, "expected more quanta: {job}");
+    }
+    needs_stacks()?;
+    let said = colocate(&["doctor"])?.stdout;
+    says(&String::from_utf8_lossy(&said), &format!("(CPI stacks): {DEAD}"))
+}
+
+/// Why this machine tells no stacks.
+const DEAD: &str = "armv8_pmuv3: STALL_FRONTEND and STALL_BACKEND stay at 0";
+
+/// Coefficients of a core with these counters, of nobody's training: those of threads that do not mind each other.
+const MODEL: &str = r#"{
+  "version": 1, "simulated": false, "colocate": "0", "machine": "m", "processor": null,
+  "date": "2000-01-01", "data": "made up", "parts": ["frontend", "backend", "dispatching"],
+  "components": [
+    {"name": "waits", "parts": ["frontend", "backend"], "memory": true},
+    {"name": "works", "parts": ["dispatching"], "memory": false}
+  ],
+  "modes": [{
+    "threads": 2, "samples": 0,
+    "coefficients": [
+      {"alpha": 0, "beta": 1, "gamma": 0, "delta": 0},
+      {"alpha": 0, "beta": 1, "gamma": 0, "delta": 0}
+    ],
+    "held-out": null,
+    "conditioning": {"coupling": 0, "stack-error": 0, "slowdown-error": 0, "unique": true}
+  }]
+}"#;
+
+/// `symbiotic` says in one line that it gets nothing, and lets the programs run all the same.
+fn needs_stacks() -> anyhow::Result<()> {
+    const FILE: &str = "/tmp/counters-model.json";
+    fs::write(FILE, MODEL)?;
+    let policy = format!("symbiotic:model={FILE}");
+    let output = colocate(&["schedule", "--policy", &policy, "--", "true", ":::", "true"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "colocate schedule: {said}");
+    let expected = format!("symbiotic gets no CPI stacks, so groups stay as they are: {DEAD}");
+    ensure!(said.matches(&expected).count() == 1, "expected {expected:?} once, found {said}");
+    Ok(())
+}

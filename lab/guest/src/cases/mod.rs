@@ -16,6 +16,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),
     ("counters-make-demand-vectors", counters::make_demand_vectors),
+    ("counters-serve-schedulers", counters::serve_schedulers),
     ("counters-take-turns", counters::take_turns),
     ("counters-are-all-taken", counters::are_all_taken),
     ("counters-are-taken-midway", counters::are_taken_midway),

@@ -3,7 +3,7 @@
 //! Arguments between two lines of standard input are one wave: `loops 0 a:1 b:2 / c:3` makes `a` and
 //! `b`, says `ready`, waits for a line, lets both run to their end, makes `c`, and so on. Threads
 //! exist before they run, so that whoever counts can be there first. `a!1` runs at its birth,
-//! and the first thread executes `FIRST` million before all else.
+//! and the first thread executes `FIRST` million before all else. Without waves that is all.
 
 #![allow(unsafe_code)] // a loop whose instructions are known can only be written in assembly
 
@@ -23,6 +23,9 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let (first, arguments) = arguments.split_first().context("expected FIRST, found nothing")?;
     execute(rounds(first)?);
+    if arguments.is_empty() {
+        return Ok(());
+    }
     for wave in arguments.split(|word| word == "/") {
         let threads: Vec<_> = wave.iter().map(|word| thread(word)).collect::<Result<_, _>>()?;
         println!("ready");

@@ -1,0 +1,108 @@
+//! Whether CPI stacks are counted, and what there is to say if a scheduler gets none.
+
+use super::policy::Policy;
+use colocate_model::CpiModel;
+use colocate_model::stack::Parts;
+use colocate_model::symbiosis::file::SIMULATED_PARTS;
+
+/// Who wants to know where cycles go.
+#[derive(Clone, Copy, Debug)]
+pub struct Stacks<'a> {
+    /// Whether the user does.
+    pub asked: bool,
+    /// The scheduler.
+    pub policy: &'a Policy,
+    /// The scheduler's coefficients, if it is one that wants stacks.
+    pub model: Option<&'a CpiModel>,
+    /// Whether the contention model says what is not counted.
+    pub estimated: bool,
+}
+
+impl Stacks<'_> {
+    /// Whether stacks are to be counted. Coefficients of simulated stacks want the contention model's, which
+    /// are only asked for where none are counted.
+    pub fn count(&self) -> bool {
+        match self.model {
+            Some(model) => !is_simulated(model),
+            None => self.asked,
+        }
+    }
+
+    /// What to say if stacks are wanted and are not told; `counted` are the parts that counters tell, or why
+    /// they tell none.
+    pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
+        let Some(model) = self.model else {
+            let why = counted.err().filter(|_| self.asked)?;
+            return Some(format!("where cycles go is not counted: {why}"));
+        };
+        let why = match counted {
+            _ if is_simulated(model) && self.estimated => return None,
+            _ if is_simulated(model) => "its model was trained with simulated stacks, which are \
+                                         estimated with --machine-speeds and demand vectors, and \
+                                         never counted"
+                .to_owned(),
+            Ok(parts) if model.parts == parts => return None,
+            Ok(parts) => format!(
+                "its model was trained with {}, and counters tell {}",
+                model.parts.join(", "),
+                parts.join(", ")
+            ),
+            Err(why) => why,
+        };
+        let name = self.policy.kind.name();
+        Some(format!("{name} gets no CPI stacks, so groups stay as they are: {why}"))
+    }
+}
+
+fn is_simulated(model: &CpiModel) -> bool {
+    model.parts == SIMULATED_PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a scheduler with coefficients of `parts`, if it is one that wants them.
+    fn check(parts: Option<&[&str]>, estimated: bool, counted: Result<Parts, &str>) -> String {
+        let policy: Policy = if parts.is_some() { "symbiotic" } else { "bas" }.parse().unwrap();
+        let model = parts.map(|parts| CpiModel {
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+            ..CpiModel::built_in()
+        });
+        let stacks = Stacks { asked: true, policy: &policy, model: model.as_ref(), estimated };
+        stacks.trouble(counted.map_err(str::to_owned)).unwrap_or_default()
+    }
+
+    const ARM: Parts = &["frontend", "backend", "dispatching"];
+
+    #[test]
+    fn who_gets_none_is_told_why() {
+        assert_eq!(check(Some(ARM), false, Ok(ARM)), "");
+        assert_eq!(
+            check(Some(ARM), true, Err("cpu: dead")),
+            "symbiotic gets no CPI stacks, so groups stay as they are: cpu: dead"
+        );
+        assert_eq!(
+            check(Some(ARM), false, Ok(&["a", "b", "c"])),
+            "symbiotic gets no CPI stacks, so groups stay as they are: its model was trained with \
+             frontend, backend, dispatching, and counters tell a, b, c"
+        );
+        let simulated = check(Some(&SIMULATED_PARTS), false, Err("nothing is counted"));
+        assert!(simulated.ends_with("with --machine-speeds and demand vectors, and never counted"));
+        assert_eq!(check(Some(&SIMULATED_PARTS), true, Err("nothing is counted")), "");
+        assert_eq!(check(None, false, Err("dead")), "where cycles go is not counted: dead");
+        assert_eq!(check(None, false, Ok(ARM)), "");
+    }
+
+    #[test]
+    fn counted_for_those_who_can_use_them() {
+        let policy: Policy = "symbiotic".parse().unwrap();
+        let counts = |asked, model: Option<&CpiModel>| {
+            Stacks { asked, policy: &policy, model, estimated: true }.count()
+        };
+        let simulated = CpiModel::built_in();
+        let counted = CpiModel { parts: vec!["frontend".into()], ..CpiModel::built_in() };
+        assert!(counts(false, Some(&counted)) && counts(true, None));
+        assert!(!counts(false, None) && !counts(true, Some(&simulated)));
+    }
+}
