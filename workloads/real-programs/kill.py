@@ -3,7 +3,7 @@ import os, signal, subprocess, time
 from pathlib import Path
 
 from programs import NAMES
-from series import command, say, wrongs
+from series import HERE, command, say, wrongs
 
 # When colocate is killed, in seconds after the launch, and how long its guardian may take. Chosen: every program has begun, none
 # has ended; the guardian takes milliseconds.
@@ -91,7 +91,8 @@ def once(args, programs, folder, guardian_too):
     """One kill; what was found, as a line of JSON."""
     folder = Path(folder).resolve()
     folder.mkdir(parents=True)
-    child = subprocess.Popen(command(args, "round-robin", False, folder, programs, NAMES), stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(command(args, "round-robin", False, folder, programs, NAMES), stdin=subprocess.DEVNULL,
+                             cwd=HERE)
     time.sleep(MIDDLE_S)
     # Between two quanta nobody may be stopped for a moment, so the look is repeated.
     before = 0

@@ -4,7 +4,10 @@ from pathlib import Path
 
 from programs import JOBS, NAMES, Wrong
 
-KEPT = JOBS.parent.parent.parent / "data/measured/real-programs"
+HERE = JOBS.parent.parent.parent
+KEPT = HERE / "data/measured/real-programs"
+# How fast the machine of docs/real-programs.md is, as seen from HERE: lines that are kept name no folder of a user's.
+SPEEDS = "data/measured/sapphire-rapids.toml"
 ALONE = KEPT / "alone.json"
 DEMANDS = KEPT / "demand"
 # All that `colocate schedule` has. What cannot work here is refused by colocate, and that line is kept.
@@ -117,13 +120,26 @@ def command(args, policy, guard, folder, programs, names):
     return [*words, str(workload(programs, folder, names, args.quantum_ms))]
 
 
+def trained(args, policy, folder):
+    """A policy with the coefficients that it needs, of this machine; else why there are none, in one line."""
+    if not policy.startswith("symbiotic") or "model=" in policy or args.machine_speeds == "none":
+        return policy, None
+    file = Path(folder) / "cpi-model.json"
+    words = [args.colocate, "train", "cpi-model", "--machine", args.machine_speeds, "-o", str(file)]
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE)
+    return f"{policy}:model={file}", done.stderr.strip() if done.returncode else None
+
+
 def scheduled(args, programs, policy, guard, folder, names=NAMES):
     """A run under a scheduler: what colocate reports, its own CPU time, and what is wrong with the programs' work."""
     folder = Path(folder)
     folder.mkdir(parents=True)
+    policy, why_not = trained(args, policy, folder)
+    if why_not:
+        return {"kind": "refused", "policy": policy.split(":")[0], "guard": guard, "said": why_not}
     words = command(args, policy, guard, folder, programs, names)
     load, busy = os.getloadavg()[0], Busy()
-    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE)
     own = OwnTime(child.pid)
     own.start()
     try:
