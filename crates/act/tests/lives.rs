@@ -15,6 +15,7 @@ use colocate_observe::Tid;
 use colocate_observe::births;
 use colocate_observe::pmu::extras::Extra;
 use colocate_observe::pmu::plan::Role;
+use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_policy::schedule::SchedulerKind;
 use std::path::PathBuf;
@@ -150,8 +151,51 @@ fn what_the_processor_counts() {
     nobody_is_left();
 }
 
+/// A scheduler is told where the cycles of each quantum went: those of page faults, and the rest; a shell that
+/// makes processes has both in nearly every quantum.
+fn where_cycles_went() {
+    let mut counters = Counters::of_software(&[
+        (Role::Instructions, TASK_CLOCK),
+        (Role::Cycles, TASK_CLOCK),
+        (Role::Stack(0), PAGE_FAULTS),
+        (Role::Stack(1), PAGE_FAULTS),
+    ]);
+    let table = stack::ARM.into_iter().find(|table| table.parts.len() == 3).unwrap();
+    counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
+    let makes = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); (:); done";
+    let setup = Setup { count: Count::With(counters), ..setup(&[makes, makes], &[]) };
+    let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
+    assert_eq!(host.stack_parts(), Ok(table.parts));
+    let workload = Workload { jobs: 2, quantum: QUANTUM, scheduler: "round-robin" };
+    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
+    let mut told = 0;
+    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |turn| {
+        for did in turn.did {
+            let Some(shares) = &did.ran.stack else {
+                assert!(did.parts.is_empty(), "{did:?}");
+                continue;
+            };
+            told += 1;
+            assert_eq!(did.parts, table.parts);
+            assert!(did.ran.ipc.is_some() && did.off < 0.1, "{did:?}");
+            let sum: f64 = shares.iter().sum();
+            assert!((sum - 1.0).abs() < 1e-9 && shares.iter().all(|share| *share >= 0.0));
+            assert!(shares[0] == shares[1] && shares[0] > 0.0 && shares[2] > 0.9, "{did:?}");
+        }
+    });
+    assert!(told > 0);
+    // What is known of the cycles is never more than all of them.
+    #[allow(clippy::cast_precision_loss)] // seconds in nanoseconds
+    for task in last.unwrap().tasks {
+        let known = task.counts.stack.map_or(0.0, |stack| stack.total());
+        assert!(known <= task.cycles.unwrap_or(0) as f64 + 1.0, "{task:?}");
+    }
+    host.finish();
+    nobody_is_left();
+}
+
 fn main() {
-    let tests: [(&str, &dyn Fn()); 7] = [
+    let tests: [(&str, &dyn Fn()); 8] = [
         ("instructions_add_up", &|| instructions_add_up(false)),
         ("instructions_add_up by signals", &|| instructions_add_up(true)),
         ("who_ignores_the_request_is_killed", &|| who_ignores_the_request_is_killed(false)),
@@ -161,6 +205,7 @@ fn main() {
         ("the_load_stays", &the_load_stays),
         ("without_counters_it_is_refused", &without_counters_it_is_refused),
         ("what_the_processor_counts", &what_the_processor_counts),
+        ("where_cycles_went", &where_cycles_went),
     ];
     if let Err(why) = clock().open(Tid(0), Start::Now) {
         println!("skipped: the kernel lets nobody count: {why}");
