@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::bas::Bas;
 use super::baselines::{Os, Random, RoundRobin};
-use super::fair::{self, Fair};
+use super::fair::{Fair, Mixing};
 use super::idas::{self, Idas};
 use super::l1::{L1Dynamic, L1Static};
 use super::mhas::Mhas;
@@ -78,11 +78,13 @@ pub enum SchedulerKind {
     /// Bandwidth-aware without anything known beforehand.
     Bas,
     /// Progress-aware: who has come least far runs.
-    Fair,
+    Fair(Estimating),
     /// Progress-aware for some of the contexts, bandwidth-aware for the others.
     PerfFair {
-        /// The share of the contexts that is given by progress.
-        share: f64,
+        /// How both are mixed.
+        mixing: Mixing,
+        /// As for `fair`.
+        estimating: Estimating,
     },
     /// Who shares a core slows each other down least, as CPI stacks foretell.
     Symbiotic(symbiotic::Settings),
@@ -111,8 +113,8 @@ impl SchedulerKind {
         Self::L1Static,
         Self::L1Dynamic,
         Self::Bas,
-        Self::Fair,
-        Self::PerfFair { share: fair::FAIR_SHARE },
+        Self::Fair(Estimating::USUAL),
+        Self::PerfFair { mixing: Mixing::PERF_FAIR, estimating: Estimating::USUAL },
         Self::Symbiotic(SYMBIOTIC),
         Self::SymbioticNuma { settings: SYMBIOTIC, away: symbiotic_numa::AWAY },
         Self::Oracle,
@@ -131,7 +133,7 @@ impl SchedulerKind {
             Self::L1Static => "l1-static",
             Self::L1Dynamic => "l1-dynamic",
             Self::Bas => "bas",
-            Self::Fair => "fair",
+            Self::Fair(_) => "fair",
             Self::PerfFair { .. } => "perf-fair",
             Self::Symbiotic(_) => "symbiotic",
             Self::SymbioticNuma { .. } => "symbiotic-numa",
@@ -174,8 +176,8 @@ impl SchedulerKind {
             }
             Self::L1Dynamic => Box::new(L1Dynamic),
             Self::Bas => Box::new(Bas),
-            Self::Fair => Box::new(Fair::new(1.0, Estimating::default())),
-            Self::PerfFair { share } => Box::new(Fair::new(share, Estimating::default())),
+            Self::Fair(estimating) => Box::new(Fair::new(Mixing::FAIR, estimating)),
+            Self::PerfFair { mixing, estimating } => Box::new(Fair::new(mixing, estimating)),
             Self::Symbiotic(settings) => Box::new(Symbiotic::new(cpi(), settings)),
             Self::SymbioticNuma { settings, away } => {
                 let homes = Homes::new(away);
@@ -194,7 +196,14 @@ impl fmt::Display for SchedulerKind {
         match self {
             Self::Random { seed } => write!(f, ":seed={seed}"),
             Self::Idas { kappa } => write!(f, ":kappa={kappa}"),
-            Self::PerfFair { share } => write!(f, ":share={share}"),
+            Self::Fair(estimating) => write_estimating(f, estimating),
+            Self::PerfFair { mixing, estimating } => {
+                write!(f, ":share={}", mixing.share)?;
+                if mixing.limit.to_bits() != Mixing::PERF_FAIR.limit.to_bits() {
+                    write!(f, ":limit={}", mixing.limit)?;
+                }
+                write_estimating(f, estimating)
+            }
             Self::Symbiotic(settings) => write_symbiotic(f, settings),
             Self::SymbioticNuma { settings, away } => {
                 write_symbiotic(f, settings)?;
@@ -219,6 +228,50 @@ fn write_symbiotic(f: &mut fmt::Formatter<'_>, settings: &symbiotic::Settings) -
         write!(f, ":gain={gain}")?;
     }
     Ok(())
+}
+
+/// Those settings that are not as usual.
+fn write_estimating(f: &mut fmt::Formatter<'_>, settings: &Estimating) -> fmt::Result {
+    let Estimating { valid, soon, at_once, light, apart } = *settings;
+    let usual = Estimating::USUAL;
+    let quanta = [("valid", valid, usual.valid), ("soon", soon, usual.soon)];
+    for (name, value, usual) in quanta.into_iter().chain([("apart", apart, usual.apart)]) {
+        if value != usual {
+            write!(f, ":{name}={value}")?;
+        }
+    }
+    let shares = [("at-once", at_once, usual.at_once), ("light", light, usual.light)];
+    for (name, value, usual) in shares {
+        if value.to_bits() != usual.to_bits() {
+            write!(f, ":{name}={value}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets one of the settings; whether there is such a setting and the value can be.
+fn set_estimating(settings: &mut Estimating, name: &str, value: &str) -> bool {
+    let count: Option<u32> = value.parse().ok();
+    let share: Option<f64> = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    match (name, count, share) {
+        ("valid", Some(quanta), _) if quanta > 0 => settings.valid = quanta,
+        ("soon", Some(quanta), _) => settings.soon = quanta,
+        ("apart", Some(quanta), _) if quanta > 0 => settings.apart = quanta,
+        ("at-once", _, Some(share)) => settings.at_once = share,
+        ("light", _, Some(share)) => settings.light = share,
+        _ => return false,
+    }
+    true
+}
+
+/// The same of `perf-fair`.
+fn set_mixing(mixing: &mut Mixing, name: &str, value: &str) -> bool {
+    match (name, value.parse::<f64>()) {
+        ("share", Ok(share)) if (0.0..1.0).contains(&share) => mixing.share = share,
+        ("limit", Ok(limit)) if limit >= 1.0 => mixing.limit = limit,
+        _ => return false,
+    }
+    true
 }
 
 /// Sets one of the settings; whether there is such a setting and the value can be.
@@ -281,6 +334,9 @@ const SYMBIOTIC_SETTINGS: &str =
     "cost=stp or antt, weight=W above 0 and up to 1, gain=G not below 0, a colon between two";
 const NUMA_SETTINGS: &str = "cost=stp or antt, weight=W above 0 and up to 1, gain=G and away=A not below 0, a colon between two";
 
+const FAIR_SETTINGS: &str = "valid=N and apart=N quanta above 0, soon=N quanta, at-once=S and light=S from 0 to 1, a colon between two";
+const PERF_FAIR_SETTINGS: &str = "share=F from 0 to less than 1, limit=U not below 1, valid=N and apart=N quanta above 0, soon=N quanta, at-once=S and light=S from 0 to 1, a colon between two";
+
 /// Whether all settings of a text, with a colon between two, could be set.
 fn each_setting(text: &str, mut set: impl FnMut(&str, &str) -> bool) -> bool {
     text.split(':').all(|one| one.split_once('=').is_some_and(|(name, value)| set(name, value)))
@@ -306,13 +362,20 @@ impl SchedulerKind {
                 .map(|kappa| Self::Idas { kappa })
                 .ok_or_else(|| wrong("kappa=K, K not below 0")),
             (Self::Idas { .. }, _) => Err(wrong("kappa=K")),
-            (Self::PerfFair { .. }, Some(("share", value))) => value
-                .parse()
-                .ok()
-                .filter(|share| (0.0..1.0).contains(share))
-                .map(|share| Self::PerfFair { share })
-                .ok_or_else(|| wrong("share=F, F from 0 to less than 1")),
-            (Self::PerfFair { .. }, _) => Err(wrong("share=F")),
+            (Self::Fair(mut estimating), _) => {
+                let set = |name: &str, value: &str| set_estimating(&mut estimating, name, value);
+                let done = each_setting(setting, set);
+                if done { Ok(Self::Fair(estimating)) } else { Err(wrong(FAIR_SETTINGS)) }
+            }
+            (Self::PerfFair { mut mixing, mut estimating }, _) => {
+                let set = |name: &str, value: &str| {
+                    set_mixing(&mut mixing, name, value)
+                        || set_estimating(&mut estimating, name, value)
+                };
+                let done = each_setting(setting, set);
+                let kind = Self::PerfFair { mixing, estimating };
+                if done { Ok(kind) } else { Err(wrong(PERF_FAIR_SETTINGS)) }
+            }
             (Self::Symbiotic(mut settings), _) => {
                 let set = |name: &str, value: &str| set_symbiotic(&mut settings, name, value);
                 let done = each_setting(setting, set);
@@ -360,6 +423,11 @@ mod tests {
             SchedulerKind::Idas { kappa: 0.1 },
             SchedulerKind::Symbiotic(settings),
             SchedulerKind::SymbioticNuma { settings, away: 0.25 },
+            SchedulerKind::Fair(Estimating { valid: 1, soon: 0, ..Estimating::USUAL }),
+            SchedulerKind::PerfFair {
+                mixing: Mixing { share: 0.25, limit: f64::INFINITY },
+                estimating: Estimating { at_once: 0.1, light: 0.0, apart: 3, ..Estimating::USUAL },
+            },
         ];
         for kind in SchedulerKind::ALL.into_iter().chain(more) {
             assert_eq!(kind.to_string().parse(), Ok(kind));
@@ -389,6 +457,16 @@ mod tests {
             let (_, setting) = text.split_once(':').unwrap();
             let wanted = format!("expected symbiotic with {SYMBIOTIC_SETTINGS}, found {setting:?}");
             assert_eq!(refusal(text), wanted);
+        }
+        for text in ["fair:share=0.5", "fair:valid=0", "fair:light=1.5", "fair:"] {
+            let (_, setting) = text.split_once(':').unwrap();
+            assert_eq!(
+                refusal(text),
+                format!("expected fair with {FAIR_SETTINGS}, found {setting:?}")
+            );
+        }
+        for text in ["perf-fair:share=1", "perf-fair:limit=0.9", "perf-fair:limit=NaN"] {
+            assert!(refusal(text).starts_with("expected perf-fair with share=F"), "{text}");
         }
         assert!(refusal("symbiotic-numa:away=-1").contains("away=A not below 0"));
     }

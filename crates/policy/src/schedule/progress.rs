@@ -8,7 +8,8 @@
 //! # Terms
 //! - *Speed* of a job: instructions per cycle of all its threads, added up.
 //! - *Estimate*: its speed in its last quantum with cores of its own. *Age*: quanta that it has run since.
-//! - *Progress*: quanta's worth of running alone: the sum of speed / estimate over the quanta in which it ran.
+//! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it
+//!   ran. Shown to people in quanta of mean length.
 //! - *Light*: a job that asks no more of the memory and of the last cache than a third of the jobs do. The
 //!   published definition was not found; this is ours.
 //! # Algorithm
@@ -17,22 +18,41 @@
 //! end within `m` quanta get theirs, too, those that end first before the others, at most `K` jobs in all.
 //! The other contexts go to light jobs that have come least far, then to those that ask least of the memory.
 //!
-//! Where speed is not counted, a quantum counts 1: then progress is time. A quantum before the first estimate
-//! counts 1, too, until there is one; then it counts what it was.
+//! Ours, since the sources say nothing: nobody is estimated before every job of the queue has run, as nobody knows who
+//! is light before that; and a quantum that renews an estimate comes `A` quanta after the last one at the earliest, since
+//! in such quanta it is not who has come least far that runs. A job that comes later counts as having
+//! come as far as who had come least far then; else it would run until it had made up for all that was before it.
+//! And since nobody is faster beside others than alone, a quantum counts no more than itself: who is faster than its
+//! estimate has begun another phase.
+//!
+//! Where speed is not counted, a quantum counts as if alone: then progress is time. So does a quantum before the first
+//! estimate, until there is one; then it counts what it was. A quantum that was cut short counts as
+//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
 //! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
 //!   `progress_by_hand`
+//! - **No more than itself**: progress is never more than the time in which it was made. -> test
+//!   `no_quantum_counts_more_than_itself`
 //! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
 //!   `before_the_first_estimate`
+//! - **Short is short**: half a quantum is half the progress. -> tests `cut_short_by_hand`,
+//!   `cutting_changes_nothing`
+//! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `nobody_is_light_unseen`
+//! - **Few**: once all are estimated, at most one quantum of `A` makes estimates. -> test `estimates_are_few`
+//! - **No arrears**: who comes later does not keep the others from running. -> test `who_comes_later_has_no_arrears`
 //! - **No counters, no estimates**: who showed no speed on cores of its own is not asked again. -> test
 //!   `without_counters`
 //! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
 
-use super::{Quantum, Queued, select};
+use super::{Done, Quantum, Queued, select};
 use crate::plan::JobIdx;
 use colocate_machine::CoreIdx;
 use std::collections::BTreeMap;
+
+/// The share of a quantum's usual length that it must have lasted to be an estimate. Chosen: counts of half a quantum
+/// are as good as those of a whole one, those of a millisecond are not.
+pub const ENOUGH: f64 = 0.5;
 
 /// Settings of the estimates; the published values were not found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,57 +65,75 @@ pub struct Estimating {
     pub at_once: f64,
     /// The share of the jobs that a light one may not exceed in what it asks for.
     pub light: f64,
+    /// `A`: an estimate is renewed so many quanta after the last one was made, or later.
+    pub apart: u32,
+}
+
+impl Estimating {
+    /// `A` is chosen by what was measured, simulated, with 24 random jobs on an E5645 (docs/benchmarks.md): with 1 nearly
+    /// half of all quanta make estimates, in which light jobs run however far they have come; with 5 the last job is done
+    /// earliest, and hardly later than the first; with 10 and more progress is further from the truth. The others are
+    /// chosen.
+    pub const USUAL: Self = Self { valid: 20, soon: 4, at_once: 0.5, light: 1.0 / 3.0, apart: 5 };
 }
 
 impl Default for Estimating {
-    /// Chosen. With 24 jobs on the 12 contexts of an E5645, simulated, 42 % of the quanta make estimates, which
-    /// costs `fair` its gain (docs/feliu.md): longer may be better.
-    /// Measured, simulated: with 5, 10, 20 and 40 quanta progress of jobs with phases is off by 6.8, 7.8, 9.4
-    /// and 11.3 % on average; with 5 it takes more than twice as many quanta until all are done. See docs/benchmarks.md.
     fn default() -> Self {
-        Self { valid: 20, soon: 4, at_once: 0.5, light: 1.0 / 3.0 }
+        Self::USUAL
     }
 }
 
 /// What is known of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Quanta's worth of running alone.
+    /// Seconds' worth of running alone.
     pub done: f64,
+    /// Seconds since it came.
+    pub there: f64,
     /// Instructions per cycle with cores of its own; `None` before it had any.
     pub alone: Option<f64>,
     /// Quanta that it has run since.
     pub age: u32,
-    /// Quanta before the first estimate in which its speed was counted, and the sum of its speeds in them.
+    /// How far those had come who had come least far, when it came.
+    begun: f64,
+    /// Whether it ever ran.
+    has_run: bool,
+    /// Seconds before the first estimate in which its speed was counted, and its speed times these.
     unjudged: (f64, f64),
     /// Whether it has had cores of its own and nobody counted its speed.
     uncounted: bool,
 }
 
 impl Progress {
-    /// Takes in a quantum with cores of its own.
-    fn ran_alone(&mut self, speed: Option<f64>) {
-        self.done += 1.0;
+    /// How far it has come where jobs are compared: as if it had been there from the beginning.
+    #[must_use]
+    pub fn rank(&self) -> f64 {
+        self.begun + self.done
+    }
+
+    /// Takes in a quantum of so many seconds with cores of its own.
+    fn ran_alone(&mut self, speed: Option<f64>, seconds: f64) {
+        self.done += seconds;
         self.age = 0;
         self.uncounted = speed.is_none();
         let Some(alone) = speed else { return };
         if self.alone.is_none() {
-            let (quanta, speeds) = std::mem::take(&mut self.unjudged);
-            self.done += speeds / alone - quanta;
+            let (seconds, speeds) = std::mem::take(&mut self.unjudged);
+            self.done += (speeds / alone).min(seconds) - seconds;
         }
         self.alone = Some(alone);
     }
 
-    /// Takes in a quantum beside others.
-    fn ran_beside(&mut self, speed: Option<f64>) {
+    /// Takes in a quantum of so many seconds beside others.
+    fn ran_beside(&mut self, speed: Option<f64>, seconds: f64) {
         self.age = self.age.saturating_add(1);
         self.done += match (speed, self.alone) {
-            (Some(speed), Some(alone)) => speed / alone,
-            _ => 1.0,
+            (Some(speed), Some(alone)) => (speed / alone).min(1.0) * seconds,
+            _ => seconds,
         };
         if let (Some(speed), None) = (speed, self.alone) {
-            self.unjudged.0 += 1.0;
-            self.unjudged.1 += speed;
+            self.unjudged.0 += seconds;
+            self.unjudged.1 += speed * seconds;
         }
         self.uncounted &= speed.is_none();
     }
@@ -116,6 +154,12 @@ pub struct Book {
     jobs: BTreeMap<JobIdx, Progress>,
     /// Jobs that were to have cores of their own in the quantum before.
     solo: Vec<JobIdx>,
+    /// How long the quantum before took, in seconds; `None` if nobody said.
+    took: Option<f64>,
+    /// How many quanta there were, and how long they took together, in seconds.
+    quanta: (f64, f64),
+    /// Quanta since the last one that made estimates.
+    since: u32,
 }
 
 /// A job's speed in its last quantum: instructions per cycle; `None` if it is not counted.
@@ -133,28 +177,90 @@ impl Book {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
+    /// Takes in how long the last quantum took. Whoever does not say so has quanta of a second.
+    pub fn saw(&mut self, done: &Done<'_>) {
+        self.took = Some(done.took.as_secs_f64());
+    }
+
     /// Takes in what the last quantum showed.
     pub fn note(&mut self, queue: &[Queued]) {
-        for job in queue.iter().filter(|job| job.just_ran) {
+        let took = self.took.take().unwrap_or(1.0);
+        self.meet(queue);
+        if queue.iter().any(|job| job.just_ran) {
+            self.quanta = (self.quanta.0 + 1.0, self.quanta.1 + took);
+        }
+        let enough = took >= ENOUGH * self.quantum();
+        for job in queue {
             let known = self.jobs.entry(job.job).or_default();
-            if job.had_own_cores && self.solo.contains(&job.job) {
-                known.ran_alone(speed(job));
-            } else {
-                known.ran_beside(speed(job));
+            known.there += took;
+            if !job.just_ran {
+                continue;
+            }
+            known.has_run = true;
+            let alone = job.had_own_cores && self.solo.contains(&job.job);
+            match alone {
+                true if enough => known.ran_alone(speed(job), took),
+                true => known.done += took,
+                false => known.ran_beside(speed(job), took),
             }
         }
         self.solo.clear();
     }
 
-    /// Places in the queue of the jobs that are to have cores of their own now; none if all estimates are
-    /// good. Remembers them until [`Self::note`].
+    /// Jobs that are there for the first time begin where who has come least far is.
+    fn meet(&mut self, queue: &[Queued]) {
+        let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
+        let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
+        for job in queue {
+            self.jobs.entry(job.job).or_insert(Progress { begun, ..Progress::default() });
+        }
+    }
+
+    /// Mean length of a quantum so far, in seconds; 1 before there was one.
+    fn quantum(&self) -> f64 {
+        let (quanta, seconds) = self.quanta;
+        if seconds > 0.0 { seconds / quanta } else { 1.0 }
+    }
+
+    /// How far a job has come, in quanta of mean length alone.
+    #[must_use]
+    pub fn quanta_alone(&self, job: JobIdx) -> f64 {
+        self.of(job).done / self.quantum()
+    }
+
+    /// The greatest slowdown of the jobs of the queue over the least, as far as is known: each since it came,
+    /// compared with running alone. Infinite if one has done nothing yet; 1 if there is nothing to compare.
+    #[must_use]
+    pub fn unfairness(&self, queue: &[Queued]) -> f64 {
+        let known = queue.iter().map(|job| self.of(job.job)).filter(|known| known.there > 0.0);
+        let slowdown = |known: Progress| known.there / known.done;
+        let range = known.map(slowdown).fold((f64::INFINITY, 0.0_f64), |(least, most), each| {
+            (least.min(each), most.max(each))
+        });
+        match range {
+            (least, most) if most > 0.0 && least.is_finite() => most / least,
+            (_, most) if most > 0.0 => f64::INFINITY,
+            _ => 1.0,
+        }
+    }
+
+    /// Places in the queue of the jobs that are to have cores of their own now; none if nobody is to be estimated.
+    /// Remembers them until [`Self::note`].
     pub fn begin_estimates(&mut self, now: &Quantum<'_>, settings: &Estimating) -> Vec<usize> {
-        let is_due = |job: &Queued| self.of(job.job).good_for(settings) == 0;
+        self.since = self.since.saturating_add(1);
+        if now.queue.iter().any(|job| !self.of(job.job).has_run) {
+            return Vec::new();
+        }
+        let may_renew = self.since >= settings.apart;
+        let is_due = |job: &Queued| {
+            let known = self.of(job.job);
+            known.good_for(settings) == 0 && (known.alone.is_none() || may_renew)
+        };
         let due = (0..now.queue.len()).filter(|&at| is_due(&now.queue[at]));
         let key = |at: &usize| {
             let known = self.of(now.queue[*at].job);
             let waited = known.alone.map_or(u32::MAX, |_| known.age);
-            (std::cmp::Reverse(waited), ordered(known.done), *at)
+            (std::cmp::Reverse(waited), ordered(known.rank()), *at)
         };
         let Some(first) = due.min_by_key(key) else { return Vec::new() };
         let mut solo = vec![first];
@@ -162,6 +268,7 @@ impl Book {
         if light[first] {
             solo.extend(self.that_end_soon(now, settings, first, &light));
         }
+        self.since = 0;
         self.solo = solo.iter().map(|&at| now.queue[at].job).collect();
         solo
     }
@@ -194,7 +301,7 @@ impl Book {
     /// The line for a report.
     #[must_use]
     pub fn state(&self) -> String {
-        let done = || self.jobs.values().map(|job| job.done);
+        let done = || self.jobs.values().map(|job| job.done / self.quantum());
         let (least, most) =
             done().fold((f64::INFINITY, 0.0_f64), |range, n| (range.0.min(n), range.1.max(n)));
         let estimated = self.jobs.values().filter(|job| job.alone.is_some()).count();
@@ -207,7 +314,9 @@ impl Book {
     }
 }
 
-/// Which jobs of the queue are light.
+/// Which jobs of the queue are light: those among the given share of the jobs, rounded down, that asks least of the
+/// memory, and among the share that asks least of the last cache that is shared. With them who asks for as much
+/// as the last of these.
 #[must_use]
 pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
     let last = super::allocate::shared_levels(now.machine, now.pus).first().copied();
@@ -219,8 +328,9 @@ pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
         let mut all: Vec<f64> = now.queue.iter().map(asked).collect();
         all.sort_by(f64::total_cmp);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of the jobs
-        let place = (select::float(all.len()) * share) as usize;
-        all.get(place.min(all.len().saturating_sub(1))).copied().unwrap_or(0.0)
+        let count = (select::float(all.len()) * share) as usize;
+        let last = count.checked_sub(1).and_then(|last| all.get(last));
+        last.copied().unwrap_or(f64::NEG_INFINITY)
     };
     let (memory, cache) = (limit(&Queued::to_memory), limit(&to_cache));
     now.queue.iter().map(|job| job.to_memory() <= memory && to_cache(job) <= cache).collect()

@@ -1,0 +1,347 @@
+//! `fair` and `perf-fair` by hand, and what always holds of them and of progress.
+
+use super::super::testing::{chosen, queue, run, traffic};
+use super::*;
+use crate::plan::JobIdx;
+use crate::testing::machine;
+use colocate_machine::{Machine, Nanos};
+use proptest::prelude::*;
+
+fn fair() -> Fair {
+    Fair::new(Mixing::FAIR, Estimating::USUAL)
+}
+
+/// One quantum: tells how long the last one took, if it is known, and asks for the next.
+fn next(fair: &mut Fair, machine: &Machine, jobs: &[Queued], took: Option<Nanos>) -> Vec<Choice> {
+    if let Some(took) = took {
+        fair.saw(&Done { took, did: &[] });
+    }
+    let pus: Vec<_> = machine.all_pus().collect();
+    fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
+}
+
+/// What a job did in the last quantum: with cores of its own or not, at so many instructions a cycle.
+fn ran(job: &mut Queued, alone: bool, ipc: Option<f64>) {
+    (job.just_ran, job.had_own_cores) = (true, alone);
+    job.threads[0].ran.as_mut().unwrap().ipc = ipc;
+}
+
+fn estimates(choices: &[Choice]) -> usize {
+    choices.iter().filter(|choice| choice.selected == Selected::Estimated).count()
+}
+
+/// A first quantum at 1.0 beside others counts as a second, the length of quanta of which nobody says more. Then it
+/// turns out that alone it does 2.0, so that was half a second's worth, and the estimate itself is
+/// one. A quantum at 1.0 beside others is half a second's worth more.
+#[test]
+fn progress_by_hand() {
+    let machine = machine("core:1 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0]);
+    let first = next(&mut fair, &machine, &jobs, None);
+    assert_eq!(first[0].selected, Selected::LeastProgress { progress: 0.0 });
+    ran(&mut jobs[0], false, Some(1.0));
+    let second = next(&mut fair, &machine, &jobs, None);
+    assert!((fair.book.of(JobIdx(0)).done - 1.0).abs() < 1e-12);
+    assert_eq!(second[0].selected, Selected::Estimated);
+    ran(&mut jobs[0], true, Some(2.0));
+    next(&mut fair, &machine, &jobs, None);
+    assert!((fair.book.of(JobIdx(0)).done - 1.5).abs() < 1e-12);
+    ran(&mut jobs[0], false, Some(1.0));
+    let fourth = next(&mut fair, &machine, &jobs, None);
+    let known = fair.book.of(JobIdx(0));
+    assert!((known.done - 2.0).abs() < 1e-12 && known.age == 1);
+    assert_eq!(fourth[0].selected, Selected::LeastProgress { progress: 2.0 });
+}
+
+/// Beside others at 1.0 for 200 ms, then alone at 2.0 for 100 ms: that is 100 ms' worth and 100 ms.
+#[test]
+fn before_the_first_estimate() {
+    let machine = machine("core:1 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0]);
+    next(&mut fair, &machine, &jobs, None);
+    ran(&mut jobs[0], false, Some(1.0));
+    next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(200)));
+    assert!((fair.book.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
+    ran(&mut jobs[0], true, Some(2.0));
+    next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(100)));
+    assert!((fair.book.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
+}
+
+/// Quanta of 200 ms at 1.0 and, alone, at 2.0 make 300 ms. A quantum of 20 ms at 1.0 makes 10 ms more, not 100. When
+/// an estimate is due and that quantum is cut to 20 ms, too, these count as alone and 4.0 is not believed.
+#[test]
+fn cut_short_by_hand() {
+    let machine = machine("core:1 pu:2");
+    let settings = Estimating { valid: 1, apart: 1, ..Estimating::USUAL };
+    let mut fair = Fair::new(Mixing::FAIR, settings);
+    let mut jobs = queue(&[1.0]);
+    next(&mut fair, &machine, &jobs, None);
+    let mut quantum = |alone: bool, ipc: f64, ms: u64| {
+        ran(&mut jobs[0], alone, Some(ipc));
+        let choices = next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(ms)));
+        let known = fair.book.of(JobIdx(0));
+        (known.done, known.alone, estimates(&choices))
+    };
+    let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found}");
+    assert_eq!(quantum(false, 1.0, 200).2, 1);
+    let (done, alone, _) = quantum(true, 2.0, 200);
+    near(done, 0.3);
+    assert_eq!(alone, Some(2.0));
+    let (done, _, due) = quantum(false, 1.0, 20);
+    near(done, 0.31);
+    assert_eq!(due, 1);
+    let (done, alone, due) = quantum(true, 4.0, 20);
+    near(done, 0.33);
+    assert_eq!((alone, due), (Some(2.0), 1), "it is still due");
+}
+
+/// Four streams and two that compute, on four PUs. Nothing is known of them, so nobody is estimated in the two quanta
+/// until all have run; then the first stream is, beside those that compute, and not beside streams.
+#[test]
+fn nobody_is_light_unseen() {
+    let machine = machine("core:2 pu:2");
+    let rates = [30.0, 30.0, 30.0, 30.0, 0.0, 0.0];
+    let mut fair = fair();
+    let mut selected = Vec::new();
+    run(&machine, &mut fair, &rates, 3, |choices| {
+        selected.push(choices.iter().map(|c| (c.job.0, c.selected.clone())).collect::<Vec<_>>());
+    });
+    let is_estimate = |(_, why): &(u32, Selected)| *why == Selected::Estimated;
+    assert!(!selected[..2].iter().flatten().any(is_estimate));
+    let light = Selected::BesideEstimate;
+    assert_eq!(selected[2], [(2, Selected::Estimated), (4, light.clone()), (5, light)]);
+}
+
+/// Of six jobs two are a third. The second and the third ask least of the memory, the second and the fourth of the
+/// last cache. Of two jobs none is a third.
+#[test]
+fn light_by_hand() {
+    let machine = machine("l3:1 core:2");
+    let pus: Vec<_> = machine.all_pus().collect();
+    let of = |(cache, memory)| ([None, None, Some(cache), None], memory);
+    let rates = [(9.0, 9.0), (1.0, 1.0), (8.0, 2.0), (2.0, 5.0), (5.0, 3.0), (6.0, 4.0)];
+    let jobs = traffic(rates.map(of));
+    let light = |jobs: &[Queued]| {
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: jobs };
+        progress::light(&now, 1.0 / 3.0)
+    };
+    assert_eq!(light(&jobs), [false, true, false, false, false, false]);
+    assert_eq!(light(&jobs[..2]), [false, false]);
+}
+
+/// Each is tried once, then nobody has cores of its own any more, until somebody's speed is counted.
+#[test]
+fn without_counters() {
+    let machine = machine("core:2 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0; 4]);
+    jobs.iter_mut().for_each(|job| ran(job, true, None));
+    let mut estimated = |jobs: &[Queued]| estimates(&next(&mut fair, &machine, jobs, None));
+    let tried: usize = (0..4).map(|_| estimated(&jobs)).sum();
+    assert_eq!((tried, estimated(&jobs)), (4, 0));
+    ran(&mut jobs[1], true, Some(1.0));
+    assert_eq!(estimated(&jobs), 1);
+}
+
+const TEN: [f64; 10] = [9.0, 1.0, 2.0, 30.0, 4.0, 5.0, 8.0, 7.0, 3.0, 6.0];
+
+#[test]
+fn own_cores() {
+    let machine = machine("core:4 pu:2");
+    for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
+        let mut fair = Fair::new(mixing, Estimating::USUAL);
+        run(&machine, &mut fair, &TEN, 200, |choices| {
+            let places = chosen(choices);
+            for choice in choices.iter().filter(|c| c.selected == Selected::Estimated) {
+                let (mine, others): (Vec<_>, Vec<_>) =
+                    places.iter().partition(|(job, _)| *job == choice.job.0);
+                let mine: Vec<u32> = mine.iter().map(|(_, pu)| pu / 2).collect();
+                assert!(others.iter().all(|(_, pu)| !mine.contains(&(pu / 2))));
+            }
+        });
+    }
+}
+
+/// Two quanta until all have run, then one each at most.
+#[test]
+fn everybody_is_estimated() {
+    let machine = machine("core:4 pu:2");
+    let mut fair = Fair::new(Mixing::PERF_FAIR, Estimating::USUAL);
+    run(&machine, &mut fair, &TEN, 13, |_| ());
+    assert!((0..10).all(|job| fair.book.of(JobIdx(job)).alone.is_some()));
+}
+
+/// When all have been estimated once, no five quanta in a row hold two that make estimates; and all are estimated anew.
+#[test]
+fn estimates_are_few() {
+    let machine = machine("core:4 pu:2");
+    let mut fair = fair();
+    let (mut at, mut renewed, mut last) = (0_u32, [0; 10], None);
+    run(&machine, &mut fair, &TEN, 400, |choices| {
+        at += 1;
+        let solo = choices.iter().filter(|choice| choice.selected == Selected::Estimated);
+        let solo: Vec<u32> = solo.map(|choice| choice.job.0).collect();
+        if at > 12 && !solo.is_empty() {
+            assert!(last.is_none_or(|last| at - last >= 5), "{last:?} and {at}");
+            last = Some(at);
+            solo.iter().for_each(|job| renewed[*job as usize] += 1);
+        }
+    });
+    assert!(renewed.iter().all(|times| *times >= 2), "{renewed:?}");
+}
+
+/// Of twelve jobs on four contexts nobody waits for more than 30 quanta.
+#[test]
+fn nobody_starves() {
+    let machine = machine("core:2 pu:2");
+    for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
+        let mut fair = Fair::new(mixing, Estimating::USUAL);
+        let rates: Vec<f64> = (0..12).map(f64::from).collect();
+        let mut waited = [0_u32; 12];
+        run(&machine, &mut fair, &rates, 500, |choices| {
+            waited.iter_mut().for_each(|waited| *waited += 1);
+            choices.iter().for_each(|choice| waited[choice.job.0 as usize] = 0);
+            assert!(waited.iter().all(|waited| *waited <= 30), "{waited:?}");
+        });
+    }
+}
+
+/// Two jobs run for a hundred quanta on a core of one PU, then a third comes. It does not run for the fifty quanta
+/// that each of the others has: all take turns from then on.
+#[test]
+fn who_comes_later_has_no_arrears() {
+    let machine = machine("core:1");
+    let mut fair = fair();
+    let mut all = queue(&[1.0; 3]);
+    let mut turns = Vec::new();
+    for number in 0..120 {
+        let jobs = if number < 100 { &mut all[..2] } else { &mut all[..] };
+        let job = next(&mut fair, &machine, jobs, None)[0].job;
+        turns.push(job.0);
+        for other in jobs {
+            other.just_ran = false;
+            if other.job == job {
+                ran(other, true, Some(1.0));
+            }
+        }
+    }
+    let turns_of = |job: u32| turns[100..].iter().filter(|turn| **turn == job).count();
+    assert!((0..3).all(|job| (6..=8).contains(&turns_of(job))), "{:?}", &turns[100..]);
+}
+
+/// Four jobs on two contexts; the first two have run for a second, the others not at all: things are as unfair as can
+/// be, and the others run. Then all have a second in two: slowdowns of 2 each, and a half of the contexts,
+/// one, is given by progress. OATR is 2 · (30 + 10 + 20 + 5)/4 = 32.5; the head of those that have come
+/// least far takes 30 of it, and 5 is nearest to the 2.5 that are left.
+#[test]
+fn mixing_by_hand() {
+    let machine = machine("core:1 pu:2");
+    // No estimates: they would come first.
+    let settings = Estimating { apart: u32::MAX, ..Estimating::USUAL };
+    let mut fair = Fair::new(Mixing::PERF_FAIR, settings);
+    let mut jobs = queue(&[30.0, 10.0, 20.0, 5.0]);
+    jobs[..2].iter_mut().for_each(|job| ran(job, false, None));
+    let now: Vec<u32> =
+        next(&mut fair, &machine, &jobs, None).iter().map(|choice| choice.job.0).collect();
+    assert_eq!(now, [2, 3]);
+    assert!(fair.book.unfairness(&jobs).is_infinite());
+    for (job, just_ran) in jobs.iter_mut().zip([false, false, true, true]) {
+        job.just_ran = just_ran;
+        job.threads[0].ran.as_mut().unwrap().ipc = None;
+    }
+    fair.book.note(&jobs);
+    assert!((fair.book.unfairness(&jobs) - 1.0).abs() < 1e-12);
+    let pus: Vec<_> = machine.all_pus().collect();
+    let now = Quantum { number: 2, machine: &machine, pus: &pus, queue: &jobs };
+    let mixed = fair.by_progress_and_traffic(&now);
+    assert_eq!(mixed[0], (0, Selected::LeastProgress { progress: 1.0 }));
+    assert_eq!(mixed[1], (3, Selected::Traffic { wanted: 2.5, has: 5.0 }));
+}
+
+/// 2.0 alone. In another phase it does 3.0 beside others, which is a second's worth in a second; 1.0 is half of one.
+#[test]
+fn faster_than_alone_is_another_phase() {
+    let machine = machine("core:1 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0]);
+    next(&mut fair, &machine, &jobs, None);
+    let mut done = [(false, 2.0), (true, 2.0), (false, 3.0), (false, 1.0)].map(|(alone, ipc)| {
+        ran(&mut jobs[0], alone, Some(ipc));
+        next(&mut fair, &machine, &jobs, None);
+        fair.book.of(JobIdx(0)).done
+    });
+    done.iter_mut().for_each(|done| *done = (*done * 1e9).round() / 1e9);
+    assert_eq!(done, [1.0, 2.0, 3.0, 3.5]);
+}
+
+/// Both came at the same time. One has done 4 s' worth, the other 1 s.
+#[test]
+fn unfairness_by_hand() {
+    let mut book = Book::default();
+    let mut jobs = queue(&[1.0, 1.0]);
+    assert!((book.unfairness(&jobs) - 1.0).abs() < 1e-12, "nothing to compare");
+    for (first, second) in [(true, false), (true, true), (true, false), (true, false)] {
+        (jobs[0].just_ran, jobs[1].just_ran) = (first, second);
+        book.note(&jobs);
+    }
+    assert!((book.unfairness(&jobs) - 4.0).abs() < 1e-12);
+}
+
+proptest! {
+    #[test]
+    fn no_quantum_counts_more_than_itself(
+        quanta in prop::collection::vec((1_u64..1000, any::<bool>(), prop::option::of(0.1_f64..3.0)), 1..40),
+    ) {
+        let mut fair = Fair::new(Mixing::FAIR, Estimating { valid: 2, apart: 1, ..Estimating::USUAL });
+        let machine = machine("core:1 pu:2");
+        let mut jobs = queue(&[1.0]);
+        let mut total = 0.0;
+        next(&mut fair, &machine, &jobs, None);
+        for (ms, alone, ipc) in quanta {
+            ran(&mut jobs[0], alone, ipc);
+            next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(ms)));
+            total += Nanos::from_millis(ms).as_secs_f64();
+            let done = fair.book.of(JobIdx(0)).done;
+            prop_assert!(done <= total * (1.0 + 1e-9) && done >= 0.0, "{done} in {total}");
+        }
+    }
+
+    /// Quanta at any speeds beside others, whole and cut into two.
+    #[test]
+    fn cutting_changes_nothing(
+        quanta in prop::collection::vec((1_u64..1000, 0.1_f64..0.9, 0.1_f64..3.0), 1..20),
+        estimate in prop::option::of(0.1_f64..3.0),
+    ) {
+        let done = |cut: bool| {
+            let mut book = Book::default();
+            let mut jobs = queue(&[1.0]);
+            book.note(&jobs);
+            let pus = [PuIdx(0)];
+            let machine = machine("core:1");
+            for (at, &(ms, part, ipc)) in quanta.iter().enumerate() {
+                let whole = Nanos::from_millis(ms);
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below a second
+                let first = Nanos((whole.0 as f64 * part) as u64);
+                let parts = [first, Nanos(whole.0 - first.0)];
+                let parts = if cut { parts.to_vec() } else { vec![whole] };
+                for took in &parts {
+                    ran(&mut jobs[0], false, Some(ipc));
+                    book.saw(&Done { took: *took, did: &[] });
+                    book.note(&jobs);
+                }
+                if let Some(ipc) = estimate.filter(|_| at == quanta.len() / 2) {
+                    let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &jobs };
+                    book.begin_estimates(&now, &Estimating::USUAL);
+                    ran(&mut jobs[0], true, Some(ipc));
+                    book.saw(&Done { took: Nanos::from_secs(1), did: &[] });
+                    book.note(&jobs);
+                }
+            }
+            book.of(JobIdx(0)).done
+        };
+        let (whole, cut) = (done(false), done(true));
+        prop_assert!((whole - cut).abs() <= 1e-6 * whole, "{whole} {cut}");
+    }
+}
