@@ -6,6 +6,7 @@ pub mod exchange;
 pub mod near;
 #[cfg(test)]
 mod oracle;
+mod prices;
 
 pub use costs::{Costs, MAX_COST, in_steps};
 pub use near::NearMatching;
@@ -87,9 +88,13 @@ pub fn in_groups_by(
         let join = |a: usize, b: usize| [&parts[a][..], &parts[b]].concat();
         let n = parts.len();
         let mut table = vec![0.0; n * n];
+        let mut both = Vec::with_capacity(2 * width);
         for a in 0..n {
             for b in a + 1..n {
-                table[a * n + b] = cost(&join(a, b));
+                both.clear();
+                both.extend_from_slice(&parts[a]);
+                both.extend_from_slice(&parts[b]);
+                table[a * n + b] = cost(&both);
             }
         }
         let most = table.iter().copied().fold(0.0, f64::max);
@@ -97,6 +102,30 @@ pub fn in_groups_by(
         parts = pairs.into_iter().map(|(a, b)| join(a, b)).collect();
     }
     parts
+}
+
+/// Whether it is proved that no pairs of `slots` places cost less than `limit` in all; `mate` are pairs that are
+/// thought good. `cost` is of two places, the first below the second, and not negative. False says nothing.
+#[must_use]
+pub fn none_below(
+    slots: usize,
+    mate: &[usize],
+    limit: f64,
+    mut cost: impl FnMut(usize, usize) -> f64,
+) -> bool {
+    let mut most = 0.0_f64;
+    let mut table = vec![0.0; slots * slots];
+    for a in 0..slots {
+        for b in a + 1..slots {
+            let cost = cost(a, b);
+            most = most.max(cost);
+            table[a * slots + b] = cost;
+        }
+    }
+    let steps = steps(most, slots);
+    let costs = Costs::new(slots, |a, b| in_steps(table[a * slots + b], steps));
+    // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
+    prices::none_below(&costs, mate, in_steps_up(limit, steps))
 }
 
 /// Pairs of all parts, which are an even number and have these sizes, with the least `cost`, which
@@ -127,6 +156,12 @@ fn pairs(
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
 fn steps(most: f64, count: usize) -> f64 {
     MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
+}
+
+/// As [`in_steps`], rounded up and not cut.
+#[allow(clippy::cast_possible_truncation)] // saturates
+fn in_steps_up(limit: f64, steps: f64) -> i64 {
+    ((limit * steps).ceil() as i64).saturating_add(1).min(i64::MAX / 4)
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@
 //! # Algorithm
 //! 1. Sort by the sum of costs and pair from both ends; then exchange partners between pairs as long
 //!    as that helps.
-//! 2. Sweep over the pairs: split each pair's cost between its two ends so that both have as much
-//!    room left. Lower what is still above its room, then raise all to their room. The prices add up to a lower bound; stop if the
-//!    gap is at most what was asked for.
+//! 2. Find [prices](super::prices) that nearly prove it. They add up to a lower bound; stop if the gap is at
+//!    most what was asked for.
 //!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off help nobody.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
 //! 4. Match exactly among those, from these prices: first by bids, then by search.
@@ -32,6 +31,7 @@
 
 use super::Costs;
 use super::blossom::{self, Matching, Search};
+use super::prices::Prices;
 
 /// A perfect matching that is nearly the cheapest.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,33 +179,11 @@ fn exchange_two(costs: &Costs, mate: &mut [usize], a: usize, c: usize) -> bool {
     true
 }
 
-/// The highest price for `v` that its pairs allow.
-fn room(costs: &Costs, prices: &[i64], v: usize) -> i64 {
-    let slack = |(cost, price): (&i64, &i64)| 2 * cost - price;
-    let (before, after) = costs.row(v).split_at(v);
-    let least = |costs: &[i64], prices: &[i64]| costs.iter().zip(prices).map(slack).min();
-    let sides = [least(before, &prices[..v]), least(&after[1..], &prices[v + 1..])];
-    sides.into_iter().flatten().min().unwrap_or(0)
-}
-
 /// Prices that allow all pairs and leave little slack in those of `mate`.
 fn split(costs: &Costs, mate: &[usize]) -> Vec<i64> {
-    let mut prices: Vec<i64> = mate.iter().enumerate().map(|(v, &m)| costs.of(v, m)).collect();
-    for _ in 0..SWEEPS {
-        for (a, &b) in mate.iter().enumerate().filter(|&(a, &b)| a < b) {
-            let both = 2 * costs.of(a, b);
-            let mine = room(costs, &prices, a) + both - room(costs, &prices, b);
-            prices[a] = mine.div_euclid(2);
-            prices[b] = both - prices[a];
-        }
-    }
-    for v in 0..prices.len() {
-        prices[v] = prices[v].min(room(costs, &prices, v));
-    }
-    for v in 0..prices.len() {
-        prices[v] = room(costs, &prices, v);
-    }
-    prices
+    let mut prices = Prices::new(costs, mate);
+    prices.sweep(SWEEPS);
+    prices.whole()
 }
 
 /// For each vertex the partners of least slack, and that of `mate`; both ways.

@@ -42,6 +42,7 @@
 //! [`inverse`]: colocate_model::symbiosis::inverse
 
 pub(super) mod groups;
+mod pairs;
 mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
@@ -49,14 +50,13 @@ use super::symbiotic_numa::Homes;
 use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
 use crate::matching;
 use crate::places::Places;
-use crate::plan::TaskId;
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;
 use groups::{exchanged, is_even, staying};
+use pairs::Pairs;
 use serde::{Deserialize, Serialize};
 use stacks::Book;
-use std::collections::BTreeMap;
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,33 +154,37 @@ impl Symbiotic {
         Self { homes: Some(homes), ..Self::new(model, settings) }
     }
 
-    /// Groups of threads by usable core, and what each thread is expected to lose.
-    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread], judge: &Judge<'_>) -> Groups {
+    /// Groups of threads by usable core, and whether they are others than those that stay.
+    fn groups(
+        &self,
+        places: &Places<'_>,
+        threads: &[&Thread],
+        judge: &Judge<'_>,
+    ) -> (Groups, bool) {
         let cost = |core: usize, group: &[usize]| judge.cost(core, group);
         let stay = staying(places, threads);
-        let cores = places.cores().len();
-        let best = match &self.homes {
-            _ if threads.len() <= cores && self.homes.is_none() => stay.clone(),
-            _ if !is_even(places) => exchanged(places, stay.clone(), &cost),
-            Some(homes) => homes.groups(places, threads, &cost),
-            None => {
-                let mut of_one_core = |group: &[usize]| judge.cost(0, group);
-                matching::in_groups_by(threads.len(), cores, places.width(), &mut of_one_core)
-            }
-        };
+        if threads.len() <= places.cores().len() && self.homes.is_none() {
+            return (stay, false);
+        }
         let total = |groups: &[Vec<usize>]| {
             let each = groups.iter().enumerate().map(|(core, group)| cost(core, group));
             each.fold(0.0, |sum, each| sum + each)
         };
-        let (before, after) = (total(&stay), total(&best));
-        let whole = self.settings.aim.whole(threads.len(), before);
-        if before - after > self.settings.gain * whole {
-            self.changed += 1;
-            best
-        } else {
-            self.stayed += 1;
-            stay
+        let before = total(&stay);
+        let worth = self.settings.gain * self.settings.aim.whole(threads.len(), before);
+        if judge.is_proved(places, &stay, before - worth) {
+            return (stay, false);
         }
+        let best = match &self.homes {
+            _ if !is_even(places) => exchanged(places, stay.clone(), &cost),
+            Some(homes) => homes.groups(places, threads, &cost),
+            None => {
+                let mut of_one_core = |group: &[usize]| judge.cost(0, group);
+                let cores = places.cores().len();
+                matching::in_groups_by(threads.len(), cores, places.width(), &mut of_one_core)
+            }
+        };
+        if before - total(&best) > worth { (best, true) } else { (stay, false) }
     }
 
     /// Where each thread goes.
@@ -202,6 +206,8 @@ struct Judge<'a> {
     mode: Option<Mode>,
     /// One a thread.
     stacks: Vec<&'a [f64]>,
+    /// All pairs; `None` where nothing is foretold or nobody asks.
+    pairs: Option<Pairs>,
     /// What a thread loses by being far from its memory, by thread and usable core; empty if nobody looks.
     away: Vec<Vec<f64>>,
 }
@@ -212,17 +218,11 @@ impl Judge<'_> {
         beside.max(1.0) + self.away.get(at).map_or(0.0, |of_core| of_core[core])
     }
 
-    /// Slowdowns of two threads by each other.
-    fn pair(&self, mode: &Mode, a: usize, b: usize) -> [f64; 2] {
-        let (a, b) = (self.stacks[a], self.stacks[b]);
-        [mode.slowdown(a, b), mode.slowdown(b, a)]
-    }
-
     fn slowdowns(&self, core: usize, group: &[usize]) -> Vec<f64> {
-        let beside = match (&self.mode, group) {
-            (None, _) | (_, [] | [_]) => vec![1.0; group.len()],
-            (Some(mode), &[a, b]) => self.pair(mode, a, b).to_vec(),
-            (Some(mode), _) => {
+        let beside = match (&self.mode, &self.pairs, group) {
+            (None, ..) | (_, _, [] | [_]) => vec![1.0; group.len()],
+            (_, Some(pairs), &[a, b]) => vec![pairs.slowdown(a, b), pairs.slowdown(b, a)],
+            (Some(mode), ..) => {
                 mode.slowdowns(&group.iter().map(|&at| self.stacks[at]).collect::<Vec<_>>())
             }
         };
@@ -231,65 +231,102 @@ impl Judge<'_> {
 
     fn cost(&self, core: usize, group: &[usize]) -> f64 {
         let one = |at: usize, beside: f64| self.aim.cost(self.slowdown(core, at, beside));
-        match (&self.mode, group) {
+        match (&self.pairs, group) {
             // There are as many pairs as threads squared, so these take no memory.
-            (Some(mode), &[a, b]) => {
-                let [of_a, of_b] = self.pair(mode, a, b);
-                one(a, of_a) + one(b, of_b)
-            }
-            (None, _) | (_, [] | [_]) => group.iter().fold(0.0, |sum, &at| sum + one(at, 1.0)),
+            (Some(pairs), &[a, b]) if self.away.is_empty() => pairs.cost(a, b),
+            (Some(pairs), &[a, b]) => one(a, pairs.slowdown(a, b)) + one(b, pairs.slowdown(b, a)),
+            (_, [] | [_]) => group.iter().fold(0.0, |sum, &at| sum + one(at, 1.0)),
             _ => {
                 let slowdowns = self.slowdowns(core, group);
                 slowdowns.into_iter().fold(0.0, |sum, each| sum + self.aim.cost(each))
             }
         }
     }
+
+    /// Whether it is proved that no groups cost less than `limit`, of which `stay` are some. Only of groups of
+    /// two; being away is left out, which costs nothing less than nothing.
+    fn is_proved(&self, places: &Places<'_>, stay: &[Vec<usize>], limit: f64) -> bool {
+        let Some(pairs) = self.pairs.as_ref().filter(|_| places.width() <= 2) else { return false };
+        let threads = self.stacks.len();
+        let mut mate: Vec<usize> = (0..2 * stay.len()).collect();
+        let mut empty = threads..mate.len();
+        for group in stay {
+            let mut members = group.iter().copied().chain(empty.by_ref().take(2 - group.len()));
+            let (Some(a), Some(b)) = (members.next(), members.next()) else { return false };
+            (mate[a], mate[b]) = (b, a);
+        }
+        let cost = |a: usize, b: usize| if b < threads { pairs.cost(a, b) } else { 0.0 };
+        matching::none_below(mate.len(), &mate, limit, cost)
+    }
 }
 
-impl Scheduler for Symbiotic {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Symbiotic {
+    /// Takes in what the last quantum has shown.
+    fn learn(&mut self, now: &Quantum<'_>) {
         if let Some(model) = &self.model {
             self.book.learn(model, now.queue);
         }
         if let Some(homes) = &mut self.homes {
             homes.note(now);
         }
+    }
+
+    /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
+    fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
+        let model = self.model.as_ref();
+        let mean = model.map(|model| self.book.mean(model.components.len()));
+        let stacks = self.book.stacks(mean.as_deref(), threads);
+        let cores = places.cores().len();
+        let fullest = threads.len().div_ceil(cores.max(1));
+        let mode = model.map(|model| model.mode(fullest));
+        let asked = threads.len() > cores || self.homes.is_some();
+        let aim = self.settings.aim;
+        let pairs = mode.as_ref().filter(|_| asked).map(|mode| Pairs::new(mode, aim, &stacks));
+        let away = away(self.homes.as_ref(), model, places, threads, &stacks);
+        let judge = Judge { aim, mode, stacks, pairs, away };
+        let (groups, changed) = self.groups(places, threads, &judge);
+        let mut slowdowns = vec![1.0; threads.len()];
+        for (core, group) in groups.iter().enumerate() {
+            let each = group.iter().zip(judge.slowdowns(core, group));
+            each.for_each(|(&at, slowdown)| slowdowns[at] = slowdown);
+        }
+        (groups, slowdowns, changed)
+    }
+}
+
+impl Scheduler for Symbiotic {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        self.learn(now);
         let contexts = now.pus.len();
         let chosen = select::all(now.queue, contexts)
             .unwrap_or_else(|| select::in_order(now.queue, contexts));
-        let threads = threads_of(now.queue, &chosen, contexts);
+        let in_queue = threads_of(now.queue, &chosen, contexts);
+        // In their own order, so that nothing depends on that of the queue.
+        let mut order: Vec<usize> = (0..in_queue.len()).collect();
+        order.sort_by_key(|&at| in_queue[at].id);
+        let threads: Vec<&Thread> = order.iter().map(|&at| in_queue[at]).collect();
         let places = Places::new(now.machine, now.pus);
-        let fullest = threads.len().div_ceil(places.cores().len().max(1));
-        let known = self.model.as_ref().map(|model| self.book.stacks(model, &threads));
-        let judge = Judge {
-            aim: self.settings.aim,
-            mode: self.model.as_ref().map(|model| model.mode(fullest)),
-            away: away(
-                self.homes.as_ref(),
-                self.model.as_ref(),
-                &places,
-                &threads,
-                known.as_deref(),
-            ),
-            stacks: known.iter().flatten().map(Vec::as_slice).collect(),
-        };
-        let groups = self.groups(&places, &threads, &judge);
-        let slowdowns: BTreeMap<TaskId, f64> = groups
-            .iter()
-            .enumerate()
-            .flat_map(|(core, group)| group.iter().zip(judge.slowdowns(core, group)))
-            .map(|(&at, slowdown)| (threads[at].id, slowdown))
-            .collect();
-        let pus = self.seats(&places, &threads, &groups);
+        let (groups, slowdowns, changed) = self.foretold(&places, &threads);
+        if changed {
+            self.changed += 1
+        } else {
+            self.stayed += 1
+        }
+        let mut pus = vec![PuIdx(0); threads.len()];
+        let seats = self.seats(&places, &threads, &groups);
+        order.iter().zip(seats).for_each(|(&at, pu)| pus[at] = pu);
         let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let ids = |group: &Vec<usize>| group.iter().map(|&at| threads[at].id).collect();
         // Threads that take turns on a PU show stacks of nobody's company in particular.
         let company = if all > contexts { Vec::new() } else { groups.iter().map(ids).collect() };
         self.book.ran_together(company);
         let foretold = self.model.is_some();
-        choices(now, chosen, &pus, |thread| match slowdowns.get(&thread.id) {
-            Some(&slowdown) if foretold => Allocated::Symbiosis { slowdown },
-            _ => Allocated::Next,
+        choices(now, chosen, &pus, |thread| {
+            let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);
+            match at.ok().filter(|_| foretold) {
+                Some(at) => Allocated::Symbiosis { slowdown: slowdowns[at] },
+                None => Allocated::Next,
+            }
         })
     }
 
@@ -317,13 +354,14 @@ fn away(
     model: Option<&CpiModel>,
     places: &Places<'_>,
     threads: &[&Thread],
-    stacks: Option<&[Vec<f64>]>,
+    stacks: &[&[f64]],
 ) -> Vec<Vec<f64>> {
-    let (Some(homes), Some(model), Some(stacks)) = (homes, model, stacks) else {
+    let (Some(homes), Some(model)) = (homes, model) else { return Vec::new() };
+    if places.machine().distances.is_none() {
         return Vec::new();
-    };
-    let of = |(thread, stack): (&&Thread, &Vec<f64>)| {
-        let memory = model.components.iter().zip(stack).filter(|(part, _)| part.memory);
+    }
+    let of = |(thread, stack): (&&Thread, &&[f64])| {
+        let memory = model.components.iter().zip(*stack).filter(|(part, _)| part.memory);
         homes.away(places, thread.id, memory.fold(0.0, |sum, (_, share)| sum + share))
     };
     threads.iter().zip(stacks).map(of).collect()

@@ -70,10 +70,8 @@ impl Book {
         }
     }
 
-    /// The stacks alone of these threads; the mean of the known ones for others, and all components alike while
-    /// none is known.
-    pub fn stacks(&self, model: &CpiModel, threads: &[&Thread]) -> Vec<Vec<f64>> {
-        let components = model.components.len();
+    /// The mean of the stacks that are known; all components alike while none is.
+    pub fn mean(&self, components: usize) -> Vec<f64> {
         let mut mean = vec![0.0; components];
         for stack in self.alone.values() {
             mean.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
@@ -82,7 +80,15 @@ impl Book {
         for each in &mut mean {
             *each = if all > 0.0 { *each / all } else { 1.0 / super::select::float(components) };
         }
-        let of = |thread: &&Thread| self.alone.get(&thread.id).unwrap_or(&mean).clone();
-        threads.iter().map(of).collect()
+        mean
+    }
+
+    /// The stacks alone of these threads; the `mean` for others, nothing without one.
+    pub fn stacks<'a>(&'a self, mean: Option<&'a [f64]>, threads: &[&Thread]) -> Vec<&'a [f64]> {
+        let mean = mean.unwrap_or_default();
+        threads
+            .iter()
+            .map(|thread| self.alone.get(&thread.id).map_or(mean, Vec::as_slice))
+            .collect()
     }
 }

@@ -146,7 +146,8 @@ fn learns_what_they_are_alone() {
         scheduler.choose(&quantum(&machine, &pus, &queue));
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
         assert_eq!(scheduler.book.known(), count);
-        let found = scheduler.book.stacks(&model, &threads);
+        let mean = scheduler.book.mean(3);
+        let found = scheduler.book.stacks(Some(&mean), &threads);
         for (found, truth) in found.concat().iter().zip(truth.concat()) {
             assert!((found - truth).abs() < 1e-5, "{spec}: {found} where {truth} is");
         }

@@ -1,0 +1,181 @@
+//! Prices of vertices that nearly prove a matching, and what they prove.
+//!
+//! # Problem
+//! A lower bound of what any perfect matching costs is worth most where it spares the search: groups that stay
+//! as they are need no better ones to be found, only a proof that there are none.
+//! # Approach
+//! Prices that no pair forbids add up to such a bound. They are found pair by pair from a matching that is
+//! thought good, in numbers of single precision, which are fast; only the last ones are made whole and checked
+//! against all pairs, so that what is proved is proved.
+//! # Terms
+//! *Price*, *room*: as in [`near`](super::near), in half steps of the costs.
+//! # Algorithm
+//! 1. Each vertex begins with the cost of its own pair, which is half of the pair's cost in half steps.
+//! 2. *Sweep*: split each pair's cost between its two ends so that both have as much room left.
+//! 3. *Whole*: round down, lower what is above its room, then raise all to their room.
+//! # Properties
+//! - **Allowed**: no two prices add up to more than twice the pair's cost. -> test `no_pair_forbids_them`
+//! - **Never more than there is**: what is proved is true. -> test `proves_no_more_than_is`
+//! - **Proves** what is cheapest by far. -> test `proves_what_stays`
+
+use super::Costs;
+
+/// Cells of a row that are looked at together; rows are filled up to a multiple of it. Chosen: four registers of
+/// four numbers each, which every x86-64 and ARM has.
+const LANES: usize = 16;
+/// The cost of what is no pair.
+const NO_PAIR: f32 = f32::MAX / 4.0;
+
+/// Sweeps after which [`none_below`] looks at what is proved. Chosen: most proofs of groups that stay take two,
+/// and each look takes as long as some sweeps.
+const LOOKS: [usize; 4] = [2, 5, 10, 20];
+
+/// Prices on the way.
+pub(super) struct Prices<'a> {
+    costs: &'a Costs,
+    mate: &'a [usize],
+    /// Cells of a row.
+    stride: usize,
+    /// Twice the costs, row by row.
+    doubled: Vec<f32>,
+    prices: Vec<f32>,
+}
+
+impl<'a> Prices<'a> {
+    /// Before the first sweep. `mate` is a perfect matching.
+    #[allow(clippy::cast_precision_loss)] // what is lost is made good when prices are made whole
+    pub(super) fn new(costs: &'a Costs, mate: &'a [usize]) -> Self {
+        let n = costs.vertices();
+        let stride = n.next_multiple_of(LANES);
+        let mut doubled = vec![NO_PAIR; n * stride];
+        for (v, row) in doubled.chunks_exact_mut(stride.max(1)).enumerate() {
+            row.iter_mut().zip(costs.row(v)).for_each(|(to, &cost)| *to = (2 * cost) as f32);
+            row[v] = NO_PAIR;
+        }
+        let mut prices = vec![0.0; stride];
+        for (v, &m) in mate.iter().enumerate() {
+            prices[v] = costs.of(v, m) as f32;
+        }
+        Self { costs, mate, stride, doubled, prices }
+    }
+
+    /// Splits each pair's cost anew, `times` times.
+    pub(super) fn sweep(&mut self, times: usize) {
+        for _ in 0..times {
+            for (a, &b) in self.mate.iter().enumerate().filter(|&(a, &b)| a < b) {
+                let both = self.doubled[a * self.stride + b];
+                let mine = (self.room(a) + both - self.room(b)) / 2.0;
+                self.prices[a] = mine;
+                self.prices[b] = both - mine;
+            }
+        }
+    }
+
+    /// The highest price for `v` that its pairs allow.
+    fn room(&self, v: usize) -> f32 {
+        let row = &self.doubled[v * self.stride..][..self.stride];
+        let mut least = [NO_PAIR; LANES];
+        for (costs, prices) in row.chunks_exact(LANES).zip(self.prices.chunks_exact(LANES)) {
+            for ((least, cost), price) in least.iter_mut().zip(costs).zip(prices) {
+                let slack = cost - price;
+                *least = if slack < *least { slack } else { *least };
+            }
+        }
+        least.into_iter().fold(NO_PAIR, f32::min)
+    }
+
+    /// The prices that no pair forbids, in half steps.
+    #[allow(clippy::cast_possible_truncation)] // costs are below 2^41 half steps
+    pub(super) fn whole(&self) -> Vec<i64> {
+        let n = self.costs.vertices();
+        let mut prices: Vec<i64> = self.prices[..n].iter().map(|price| *price as i64).collect();
+        for v in 0..n {
+            prices[v] = prices[v].min(room(self.costs, &prices, v));
+        }
+        for v in 0..n {
+            prices[v] = room(self.costs, &prices, v);
+        }
+        prices
+    }
+}
+
+/// The highest price for `v` that its pairs allow, in half steps.
+fn room(costs: &Costs, prices: &[i64], v: usize) -> i64 {
+    let slack = |(cost, price): (&i64, &i64)| 2 * cost - price;
+    let (before, after) = costs.row(v).split_at(v);
+    let least = |costs: &[i64], prices: &[i64]| costs.iter().zip(prices).map(slack).min();
+    let sides = [least(before, &prices[..v]), least(&after[1..], &prices[v + 1..])];
+    sides.into_iter().flatten().min().unwrap_or(0)
+}
+
+/// Whether it is proved that no perfect matching costs less than `limit` steps; `mate` is a good one, or none is
+/// proved. False says nothing.
+pub(super) fn none_below(costs: &Costs, mate: &[usize], limit: i64) -> bool {
+    if limit <= 0 {
+        return true;
+    }
+    if costs.total(mate) < limit {
+        return false;
+    }
+    let mut prices = Prices::new(costs, mate);
+    let mut done = 0;
+    LOOKS.into_iter().any(|sweeps| {
+        prices.sweep(sweeps - done);
+        done = sweeps;
+        prices.whole().iter().sum::<i64>() >= 2 * limit
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::oracle;
+    use crate::rng::SplitMix64;
+    use proptest::prelude::*;
+
+    fn costs(half: usize, below: usize, seed: u64) -> Costs {
+        let mut rng = SplitMix64::new(seed);
+        Costs::new(2 * half, |_, _| i64::try_from(rng.below(below)).unwrap())
+    }
+
+    /// 0 with 1, 2 with 3, and so on.
+    fn in_order(costs: &Costs) -> Vec<usize> {
+        (0..costs.vertices()).map(|v| v ^ 1).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn no_pair_forbids_them(half in 0_usize..=20, below in 1_usize..1 << 40, sweeps in 0_usize..5, seed: u64) {
+            let costs = costs(half, below, seed);
+            let mate = in_order(&costs);
+            let mut prices = Prices::new(&costs, &mate);
+            prices.sweep(sweeps);
+            let prices = prices.whole();
+            for (v, u) in (0..2 * half).flat_map(|v| (0..v).map(move |u| (v, u))) {
+                prop_assert!(prices[v] + prices[u] <= 2 * costs.of(v, u));
+            }
+        }
+
+        #[test]
+        fn proves_no_more_than_is(half in 0_usize..=5, below in 1_usize..1000, seed: u64, part in 0.0..1.2) {
+            let costs = costs(half, below, seed);
+            let least = oracle::minimum(&costs);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+            let limit = (costs.total(&in_order(&costs)) as f64 * part) as i64;
+            prop_assert!(!none_below(&costs, &in_order(&costs), limit) || least >= limit);
+        }
+    }
+
+    /// Pairs of 0 with 1, 2 with 3 cost 10, all others 11 to 30: nothing is below 10 a pair, and that is proved.
+    #[test]
+    fn proves_what_stays() {
+        let mut rng = SplitMix64::new(4);
+        let mut dear =
+            |_: usize, _: usize| 1_000_000 * (11 + i64::try_from(rng.below(20)).unwrap());
+        let costs = Costs::new(40, |a, b| if a ^ 1 == b { 10_000_000 } else { dear(a, b) });
+        let mate = in_order(&costs);
+        assert!(none_below(&costs, &mate, 199_000_000));
+        assert!(!none_below(&costs, &mate, 200_000_001));
+        assert!(none_below(&costs, &mate, 0));
+    }
+}

@@ -1,0 +1,116 @@
+//! What every two threads make of each other, all at once.
+//!
+//! The equation for two threads `a` and `b` is `S(a) = Σ α + Σ β·a + Σ γ·b + Σ δ·a·b` over the components. All but
+//! the last sum belong to one thread, and the last is the same for both, so a pair takes one product of two
+//! stacks and two divisions.
+//!
+//! # Properties
+//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] tells, pair by pair, to rounding.
+//!   -> test `as_the_equation_says`
+
+use super::Aim;
+use colocate_model::symbiosis::Mode;
+
+/// Slowdowns and costs of all pairs.
+pub(super) struct Pairs {
+    n: usize,
+    aim: Aim,
+    /// Per thread: what its slowdown has of its own, and what it adds to another's.
+    own: Vec<f64>,
+    adds: Vec<f64>,
+    /// Per pair, row by row, the first below the second: what both together make, and what both cost.
+    joint: Vec<f64>,
+    costs: Vec<f64>,
+}
+
+impl Pairs {
+    /// Of threads with these stacks alone.
+    pub fn new(mode: &Mode, aim: Aim, stacks: &[&[f64]]) -> Self {
+        let n = stacks.len();
+        let c = &mode.coefficients;
+        let alpha = c.iter().fold(0.0, |sum, c| sum + c.alpha);
+        let sum = |of: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
+            let thread = |stack: &&[f64]| {
+                let parts = stack.iter().take(c.len()).enumerate();
+                parts.fold(0.0, |sum, (at, part)| sum + of(at, *part))
+            };
+            stacks.iter().map(thread).collect()
+        };
+        let mut own = sum(&|at, part| c[at].beta * part);
+        own.iter_mut().for_each(|own| *own += alpha);
+        let mut pairs = Self {
+            n,
+            aim,
+            own,
+            adds: sum(&|at, part| c[at].gamma * part),
+            joint: vec![0.0; n * n],
+            costs: vec![0.0; n * n],
+        };
+        let deltas: Vec<f64> = c.iter().map(|c| c.delta).collect();
+        pairs.fill(&deltas, stacks);
+        pairs
+    }
+
+    fn fill(&mut self, deltas: &[f64], stacks: &[&[f64]]) {
+        let n = self.n;
+        // By component, so that rows are added up and many pairs are done at once.
+        let column =
+            |at: usize| stacks.iter().map(move |stack| stack.get(at).copied().unwrap_or(0.0));
+        let by_component: Vec<Vec<f64>> =
+            (0..deltas.len()).map(|at| column(at).collect()).collect();
+        for a in 0..n {
+            let row = &mut self.joint[a * n + a..(a + 1) * n];
+            for (delta, parts) in deltas.iter().zip(&by_component) {
+                let weight = delta * parts[a];
+                row.iter_mut().zip(&parts[a..]).for_each(|(sum, part)| *sum += weight * part);
+            }
+            let (own, adds, aim) = (self.own[a], self.adds[a], self.aim);
+            let others = self.own[a..].iter().zip(&self.adds[a..]);
+            let costs = &mut self.costs[a * n + a..(a + 1) * n];
+            for ((cost, joint), (own_b, adds_b)) in costs.iter_mut().zip(&*row).zip(others) {
+                *cost = aim.cost(own + adds_b + joint) + aim.cost(own_b + adds + joint);
+            }
+        }
+    }
+
+    fn at(&self, a: usize, b: usize) -> usize {
+        a.min(b) * self.n + a.max(b)
+    }
+
+    /// The slowdown of `a` beside `b`; as the equation says, which may be below 1.
+    pub fn slowdown(&self, a: usize, b: usize) -> f64 {
+        self.own[a] + self.adds[b] + self.joint[self.at(a, b)]
+    }
+
+    /// What both cost.
+    pub fn cost(&self, a: usize, b: usize) -> f64 {
+        self.costs[self.at(a, b)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{model, stacks};
+    use super::*;
+    use crate::rng::SplitMix64;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn as_the_equation_says(count in 0_usize..20, seed: u64) {
+            let mut rng = SplitMix64::new(seed);
+            let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
+            let stacks: Vec<&[f64]> = stacks.iter().map(Vec::as_slice).collect();
+            for (threads, aim) in [(2, Aim::Stp), (4, Aim::Antt)] {
+                let mode = model.mode(threads);
+                let pairs = Pairs::new(&mode, aim, &stacks);
+                for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {
+                    let each = [mode.slowdown(stacks[a], stacks[b]), mode.slowdown(stacks[b], stacks[a])];
+                    let cost = aim.cost(each[0]) + aim.cost(each[1]);
+                    prop_assert!((pairs.slowdown(a, b) - each[0]).abs() < 1e-12);
+                    prop_assert!((pairs.cost(a, b) - cost).abs() < 1e-12);
+                }
+            }
+        }
+    }
+}
