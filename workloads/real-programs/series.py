@@ -154,12 +154,18 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
             "colocate_cpu_s": round(own.seconds, 4), "wrong": wrongs(programs, folder, names)}
 
 
+def rates(of):
+    """Rates as they are kept: null where nobody knows."""
+    known = {key: of[key] for key in ("ipc", "first_cache_per_us", "memory_per_us")}
+    return {**{key: value and round(value, 4) for key, value in known.items()}, "estimated": of["estimated"]}
+
+
 def told(report):
     """What is kept of a report."""
     jobs = [{
         "name": job["name"], "status": job["status"],
         "ended_s": None if job["ended_ns"] is None else round(job["ended_ns"] / 1e9, 4),
-        "quanta": job["quanta"], "waited": job["waited"], **job["rates"],
+        "quanta": job["quanta"], "waited": job["waited"], **rates(job["rates"]),
     } for job in report["jobs"]]
     return {"turnaround_s": round(report["turnaround_ns"] / 1e9, 4), "quanta": report["quanta"],
             "state": report["state"], "notes": report["notes"], "jobs": jobs}
