@@ -5,6 +5,7 @@
 //! calls, and nothing has to be locked.
 
 mod counting;
+mod giving_back;
 mod lives;
 mod looking;
 mod pausing;
@@ -88,17 +89,6 @@ pub enum Count {
 /// How long a job that has reached its target may take to end after SIGTERM. Chosen: long enough to close
 /// files, short enough not to disturb the others for long.
 pub const GRACE: Nanos = Nanos::from_secs(1);
-
-/// How long masks are given back at the end at most. What was born of a placed thread meanwhile is heard of
-/// in the next round, and where threads live for a millisecond that takes some. Chosen.
-const GIVE_BACK: Nanos = Nanos::from_secs(1);
-/// So many rounds in a row must find nothing, with [`PAUSE`] between them: a newborn gets its mask at
-/// the beginning of its birth and is heard of at the end, and its creator may have to wait for a PU
-/// in between. Chosen: together 50 ms, some slices of the scheduler; with 20 ms, on two PUs with a load of
-/// 11, one ending of seven missed threads.
-const QUIET: usize = 10;
-/// Time between two rounds that find nothing.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
 /// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
@@ -320,35 +310,12 @@ impl LinuxHost {
         // Nothing is placed or stopped any more.
         self.plan = None;
         self.let_all_go_on();
-        let (begun, mut quiet) = (now(), 0);
-        while quiet < QUIET && now() < begun + GIVE_BACK {
-            self.hear();
-            if self.book.all_living().next().is_none() {
-                // Without tasks that live on there is nothing to wait for.
-                break;
-            }
-            if self.release_all() {
-                quiet = 0;
-            } else {
-                quiet += 1;
-                std::thread::sleep(PAUSE);
-            }
-        }
+        self.give_masks_back();
         self.placer.journal.remove();
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
         self.notes
-    }
-
-    /// Gives every living task its original mask back. True if one had another.
-    fn release_all(&mut self) -> bool {
-        let living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-        let mut released = false;
-        for id in living {
-            released |= self.book.task(id).is_some_and(|task| self.placer.release(task));
-        }
-        released
     }
 
     fn clock(&self) -> Nanos {
