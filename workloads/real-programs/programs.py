@@ -60,6 +60,7 @@ class Programs:
     def __init__(self, folder, scale=1.0):
         self.inputs = Path(folder) / "inputs"
         self.scale = scale
+        self.seconds = {}  # how long each took when it last ran bare
         self.right = {}  # digests of outputs that were looked at whole, by program
 
     def size(self, name, key):

@@ -8,7 +8,7 @@ HERE = JOBS.parent.parent.parent
 KEPT = HERE / "data/measured/real-programs"
 # How fast the machine of docs/real-programs.md is, as seen from HERE: lines that are kept name no folder of a user's.
 SPEEDS = "data/measured/sapphire-rapids.toml"
-ALONE = KEPT / "alone.json"
+RATES = KEPT / "rates.json"
 DEMANDS = KEPT / "demand"
 # All that `colocate schedule` has. What cannot work here is refused by colocate, and that line is kept.
 POLICIES = ["os", "round-robin", "random", "mmas", "mhas", "idas", "l1-static", "l1-dynamic", "bas", "fair",
@@ -23,19 +23,17 @@ def say(text):
     print(f"real-programs: {text}", file=sys.stderr, flush=True)
 
 
-def alone_of(known, name):
-    """`alone` of a workload file, if it is known."""
-    it = known.get(name)
-    if it is None or it["memory_per_us"] is None:
+def alone_of(programs, rates, name):
+    """`alone` of a workload file, if all of it is known: its time from a bare run, its rates from the model."""
+    seconds, it = programs.seconds.get(name), rates.get(name)
+    if seconds is None or it is None or it["memory_per_us"] is None:
         return None
-    parts = {"seconds": it["seconds"], "memory": it["memory_per_us"], "first-cache": it["first_cache_per_us"],
-             "loss": it.get("loss")}
-    return ", ".join(f"{key} = {float(value)}" for key, value in parts.items() if value is not None)
+    return f"seconds = {seconds}, memory = {it['memory_per_us']}, first-cache = {it['first_cache_per_us'] or 0.0}"
 
 
 def workload(programs, folder, names, quantum_ms):
     """Writes a workload file; its path."""
-    known = json.loads(ALONE.read_text())["programs"] if ALONE.exists() else {}
+    rates = json.loads(RATES.read_text())["programs"] if RATES.exists() else {}
     lines = ["version = 1", f'quantum = "{quantum_ms} ms"']
     for name in names:
         env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in programs.env(name).items())
@@ -44,7 +42,7 @@ def workload(programs, folder, names, quantum_ms):
         demand = DEMANDS / f"{name}.json"
         if demand.exists():
             lines.append(f"demand = {json.dumps(str(demand))}")
-        alone = alone_of(known, name)
+        alone = alone_of(programs, rates, name)
         if alone:
             lines.append(f"alone = {{ {alone} }}")
     path = Path(folder) / "workload.toml"
@@ -104,6 +102,7 @@ def bare(programs, name, folder):
     done = subprocess.run([JOBS / name], cwd=inside, env={**os.environ, **programs.env(name)})
     seconds, after = time.monotonic() - start, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    programs.seconds[name] = round(seconds, 3)
     wrong = wrongs(programs, folder, [name])
     if done.returncode:
         wrong.append(f"{name}: expected status 0, found {done.returncode}")
@@ -252,8 +251,8 @@ def verdict(line):
     return "; ".join(line["wrong"]) or "right"
 
 
-def alone(args, programs, folder):
-    """Writes what each program does alone under colocate: its time, and its rates as the model estimates them."""
+def find_rates(args, programs, folder):
+    """Keeps what the model says that each program does alone, on the machine whose speeds are known."""
     found, good = {}, True
     for name in NAMES:
         line = scheduled(args, programs, "os", False, folder / name, [name])
@@ -262,9 +261,7 @@ def alone(args, programs, folder):
             say(f"{name}: {line['said']}")
             continue
         job = line["jobs"][0]
-        found[name] = {"seconds": job["ended_s"], "ipc": job["ipc"], "memory_per_us": job["memory_per_us"],
-                       "first_cache_per_us": job["first_cache_per_us"], "estimated": job["estimated"]}
+        found[name] = {key: job[key] for key in ("ipc", "memory_per_us", "first_cache_per_us", "estimated")}
         say(f"{name}: {json.dumps(found[name])}: {verdict(line)}")
-    ALONE.parent.mkdir(parents=True, exist_ok=True)
-    ALONE.write_text(json.dumps({"head": head(args, programs), "programs": found}, indent=1) + "\n")
+    RATES.write_text(json.dumps({"head": head(args, programs), "programs": found}, indent=1) + "\n")
     return good
