@@ -120,9 +120,11 @@ pub struct LinuxHost {
     pauser: Option<Pauser>,
     /// Jobs that wait.
     waiting: BTreeSet<JobIdx>,
+    /// What could not be done to whom, so that it is said once.
+    told: BTreeSet<(JobIdx, &'static str)>,
     /// Whether nobody is stopped any more.
     ending: bool,
-    /// By job: who was let go last in a later run, whose exec may be under way.
+    /// By job: who was let go last, while its exec may be under way.
     going: Vec<Option<Going>>,
     commands: Vec<Command>,
     targets: Targets,
@@ -207,6 +209,7 @@ impl LinuxHost {
             held: held.into_iter().map(Some).collect(),
             pauser,
             waiting: BTreeSet::new(),
+            told: BTreeSet::new(),
             ending: false,
             going: (0..jobs).map(|_| None).collect(),
             commands: setup.commands.clone(),
@@ -326,8 +329,7 @@ impl LinuxHost {
     fn launch(&mut self) {
         self.launched = Some(now());
         let jobs = 0..self.held.len();
-        let going: Vec<_> = jobs.filter_map(|job| self.release_held(job)).collect();
-        self.confirm(going);
+        jobs.for_each(|job| self.release_held(job));
     }
 
     /// Takes in what has happened to tasks, and places the newborns.
@@ -373,6 +375,12 @@ impl LinuxHost {
                     // It may have ended meanwhile.
                     let _ = sys::kill(job.pid, arrived.signal);
                 }
+            }
+            if asked.ends {
+                self.wake();
+            }
+            if arrived.signal == libc::SIGCONT {
+                self.stop_again();
             }
             if asked.stop {
                 let me = Pid(std::process::id().cast_signed());

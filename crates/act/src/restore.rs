@@ -64,7 +64,7 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Vec<Undone> {
 }
 
 /// Lets everything go on that the journal's workload may have stopped; with `dry` only says what. `proc` is
-/// `/proc`.
+/// `/proc`. Returns the processes that were found stopped.
 ///
 /// # Errors
 /// If cgroups cannot be removed or a process not be told; everything else goes on.
@@ -79,9 +79,11 @@ pub fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pi
                 let stat = Stat::read(proc, *pid, pid.first_thread());
                 stat.is_some_and(|stat| stat.state == 'T')
             };
-            let stopped: Vec<Pid> = pids.into_iter().filter(is_stopped).collect();
+            let stopped: Vec<Pid> = pids.iter().copied().filter(is_stopped).collect();
             if !dry {
-                pause::signal(&stopped, libc::SIGCONT)?;
+                // Not only to those that have stopped: on a busy machine one may still be about to.
+                let all: Vec<Pid> = pids.into_iter().collect();
+                pause::signal(&all, libc::SIGCONT)?;
             }
             Ok(stopped)
         }
@@ -286,6 +288,36 @@ mod tests {
             assert_eq!(undo(&journal, Path::new(PROC), false), [], "{entry:?}");
         }
         assert_eq!(sleeper.mask(), pin::only(pu));
+    }
+
+    /// A process that is told to stop does so when it is next on a PU. Who lets it go on before that must reach it,
+    /// too; here it is kept from a PU by a cgroup.
+    #[test]
+    fn who_is_about_to_stop_goes_on() {
+        let proc = Path::new(PROC);
+        let made = freezer::own_cgroup(proc).and_then(|own| freezer::Freezer::create(&own, 1));
+        let Ok(freezer) = made else {
+            eprintln!("skipped: no cgroups can be made here");
+            return;
+        };
+        let (sleeper, job) = (Sleeper::start(), colocate_policy::JobIdx(0));
+        freezer.enter(job, sleeper.pid).unwrap();
+        freezer.freeze(job, true).unwrap();
+        while !freezer.is_frozen(job) {
+            std::thread::yield_now();
+        }
+        pause::signal(&[sleeper.pid], libc::SIGSTOP).unwrap();
+        let entry = sleeper.entry(Mark::Original, Mark::Original);
+        let journal =
+            Journal { pauses: Some(How::Signals), ..journal(&sleeper.mask(), vec![entry]) };
+        let_go_on(&journal, proc, false).unwrap();
+        let pending = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.pid)).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        assert_eq!(pending() >> (libc::SIGSTOP - 1) & 1, 0, "the stop is taken back");
+        freezer::dissolve(freezer.folder()).unwrap();
     }
 
     #[test]

@@ -200,17 +200,16 @@ impl Study {
         bar.set_message(format!("{}{left}", state.settings.policies[slot.policy]));
     }
 
-    #[allow(clippy::print_stderr)] // a warning, before the bar is drawn over it
     fn warn_if_busy(&self, before: Quiet) {
         let others = before.others_runnable.unwrap_or(0);
         if others > 0 && !self.quiet {
             let line = format!(
-                "colocate: {others} other tasks are running: the machine is not idle, and the \
+                "{others} other tasks are running: the machine is not idle, and the \
                  figures will say so"
             );
             match &self.progress {
-                Some(bar) => bar.suspend(|| eprintln!("{line}")),
-                None => eprintln!("{line}"),
+                Some(bar) => bar.suspend(|| output::remark(&line)),
+                None => output::remark(&line),
             }
         }
     }

@@ -39,10 +39,9 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The exit code of `done`, after printing its error, if any, as one line on standard error.
-#[allow(clippy::print_stderr)] // this is where the CLI speaks
 pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("colocate: {}", one_line(&error));
+        crate::output::remark(&one_line(&error));
         ExitCode::from(error.downcast_ref::<Failure>().map_or(OURS, |failure| failure.code))
     })
 }

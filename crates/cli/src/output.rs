@@ -1,4 +1,4 @@
-//! Where results go: a file or standard output.
+//! Where results go, a file or standard output, and where remarks do.
 
 use anyhow::Context;
 use std::fs::{File, Metadata};
@@ -23,6 +23,17 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
             replace(path, text).with_context(|| format!("cannot write {}", path.display()))
         }
     }
+}
+
+/// Says a line on standard error, after our name.
+pub fn remark(line: &str) {
+    aside(&format!("colocate: {line}\n"));
+}
+
+/// Writes to standard error. Programs run on and results are kept although nobody listens there: a reader that has
+/// gone away, a full disk.
+pub fn aside(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {

@@ -192,10 +192,9 @@ struct Speaker {
 }
 
 impl Speaker {
-    #[allow(clippy::print_stderr)] // this is where `profile` speaks
     fn say(self, text: &str) {
         if !self.quiet {
-            eprintln!("{text}");
+            output::aside(&format!("{text}\n"));
         }
     }
 }

@@ -131,10 +131,9 @@ struct Speaker {
 }
 
 impl Speaker {
-    #[allow(clippy::print_stderr)] // this is where `run` speaks
     fn say(&self, line: &str) {
         if !self.quiet {
-            eprintln!("colocate: {line}");
+            output::remark(line);
         }
     }
 }
@@ -289,14 +288,13 @@ fn exit_status(outcome: &Outcome) -> i32 {
     ended.iter().map(|end| end.status).find(|&status| status != 0).unwrap_or(0)
 }
 
-#[allow(clippy::print_stderr)] // this is where the report goes by default
 fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
     let text = if args.json { report.to_json() } else { report.text(args.explain) };
     match &args.output {
         Some(path) => output::write(Some(path), &text),
         None if args.quiet => Ok(()),
         None => {
-            eprint!("{text}");
+            output::aside(&text);
             Ok(())
         }
     }

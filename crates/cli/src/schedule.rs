@@ -1,5 +1,6 @@
 //! `colocate schedule`: more programs than hardware threads, chosen quantum by quantum.
 
+mod course;
 mod live;
 mod outputs;
 pub mod policy;
@@ -9,6 +10,7 @@ mod stacks;
 mod tally;
 mod workload;
 
+use crate::output;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::host::GRACE;
@@ -22,10 +24,12 @@ use colocate_model::CpiModel;
 use colocate_observe::{births, sample};
 use colocate_policy::schedule::kind::Knowledge;
 use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
+use course::{Course, Goal, Heard};
 use live::Live;
 use policy::Policy;
 use report::{Occasion, Report};
 use stacks::Stacks;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -120,7 +124,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
     let mut tally = Tally::new(machine.clone(), &names, outputs.iter().any(|o| o.is_picture()));
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
-    let mut look = Look { tally: &mut tally, live: Live::new(args.quiet), speaker: &mut speaker };
+    let live = Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect());
+    let course = RefCell::default();
+    let mut look = Look { tally: &mut tally, course: &course, live, speaker: &mut speaker };
     let mut scheduler = facts.scheduler(args);
     let done = quanta(args, workload, &mut host, (&mut *scheduler, estimate), &mut look);
     speaker.say(host.notes());
@@ -205,6 +211,7 @@ impl Facts {
 /// Who watches the quanta.
 struct Look<'a> {
     tally: &'a mut Tally,
+    course: &'a RefCell<Course>,
     live: Live,
     speaker: &'a mut Speaker,
 }
@@ -212,10 +219,13 @@ struct Look<'a> {
 impl Look<'_> {
     fn at(&mut self, turn: &Turn<'_>) {
         self.tally.note(turn);
-        if !turn.news.is_empty() {
-            self.live.aside(|| self.speaker.say(turn.news.iter().cloned()));
+        let mut course = self.course.borrow_mut();
+        let news = course.notes.drain(..).chain(turn.news.iter().cloned());
+        let news: Vec<String> = news.collect();
+        if !news.is_empty() {
+            self.live.aside(|| self.speaker.say(news));
         }
-        self.live.show(self.tally);
+        self.live.show(self.tally, &course);
     }
 }
 
@@ -230,7 +240,9 @@ fn quanta(
     let name = args.policy.to_string();
     let jobs = u32::try_from(workload.jobs.len()).unwrap_or(u32::MAX);
     let quanta = Quanta { jobs, quantum: quantum(args, workload), scheduler: &name };
-    let done = schedule_estimating(host, scheduler, &quanta, estimate, &mut |turn| look.at(turn));
+    let mut host = Heard { host, course: look.course };
+    let look_at = &mut |turn: &Turn<'_>| look.at(turn);
+    let done = schedule_estimating(&mut host, scheduler, &quanta, estimate, look_at);
     look.live.end();
     done
 }
@@ -246,11 +258,10 @@ struct Speaker {
 }
 
 impl Speaker {
-    #[allow(clippy::print_stderr)] // this is where `schedule` speaks
     fn say(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             if !self.quiet {
-                eprintln!("colocate: {line}");
+                output::remark(&line);
             }
             self.said.push(line);
         }
@@ -258,7 +269,6 @@ impl Speaker {
 }
 
 /// Writes the report. Every file is tried; the first that fails is told of.
-#[allow(clippy::print_stderr)] // this is where the report goes by default
 fn tell(
     args: &Args,
     outputs: &[outputs::Output<'_>],
@@ -267,7 +277,7 @@ fn tell(
 ) -> anyhow::Result<()> {
     if outputs.is_empty() && !args.quiet {
         let text = if args.json { report.to_json() } else { report.text(args.explain) };
-        eprint!("{text}");
+        output::aside(&text);
     }
     let written = outputs.iter().map(|output| output.write(report, tally, args.explain));
     let written: Vec<anyhow::Result<()>> = written.collect();

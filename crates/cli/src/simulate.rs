@@ -143,7 +143,6 @@ fn overrides(args: &Args) -> Overrides {
 
 /// Reads every scenario, so that a mistake in the last one shows before the first is simulated. Returns
 /// how many units of work there are.
-#[allow(clippy::print_stderr)] // one file's trouble must not hide another's
 fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
     let (mut units, mut said) = (0, String::new());
     let mut trouble: Vec<anyhow::Error> = Vec::new();
@@ -161,7 +160,7 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
     output::write(None, &said)?;
     let last = trouble.pop();
     for error in trouble {
-        eprintln!("colocate: {}", exit::one_line(&error));
+        output::remark(&exit::one_line(&error));
     }
     last.map_or(Ok(units), Err)
 }

@@ -4,7 +4,7 @@
 
 mod run_support;
 
-use run_support::{Scratch, await_that, have};
+use run_support::{Scratch, have, text};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -25,25 +25,6 @@ fn schedule(scratch: &Scratch) -> Command {
     let mut command = scratch.colocate();
     command.args(["schedule", "--no-guard"]);
     command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    await_that(what, || holds().then_some(()));
-}
-
-/// Processes whose command line has the word in it.
-fn called(word: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let has = |path: &PathBuf| {
-        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).starts_with("sh\0")
-            && String::from_utf8_lossy(&line).contains(word)
-    };
-    entries.filter(has).collect()
 }
 
 /// The JSON report on standard error, as its schema says.
@@ -102,41 +83,6 @@ fn guarded_by_default() {
     assert_eq!(state(&["--policy", "os"]), "");
 }
 
-/// Killed by whatever means, it leaves nothing stopped: the programs go on, or have ended by the signal.
-#[test]
-fn nothing_stays_stopped() {
-    let scratch = Scratch::new();
-    for signal in ["-KILL", "-TERM", "-INT"] {
-        let word = format!("stopped{signal}{}", std::process::id());
-        let file = workload(&scratch, 6, &word, 2_000_000_000);
-        let mut child =
-            schedule(&scratch).args(["--policy", "round-robin"]).arg(&file).spawn().unwrap();
-        wait_until("all have begun", || called(&word).len() == 6);
-        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-        child.wait().unwrap();
-        if signal == "-KILL" {
-            // Each uses CPU time again.
-            let used = |path: &PathBuf| {
-                let stat = std::fs::read_to_string(path.join("stat")).unwrap();
-                let field = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(11);
-                field.unwrap().parse::<u64>().unwrap()
-            };
-            let left = called(&word);
-            assert_eq!(left.len(), 6);
-            let before: Vec<u64> = left.iter().map(used).collect();
-            wait_until("all go on", || {
-                left.iter().zip(&before).all(|(path, before)| used(path) > *before)
-            });
-            for path in &left {
-                let pid = path.file_name().unwrap();
-                assert!(Command::new("kill").arg("-9").arg(pid).status().unwrap().success());
-            }
-        }
-        wait_until("all have ended", || called(&word).is_empty());
-    }
-}
-
 #[test]
 fn bad_input_is_refused_in_one_line() {
     let scratch = Scratch::new();
@@ -168,6 +114,22 @@ fn in_shells(scratch: &Scratch, options: &[&str], scripts: &[&str]) -> Output {
         command.args(if place > 0 { &[":::"][..] } else { &[] }).args(["sh", "-c", script]);
     }
     command.output().unwrap()
+}
+
+/// Nobody hears what colocate has to say, and the programs run all the same.
+#[test]
+fn nobody_listens() {
+    let scratch = Scratch::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (nobody, ear) = std::io::pipe().unwrap();
+    drop(nobody);
+    for deaf in [std::process::Stdio::from(full), ear.into()] {
+        let mut command = schedule(&scratch);
+        command.args(["--policy", "round-robin", "--", "echo", "one", ":::", "echo", "two"]);
+        let output = command.stderr(deaf).output().unwrap();
+        assert!(output.status.success(), "{:?}", output.status);
+        assert_eq!(text(&output.stdout).lines().count(), 2);
+    }
 }
 
 #[test]

@@ -1,76 +1,16 @@
 //! Whole runs of `colocate schedule` with programs that behave badly. Both ways of stopping jobs.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod run_support;
+mod schedule_support;
 
-use run_support::{Scratch, await_that};
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
-/// By cgroups where this user may make some, and by signals.
-const WAYS: [&[&str]; 2] = [&[], &["--only-signals"]];
-
-/// A workload of shells. Each script is followed by what its table has beside it.
-fn workload(scratch: &Scratch, head: &str, jobs: &[(&str, &str)]) -> PathBuf {
-    let mut text = format!("version = 1\nquantum = \"20 ms\"\n{head}\n");
-    for (script, more) in jobs {
-        let _ = writeln!(text, "[[job]]\ncommand = [\"sh\", \"-c\", '{script}']\n{more}");
-    }
-    let path = scratch.path("workload.toml");
-    std::fs::write(&path, text).unwrap();
-    path
-}
-
-/// `colocate schedule`, its output going to the file `out`.
-fn start(scratch: &Scratch, way: &[&str], file: &Path) -> Child {
-    let mut command = scratch.colocate();
-    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).args(way).arg(file);
-    let out = std::fs::File::create(scratch.path("out")).unwrap();
-    let said = std::fs::File::create(scratch.path("said")).unwrap();
-    command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap()
-}
-
-fn out(scratch: &Scratch) -> String {
-    std::fs::read_to_string(scratch.path("out")).unwrap()
-}
-
-fn said(scratch: &Scratch) -> String {
-    std::fs::read_to_string(scratch.path("said")).unwrap()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    await_that(what, || holds().then_some(()));
-}
-
-/// Shells whose command line has the word in it.
-fn called(word: &str) -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let has = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        line.starts_with("sh\0") && line.contains(word)
-    };
-    pids.filter(has).collect()
-}
-
-/// State letter and clock ticks of CPU time of a process; `None` if it is gone.
-fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    Some((fields[0].chars().next()?, fields[11].parse().ok()?))
-}
-
-fn signal(name: &str, pid: i32) {
-    let _ = Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-/// A script that works until the file is there.
-fn until(file: &Path) -> String {
-    format!("while [ ! -e {} ]; do :; done", file.display())
-}
+use run_support::{Cpuset, Scratch, as_nobody, await_that, masks, original, text};
+use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn killed_from_outside() {
@@ -247,4 +187,213 @@ fn few_descriptors() {
     let output = command.arg(&file).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("done").count(), 100);
+}
+
+/// The kernel waits in an exec, as it does for a disk or a network; the others take their turns meanwhile.
+#[test]
+fn a_program_that_takes_long_to_begin() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let Some(lease) = scratch.program("lease", &[]) else { return };
+        // The interpreter, as colocate itself has a look at the program before anything begins.
+        std::fs::copy("/bin/echo", scratch.path("slow")).unwrap();
+        let script = format!("#!{} late\n", scratch.path("slow").display());
+        std::fs::write(scratch.path("program"), script).unwrap();
+        std::fs::set_permissions(scratch.path("program"), PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let mut holder = Command::new(lease);
+        holder.arg(scratch.path("slow")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut ready = [0; 6];
+        if holder.stdout.take().unwrap().read_exact(&mut ready).is_err() {
+            holder.wait().unwrap();
+            eprintln!("skipped: no leases in {}", scratch.dir.path().display());
+            return;
+        }
+        let work = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; echo done";
+        let others = format!(
+            "version = 1\nquantum = \"20 ms\"\n[[job]]\ncommand = [\"./program\"]\ndir = \".\"\n\
+             [[job]]\ncommand = [\"sh\", \"-c\", \"{work}\"]\ncopies = 5\n"
+        );
+        let file = scratch.path("workload.toml");
+        std::fs::write(&file, others).unwrap();
+        let mut child = start(&scratch, way, &file);
+        wait_until("the others are done", || out(&scratch).matches("done").count() == 5);
+        assert!(!out(&scratch).contains("late"), "it began while the others ran");
+        drop(holder.stdin.take());
+        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(out(&scratch).contains("late"));
+        holder.wait().unwrap();
+    }
+}
+
+/// It fails with a line and its status, whether it is the first to begin or has to wait.
+#[test]
+fn a_program_that_cannot_begin() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let script = scratch.path("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let path = script.display();
+        let text = format!(
+            "version = 1\nquantum = \"20 ms\"\n[[job]]\ncommand = [\"{path}\"]\ncopies = 5\n\
+             target = {{ completions = 2 }}\n[[job]]\ncommand = [\"echo\", \"fine\"]\n"
+        );
+        let file = scratch.path("workload.toml");
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(start(&scratch, way, &file).wait().unwrap().code(), Some(127));
+        assert_eq!(out(&scratch), "fine\n");
+        let line = format!("colocate: {path}: No such file or directory");
+        assert_eq!(said(&scratch).matches(&line).count(), 5, "{}", said(&scratch));
+    }
+}
+
+/// Nobody reads what it writes, until the others are done.
+#[test]
+fn a_job_that_fills_its_pipe() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let (log, word) = (scratch.path("log"), format!("fills{}", std::process::id()));
+        std::fs::write(&log, "").unwrap();
+        let fills = format!(": {word}; head -c 300000 /dev/zero; echo full >> {}", log.display());
+        let closes = format!("exec >&- 2>&-; echo lost; echo done >> {}", log.display());
+        let work = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
+        let works = format!("{work}; echo done >> {}", log.display());
+        let jobs = [(fills.as_str(), ""), (&closes, ""), (&works, "copies = 4")];
+        let file = workload(&scratch, "", &jobs);
+        let mut command = scratch.colocate();
+        command.args(["schedule", "-q", "--no-guard", "--policy", "round-robin"]).args(way);
+        let mut child = command.arg(file).stdout(Stdio::piped()).spawn().unwrap();
+        let logged = || std::fs::read_to_string(&log).unwrap();
+        wait_until("the others are done", || logged().matches("done").count() == 5);
+        assert!(!logged().contains("full"));
+        let mut read = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut read).unwrap();
+        assert_eq!((read.len(), child.wait().unwrap().code()), (300_000, Some(0)));
+        assert!(logged().contains("full"));
+    }
+}
+
+/// The job is over when its first process is, and what is left goes on where it likes.
+#[test]
+fn a_daemon_outlives_its_job() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let Some(daemon) = scratch.program("daemon", &[]) else { return };
+        let (number, enough) = (scratch.path("number"), scratch.path("enough"));
+        let leaves = format!("{} {}", daemon.display(), number.display());
+        let work = until(&enough);
+        let file = workload(&scratch, "", &[(&leaves, ""), (&work, "copies = 3")]);
+        let mut child = start(&scratch, way, &file);
+        let pid = await_that("the daemon", || {
+            std::fs::read_to_string(&number).ok()?.trim().parse::<i32>().ok()
+        });
+        let free =
+            || masks(pid) == [original()] && stat(pid).is_some_and(|(state, _)| state == 'S');
+        wait_until("it is let alone while others are scheduled", free);
+        std::fs::write(&enough, "").unwrap();
+        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(free());
+        signal("-KILL", pid);
+    }
+}
+
+/// What it made is removed when nobody uses it any more.
+#[test]
+fn a_job_that_makes_a_cgroup() {
+    let scratch = Scratch::new();
+    let make = "own=$(sed -n s/^0:://p /proc/self/cgroup); \
+                for root in /sys/fs/cgroup /sys/fs/cgroup/unified; do \
+                inner=$root$own/inner; case $own in */colocate-*/job-*) mkdir $inner && \
+                echo $$ > $inner/cgroup.procs && echo made $root$own; esac; done 2>/dev/null; \
+                i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
+    let file = workload(&scratch, "", &[(make, ""), ("true", "copies = 3")]);
+    assert!(start(&scratch, &[], &file).wait().unwrap().success(), "{}", said(&scratch));
+    let made = out(&scratch);
+    let Some(cgroup) = made.trim().strip_prefix("made ") else {
+        eprintln!("skipped: no cgroups can be made here");
+        return;
+    };
+    assert!(!Path::new(cgroup).parent().unwrap().exists(), "{}", said(&scratch));
+    assert!(!said(&scratch).contains("cannot"), "{}", said(&scratch));
+}
+
+/// Who cannot be stopped runs on, which is said once and not every quantum.
+#[test]
+fn a_job_of_another_user() {
+    let scratch = Scratch::new();
+    let Some((mut command, becomes_root)) = as_nobody(&scratch) else { return };
+    let enough = scratch.path("enough");
+    let (work, over) = (until(&enough), scratch.path("over"));
+    let other = format!("{work}; echo done");
+    command.args(["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "10ms"]);
+    command.arg("--only-signals").arg("--json").arg("-o").arg("-").arg("--").arg(becomes_root);
+    command.args(["sh", "-c", &format!("touch {}; {other}", over.display())]);
+    for _ in 0..3 {
+        command.args([":::", "sh", "-c", &other]);
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it has begun", || over.exists());
+    // Some turns of everybody: its first thread is missed for a second and then found to live.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::fs::write(&enough, "").unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    let report: serde_json::Value =
+        serde_json::from_str(&text[text.find('{').unwrap()..text.rfind('}').unwrap() + 1]).unwrap();
+    let notes = report["notes"].as_array().unwrap();
+    let said = notes.iter().filter(|note| note.as_str().unwrap().contains("cannot stop job 0"));
+    assert!(said.count() <= 1, "{notes:#?}");
+}
+
+/// Threads by the hundred and programs one after the other, in a job that has its turns.
+#[test]
+fn short_lives() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let Some(threads) = scratch.program("threads", &[]) else { return };
+        let threads = format!("{} 1000 0 < /dev/null", threads.display());
+        let programs = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; echo ready";
+        let execs = "exec sh -c \"exec sh -c \\\"exec sh -c \\\\\\\"echo ready\\\\\\\"\\\"\"";
+        let jobs = [(threads.as_str(), ""), (programs, ""), (execs, "copies = 2")];
+        let file = workload(&scratch, "", &jobs);
+        assert!(start(&scratch, way, &file).wait().unwrap().success(), "{}", said(&scratch));
+        assert_eq!(out(&scratch), "ready\n".repeat(4));
+    }
+}
+
+/// The cpuset shrinks to one PU: nobody is sent outside, and all are done.
+#[test]
+fn a_cpuset_that_shrinks() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let Some(cpuset) = Cpuset::new() else { return };
+        let enough = scratch.path("enough");
+        let word = format!("shrinks{}", std::process::id());
+        let work = format!(": {word}; {}; echo done", until(&enough));
+        let file = workload(&scratch, "", &[(&work, "copies = 5")]);
+        let mut command = cpuset.command();
+        scratch.homes(&mut command);
+        command.arg(env!("CARGO_BIN_EXE_colocate")).arg("schedule").args(way);
+        command.args(["--no-guard", "--policy", "round-robin"]).arg(file);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("all have begun", || called(&word).len() == 5);
+        let first = original().split([',', '-']).next().unwrap().to_owned();
+        cpuset.shrink_to(&first);
+        let mut said = child.stderr.take().unwrap();
+        let mut heard = String::new();
+        while !heard.contains(&format!("to {first}; planned again")) {
+            let mut some = [0; 4096];
+            let length = said.read(&mut some).unwrap();
+            assert!(length > 0, "{heard}");
+            heard.push_str(&String::from_utf8_lossy(&some[..length]));
+        }
+        assert!(called(&word).into_iter().all(|pid| masks(pid) == [first.clone()]));
+        std::fs::write(&enough, "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert_eq!(text(&output.stdout), "done\n".repeat(5));
+    }
 }

@@ -50,6 +50,7 @@ impl LinuxHost {
 
     /// A job's first process has ended: begins anew, or is over.
     fn run_ended(&mut self, end: JobEnd, pid: Pid) {
+        self.confirm(end.job);
         // What its last threads did is known when their ends are heard of.
         self.hear();
         let instructions = self.book.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
@@ -77,7 +78,7 @@ impl LinuxHost {
         self.births.also(held.pid());
         self.held[place] = Some(held);
         self.hear();
-        self.going[place] = self.release_held(place);
+        self.release_held(place);
         Ok(())
     }
 

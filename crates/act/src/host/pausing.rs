@@ -2,9 +2,12 @@
 
 use super::LinuxHost;
 use crate::launch::Going;
+use crate::pause;
+use crate::stat::Stat;
 use colocate_engine::{HostError, Stand};
 use colocate_observe::Pid;
 use colocate_policy::{JobIdx, Plan, TaskId};
+use std::io;
 
 impl LinuxHost {
     /// Stops the jobs that a plan has wait. They are stopped before others go on, so that no PU has to serve
@@ -40,13 +43,12 @@ impl LinuxHost {
     /// Lets the jobs go on that do not wait, and those begin that have not.
     pub(super) fn let_chosen_go_on(&mut self) {
         let all = 0..self.held.len();
-        let going: Vec<Going> = all.clone().filter_map(|job| self.release_held(job)).collect();
+        all.clone().for_each(|job| self.release_held(job));
         for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
             if !self.waiting.contains(&job) {
                 self.let_go_on(job);
             }
         }
-        self.confirm(going);
     }
 
     /// Lets everything go on, for good: later plans stop nobody.
@@ -81,23 +83,53 @@ impl LinuxHost {
         }
     }
 
-    /// The process of a job that may begin now.
-    pub(super) fn release_held(&mut self, job: usize) -> Option<Going> {
-        let idx = JobIdx(u32::try_from(job).ok()?);
-        if self.waiting.contains(&idx) {
-            return None;
+    /// Lets a job begin that has not and may. Nobody waits for its exec: it needs a PU, which may take a while,
+    /// or a disk, which may take for ever.
+    pub(super) fn release_held(&mut self, place: usize) {
+        let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
+        if self.waiting.contains(&job) {
+            return;
         }
-        let held = self.held.get_mut(job)?.take()?;
-        let entered = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(idx, held.pid()));
-        self.tell(idx, "take into its cgroup", entered);
-        Some(held.release())
+        let Some(held) = self.held.get_mut(place).and_then(Option::take) else { return };
+        let entered = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(job, held.pid()));
+        self.tell(job, "take into its cgroup", entered);
+        self.going[place] = Some(held.release());
     }
 
-    pub(super) fn confirm(&mut self, going: Vec<Going>) {
-        for going in going {
-            if let Err(why) = going.confirm() {
-                self.notes.push(why.to_string());
-            }
+    /// Says why the program of a process that has ended could not be executed, if so.
+    pub(super) fn confirm(&mut self, job: JobIdx) {
+        let going = self.going.get_mut(job.0 as usize).and_then(Option::take);
+        if let Some(Err(why)) = going.map(Going::confirm) {
+            self.notes.push(why.to_string());
+        }
+    }
+
+    /// Lets processes go on that have stopped themselves, so that a signal that was to end them does, as
+    /// timeout(1) does it.
+    pub(super) fn wake(&mut self) {
+        let jobs = self.book.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
+        for job in jobs {
+            let is_stopped = |pid: &Pid| {
+                let stat = Stat::read(&self.placer.proc, *pid, pid.first_thread());
+                stat.is_some_and(|stat| stat.state == 'T')
+            };
+            let pids = self.book.processes_of(job);
+            let stopped: Vec<Pid> = pids.into_iter().filter(is_stopped).collect();
+            self.tell(job, "wake", pause::signal(&stopped, libc::SIGCONT));
+        }
+    }
+
+    /// Stops those once more that wait, since everybody was told to go on: a shell does so with jobs that it
+    /// brings to the front.
+    pub(super) fn stop_again(&mut self) {
+        for job in self.waiting.clone() {
+            let pids = self.book.processes_of(job);
+            let stopped = match &self.pauser {
+                Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &pids),
+                _ => Ok(()),
+            };
+            self.tell(job, "stop", stopped);
         }
     }
 
@@ -116,8 +148,10 @@ impl LinuxHost {
         }
     }
 
-    pub(super) fn tell(&mut self, job: JobIdx, what: &str, result: std::io::Result<()>) {
-        if let Err(why) = result {
+    /// Says what could not be done to a job, once for each.
+    pub(super) fn tell(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
+        let Err(why) = result else { return };
+        if self.told.insert((job, what)) {
             let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }

@@ -119,6 +119,9 @@ impl LinuxHost {
 
     /// A process executes another program: its thread is free again until that has settled.
     fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
+        if self.book.begins_run(id) {
+            self.going[id.job.0 as usize] = None;
+        }
         let executable = self.placer.proc.join(format!("{pid}/exe"));
         let runtime = self.runtimes.of(&executable);
         self.begin_program(pid, at);

@@ -128,6 +128,9 @@ pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
 /// Lets everything in the cgroups of a folder go on, moves it to the cgroup above the folder, and removes
 /// the folder. Returns the processes that were moved.
 ///
+/// Cgroups that a program has made in its own are removed if nobody is in them. Those in use stay, and with
+/// them the ones around them: their limits are the program's affair.
+///
 /// # Errors
 /// If the folder is not one of ours, or something is left; what could be done is done.
 pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
@@ -149,9 +152,27 @@ pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
     for job in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         // First of all it goes on.
         let _ = fs::write(job.join("cgroup.freeze"), "0");
-        result = result.and(empty(&job, above, &mut moved).and_then(|()| fs::remove_dir(&job)));
+        let done = empty(&job, above, &mut moved).and_then(|()| remove(&job));
+        result = result.and(done);
     }
     result.and_then(|()| fs::remove_dir(folder)).map(|()| moved)
+}
+
+/// Removes a cgroup with those in it.
+///
+/// # Errors
+/// If a process is in one of them, with its folder; what could be removed is removed.
+fn remove(cgroup: &Path) -> io::Result<()> {
+    let mut result = Ok(());
+    for inner in fs::read_dir(cgroup)?.flatten().map(|entry| entry.path()).filter(|it| it.is_dir())
+    {
+        result = result.and(remove(&inner));
+    }
+    result.and_then(|()| {
+        let in_use =
+            |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", cgroup.display()));
+        fs::remove_dir(cgroup).map_err(in_use)
+    })
 }
 
 /// Moves all processes of a cgroup to another one.

@@ -135,10 +135,14 @@ impl Pauser {
     /// If the kernel does not; processes that have ended are none.
     pub fn stop(&mut self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
         self.set(job, Some(now()));
-        self.do_stop(job, pids)
+        self.stop_again(job, pids)
     }
 
-    fn do_stop(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+    /// Stops a job once more that is to wait: somebody else may have let it go on.
+    ///
+    /// # Errors
+    /// As [`Self::stop`].
+    pub fn stop_again(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, true),
             None => signal(pids, libc::SIGSTOP),
@@ -179,7 +183,7 @@ impl Pauser {
         match (goes_on, state.strikes == STRIKES) {
             (false, _) => Found::Stopped,
             (true, stubborn) => {
-                let _ = self.do_stop(job, pids);
+                let _ = self.stop_again(job, pids);
                 if stubborn { Found::Stubborn } else { Found::GoesOn }
             }
         }

@@ -197,7 +197,7 @@ fn question(args: &Args) -> anyhow::Result<Question> {
     let usable = thread::usable().context("cannot tell which PUs may be used")?;
     let machine = read::live();
     if let (Err(why), false) = (&machine, args.quiet) {
-        warn(&format!("the topology is unknown: {why}"));
+        output::remark(&format!("the topology is unknown: {why}"));
     }
     let machine = machine.ok();
     let named = args.cpus.as_ref().map(|Cpus(named)| named.as_slice());
@@ -217,7 +217,7 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
         (Some(rows), _) => Ok(rows),
         (None, Level::Memory) => {
             if !args.quiet {
-                warn("the caches' sizes are unknown: copies walk over 108 MiB; see --rows");
+                output::remark("the caches' sizes are unknown: copies walk over 108 MiB; see --rows");
             }
             Ok(places::ROWS_IF_UNKNOWN)
         }
@@ -229,11 +229,6 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
             Err(Failure { code: crate::exit::NO_CAPABILITY, message }.into())
         }
     }
-}
-
-#[allow(clippy::print_stderr)] // a remark beside the result
-fn warn(line: &str) {
-    eprintln!("colocate: {line}");
 }
 
 /// Everything that is measured; `None` if somebody asked to stop.
@@ -284,7 +279,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
 fn warn_if_busy(args: &Args, before: Quiet) {
     let others = before.others_runnable.unwrap_or(0);
     if others > 0 && !args.quiet {
-        warn(&format!(
+        output::remark(&format!(
             "{others} other tasks are running: the machine is not idle, and the figures will say so"
         ));
     }

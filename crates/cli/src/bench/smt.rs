@@ -90,7 +90,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let asked = asked(args.cpus.as_ref(), &usable)?;
     let claimed = read::live().map(|machine| claimed(&machine, &asked));
     if let Err(error) = &claimed {
-        warn(&format!("the topology is unknown: {error}"));
+        output::remark(&format!("the topology is unknown: {error}"));
     }
     let text = if args.find_siblings {
         find_siblings(args, &asked, claimed.ok())?
@@ -102,11 +102,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[allow(clippy::print_stderr)] // a remark beside the result
-fn warn(line: &str) {
-    eprintln!("colocate: {line}");
 }
 
 fn wrong(message: String) -> anyhow::Error {

@@ -1,16 +1,20 @@
 //! What a terminal shows while a workload runs: a table that is drawn anew in its place.
 
+use super::course::{Course, Goal};
 use super::report::{mostly, rate, seconds};
 use super::tally::{JobTally, State, Tally};
 use crate::plan::aligned;
 use colocate_machine::Nanos;
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
 
 /// Least time between two drawings: four a second, as fast as one reads.
 const EVERY: Nanos = Nanos::from_millis(250);
-/// Most jobs that are shown; those that run come first then. Chosen: a terminal has 24 lines.
-const MOST: usize = 20;
+/// Lines beside those of jobs: the sum, the heading, how many are left out, the scheduler's, and one that stays free.
+const OTHER_LINES: usize = 5;
+/// A terminal that does not say how large it is has this size, as terminals had for long.
+const USUAL: Size = Size { lines: 24, columns: 80 };
 /// Most characters of a name.
 const NAME: usize = 24;
 
@@ -18,25 +22,46 @@ const NAME: usize = 24;
 pub struct Live {
     bar: ProgressBar,
     next: Nanos,
+    goals: Vec<Goal>,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy)]
+struct Size {
+    lines: usize,
+    columns: usize,
+}
+
+impl Size {
+    fn of_terminal() -> Self {
+        let size = Term::stderr().size_checked();
+        size.map_or(USUAL, |(lines, columns)| Self { lines: lines.into(), columns: columns.into() })
+    }
+}
+
+/// A job with how far it is.
+struct Shown<'a> {
+    job: &'a JobTally,
+    done: String,
 }
 
 impl Live {
-    /// Draws nothing if it is to be quiet.
-    pub fn new(quiet: bool) -> Self {
+    /// Of jobs with these goals. Draws nothing if it is to be quiet.
+    pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
         if quiet {
-            return Self { bar: ProgressBar::hidden(), next: Nanos::ZERO };
+            return Self { bar: ProgressBar::hidden(), next: Nanos::ZERO, goals };
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        Self { bar, next: Nanos::ZERO }
+        Self { bar, next: Nanos::ZERO, goals }
     }
 
     /// Draws it anew, unless it was drawn just before.
-    pub fn show(&mut self, tally: &Tally) {
+    pub fn show(&mut self, tally: &Tally, course: &Course) {
         if !self.bar.is_hidden() && tally.at >= self.next {
             self.next = tally.at + EVERY;
-            self.bar.set_message(table(tally));
+            self.bar.set_message(table(tally, &self.goals, course, Size::of_terminal()));
         }
     }
 
@@ -51,8 +76,8 @@ impl Live {
     }
 }
 
-/// The table as it is now.
-fn table(tally: &Tally) -> String {
+/// The table as it is now. Where it has not room enough those that run come first, and lines are cut.
+fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
     let of_state = |state| tally.jobs.iter().filter(move |job| job.state == state).count();
     let mut text = format!(
         "{} s, {} quanta: {} running, {} waiting, {} ended\n",
@@ -62,46 +87,71 @@ fn table(tally: &Tally) -> String {
         of_state(State::Waiting),
         of_state(State::Ended)
     );
-    let mut shown: Vec<&JobTally> = tally.jobs.iter().collect();
-    if shown.len() > MOST {
-        shown.sort_by_key(|job| match job.state {
+    let most = size.lines.saturating_sub(OTHER_LINES).max(1);
+    let mut jobs: Vec<(usize, &JobTally)> = tally.jobs.iter().enumerate().collect();
+    if jobs.len() > most {
+        jobs.sort_by_key(|(_, job)| match job.state {
             State::Running => 0,
             State::Waiting => 1,
             State::Ended => 2,
         });
-        shown.truncate(MOST);
+        jobs.truncate(most);
     }
-    text.push_str(&aligned(&rows(&shown)));
-    if tally.jobs.len() > MOST {
-        let _ = writeln!(text, "and {} more", tally.jobs.len() - MOST);
+    let done = |number: usize, job: &JobTally| {
+        goals.get(number).map_or_else(String::new, |goal| goal.done(course, number, job.cpu_time))
+    };
+    let shown = jobs.into_iter().map(|(number, job)| Shown { job, done: done(number, job) });
+    text.push_str(&aligned(&rows(&shown.collect::<Vec<_>>())));
+    if tally.jobs.len() > most {
+        let _ = writeln!(text, "and {} more", tally.jobs.len() - most);
     }
     if let Some(state) = &tally.state {
         let _ = writeln!(text, "{state}");
     }
-    text.truncate(text.trim_end().len());
-    text
+    let lines: Vec<String> = text.trim_end().lines().map(|line| cut(line, size.columns)).collect();
+    lines.join("\n")
+}
+
+/// The beginning of a line that is too long.
+fn cut(line: &str, columns: usize) -> String {
+    match line.char_indices().nth(columns) {
+        Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        None => line.to_owned(),
+    }
 }
 
 /// Columns of which nothing is known are left out.
-fn rows(jobs: &[&JobTally]) -> Vec<Vec<String>> {
-    let any = |known: &dyn Fn(&JobTally) -> bool| jobs.iter().any(|job| known(job));
+fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
+    let any = |known: &dyn Fn(&JobTally) -> bool| jobs.iter().any(|shown| known(shown.job));
+    let done = jobs.iter().any(|shown| !shown.done.is_empty());
     let ipc = any(&|job| job.now.ipc.get().is_some());
     let memory = any(&|job| job.now.memory.get().is_some());
     let cycles = any(&|job| job.now.cycles.most().is_some());
     let progress = any(&|job| job.progress.is_some());
-    let pick = |cells: [String; 9]| -> Vec<String> {
-        let wanted = [true, true, true, true, ipc, memory, cycles, progress, true];
+    let pick = |cells: [String; 10]| -> Vec<String> {
+        let wanted = [true, true, done, true, true, ipc, memory, cycles, progress, true];
         cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(cell, _)| cell).collect()
     };
-    let head =
-        ["job", "state", "quanta", "CPU, s", "IPC", "memory, t/µs", "cycles", "progress", "on PU"];
+    let head = [
+        "job",
+        "state",
+        "done",
+        "quanta",
+        "CPU, s",
+        "IPC",
+        "memory, t/µs",
+        "cycles",
+        "progress",
+        "on PU",
+    ];
     let mut rows = vec![pick(head.map(str::to_owned))];
-    for job in jobs {
+    for Shown { job, done } in jobs {
         let places: Vec<String> = job.places.iter().take(4).map(|pu| pu.0.to_string()).collect();
         let more = if job.places.len() > 4 { " …" } else { "" };
         rows.push(pick([
             shortened(&job.name),
             state(job.state).to_owned(),
+            done.clone(),
             job.quanta.to_string(),
             seconds(job.cpu_time),
             rate(job.now.ipc, job.now.estimated),
@@ -134,7 +184,14 @@ fn shortened(name: &str) -> String {
 mod tests {
     use super::super::tally::tests::tally;
     use super::*;
+    use colocate_act::Target;
     use expect_test::expect;
+
+    fn drawn(tally: &Tally, goals: &[Goal], size: Size) -> String {
+        let course =
+            Course { runs: vec![0, 2, 0], instructions: Some(vec![1_000; 3]), ..Course::default() };
+        table(tally, goals, &course, size)
+    }
 
     #[test]
     fn the_table_of_a_moment() {
@@ -150,18 +207,39 @@ mod tests {
             c    ended    1       0.10    ?      ?             ?              2.5
             the scheduler's line
         "#]]
-        .assert_eq(&(table(&found) + "\n"));
+        .assert_eq(&(drawn(&found, &[], Size { lines: 24, columns: 100 }) + "\n"));
     }
 
     #[test]
     fn what_is_not_known_takes_no_room() {
         let mut found = tally(&[(&[(0, 0, 100, None)], &[])]);
         found.jobs[0].progress = None;
-        let text = table(&found);
+        let text = drawn(&found, &[], USUAL);
         assert!(!text.contains("IPC") && !text.contains("progress"), "{text}");
     }
 
-    /// Of 40 jobs those that run are shown, and no line is longer than a terminal.
+    /// Instructions, runs, and CPU time beside what was said of the job alone.
+    #[test]
+    fn how_far_each_is() {
+        let found = tally(&[(&[(0, 0, 100, None), (1, 1, 100, None), (2, 3, 100, None)], &[])]);
+        let goal = |target, alone_s| Goal { target, alone_s };
+        let goals = [
+            goal(Target::Instructions(4_000), None),
+            goal(Target::Completions(3), None),
+            goal(Target::Completions(1), Some(0.4)),
+        ];
+        expect![[r#"
+            0.10 s, 1 quanta: 3 running, 0 waiting, 0 ended
+            job  state    done         quanta  CPU, s  progress  on PU
+            a    running  25 %         1       0.10    0.5       0
+            b    running  2 of 3 runs  1       0.10    1.5       1
+            c    running  ~25 %        1       0.10    2.5       3
+            the scheduler's line
+        "#]]
+        .assert_eq(&(drawn(&found, &goals, USUAL) + "\n"));
+    }
+
+    /// Of 40 jobs those that run are shown, and no line is longer than the terminal.
     #[test]
     fn it_fits_on_a_screen() {
         let mut found = tally(&[]);
@@ -171,10 +249,16 @@ mod tests {
             ..JobTally::default()
         };
         found.jobs = (0..40).map(job).collect();
-        let text = table(&found);
-        assert_eq!(text.lines().count(), MOST + 3);
-        assert!(text.lines().nth(2).unwrap().starts_with("39"), "{text}");
-        assert!(text.ends_with("and 20 more") && !text.contains('\u{1b}'), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+        for (lines, columns) in [(24, 80), (60, 200), (12, 30), (3, 10)] {
+            let text = drawn(&found, &[], Size { lines, columns });
+            let shown = lines.saturating_sub(OTHER_LINES).clamp(1, 40);
+            let more = usize::from(shown < 40);
+            assert_eq!(text.lines().count(), shown + 2 + more, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+            if more == 1 {
+                assert!(text.lines().nth(2).unwrap().starts_with("39"), "{text}");
+            }
+        }
     }
 }

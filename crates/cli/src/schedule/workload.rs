@@ -163,18 +163,22 @@ impl Workload {
     }
 }
 
-/// Jobs that are called the same get numbers.
+/// Jobs that are called the same get numbers, but none that makes another's name of theirs.
 fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
-    let mut times: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for job in &jobs {
-        times.entry(job.name.clone()).or_default()[0] += 1;
+        *times.entry(job.name.clone()).or_default() += 1;
     }
-    for job in &mut jobs {
-        let [all, so_far] = times.get_mut(&job.name).expect("every name was counted");
-        *so_far += 1;
-        if *all > 1 {
-            job.name = format!("{}#{so_far}", job.name);
-        }
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    for job in jobs.iter_mut().filter(|job| times[&job.name] > 1) {
+        let number = last.entry(job.name.clone()).or_default();
+        job.name = loop {
+            *number += 1;
+            let name = format!("{}#{number}", job.name);
+            if !times.contains_key(&name) {
+                break name;
+            }
+        };
     }
     jobs
 }
@@ -243,6 +247,9 @@ impl Reader<'_> {
     /// The program, found. With a slash in its name and a folder to begin in, it is looked for from there.
     fn command(&self, argv: &Spanned<Vec<String>>, dir: Option<&Path>) -> anyhow::Result<Command> {
         let at = argv.span().start;
+        if let Some(word) = argv.get_ref().iter().find(|word| word.contains('\0')) {
+            return Err(self.wrong(at, "words without null bytes", &format!("{word:?}")));
+        }
         let argv: Vec<OsString> = argv.get_ref().iter().map(OsString::from).collect();
         let Some(first) = argv.first().filter(|first| !first.is_empty()).cloned() else {
             return Err(self.wrong(at, "a program and its arguments", "none"));
@@ -283,6 +290,10 @@ impl Reader<'_> {
         if let Some(name) = env.get_ref().keys().find(wrong) {
             let expected = "names of environment variables, without =";
             return Err(self.wrong(env.span().start, expected, &format!("{name:?}")));
+        }
+        if let Some(value) = env.get_ref().values().find(|value| value.contains('\0')) {
+            let expected = "values without null bytes";
+            return Err(self.wrong(env.span().start, expected, &format!("{value:?}")));
         }
         Ok(env.get_ref().iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
@@ -384,6 +395,15 @@ mod tests {
     }
 
     #[test]
+    fn no_two_are_called_the_same() {
+        let job = |name: &str| format!("[[job]]\ncommand = [\"true\"]\nname = \"{name}\"\n");
+        let text = ["a", "a#1", "a", "a#3", "a", "b"].map(job).concat();
+        let found = parse(&format!("version = 1\n{text}")).unwrap();
+        let names: Vec<&str> = found.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["a#2", "a#1", "a#4", "a#3", "a#5", "b"]);
+    }
+
+    #[test]
     fn quanta() {
         for text in ["200 ms", "200ms", "200000us"] {
             assert_eq!(quantum(text), Ok(Nanos::from_millis(200)), "{text}");
@@ -409,6 +429,8 @@ mod tests {
             job("copies = 0"),
             job("dir = \"nowhere\""),
             job("env = { \"A=B\" = \"1\" }"),
+            job("env = { A = \"a\\u0000\" }"),
+            "version = 1\n[[job]]\ncommand = [\"true\", \"a\\u0000b\"]\n".to_owned(),
             job("target = \"soon\""),
             job("target = { instructions = 0 }"),
             job("target = { completions = 1, instructions = 5 }"),
@@ -429,6 +451,8 @@ mod tests {
             w.toml:4: expected 1 to 500 jobs in all, found 0
             w.toml:4: expected a directory, found "nowhere"
             w.toml:4: expected names of environment variables, without =, found "A=B"
+            w.toml:4: expected values without null bytes, found "a\0"
+            w.toml:3: expected words without null bytes, found "a\0b"
             w.toml:4: expected a workload (docs/schedule.md), found unknown variant `soon`, expected one of `completion`, `completions`, `instructions`
             w.toml:4: expected a target of at least 1, found 0
             w.toml:4: expected a workload (docs/schedule.md), found wanted exactly 1 element, more than 1 element

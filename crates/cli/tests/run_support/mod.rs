@@ -6,6 +6,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long to wait for what must happen. Only a failing test waits that long.
@@ -190,4 +191,81 @@ pub fn name(pid: i32) -> String {
 /// The child of `colocate` that is called `wanted`.
 pub fn child_called(colocate: &Child, wanted: &str) -> i32 {
     await_that(wanted, || children(colocate.id()).into_iter().find(|&pid| name(pid) == wanted))
+}
+
+/// What a program wrote.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// colocate as the user 65534 with these homes, and a program that becomes root; `None`, with a
+/// line, if there is no such thing here.
+pub fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !is_root() || !have("setpriv") || !two_pus() {
+        return None;
+    }
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let (program, binary) = (scratch.path("becomes_root"), scratch.path("colocate"));
+    if !binary.exists() {
+        scratch.program("becomes_root", &[])?;
+        mode(&program, 0o4755);
+        mode(scratch.dir.path(), 0o777);
+        chown(scratch.path("runtime"), Some(65534), Some(65534)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_colocate"), &binary).unwrap();
+        mode(&binary, 0o755);
+    }
+    let nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        scratch.homes(&mut command);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let honoured = nobody(&program).arg("true").status().unwrap().success();
+    if !honoured {
+        eprintln!("skipped: no set-user-ID programs in {}", scratch.dir.path().display());
+    }
+    honoured.then(|| (nobody(&binary), program))
+}
+
+/// A cpuset with all PUs of the machine, removed when dropped.
+pub struct Cpuset(PathBuf);
+
+impl Cpuset {
+    /// `None` with a line where there can be none.
+    pub fn new() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let root = Path::new("/sys/fs/cgroup/cpuset");
+        if !is_root() || !two_pus() || !root.join("cpuset.cpus").exists() {
+            eprintln!("skipped: needs root, two PUs and the cpuset controller of cgroup v1");
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let group = root.join(format!("colocate-test-{}-{number}", std::process::id()));
+        std::fs::create_dir(&group).unwrap();
+        for name in ["cpuset.cpus", "cpuset.mems"] {
+            std::fs::write(group.join(name), std::fs::read(root.join(name)).unwrap()).unwrap();
+        }
+        Some(Self(group))
+    }
+
+    /// A command that runs another one, whose words are to be added, in the cpuset.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0/tasks\" && exec \"$@\""]).arg(&self.0);
+        command
+    }
+
+    pub fn shrink_to(&self, pus: &str) {
+        std::fs::write(self.0.join("cpuset.cpus"), pus).unwrap();
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        // It is empty only when the last process is gone altogether, which a failed test leaves open.
+        let _ = std::fs::remove_dir(&self.0);
+    }
 }

@@ -1,0 +1,111 @@
+//! How far jobs are while they run, and what their host has to say meanwhile.
+
+use super::workload::Job;
+use colocate_act::{LinuxHost, Target};
+use colocate_engine::{Host, HostError, Snapshot};
+use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_policy::{JobIdx, Plan};
+use std::cell::RefCell;
+
+/// What a host tells after a quantum, beside what the loop asks it for.
+#[derive(Debug, Default)]
+pub struct Course {
+    /// Lines for the user.
+    pub notes: Vec<String>,
+    /// How often each job has run to its own end.
+    pub runs: Vec<u32>,
+    /// Instructions of each job in all its runs; `None` if nobody counts them.
+    pub instructions: Option<Vec<u64>>,
+}
+
+/// A host that is listened to after each quantum.
+pub struct Heard<'a> {
+    /// The host.
+    pub host: &'a mut LinuxHost,
+    /// Where what it tells is kept.
+    pub course: &'a RefCell<Course>,
+}
+
+impl Host for Heard<'_> {
+    fn machine(&self) -> &Machine {
+        self.host.machine()
+    }
+
+    fn usable(&self) -> &[PuNr] {
+        self.host.usable()
+    }
+
+    fn watch(&mut self, jobs: &[JobIdx]) {
+        self.host.watch(jobs);
+    }
+
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        let seen = self.host.run_quantum(plan, quantum)?;
+        let mut course = self.course.borrow_mut();
+        course.notes.extend(self.host.notes());
+        (course.runs, course.instructions) = (self.host.runs(), self.host.instructions());
+        Ok(seen)
+    }
+}
+
+/// What a job has to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// Its target.
+    pub target: Target,
+    /// How long a run takes that has the machine to itself, in seconds, above 0; `None` if nobody said.
+    pub alone_s: Option<f64>,
+}
+
+impl Goal {
+    /// What `job` has to do.
+    pub fn of(job: &Job) -> Self {
+        let alone_s = job.alone.map(|alone| alone.seconds).filter(|seconds| *seconds > 0.0);
+        Self { target: job.target, alone_s }
+    }
+
+    /// How far it is, for people: the share of its instructions, how many of its runs, or, with a `~`, its CPU time
+    /// by what was said of it alone. Empty if nobody knows.
+    #[allow(clippy::cast_precision_loss)] // instructions of a run are far below 2^53
+    pub fn done(&self, course: &Course, job: usize, cpu_time: Option<Nanos>) -> String {
+        match self.target {
+            Target::Instructions(target) => {
+                let counted = course.instructions.as_ref().and_then(|all| all.get(job));
+                counted.map_or_else(String::new, |done| percent(*done as f64 / target as f64))
+            }
+            Target::Completions(wanted) if wanted > 1 => {
+                let ran = course.runs.get(job).copied().unwrap_or(0);
+                format!("{ran} of {wanted} runs")
+            }
+            Target::Completions(_) => match cpu_time.zip(self.alone_s) {
+                Some((time, alone_s)) => format!("~{}", percent(time.as_secs_f64() / alone_s)),
+                None => String::new(),
+            },
+        }
+    }
+}
+
+/// Whole percent, rounded down, so that 100 are all of it; who does more than was wanted has done all.
+fn percent(share: f64) -> String {
+    format!("{:.0} %", (share * 100.0).floor().min(100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_it_is() {
+        let course =
+            Course { runs: vec![1, 3], instructions: Some(vec![999, 5_000]), ..Course::default() };
+        let done = |target, alone_s, course: &Course, job| {
+            Goal { target, alone_s }.done(course, job, Some(Nanos::from_millis(500)))
+        };
+        assert_eq!(done(Target::Instructions(1_000), None, &course, 0), "99 %");
+        assert_eq!(done(Target::Instructions(1_000), None, &course, 1), "100 %");
+        assert_eq!(done(Target::Instructions(1_000), None, &Course::default(), 1), "");
+        assert_eq!(done(Target::Completions(5), None, &course, 1), "3 of 5 runs");
+        assert_eq!(done(Target::Completions(1), Some(2.0), &course, 0), "~25 %");
+        assert_eq!(done(Target::Completions(1), None, &course, 0), "");
+    }
+}
