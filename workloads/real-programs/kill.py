@@ -5,8 +5,8 @@ from pathlib import Path
 from programs import NAMES
 from series import HERE, command, say, wrongs
 
-# When colocate is killed, in seconds after the launch, and how long its guardian may take. Chosen: every program has begun, none
-# has ended; the guardian takes milliseconds.
+# When colocate is killed, in seconds after the launch, and how long its guardian may take. Chosen: every program has
+# begun, none has ended; the guardian takes milliseconds.
 MIDDLE_S, GUARDIAN_S = 4.0, 2.0
 LONGEST_S = 300
 

@@ -119,6 +119,11 @@ def command(args, policy, guard, folder, programs, names):
     return [*words, str(workload(programs, folder, names, args.quantum_ms))]
 
 
+def began(folder, names):
+    """Whether a program has left anything in its folder."""
+    return any(any((folder / name).iterdir()) for name in names if (folder / name).exists())
+
+
 def trained(args, policy, folder):
     """A policy with the coefficients that it needs, of this machine; else why there are none, in one line."""
     if not policy.startswith("symbiotic") or "model=" in policy or args.machine_speeds == "none":
@@ -142,13 +147,16 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
     own = OwnTime(child.pid)
     own.start()
     try:
-        said = child.communicate(timeout=LONGEST_S)[1]
-    finally:
+        said = child.communicate(timeout=LONGEST_S)[1].strip()
+    except subprocess.TimeoutExpired:
         child.terminate()
-        own.over.set()
+        said = f"expected an end within {LONGEST_S} s, found none; {child.communicate()[1].strip()}"
+    own.over.set()
     run = {"policy": policy, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
-    if child.returncode == REFUSED or not (folder / "report.json").exists():
-        return {"kind": "refused", **run, "said": said.strip()}
+    if not (folder / "report.json").exists():
+        if child.returncode == REFUSED and not began(folder, names):
+            return {"kind": "refused", **run, "said": said}
+        return {"kind": "failed", **run, "said": said, "wrong": [f"{policy}: {said}"]}
     return {"kind": "run", **run, **told(json.loads((folder / "report.json").read_text())),
             "colocate_cpu_s": round(own.seconds, 4), "wrong": wrongs(programs, folder, names)}
 
@@ -223,6 +231,7 @@ def measure(args, programs, folder, file):
             shutil.rmtree(inside)
             if line["kind"] == "refused":
                 refused.add((policy, guard))
+            if line["kind"] != "run":
                 say(f"{policy}: {line['said']}")
             else:
                 say(f"round {round_}, {policy}{' with guard' if guard else ''}: {line['turnaround_s']:.2f} s")
@@ -238,7 +247,7 @@ def check(args, programs, folder):
     for at, policy in enumerate(args.rest):
         line = scheduled(args, programs, policy, False, folder / str(at))
         lines.append(line)
-        if line["kind"] == "refused":
+        if line["kind"] != "run":
             say(f"{policy}: {line['said']}")
             continue
         say(f"{policy}: {line['turnaround_s']:.2f} s: {verdict(line)}")

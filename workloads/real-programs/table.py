@@ -78,7 +78,9 @@ def schedulers(lines):
            "| programs that did all right |", "|---|--:|--:|--:|--:|--:|--:|"]
     out += [row(runs, os_by_round) for runs in rows(lines)]
     refused = {line["policy"]: line["said"] for line in lines if line["kind"] == "refused"}
-    return out + [""] + [f"- `{policy}` cannot work here: `{said}`" for policy, said in refused.items()]
+    out += [""] + [f"- `{policy}` cannot work here: `{said}`" for policy, said in refused.items()]
+    return out + [f"- round {line['round']}, `{line['policy']}` failed: `{line['said']}`" for line in lines
+                  if line["kind"] == "failed"]
 
 
 def programs(lines):

@@ -1,7 +1,7 @@
 """Demand vectors of the programs, counted under QEMU: one each, the mean over all that a program's processes execute.
 
-colocate counts a program only as far as it does not execute another one, so server and client are counted one after the other,
-each beside the other as it is. Inputs are a tenth of the usual ones. Slots and dependencies are llvm-mca's, work is
+colocate counts a program only as far as it does not execute another one, so server and client are counted one after
+the other, each beside the other as it is. Inputs are a tenth of the usual ones. Slots and dependencies are llvm-mca's, work is
 by class, from which the model also knows how often the first cache is asked."""
 import json, os, shutil, subprocess, time
 from pathlib import Path
@@ -46,8 +46,8 @@ class Counting:
         """Starts a command under QEMU; its counts are read by `read`."""
         out = [self.folder / f"{len(self.parts)}.{kind}.json" for kind in ("profile", "phases")]
         self.parts.append(out)
-        words = [self.args.colocate, "profile", "--quiet", "--backend", "emulate", "--demand", HERE / self.args.machine_speeds,
-                 "--phase", out[1], "--output", out[0], "--", *command]
+        words = [self.args.colocate, "profile", "--quiet", "--backend", "emulate", "--phase", out[1], "--output", out[0],
+                 "--demand", HERE / self.args.machine_speeds, "--", *command]
         return self.plain(words, stdin=subprocess.DEVNULL)
 
     def read(self):
@@ -187,7 +187,7 @@ def falling(points):
 
 
 def demand(args, _programs, folder):
-    """Counts the programs that are named, or all."""
+    """Counts the programs that are named, or all; True, since who fails raises."""
     small = Programs(folder / "small", SMALL * args.scale)
     small.prepare()
     DEMANDS.mkdir(parents=True, exist_ok=True)
