@@ -77,8 +77,11 @@ def schedulers(lines):
     out = ["| scheduler | runs | turnaround, s | against `os`, % | mean end of the programs, % | colocate itself, % of a PU "
            "| programs that did all right |", "|---|--:|--:|--:|--:|--:|--:|"]
     out += [row(runs, os_by_round) for runs in rows(lines)]
-    refused = {line["policy"]: line["said"] for line in lines if line["kind"] == "refused"}
-    out += [""] + [f"- `{policy}` cannot work here: `{said}`" for policy, said in refused.items()]
+    said = {}
+    for line in lines:
+        if line["kind"] == "refused":
+            said.setdefault(line["said"], []).append(label(line))
+    out += [""] + [f"- {', '.join(sorted(set(who)))} cannot work here: `{why}`" for why, who in said.items()]
     return out + [f"- round {line['round']}, `{line['policy']}` failed: `{line['said']}`" for line in lines
                   if line["kind"] == "failed"]
 
