@@ -13,6 +13,10 @@
 //! - *Verdict*: its quanta are compared with the kernel's nearest ones by a test that may be looked at all the
 //!   time ([`bet`]). If it is worse, the kernel gets everything for a while, each time for longer. If
 //!   it is better, it gets all quanta but one in [`Guarding::control`], which goes on being the control.
+//!
+//! What a scheduler's quantum leaves behind is undone: when the kernel's turn comes, threads begin where the kernel
+//! had them. Left where the scheduler had them, they stay there for long, since the kernel moves nobody as long as
+//! every PU has its share; that cost more than the scheduler's own quanta (measured by simulation, docs/guard.md).
 //! # Terms
 //! - *Control*: a quantum in which everything runs and the kernel chooses, and the one before it was the kernel's,
 //!   too. The first one after the scheduler's is not representative: threads are not where the kernel would
@@ -32,14 +36,16 @@
 //!    controls.
 //! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the scheduler and `c` of the
 //!    controls: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
-//! 3. Paying: as trying, with fewer controls. A bet that is won for "worse" ends it.
-//! 4. Paused: controls only. For 50 quanta, twice as many each time; also when the budget is so far
+//! 3. Before a quantum of the kernel that follows one of the scheduler, threads are put where they last were under the kernel.
+//! 4. Paying: as trying, with fewer controls. A bet that is won for "worse" ends it.
+//! 5. Paused: controls only. For 50 quanta, twice as many each time; also when the budget is so far
 //!    overdrawn that it takes that long until the next try. Then trying again: programs change.
 //! # Properties
 //! - **Lets go**: a scheduler that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
 //! - **Lets run**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
 //! - **Nobody is left behind** -> test `sees_who_is_left_behind`
+//! - **Put back**: the kernel goes on where it left off. -> test `puts_threads_back`
 //! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
 
 pub mod bet;
@@ -47,9 +53,10 @@ pub mod ledger;
 pub(crate) mod seen;
 
 use bet::Bet;
-use colocate_policy::JobIdx;
+use colocate_machine::PuIdx;
 use colocate_policy::schedule::baselines::Os;
 use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Scheduler};
+use colocate_policy::{JobIdx, TaskId};
 use ledger::{Ledger, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -125,6 +132,9 @@ pub struct Guard {
     before: Option<Whose>,
     /// The jobs, and how many PUs each uses at a time.
     set: BTreeMap<JobIdx, f64>,
+    /// Where the kernel last had threads, and where they are put back.
+    homes: BTreeMap<TaskId, PuIdx>,
+    back: Vec<(TaskId, PuIdx)>,
     /// Quanta of a turn.
     turn: u32,
     /// The last controls with this set.
@@ -187,6 +197,8 @@ impl Guard {
             now: None,
             before: None,
             set: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            back: Vec::new(),
             turn: 1,
             window: VecDeque::new(),
             speeds: Speeds::default(),
@@ -226,6 +238,23 @@ impl Guard {
         self.turn = all.div_ceil(contexts).clamp(1, LONGEST_TURN);
         self.ledger.keep(&set);
         self.set = set;
+    }
+
+    /// Remembers where the kernel has threads, and puts them back there when it has its turn again.
+    fn note_homes(&mut self, now: &Quantum<'_>, whose: Whose) {
+        let threads = || now.queue.iter().flat_map(|job| &job.threads);
+        self.back.clear();
+        match (self.now, whose) {
+            (Some(Whose::Kernel), _) => {
+                self.homes = threads().filter_map(|it| Some((it.id, it.pu?))).collect();
+            }
+            (Some(Whose::Scheduler), Whose::Kernel) => {
+                let home = |id| Some((id, *self.homes.get(&id)?));
+                let homes = threads().filter_map(|thread| home(thread.id));
+                self.back = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
+            }
+            _ => {}
+        }
     }
 
     fn whose(&self) -> Whose {
@@ -382,6 +411,7 @@ impl Scheduler for Guard {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.meet(now);
         let whose = self.whose();
+        self.note_homes(now, whose);
         self.before = self.now.replace(whose);
         if whose == Whose::Kernel {
             return Os.choose(now);
@@ -393,6 +423,10 @@ impl Scheduler for Guard {
         let plain = |job: &Queued| Queued { just_ran: false, had_own_cores: false, ..job.clone() };
         let queue: Vec<Queued> = now.queue.iter().map(plain).collect();
         self.inner.choose(&Quantum { queue: &queue, ..*now })
+    }
+
+    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
+        self.back.clone()
     }
 
     fn saw(&mut self, done: &Done<'_>) {

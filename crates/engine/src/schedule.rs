@@ -15,6 +15,8 @@
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
 //!   `rates_of_the_last_quantum`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
+//! - **Put back**: threads are where the scheduler wants a quantum to begin, for no time, before it does. -> test
+//!   `threads_are_put_somewhere_first`
 
 mod own_cores;
 
@@ -24,7 +26,7 @@ use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use crate::rates::{self, ThreadDid};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
-use colocate_policy::schedule::{Allocated, Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
+use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use own_cores::own_cores;
 use std::collections::btree_map::Entry;
@@ -108,6 +110,15 @@ pub fn schedule_estimating(
             scheduler.choose(&now)
         };
         let chosen = Chosen::new(&choices, &queued);
+        let begin = scheduler.begin();
+        if !begin.is_empty() {
+            let plan = plan_of(host.machine(), &pus, workload, &chosen.at(&begin), &seen.tasks);
+            let moment = host.run_quantum(&plan, Nanos::ZERO)?;
+            if moment.end == QuantumEnd::AllJobsEnded {
+                seen = moment;
+                break;
+            }
+        }
         let plan = plan_of(host.machine(), &pus, workload, &chosen, &seen.tasks);
         let after = host.run_quantum(&plan, workload.quantum)?;
         let mut did = queue.note(&choices, host.machine(), &seen, &after);
@@ -267,7 +278,7 @@ fn is_active(task: &SeenTask, before: Option<&SeenTask>, fair: f64) -> bool {
 }
 
 /// What was chosen, by job and by thread.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Chosen {
     jobs: BTreeSet<JobIdx>,
     places: BTreeMap<TaskId, (Option<PuIdx>, Why)>,
@@ -285,6 +296,17 @@ impl Chosen {
                 let selected = choice.selected.clone();
                 let why = Why::Chosen { selected, allocated: allocated.clone() };
                 chosen.places.insert(thread.id, (*pu, why));
+            }
+        }
+        chosen
+    }
+
+    /// The same, but for threads that are put elsewhere first.
+    fn at(&self, begin: &[(TaskId, PuIdx)]) -> Self {
+        let mut chosen = self.clone();
+        for (task, pu) in begin {
+            if let Some((place, _)) = chosen.places.get_mut(task) {
+                *place = Some(*pu);
             }
         }
         chosen
@@ -340,261 +362,4 @@ fn plan_of(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::{Counts, JobEnd, Stand};
-    use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
-    use colocate_model::Mix;
-    use colocate_model::{CpiStack, Stack};
-    use colocate_policy::schedule::SchedulerKind;
-
-    /// Two cores of two PUs.
-    pub(super) fn machine() -> Machine {
-        let core = |n: u32| Core {
-            pus: vec![PuIdx(2 * n), PuIdx(2 * n + 1)],
-            package: PackageIdx(0),
-            node: None,
-            kind: KindIdx(0),
-        };
-        Machine {
-            name: "scripted".into(),
-            processor: None,
-            pus: (0..4).map(|n| Pu { os: PuNr(n), core: CoreIdx(n / 2) }).collect(),
-            cores: (0..2).map(core).collect(),
-            packages: vec![Package { cores: vec![CoreIdx(0), CoreIdx(1)] }],
-            nodes: vec![],
-            caches: vec![],
-            kinds: vec![],
-            distances: None,
-            offline: vec![],
-        }
-    }
-
-    /// Jobs of one thread each that do two instructions a nanosecond at half an instruction a cycle while
-    /// they run; job `n` ends after `n + 1` quanta of running.
-    struct Scripted {
-        machine: Machine,
-        usable: Vec<PuNr>,
-        at: Nanos,
-        ran: Vec<u64>,
-        log: Vec<Vec<u32>>,
-    }
-
-    impl Scripted {
-        fn new(jobs: usize) -> Self {
-            let machine = machine();
-            let usable = machine.pus.iter().map(|pu| pu.os).collect();
-            Self { machine, usable, at: Nanos::ZERO, ran: vec![0; jobs], log: Vec::new() }
-        }
-
-        fn seen(&self, job: usize) -> SeenTask {
-            let ended = self.ran[job] > job as u64;
-            SeenTask {
-                id: TaskId { job: JobIdx(u32::try_from(job).unwrap()), order: 0 },
-                name: format!("job {job}"),
-                born: Nanos::ZERO,
-                ended: ended.then_some(self.at),
-                cpu_time: Some(Nanos(100 * self.ran[job])),
-                instructions: Some(200 * self.ran[job]),
-                cycles: Some(400 * self.ran[job]),
-                counts: Counts::default(),
-                mix: Mix::default(),
-                aim: None,
-                stand: Stand::Placed,
-                allowed: vec![],
-                last_ran: Some(PuNr(0)),
-            }
-        }
-    }
-
-    impl Host for Scripted {
-        fn machine(&self) -> &Machine {
-            &self.machine
-        }
-
-        fn usable(&self) -> &[PuNr] {
-            &self.usable
-        }
-
-        fn watch(&mut self, _jobs: &[JobIdx]) {}
-
-        fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
-            self.at += quantum;
-            let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
-            let runs: Vec<u32> = runs.map(|decision| decision.task.job.0).collect();
-            runs.iter().for_each(|&job| self.ran[job as usize] += 1);
-            if quantum > Nanos::ZERO {
-                self.log.push(runs);
-            }
-            let tasks: Vec<SeenTask> = (0..self.ran.len()).map(|job| self.seen(job)).collect();
-            let over = tasks.iter().filter(|task| !task.alive());
-            let end = |task: &SeenTask| JobEnd {
-                job: task.id.job,
-                at: self.at,
-                status: 0,
-                cpu_time: task.cpu_time,
-            };
-            let ended: Vec<JobEnd> = over.map(end).collect();
-            let end = match ended.len() {
-                all if all == self.ran.len() => QuantumEnd::AllJobsEnded,
-                0 => QuantumEnd::Elapsed,
-                _ => QuantumEnd::JobEnded,
-            };
-            Ok(Snapshot { at: self.at, end, tasks, ended })
-        }
-    }
-
-    fn run(kind: SchedulerKind, host: &mut Scripted, look: &mut dyn FnMut(&Turn<'_>)) {
-        let jobs = u32::try_from(host.ran.len()).unwrap();
-        let workload = Workload { jobs, quantum: Nanos(100), scheduler: "test" };
-        schedule(host, &mut *kind.scheduler(&[]), &workload, look).unwrap();
-    }
-
-    /// Six jobs on four PUs, which end after 1 to 6 quanta.
-    #[test]
-    fn who_ran_goes_to_the_tail() {
-        let mut host = Scripted::new(6);
-        run(SchedulerKind::RoundRobin, &mut host, &mut |_| ());
-        let wanted: [&[u32]; 7] =
-            [&[0, 1, 2, 3], &[1, 2, 4, 5], &[2, 3, 4, 5], &[3, 4, 5], &[3, 4, 5], &[4, 5], &[5]];
-        assert_eq!(host.log, wanted);
-    }
-
-    /// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
-    #[test]
-    fn an_end_begins_a_quantum() {
-        let mut host = Scripted::new(5);
-        let mut ends = Vec::new();
-        run(SchedulerKind::RoundRobin, &mut host, &mut |turn| {
-            ends.push((turn.number, turn.seen.end, turn.plan.decisions.len()));
-        });
-        let job_ended = QuantumEnd::JobEnded;
-        assert_eq!(ends[0], (0, job_ended, 5));
-        assert_eq!(ends[1], (1, job_ended, 4), "at once, without the job that is over");
-    }
-
-    #[test]
-    fn the_kernel_gets_all_that_is_there() {
-        let mut host = Scripted::new(3);
-        run(SchedulerKind::Os, &mut host, &mut |turn| {
-            assert!(turn.plan.decisions.iter().all(|d| d.place == Place::LeftToKernel));
-        });
-        assert_eq!(host.log, [&[0_u32, 1, 2][..], &[1, 2], &[2]]);
-    }
-
-    /// Before a job has run nothing is known of it, then what it did in its last quantum.
-    #[test]
-    fn rates_of_the_last_quantum() {
-        let host = Scripted::new(2);
-        let seen = |ran: &[u64]| {
-            let host = Scripted { ran: ran.to_vec(), ..Scripted::new(2) };
-            let tasks = vec![host.seen(0), host.seen(1)];
-            Snapshot { at: Nanos(100), end: QuantumEnd::Elapsed, tasks, ended: vec![] }
-        };
-        let mut queue = Queue::default();
-        queue.meet(&seen(&[0, 0]));
-        let queued = queue.queued(&seen(&[0, 0]));
-        assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
-        let choice = Choice {
-            job: JobIdx(1),
-            selected: colocate_policy::schedule::Selected::Drawn,
-            places: vec![(Some(PuIdx(3)), Allocated::Next)],
-        };
-        let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
-        let did = queue.note(&[choice], &host.machine, &before, &seen(&[0, 1]));
-        queue.remember(&did);
-        let queued = queue.queued(&seen(&[0, 1]));
-        let jobs: Vec<u32> = queued.iter().map(|job| job.job.0).collect();
-        assert_eq!(jobs, [0, 1]);
-        assert_eq!(queued[0].threads[0].ran, None);
-        assert!(queued[1].just_ran && queued[1].had_own_cores);
-        assert_eq!(queued[1].threads[0].ran.as_ref().unwrap().ipc, Some(0.5));
-        assert_eq!(
-            queued[1].threads[0].pu,
-            Some(PuIdx(0)),
-            "where it was seen, not where it was sent"
-        );
-    }
-
-    /// Caches of levels 1 and 3 over the PU. In 2 µs of running: 600 loads and stores, of which 40 miss the first
-    /// cache and 10 the last one; a quarter of the cycles for memory.
-    #[test]
-    fn traffic_by_level() {
-        let mut machine = machine();
-        for level in [1, 3] {
-            let pus = vec![PuIdx(0), PuIdx(1)];
-            let kind = CacheKind::Unified;
-            machine.caches.push(colocate_machine::Cache { level, kind, size: None, pus });
-        }
-        let mut before = Scripted::new(1).seen(0);
-        before.cpu_time = Some(Nanos(1_000));
-        before.counts.accesses = Some(1_000);
-        before.counts.misses = Some(vec![100, 50]);
-        let stack = CpiStack { core: 10.0, ..CpiStack::default() };
-        before.counts.stack = Some(Stack::from(&stack));
-        let mut after = before.clone();
-        after.cpu_time = Some(Nanos(3_000));
-        after.counts.accesses = Some(1_600);
-        after.counts.misses = Some(vec![140, 60]);
-        after.counts.stack =
-            Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
-        let found = rates::did(&machine, &after, Some(&before)).unwrap();
-        assert_eq!(found.parts.len(), 7);
-        let found = found.ran;
-        assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
-        assert_eq!(found.traffic.memory, Some(5.0));
-        assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
-        assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
-    }
-
-    /// Eighty threads on four PUs: each can use a twentieth of the time, and who does computes.
-    #[test]
-    fn who_shares_a_pu_with_many_is_active() {
-        let places = vec![(None, Allocated::LeftToKernel); 80];
-        let selected = colocate_policy::schedule::Selected::Room;
-        let choices = [Choice { job: JobIdx(0), selected, places }];
-        let fair = fair_part(&choices, &machine(), Nanos(100));
-        assert!((fair - 5.0).abs() < 1e-12);
-        let mut task = Scripted::new(1).seen(0);
-        let mut uses = |ns: u64| {
-            task.cpu_time = Some(Nanos(ns));
-            is_active(&task, None, fair)
-        };
-        assert!(uses(4) && uses(1) && !uses(0));
-    }
-
-    /// A job whose threads sleep has one place in the queue, and loses it to a thread that works.
-    #[test]
-    fn sleepers_need_no_context() {
-        let mut seen = Scripted::new(1).seen(0);
-        let mut queue = Queue::default();
-        let snapshot = |tasks: &[SeenTask]| Snapshot {
-            at: Nanos(100),
-            end: QuantumEnd::Elapsed,
-            tasks: tasks.to_vec(),
-            ended: vec![],
-        };
-        let choices = [Choice {
-            job: JobIdx(0),
-            selected: colocate_policy::schedule::Selected::Room,
-            places: vec![(None, Allocated::LeftToKernel); 3],
-        }];
-        let mut tasks: Vec<SeenTask> = Vec::new();
-        for order in 0..3 {
-            seen.id.order = order;
-            tasks.push(seen.clone());
-        }
-        queue.meet(&snapshot(&tasks));
-        assert_eq!(queue.queued(&snapshot(&tasks))[0].threads.len(), 3);
-        let before = Snapshot { at: Nanos::ZERO, ..snapshot(&tasks) };
-        tasks[1].cpu_time = Some(Nanos(6));
-        tasks[2].cpu_time = Some(Nanos(4));
-        queue.note(&choices, &machine(), &before, &snapshot(&tasks));
-        let threads = |tasks: &[SeenTask]| -> Vec<u32> {
-            let queued = queue.queued(&snapshot(tasks));
-            queued[0].threads.iter().map(|thread| thread.id.order).collect()
-        };
-        assert_eq!(threads(&tasks), [1]);
-        assert_eq!(threads(&[tasks[0].clone(), tasks[2].clone()]), [0], "all sleep");
-    }
-}
+mod tests;

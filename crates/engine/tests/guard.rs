@@ -186,6 +186,45 @@ fn compares_the_same_jobs_only() {
     assert!(toy.news.is_empty());
 }
 
+/// Two threads a PU under the kernel; the scheduler has them elsewhere. When the kernel's turn has come again they begin
+/// where it had them, but for one whose PU has gone.
+#[test]
+fn puts_threads_back() {
+    let mut toy = Toy::new(8, 0.2);
+    let mut guard = guard(None);
+    let pus: Vec<PuIdx> = toy.machine.all_pus().collect();
+    let (mut scheduled, mut put_back) = (false, 0);
+    for number in 0..40 {
+        let mut queue = toy.queued();
+        for job in &mut queue {
+            let home = PuIdx(job.job.0 / 2);
+            job.threads[0].pu = Some(if scheduled { PuIdx(3 - home.0) } else { home });
+        }
+        let now = Quantum { number, machine: &toy.machine, pus: &pus[..3], queue: &queue };
+        let choices = guard.choose(&now);
+        let kernels = choices.iter().all(|choice| choice.places[0].0.is_none());
+        let mut begin = guard.begin();
+        begin.sort_unstable();
+        if kernels && scheduled {
+            let home = |job| (TaskId { job: JobIdx(job), order: 0 }, PuIdx(job / 2));
+            assert_eq!(begin, (0..6).map(home).collect::<Vec<_>>(), "quantum {number}");
+            put_back += 1;
+        } else {
+            assert!(begin.is_empty(), "quantum {number}: {begin:?}");
+        }
+        scheduled = !kernels;
+        let did = |choice: &Choice| Did {
+            job: choice.job,
+            cpu_time: Some(QUANTUM),
+            instructions: Some(if kernels { 1000 } else { 900 }),
+        };
+        let did: Vec<Did> = choices.iter().map(did).collect();
+        guard.saw(&Done { took: QUANTUM, did: &did });
+        toy.queue.rotate_left(3);
+    }
+    assert!(put_back > 0);
+}
+
 #[test]
 fn says_what_it_cannot_see() {
     let (mut toy, mut guard) = (Toy::new(8, 0.5), guard(None));

@@ -219,6 +219,12 @@ pub trait Scheduler: fmt::Debug {
     /// no more than the contexts, unless the only one chosen has more.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
 
+    /// Where threads are put for a moment before the quantum that was chosen last begins, whatever was chosen for
+    /// them: from there the kernel goes on with those that are left to it. Most leave them where they are.
+    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
+        Vec::new()
+    }
+
     /// What came of the quantum that was chosen last. Most have no use for it: what they need of the past is in
     /// the queue.
     fn saw(&mut self, _done: &Done<'_>) {}

@@ -1,0 +1,319 @@
+//! The loop on a host that follows a script.
+
+use super::*;
+use crate::host::{Counts, JobEnd, Stand};
+use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
+use colocate_model::Mix;
+use colocate_model::{CpiStack, Stack};
+use colocate_policy::schedule::{Allocated, SchedulerKind, Selected};
+
+/// Two cores of two PUs.
+pub(super) fn machine() -> Machine {
+    let core = |n: u32| Core {
+        pus: vec![PuIdx(2 * n), PuIdx(2 * n + 1)],
+        package: PackageIdx(0),
+        node: None,
+        kind: KindIdx(0),
+    };
+    Machine {
+        name: "scripted".into(),
+        processor: None,
+        pus: (0..4).map(|n| Pu { os: PuNr(n), core: CoreIdx(n / 2) }).collect(),
+        cores: (0..2).map(core).collect(),
+        packages: vec![Package { cores: vec![CoreIdx(0), CoreIdx(1)] }],
+        nodes: vec![],
+        caches: vec![],
+        kinds: vec![],
+        distances: None,
+        offline: vec![],
+    }
+}
+
+/// Jobs of one thread each that do two instructions a nanosecond at half an instruction a cycle while
+/// they run; job `n` ends after `n + 1` quanta of running.
+struct Scripted {
+    machine: Machine,
+    usable: Vec<PuNr>,
+    at: Nanos,
+    ran: Vec<u64>,
+    log: Vec<Vec<u32>>,
+    /// Where plans for no time put tasks.
+    moments: Vec<Vec<(u32, Place)>>,
+}
+
+impl Scripted {
+    fn new(jobs: usize) -> Self {
+        let machine = machine();
+        let usable = machine.pus.iter().map(|pu| pu.os).collect();
+        Self {
+            machine,
+            usable,
+            at: Nanos::ZERO,
+            ran: vec![0; jobs],
+            log: Vec::new(),
+            moments: Vec::new(),
+        }
+    }
+
+    fn seen(&self, job: usize) -> SeenTask {
+        let ended = self.ran[job] > job as u64;
+        SeenTask {
+            id: TaskId { job: JobIdx(u32::try_from(job).unwrap()), order: 0 },
+            name: format!("job {job}"),
+            born: Nanos::ZERO,
+            ended: ended.then_some(self.at),
+            cpu_time: Some(Nanos(100 * self.ran[job])),
+            instructions: Some(200 * self.ran[job]),
+            cycles: Some(400 * self.ran[job]),
+            counts: Counts::default(),
+            mix: Mix::default(),
+            aim: None,
+            stand: Stand::Placed,
+            allowed: vec![],
+            last_ran: Some(PuNr(0)),
+        }
+    }
+}
+
+impl Host for Scripted {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn usable(&self) -> &[PuNr] {
+        &self.usable
+    }
+
+    fn watch(&mut self, _jobs: &[JobIdx]) {}
+
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        self.at += quantum;
+        if quantum == Nanos::ZERO {
+            let at = plan.decisions.iter().map(|decision| (decision.task.job.0, decision.place));
+            self.moments.push(at.collect());
+            let tasks = (0..self.ran.len()).map(|job| self.seen(job)).collect();
+            return Ok(Snapshot { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] });
+        }
+        let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
+        let runs: Vec<u32> = runs.map(|decision| decision.task.job.0).collect();
+        runs.iter().for_each(|&job| self.ran[job as usize] += 1);
+        self.log.push(runs);
+        let tasks: Vec<SeenTask> = (0..self.ran.len()).map(|job| self.seen(job)).collect();
+        let over = tasks.iter().filter(|task| !task.alive());
+        let end = |task: &SeenTask| JobEnd {
+            job: task.id.job,
+            at: self.at,
+            status: 0,
+            cpu_time: task.cpu_time,
+        };
+        let ended: Vec<JobEnd> = over.map(end).collect();
+        let end = match ended.len() {
+            all if all == self.ran.len() => QuantumEnd::AllJobsEnded,
+            0 => QuantumEnd::Elapsed,
+            _ => QuantumEnd::JobEnded,
+        };
+        Ok(Snapshot { at: self.at, end, tasks, ended })
+    }
+}
+
+fn run(kind: SchedulerKind, host: &mut Scripted, look: &mut dyn FnMut(&Turn<'_>)) {
+    let jobs = u32::try_from(host.ran.len()).unwrap();
+    let workload = Workload { jobs, quantum: Nanos(100), scheduler: "test" };
+    schedule(host, &mut *kind.scheduler(&[]), &workload, look).unwrap();
+}
+
+/// Six jobs on four PUs, which end after 1 to 6 quanta.
+#[test]
+fn who_ran_goes_to_the_tail() {
+    let mut host = Scripted::new(6);
+    run(SchedulerKind::RoundRobin, &mut host, &mut |_| ());
+    let wanted: [&[u32]; 7] =
+        [&[0, 1, 2, 3], &[1, 2, 4, 5], &[2, 3, 4, 5], &[3, 4, 5], &[3, 4, 5], &[4, 5], &[5]];
+    assert_eq!(host.log, wanted);
+}
+
+/// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
+#[test]
+fn an_end_begins_a_quantum() {
+    let mut host = Scripted::new(5);
+    let mut ends = Vec::new();
+    run(SchedulerKind::RoundRobin, &mut host, &mut |turn| {
+        ends.push((turn.number, turn.seen.end, turn.plan.decisions.len()));
+    });
+    let job_ended = QuantumEnd::JobEnded;
+    assert_eq!(ends[0], (0, job_ended, 5));
+    assert_eq!(ends[1], (1, job_ended, 4), "at once, without the job that is over");
+}
+
+#[test]
+fn the_kernel_gets_all_that_is_there() {
+    let mut host = Scripted::new(3);
+    run(SchedulerKind::Os, &mut host, &mut |turn| {
+        assert!(turn.plan.decisions.iter().all(|d| d.place == Place::LeftToKernel));
+    });
+    assert_eq!(host.log, [&[0_u32, 1, 2][..], &[1, 2], &[2]]);
+}
+
+/// The kernel's, but who runs is on PU 3 first; a task that is not there is nobody's affair.
+#[derive(Debug)]
+struct FromLast(Vec<(TaskId, PuIdx)>);
+
+impl Scheduler for FromLast {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let choice = |job: &Queued| Choice {
+            job: job.job,
+            selected: Selected::Room,
+            places: vec![(None, Allocated::LeftToKernel)],
+        };
+        let choices: Vec<Choice> = now.queue.iter().take(1).map(choice).collect();
+        let place = |choice: &Choice| (TaskId { job: choice.job, order: 0 }, PuIdx(3));
+        self.0 = choices.iter().map(place).collect();
+        self.0.push((TaskId { job: JobIdx(9), order: 0 }, PuIdx(0)));
+        choices
+    }
+
+    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
+        self.0.clone()
+    }
+}
+
+/// Two jobs take turns; the first ends after one quantum. The launch is for no time, too.
+#[test]
+fn threads_are_put_somewhere_first() {
+    let mut host = Scripted::new(2);
+    let workload = Workload { jobs: 2, quantum: Nanos(100), scheduler: "test" };
+    let look = &mut |turn: &Turn<'_>| {
+        let waits = |d: &&Decision| d.place == Place::Waiting;
+        assert!(
+            turn.plan
+                .decisions
+                .iter()
+                .filter(|d| !waits(d))
+                .all(|d| d.place == Place::LeftToKernel)
+        );
+    };
+    schedule(&mut host, &mut FromLast(Vec::new()), &workload, look).unwrap();
+    assert_eq!(host.log, [[0], [1], [1]]);
+    let (last, waits) = (Place::from(Some(PuNr(3))), Place::Waiting);
+    assert_eq!(
+        host.moments,
+        [
+            vec![(0, waits), (1, waits)],
+            vec![(0, last), (1, waits)],
+            vec![(1, last)],
+            vec![(1, last)],
+        ]
+    );
+}
+
+/// Before a job has run nothing is known of it, then what it did in its last quantum.
+#[test]
+fn rates_of_the_last_quantum() {
+    let host = Scripted::new(2);
+    let seen = |ran: &[u64]| {
+        let host = Scripted { ran: ran.to_vec(), ..Scripted::new(2) };
+        let tasks = vec![host.seen(0), host.seen(1)];
+        Snapshot { at: Nanos(100), end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+    };
+    let mut queue = Queue::default();
+    queue.meet(&seen(&[0, 0]));
+    let queued = queue.queued(&seen(&[0, 0]));
+    assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
+    let choice = Choice {
+        job: JobIdx(1),
+        selected: Selected::Drawn,
+        places: vec![(Some(PuIdx(3)), Allocated::Next)],
+    };
+    let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
+    let did = queue.note(&[choice], &host.machine, &before, &seen(&[0, 1]));
+    queue.remember(&did);
+    let queued = queue.queued(&seen(&[0, 1]));
+    let jobs: Vec<u32> = queued.iter().map(|job| job.job.0).collect();
+    assert_eq!(jobs, [0, 1]);
+    assert_eq!(queued[0].threads[0].ran, None);
+    assert!(queued[1].just_ran && queued[1].had_own_cores);
+    assert_eq!(queued[1].threads[0].ran.as_ref().unwrap().ipc, Some(0.5));
+    assert_eq!(queued[1].threads[0].pu, Some(PuIdx(0)), "where it was seen, not where it was sent");
+}
+
+/// Caches of levels 1 and 3 over the PU. In 2 µs of running: 600 loads and stores, of which 40 miss the first
+/// cache and 10 the last one; a quarter of the cycles for memory.
+#[test]
+fn traffic_by_level() {
+    let mut machine = machine();
+    for level in [1, 3] {
+        let pus = vec![PuIdx(0), PuIdx(1)];
+        let kind = CacheKind::Unified;
+        machine.caches.push(colocate_machine::Cache { level, kind, size: None, pus });
+    }
+    let mut before = Scripted::new(1).seen(0);
+    before.cpu_time = Some(Nanos(1_000));
+    before.counts.accesses = Some(1_000);
+    before.counts.misses = Some(vec![100, 50]);
+    let stack = CpiStack { core: 10.0, ..CpiStack::default() };
+    before.counts.stack = Some(Stack::from(&stack));
+    let mut after = before.clone();
+    after.cpu_time = Some(Nanos(3_000));
+    after.counts.accesses = Some(1_600);
+    after.counts.misses = Some(vec![140, 60]);
+    after.counts.stack =
+        Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
+    let found = rates::did(&machine, &after, Some(&before)).unwrap();
+    assert_eq!(found.parts.len(), 7);
+    let found = found.ran;
+    assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
+    assert_eq!(found.traffic.memory, Some(5.0));
+    assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
+    assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
+}
+
+/// Eighty threads on four PUs: each can use a twentieth of the time, and who does computes.
+#[test]
+fn who_shares_a_pu_with_many_is_active() {
+    let places = vec![(None, Allocated::LeftToKernel); 80];
+    let selected = Selected::Room;
+    let choices = [Choice { job: JobIdx(0), selected, places }];
+    let fair = fair_part(&choices, &machine(), Nanos(100));
+    assert!((fair - 5.0).abs() < 1e-12);
+    let mut task = Scripted::new(1).seen(0);
+    let mut uses = |ns: u64| {
+        task.cpu_time = Some(Nanos(ns));
+        is_active(&task, None, fair)
+    };
+    assert!(uses(4) && uses(1) && !uses(0));
+}
+
+/// A job whose threads sleep has one place in the queue, and loses it to a thread that works.
+#[test]
+fn sleepers_need_no_context() {
+    let mut seen = Scripted::new(1).seen(0);
+    let mut queue = Queue::default();
+    let snapshot = |tasks: &[SeenTask]| Snapshot {
+        at: Nanos(100),
+        end: QuantumEnd::Elapsed,
+        tasks: tasks.to_vec(),
+        ended: vec![],
+    };
+    let choices = [Choice {
+        job: JobIdx(0),
+        selected: Selected::Room,
+        places: vec![(None, Allocated::LeftToKernel); 3],
+    }];
+    let mut tasks: Vec<SeenTask> = Vec::new();
+    for order in 0..3 {
+        seen.id.order = order;
+        tasks.push(seen.clone());
+    }
+    queue.meet(&snapshot(&tasks));
+    assert_eq!(queue.queued(&snapshot(&tasks))[0].threads.len(), 3);
+    let before = Snapshot { at: Nanos::ZERO, ..snapshot(&tasks) };
+    tasks[1].cpu_time = Some(Nanos(6));
+    tasks[2].cpu_time = Some(Nanos(4));
+    queue.note(&choices, &machine(), &before, &snapshot(&tasks));
+    let threads = |tasks: &[SeenTask]| -> Vec<u32> {
+        let queued = queue.queued(&snapshot(tasks));
+        queued[0].threads.iter().map(|thread| thread.id.order).collect()
+    };
+    assert_eq!(threads(&tasks), [1]);
+    assert_eq!(threads(&[tasks[0].clone(), tasks[2].clone()]), [0], "all sleep");
+}

@@ -1,0 +1,163 @@
+//! The guard on simulated machines: random workloads on random machines, every scheduler with and without it.
+//!
+//! The whole of it takes long and is run by
+//! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture thousand_workloads`, `CASES=1000`
+//! being the workloads and `MINUTES=600` the time after which no other one is begun; `where_it_is_lost` says of
+//! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
+//! schedulers that `UNDER=random,mmas` names. docs/guard.md has the figures.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::cast_precision_loss)] // small counts
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cases;
+mod loss;
+mod study;
+mod under;
+
+use cases::{QUANTUM, any_case};
+use colocate_engine::guard::{Guard, Guarding};
+use colocate_model::Assumptions;
+use colocate_policy::schedule::{Allocated, Choice, Quantum, Scheduler, SchedulerKind, Selected};
+use colocate_sim::{Kernel, Platform, Scenario, ScheduleOptions, schedule_with};
+use std::sync::atomic::{AtomicU64, Ordering};
+use under::Under;
+
+/// Turnaround in seconds, simulated.
+fn turnaround(platform: &Platform<'_>, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> f64 {
+    let options = ScheduleOptions::default();
+    let look = &mut |_: &colocate_engine::schedule::Turn<'_>| ();
+    let outcome = schedule_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
+    outcome.turnaround().unwrap().as_secs_f64()
+}
+
+/// Turnarounds of several runs.
+#[derive(Clone, Copy, Debug)]
+struct Runs {
+    mean: f64,
+    /// Variance of the mean; 0 of a single run.
+    variance: f64,
+}
+
+impl Runs {
+    fn of(times: &[f64]) -> Self {
+        let n = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / n;
+        let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
+        Self { mean, variance: if n > 1.0 { squares / (n - 1.0) / n } else { 0.0 } }
+    }
+
+    /// Effect, see [`study`], and its standard error.
+    fn over(self, kernel: Self) -> (f64, f64) {
+        let luck = (self.variance + kernel.variance).sqrt() / kernel.mean;
+        (self.mean / kernel.mean - 1.0, luck)
+    }
+}
+
+/// A number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The whole study.
+#[test]
+#[ignore = "takes an hour; see the head of this file"]
+#[allow(clippy::print_stdout)] // its table is what it is run for
+fn thousand_workloads() {
+    let (done, text) = study::study(number("CASES", 1000), number("MINUTES", 600));
+    println!("{text}");
+    assert!(done > 0);
+}
+
+/// Where the time goes that guarded schedulers lose.
+#[test]
+#[ignore = "takes minutes; see the head of this file"]
+#[allow(clippy::print_stdout)] // its table is what it is run for
+fn where_it_is_lost() {
+    let text = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
+    let number = |name: &str, default: &str| text(name, default).parse::<u64>().unwrap();
+    let (cases, runs) = (number("CASES", "40"), number("RUNS", "6"));
+    let from = number("FROM", "0");
+    let names = text("UNDER", "random,mmas,fair,round-robin,symbiotic");
+    let unders: Vec<Under> = Under::all()
+        .into_iter()
+        .filter(|under| names.split(',').any(|n| n == under.name()))
+        .collect();
+    let next = AtomicU64::new(from);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from + cases {
+                break;
+            }
+            let case = any_case(seed);
+            let alone = loss::Alone::new(&case, 2 * runs);
+            for &under in &unders {
+                let l = alone.losses(&case, under, Guarding::default(), runs);
+                let [s, f, k, t] = l.parts;
+                println!(
+                    "{:12} {seed:4} {:+6.2} ±{:5.2} | {s:+6.2} {f:+6.2} {k:+6.2} {t:+6.2} | {:5.1} of {:5.1} | {} {} | {}",
+                    under.name(),
+                    l.all,
+                    l.luck,
+                    l.quanta.0,
+                    l.quanta.1,
+                    l.told.0,
+                    l.told.1,
+                    l.told.2
+                );
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+}
+
+/// What ruins a workload without the guard costs next to nothing with it. The limit is above 1 %, for the luck
+/// of four single runs.
+#[test]
+fn a_guarded_scheduler_does_no_harm() {
+    for (under, ruin) in [(Under::OnePu, 1.5), (Under::StarvesOne, 1.05)] {
+        let (free, guarded) = study::together(under, &[0, 2, 4, 6]);
+        assert!(free > ruin, "{under:?}: {free} without the guard");
+        assert!(guarded < 1.015, "{under:?}: {guarded}");
+    }
+}
+
+/// Two jobs a PU, one on additions and one on multiplications, for cores of two PUs: the kernel has them beside
+/// each other as it happens. A scheduler that mixes them gains, and keeps most of it with the guard.
+#[test]
+fn a_guarded_scheduler_keeps_what_it_gains() {
+    let (machine, performance) = common::machine(common::SMALL);
+    let jobs = (0..16).map(|n| common::job("j", [common::INT, common::MUL][n / 8], 8000)).collect();
+    let scenario =
+        Scenario { quantum: QUANTUM, kernel: Kernel::default(), ..common::scenario(jobs) };
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let run = |scheduler: &mut dyn Scheduler| turnaround(&platform, &scenario, scheduler);
+    let kernel = run(&mut *SchedulerKind::Os.scheduler(&[]));
+    let free = kernel - run(&mut Mixes);
+    let mut guard = Guard::new(Box::new(Mixes), "mixes", Guarding::default());
+    let guarded = kernel - run(&mut guard);
+    assert!(free > 0.1 * kernel, "{free} of {kernel} s gained");
+    assert!(guarded > 0.7 * free, "{guarded} of {free} s gained: {:?}", guard.state());
+}
+
+/// Runs the job that has waited longest of each half of the jobs on every core.
+#[derive(Debug)]
+struct Mixes;
+
+impl Scheduler for Mixes {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let half = |second: bool| {
+            let jobs = now.queue.iter().filter(move |job| (job.job.0 >= 8) == second);
+            jobs.zip(now.pus.iter().skip(usize::from(second)).step_by(2))
+        };
+        let choice = |(job, &pu): (&colocate_policy::schedule::Queued, _)| Choice {
+            job: job.job,
+            selected: Selected::HeadOfQueue,
+            places: vec![(Some(pu), Allocated::Next)],
+        };
+        half(false).chain(half(true)).map(choice).collect()
+    }
+}
