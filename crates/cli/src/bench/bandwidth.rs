@@ -217,7 +217,9 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
         (Some(rows), _) => Ok(rows),
         (None, Level::Memory) => {
             if !args.quiet {
-                output::remark("the caches' sizes are unknown: copies walk over 108 MiB; see --rows");
+                output::remark(
+                    "the caches' sizes are unknown: copies walk over 108 MiB; see --rows",
+                );
             }
             Ok(places::ROWS_IF_UNKNOWN)
         }

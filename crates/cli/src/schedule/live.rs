@@ -5,8 +5,7 @@ use super::report::{mostly, rate, seconds};
 use super::tally::{JobTally, State, Tally};
 use crate::plan::aligned;
 use colocate_machine::Nanos;
-use console::Term;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use console::{Term, truncate_str};
 use std::fmt::Write;
 
 /// Least time between two drawings: four a second, as fast as one reads.
@@ -20,7 +19,10 @@ const NAME: usize = 24;
 
 /// A table on standard error, if that is a terminal.
 pub struct Live {
-    bar: ProgressBar,
+    /// `None` if nothing is drawn.
+    term: Option<Term>,
+    /// Lines of it that are there. The cursor is below them, so that what others write goes there.
+    lines: usize,
     next: Nanos,
     goals: Vec<Goal>,
 }
@@ -33,9 +35,9 @@ struct Size {
 }
 
 impl Size {
-    fn of_terminal() -> Self {
-        let size = Term::stderr().size_checked();
-        size.map_or(USUAL, |(lines, columns)| Self { lines: lines.into(), columns: columns.into() })
+    fn of(term: &Term) -> Self {
+        term.size_checked()
+            .map_or(USUAL, |(lines, columns)| Self { lines: lines.into(), columns: columns.into() })
     }
 }
 
@@ -48,31 +50,38 @@ struct Shown<'a> {
 impl Live {
     /// Of jobs with these goals. Draws nothing if it is to be quiet.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
-        if quiet {
-            return Self { bar: ProgressBar::hidden(), next: Nanos::ZERO, goals };
-        }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        Self { bar, next: Nanos::ZERO, goals }
+        let term = Term::buffered_stderr();
+        let draws = !quiet && term.is_term() && !console::is_dumb();
+        Self { term: draws.then_some(term), lines: 0, next: Nanos::ZERO, goals }
     }
 
     /// Draws it anew, unless it was drawn just before.
     pub fn show(&mut self, tally: &Tally, course: &Course) {
-        if !self.bar.is_hidden() && tally.at >= self.next {
-            self.next = tally.at + EVERY;
-            self.bar.set_message(table(tally, &self.goals, course, Size::of_terminal()));
-        }
+        let Some(term) = self.term.as_ref().filter(|_| tally.at >= self.next) else { return };
+        self.next = tally.at + EVERY;
+        let text = table(tally, &self.goals, course, Size::of(term));
+        self.draw(&text);
     }
 
-    /// Takes it away while `speak` writes to standard error.
-    pub fn aside(&self, speak: impl FnOnce()) {
-        self.bar.suspend(speak);
+    /// Takes it away while `speak` writes to standard error; it comes back when it is next shown.
+    pub fn aside(&mut self, speak: impl FnOnce()) {
+        self.draw("");
+        self.next = Nanos::ZERO;
+        speak();
     }
 
     /// Takes it away.
-    pub fn end(&self) {
-        self.bar.finish_and_clear();
+    pub fn end(&mut self) {
+        self.draw("");
+    }
+
+    /// Draws `text` instead of what is there. A terminal that is gone is no reason to end.
+    fn draw(&mut self, text: &str) {
+        let Some(term) = &self.term else { return };
+        let _ = term.clear_last_lines(self.lines);
+        self.lines = text.lines().count();
+        let line = |line: &str| term.write_line(line);
+        let _ = text.lines().try_for_each(line).and_then(|()| term.flush());
     }
 }
 
@@ -108,16 +117,9 @@ fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
     if let Some(state) = &tally.state {
         let _ = writeln!(text, "{state}");
     }
-    let lines: Vec<String> = text.trim_end().lines().map(|line| cut(line, size.columns)).collect();
+    let lines: Vec<String> =
+        text.trim_end().lines().map(|line| truncate_str(line, size.columns, "…").into()).collect();
     lines.join("\n")
-}
-
-/// The beginning of a line that is too long.
-fn cut(line: &str, columns: usize) -> String {
-    match line.char_indices().nth(columns) {
-        Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-        None => line.to_owned(),
-    }
 }
 
 /// Columns of which nothing is known are left out.

@@ -16,8 +16,9 @@ use std::error::Error;
 const COLUMNS: u32 = 1000;
 /// Width of the column with the PUs' numbers, in pixels.
 const NAMES: i32 = 150;
-/// Width of the column with the jobs' names, in pixels.
-const LEGEND: u32 = 220;
+/// Width of the column with the jobs' names, in pixels, and of the gap before it, in which the axis ends.
+const LEGEND: u32 = 250;
+const GAP: i32 = 46;
 /// Height of a PU's row in pixels.
 const ROW: i32 = 16;
 /// Height of the lines above all, in pixels.
@@ -99,22 +100,41 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
         }
     }
     let bottom = HEADING + i32::try_from(machine.pus.len())? * ROW;
-    for tenth in 0..=10_u32 {
-        let x = NAMES + (COLUMNS * tenth / 10).cast_signed();
+    for (x, text) in ticks(run.lasted) {
+        let x = NAMES + x;
         root.draw(&PathElement::new([(x, bottom), (x, bottom + 5)], BLACK))?;
-        let time = run.lasted.as_secs_f64() * f64::from(tenth) / 10.0;
-        root.draw(&small(&format!("{time:.3} s"), (x, bottom + 14), HPos::Center))?;
+        root.draw(&small(&text, (x, bottom + 14), HPos::Center))?;
     }
     root.draw(&small(run.axis, (NAMES, bottom + 32), HPos::Left))?;
     for (place, job) in run.jobs.iter().enumerate().take(MOST_NAMED) {
         let y = HEADING + i32::try_from(place)? * ROW + ROW / 2;
-        let x = NAMES + COLUMNS.cast_signed() + 16;
+        let x = NAMES + COLUMNS.cast_signed() + GAP;
         let task = TaskId { job: colocate_policy::JobIdx(u32::try_from(place)?), order: 0 };
         root.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour(task).filled()))?;
         root.draw(&small(&shown(job), (x + 16, y), HPos::Left))?;
     }
     root.present()?;
     Ok(())
+}
+
+/// Where the axis has a mark, in pixels from its beginning, and what is said there: at most ten steps of 1, 2 or 5
+/// times a power of ten nanoseconds.
+fn ticks(lasted: Nanos) -> Vec<(i32, String)> {
+    let steps =
+        (0..19).flat_map(|power| [1, 2, 5].map(|digit| u64::pow(10, power).checked_mul(digit)));
+    let step = steps.flatten().find(|step| lasted.0 / step <= 10).unwrap_or(u64::MAX);
+    let decimals = usize::try_from(9 - step.ilog10().min(9)).unwrap_or(0);
+    let tick = |number: u64| {
+        let time = Nanos(number * step);
+        let share = time.as_secs_f64() / lasted.as_secs_f64();
+        #[allow(clippy::cast_possible_truncation)] // at most a thousand
+        let x = (f64::from(COLUMNS) * share) as i32;
+        (x, format!("{:.decimals$} s", time.as_secs_f64()))
+    };
+    match lasted {
+        Nanos::ZERO => vec![(0, "0 s".to_owned())],
+        _ => (0..=lasted.0 / step).map(tick).collect(),
+    }
 }
 
 fn small(text: &str, place: (i32, i32), side: HPos) -> Text<'static, (i32, i32), String> {
@@ -218,6 +238,24 @@ mod tests {
             task.and_then(|task| char::from_digit(task.job.0 + 10, 36)).unwrap_or('_')
         };
         (0..10).map(at).map(letter).collect()
+    }
+
+    #[test]
+    fn marks_are_round() {
+        let said = |lasted: Nanos| -> Vec<String> {
+            ticks(lasted).into_iter().map(|(x, text)| format!("{x}: {text}")).collect()
+        };
+        assert_eq!(said(Nanos::from_millis(7_600))[..2], ["0: 0 s", "131: 1 s"]);
+        assert_eq!(said(Nanos::from_millis(7_600)).len(), 8);
+        assert_eq!(said(Nanos::from_secs(15))[1], "133: 2 s");
+        assert_eq!(said(Nanos::from_millis(300))[..2], ["0: 0.00 s", "166: 0.05 s"]);
+        assert_eq!(said(Nanos::ZERO), ["0: 0 s"]);
+        assert_eq!(said(Nanos(3)).len(), 4);
+        for lasted in [1, 7, 10, 11, 99, 12_345, 999_999_999, 360_000_000_000_000] {
+            let ticks = ticks(Nanos(lasted));
+            assert!((2..=11).contains(&ticks.len()), "{lasted}: {ticks:?}");
+            assert!(ticks.iter().all(|(x, _)| (0..=1000).contains(x)), "{ticks:?}");
+        }
     }
 
     #[test]
