@@ -10,7 +10,8 @@ use colocate_act::{Count, LinuxHost, Setup, Target};
 use colocate_engine::Snapshot;
 use colocate_engine::schedule::{Workload, schedule};
 use colocate_machine::{Nanos, read};
-use colocate_model::Class;
+use colocate_model::symbiosis::Component;
+use colocate_model::{Class, CpiModel};
 use colocate_observe::Tid;
 use colocate_observe::births;
 use colocate_observe::pmu::extras::Extra;
@@ -18,6 +19,7 @@ use colocate_observe::pmu::plan::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::schedule::kind::Knowledge;
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -151,8 +153,24 @@ fn what_the_processor_counts() {
     nobody_is_left();
 }
 
-/// A scheduler is told where the cycles of each quantum went: those of page faults, and the rest; a shell that
-/// makes processes has both in nearly every quantum.
+/// Coefficients for stacks of these parts, each a component by itself.
+fn model_of(parts: &[&str]) -> CpiModel {
+    let component = |part: &&str| Component {
+        name: (*part).to_owned(),
+        parts: vec![(*part).to_owned()],
+        memory: false,
+    };
+    let mut model = CpiModel {
+        parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+        components: parts.iter().map(component).collect(),
+        ..CpiModel::built_in()
+    };
+    model.modes.iter_mut().for_each(|mode| mode.coefficients.truncate(parts.len()));
+    model
+}
+
+/// A scheduler is told where the cycles of each quantum went: those of page faults, and the rest; a program that
+/// fills memory has both in nearly every quantum. `symbiotic` learns from it.
 fn where_cycles_went() {
     let mut counters = Counters::of_software(&[
         (Role::Instructions, TASK_CLOCK),
@@ -162,14 +180,18 @@ fn where_cycles_went() {
     ]);
     let table = stack::ARM.into_iter().find(|table| table.parts.len() == 3).unwrap();
     counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
-    let makes = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); (:); done";
-    let setup = Setup { count: Count::With(counters), ..setup(&[makes, makes], &[]) };
+    let grows = "exec awk 'BEGIN { for (i = 0; i < 500000; i++) a[i] = i }'";
+    let setup = Setup { count: Count::With(counters), ..setup(&[grows, grows], &[]) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     assert_eq!(host.stack_parts(), Ok(table.parts));
-    let workload = Workload { jobs: 2, quantum: QUANTUM, scheduler: "round-robin" };
-    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
-    let mut told = 0;
+    let workload = Workload { jobs: 2, quantum: QUANTUM, scheduler: "symbiotic" };
+    let model = model_of(table.parts);
+    let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
+    let kind: SchedulerKind = "symbiotic".parse().unwrap();
+    let mut scheduler = kind.scheduler_knowing(&known);
+    let (mut told, mut learnt) = (0, false);
     let last = schedule(&mut host, &mut *scheduler, &workload, &mut |turn| {
+        learnt |= turn.state.is_some_and(|state| state.starts_with("2 threads' stacks known"));
         for did in turn.did {
             let Some(shares) = &did.ran.stack else {
                 assert!(did.parts.is_empty(), "{did:?}");
@@ -180,10 +202,12 @@ fn where_cycles_went() {
             assert!(did.ran.ipc.is_some() && did.off < 0.1, "{did:?}");
             let sum: f64 = shares.iter().sum();
             assert!((sum - 1.0).abs() < 1e-9 && shares.iter().all(|share| *share >= 0.0));
-            assert!(shares[0] == shares[1] && shares[0] > 0.0 && shares[2] > 0.9, "{did:?}");
+            // Events of a running thread are not read at the same moment.
+            let alike = (shares[0] - shares[1]).abs() < 0.01;
+            assert!(alike && shares[2] > 0.9, "{did:?}");
         }
     });
-    assert!(told > 0);
+    assert!(told > 0 && learnt, "{told}");
     // What is known of the cycles is never more than all of them.
     #[allow(clippy::cast_precision_loss)] // seconds in nanoseconds
     for task in last.unwrap().tasks {

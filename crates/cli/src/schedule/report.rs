@@ -69,6 +69,8 @@ struct JobReport {
 struct RatesReport {
     ipc: Option<f64>,
     first_cache_per_us: Option<f64>,
+    /// Requests to the caches of each level from 1.
+    caches_per_us: Vec<Option<f64>>,
     memory_per_us: Option<f64>,
     /// The share of its cycles that each part takes.
     cycles: Option<BTreeMap<&'static str, f64>>,
@@ -327,7 +329,8 @@ impl JobReport {
             waited: job.waited,
             rates: RatesReport {
                 ipc: job.all.ipc.get(),
-                first_cache_per_us: job.all.first_cache.get(),
+                first_cache_per_us: job.all.caches[0].get(),
+                caches_per_us: job.all.caches.map(Mean::get).to_vec(),
                 memory_per_us: job.all.memory.get(),
                 cycles: job
                     .all

@@ -4,7 +4,7 @@ use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
-use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::schedule::{Allocated, Choice, LEVELS, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,8 +85,8 @@ pub enum State {
 pub struct Rates {
     /// Instructions per cycle.
     pub ipc: Mean,
-    /// Requests to the first cache in a microsecond of CPU time.
-    pub first_cache: Mean,
+    /// Requests to the caches of each level from 1, in a microsecond of CPU time.
+    pub caches: [Mean; LEVELS],
     /// Requests to memory in a microsecond of CPU time.
     pub memory: Mean,
     /// Where the cycles went.
@@ -158,7 +158,9 @@ impl Rates {
         // Without a time, nothing can be weighted, and no rate over time is known.
         let seconds = did.time.map_or(0.0, Nanos::as_secs_f64);
         self.ipc.add(did.ran.ipc, seconds);
-        self.first_cache.add(did.ran.traffic.caches[0], seconds);
+        for (mean, requests) in self.caches.iter_mut().zip(did.ran.traffic.caches) {
+            mean.add(requests, seconds);
+        }
         self.memory.add(did.ran.traffic.memory, seconds);
         self.cycles.add(did, seconds);
         self.estimated |= did.estimated;
