@@ -274,18 +274,29 @@ fn phases_make_estimates_stale() {
     assert!(means.is_sorted(), "staler estimates should be worse: {means:?}");
 }
 
-/// What the settings cost and bring: `cargo test -p colocate-sim --test progress -- --ignored --nocapture`.
+/// What the settings cost and bring, with 30 seconds alone and six seeds: `cargo test -p colocate-sim --test progress --
+/// --ignored --nocapture`.
+fn show(mixing: Mixing, phases: usize, settings: Estimating) {
+    on_the_e5645_for(mixing, phases, settings, (6, 30));
+}
+
 #[test]
-#[ignore = "a table for docs/benchmarks.md: two minutes of CPU time"]
-fn table_of_settings() {
+#[ignore = "a table for docs/benchmarks.md: a minute of CPU time"]
+fn table_of_estimates() {
     let usual = Estimating::USUAL;
-    let show = |mixing, phases, settings| on_the_e5645_for(mixing, phases, settings, (6, 30));
     for phases in [1, 3] {
         for (valid, apart) in [(20, 1), (20, 3), (20, 5), (20, 10), (20, 20), (10, 5), (40, 5)] {
             show(Mixing::FAIR, phases, Estimating { valid, apart, ..usual });
         }
+    }
+}
+
+#[test]
+#[ignore = "a table for docs/benchmarks.md: a minute of CPU time"]
+fn table_of_limits() {
+    for phases in [1, 3] {
         for limit in [1.1, 1.2, 1.5, f64::INFINITY] {
-            show(Mixing { limit, ..Mixing::PERF_FAIR }, phases, usual);
+            show(Mixing { limit, ..Mixing::PERF_FAIR }, phases, Estimating::USUAL);
         }
     }
 }

@@ -52,6 +52,12 @@ impl<'a> Work<'a> {
         &self.programs
     }
 
+    /// The set-ups with their mixes.
+    #[must_use]
+    pub fn parts(&self) -> &[(Setup, Vec<Mix>)] {
+        &self.parts
+    }
+
     /// How many pieces there are: a mix with a set of assumptions each.
     #[must_use]
     pub fn count(&self) -> usize {
