@@ -244,10 +244,22 @@ impl Queue {
             known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
             did.extend(rates::did(machine, task, earlier));
         }
+        self.forget_ended(after);
         let (ran, waited): (Vec<JobIdx>, Vec<JobIdx>) =
             self.order.iter().partition(|job| self.known[job].just_ran);
         self.order = waited.into_iter().chain(ran).collect();
         did
+    }
+
+    /// Forgets threads that have ended: a job may create them by the million.
+    fn forget_ended(&mut self, seen: &Snapshot) {
+        let lives = |id: &TaskId| {
+            let place = seen.tasks.binary_search_by_key(id, |task| task.id);
+            place.is_ok_and(|place| seen.tasks[place].alive())
+        };
+        for job in self.known.values_mut() {
+            job.threads.retain(|id, _| lives(id));
+        }
     }
 
     /// Keeps the rates for the scheduler.

@@ -132,6 +132,34 @@ fn who_ran_goes_to_the_tail() {
     assert_eq!(host.log, wanted);
 }
 
+/// A job whose threads live for a quantum each: only those that live are kept.
+#[test]
+fn who_has_ended_is_forgotten() {
+    let host = Scripted::new(1);
+    let mut queue = Queue::default();
+    let mut before =
+        Snapshot { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: vec![], ended: vec![] };
+    for number in 0..50_u32 {
+        let mut now = Snapshot { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
+        for task in &mut now.tasks {
+            task.ended = task.ended.or(Some(now.at));
+        }
+        let mut newborn = host.seen(0);
+        newborn.id.order = number;
+        now.tasks.push(newborn);
+        queue.meet(&now);
+        let choices = [Choice {
+            job: JobIdx(0),
+            selected: Selected::Drawn,
+            places: vec![(None, Allocated::LeftToKernel)],
+        }];
+        let did = queue.note(&choices, &host.machine, &before, &now);
+        queue.remember(&did);
+        before = now;
+    }
+    assert!(queue.known[&JobIdx(0)].threads.len() <= 2);
+}
+
 /// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
 #[test]
 fn an_end_begins_a_quantum() {
