@@ -229,9 +229,22 @@ impl CpiModel {
     /// Never: a model has a mode.
     #[must_use]
     pub fn mode(&self, threads: usize) -> Mode {
-        let enough = self.modes.iter().find(|mode| mode.threads as usize >= threads);
-        let mode = enough.or(self.modes.last()).expect("a model has a mode");
+        let mode = self.trained(threads);
         Mode { threads: mode.threads, coefficients: mode.coefficients.clone() }
+    }
+
+    /// Whether stacks alone are told well by stacks of so many threads on a core, see [`Self::mode`].
+    ///
+    /// # Panics
+    /// Never: a model has a mode.
+    #[must_use]
+    pub fn is_well_conditioned(&self, threads: usize) -> bool {
+        self.trained(threads).conditioning.is_good()
+    }
+
+    fn trained(&self, threads: usize) -> &TrainedMode {
+        let enough = self.modes.iter().find(|mode| mode.threads as usize >= threads);
+        enough.or(self.modes.last()).expect("a model has a mode")
     }
 
     /// Whether stacks alone are told uniquely in every mode.

@@ -51,15 +51,80 @@ pub fn alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
 /// The same to a millionth, in a fraction of the time.
 #[must_use]
 pub fn nearly_alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
-    solved(mode, measured, NEAR)
+    told(mode, measured).unwrap_or_else(|| solved(mode, measured, NEAR))
 }
 
-/// Goes on until nothing changes by more than `near`.
+/// The same, or `None` where they are not told: in as many rounds nothing settles.
+#[must_use]
+pub fn told(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
+    whole_steps(mode, measured).or_else(|| {
+        Some(rounds(mode, measured, NEAR)).filter(|(_, settled)| *settled).map(|(x, _)| x)
+    })
+}
+
+/// Rounds of whole steps at most, thread after thread with what is known by then. Chosen: coefficients of weak
+/// coupling take five to ten, and what has not settled by then may never.
+const WHOLE_STEPS: usize = 24;
+
+/// As [`rounds`], by whole steps; `None` if they do not settle.
+fn whole_steps(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
+    let (threads, parts) = (measured.len(), mode.coefficients.len());
+    if threads < 2 || measured.iter().any(|stack| stack.len() != parts) {
+        return None;
+    }
+    let mut x: Vec<f64> = measured.concat();
+    // By component, what all threads have together; kept up as threads change.
+    let mut sums = vec![0.0; parts];
+    x.chunks_exact(parts).for_each(|stack| add(&mut sums, stack));
+    let mut slowdowns = vec![FIRST_SLOWDOWN; threads];
+    for _ in 0..WHOLE_STEPS {
+        let mut change = 0.0_f64;
+        for ((stack, measured), slowdown) in
+            x.chunks_exact_mut(parts).zip(measured).zip(&mut slowdowns)
+        {
+            let mut all = 0.0;
+            for (((c, own), m), sum) in
+                mode.coefficients.iter().zip(stack).zip(*measured).zip(&mut sums)
+            {
+                let others = *sum - *own;
+                let counts = c.beta + c.delta * others;
+                if counts < LEAST_OWN {
+                    return None;
+                }
+                let wanted = (*slowdown * m - c.alpha - c.gamma * others) / counts;
+                let wanted = wanted.clamp(0.0, MOST);
+                change = change.max((wanted - *own).abs());
+                *own = wanted;
+                *sum = others + wanted;
+                all += wanted;
+            }
+            let wanted = *slowdown / f64::max(all, LEAST_OWN);
+            change = change.max((wanted - *slowdown).abs());
+            *slowdown = wanted;
+        }
+        if change < NEAR {
+            let found = x.chunks_exact(parts).zip(measured);
+            return Some(found.map(|(x, m)| normalised_or(x, m)).collect());
+        }
+    }
+    None
+}
+
+fn add(sums: &mut [f64], stack: &[f64]) {
+    sums.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
+}
+
 fn solved(mode: &Mode, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
+    rounds(mode, measured, near).0
+}
+
+/// Goes on until nothing changes by more than `near`; whether it came to that.
+fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) {
     let mut guess: Vec<Vec<f64>> = measured.iter().map(|stack| stack.to_vec()).collect();
     if measured.len() < 2 {
-        return guess;
+        return (guess, true);
     }
+    let mut settled = false;
     let mut next = guess.clone();
     let mut slowdowns = vec![FIRST_SLOWDOWN; measured.len()];
     let mut others = vec![0.0; mode.coefficients.len()];
@@ -75,11 +140,12 @@ fn solved(mode: &Mode, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
             slowdowns[j] += DAMPING * (wanted - slowdowns[j]);
         }
         std::mem::swap(&mut guess, &mut next);
-        if change < near {
+        settled = change < near;
+        if settled {
             break;
         }
     }
-    guess.iter().zip(measured).map(|(x, m)| normalised_or(x, m)).collect()
+    (guess.iter().zip(measured).map(|(x, m)| normalised_or(x, m)).collect(), settled)
 }
 
 /// A stack that has come out empty, as coefficients that make no sense can have it, is as measured.
@@ -125,6 +191,18 @@ pub struct Conditioning {
     pub slowdown_error: f64,
     /// Whether both are nothing: every group of stacks came back.
     pub unique: bool,
+}
+
+/// The greatest coupling of which stacks alone are told well by measured ones. Chosen: half way between where 5 %
+/// of noise was seen to make 2 % of the slowdown (a third) and where it made 13 % (γ as large as β).
+pub const COUPLED: f64 = 0.65;
+
+impl Conditioning {
+    /// Whether stacks alone can be told from those on a shared core, also if these are a little off.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.unique && self.coupling < COUPLED
+    }
 }
 
 /// Groups that are tried. Chosen: the ranges of weak coupling were told from strong ones with a tenth of it.
@@ -271,11 +349,13 @@ mod tests {
         }
     }
 
+    /// By whole steps as by half ones, and these settle where the coupling is weak.
     #[test]
     fn nearly_is_near() {
         let mut rng = SplitMix64::new(20);
-        for _ in 0..CASES {
-            let case = case(&mut rng, 4, (0.25, 0.8), 0.05);
+        for threads in (0..CASES).map(|case| 2 + 2 * u32::from(case % 2 == 0)) {
+            let case = case(&mut rng, threads, (0.25, 0.8), 0.05);
+            assert!(told(&case.mode, &refs(&case.measured)).is_some());
             let exact = alone(&case.mode, &refs(&case.measured));
             let found = nearly_alone(&case.mode, &refs(&case.measured));
             for (found, exact) in found.concat().iter().zip(exact.concat()) {
@@ -302,6 +382,7 @@ mod tests {
         }
         let found = conditioning(&mode, &[], 1);
         assert!(!found.unique && found.coupling > 0.99 && found.stack_error > 0.1, "{found:?}");
+        assert!(!found.is_good());
     }
 
     #[test]

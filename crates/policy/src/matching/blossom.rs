@@ -83,6 +83,17 @@ enum Label {
     Odd,
 }
 
+impl Label {
+    /// Which way prices go.
+    const fn sign(self) -> i64 {
+        match self {
+            Self::Free => 0,
+            Self::Even => 1,
+            Self::Odd => -1,
+        }
+    }
+}
+
 /// A blossom: an odd circle of nodes, each joined to the next by a tight pair.
 #[derive(Clone, Debug)]
 struct Blossom {
@@ -105,12 +116,22 @@ enum Event {
     Open(usize),
 }
 
+/// The best pair between two even nodes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bridge {
+    search: u32,
+    from: u32,
+    to: u32,
+}
+
 pub(super) struct Search<'a> {
     costs: &'a Costs,
     /// The partners that each vertex may have; all if `None`.
     among: Option<&'a [Vec<u32>]>,
     n: usize,
-    /// `Y(v)`, in half steps.
+    /// How far the present search has raised the prices of even vertices and lowered those of odd ones.
+    raised: i64,
+    /// `Y(v)`, in half steps; of an even vertex less `raised`, of an odd one with it.
     price: Vec<i64>,
     mate: Vec<usize>,
     /// The outermost node around each vertex.
@@ -128,7 +149,7 @@ pub(super) struct Search<'a> {
     /// Per vertex, the label of its node.
     vertex_label: Vec<Label>,
     /// Per vertex that is not even: the even vertex with the least slack, and that slack as it will
-    /// be when the vertex is free.
+    /// be when the vertex is free; of a free one with `raised`.
     nearest: Vec<usize>,
     nearest_slack: Vec<i64>,
     /// Vertices that the present search has labelled or given a nearest.
@@ -137,9 +158,12 @@ pub(super) struct Search<'a> {
     /// Bases of even nodes.
     evens: Vec<usize>,
     /// Between even nodes of bases `a` and `b`, at `a * n + b`: the vertices with the least slack,
-    /// that of `a`'s node first.
-    bridge: Vec<(u32, u32)>,
-    /// Per base of an even node: the base of the even node with the least slack, and that slack.
+    /// that of `a`'s node first, and the search that found them.
+    bridge: Vec<Bridge>,
+    /// How many searches there were.
+    searches: u32,
+    /// Per base of an even node: the base of the even node with the least slack, and that slack with twice
+    /// `raised`.
     closest: Vec<usize>,
     closest_slack: Vec<i64>,
     /// Per node: the last walk that came by.
@@ -168,6 +192,7 @@ impl<'a> Search<'a> {
                 while !search.step() {}
             }
         }
+        search.settle();
         search
     }
 
@@ -177,6 +202,7 @@ impl<'a> Search<'a> {
             costs,
             among,
             n,
+            raised: 0,
             price: vec![0; n],
             mate: vec![NONE; n],
             outer: (0..n).collect(),
@@ -192,7 +218,8 @@ impl<'a> Search<'a> {
             touched: Vec::new(),
             is_touched: vec![false; n],
             evens: Vec::new(),
-            bridge: vec![(0, 0); n * n],
+            bridge: vec![Bridge::default(); n * n],
+            searches: 0,
             closest: vec![NONE; n],
             closest_slack: vec![NEVER; n],
             seen: vec![0; n],
@@ -201,32 +228,48 @@ impl<'a> Search<'a> {
     }
 
     fn slack(&self, u: usize, v: usize) -> i64 {
-        2 * self.costs.of(u, v) - self.price[u] - self.price[v]
+        2 * self.costs.of(u, v) - self.price_now(u) - self.price_now(v)
+    }
+
+    /// `Y(v)`.
+    fn price_now(&self, v: usize) -> i64 {
+        self.price[v] + self.vertex_label[v].sign() * self.raised
     }
 
     /// Begins a search from an unmatched node.
     fn plant(&mut self, root: usize) {
+        self.settle();
+        self.searches += 1;
+        self.make_even(root);
+    }
+
+    /// Ends a search: all vertices are free, and prices are what they are.
+    fn settle(&mut self) {
+        for &node in &self.shells {
+            let sign = self.label_of(node).sign();
+            self.blossoms[node - self.n].price += sign * self.raised;
+        }
         while let Some(v) = self.touched.pop() {
+            self.price[v] = self.price_now(v);
             self.is_touched[v] = false;
             self.vertex_label[v] = Label::Free;
             self.nearest_slack[v] = NEVER;
         }
+        self.raised = 0;
         self.evens.clear();
-        self.make_even(root);
     }
 
     /// Changes prices until something happens and deals with it; true if two nodes were matched.
     fn step(&mut self) -> bool {
         let (by, event) = self.next_event();
-        if by > 0 {
-            self.change_prices(by);
-        }
+        self.raised += by.max(0);
         match event {
             Event::Reach(v) => return self.reach(v),
             Event::Open(node) => self.open(node),
             Event::Meet(base) => {
-                let (u, v) = self.bridge[base * self.n + self.closest[base]];
-                self.close(u as usize, v as usize);
+                let bridge = self.bridge_of(base, self.closest[base]);
+                let (u, v) = bridge.expect("even nodes that meet have a pair");
+                self.close(u, v);
             }
         }
         false
@@ -234,49 +277,33 @@ impl<'a> Search<'a> {
 
     /// The least change of prices that makes something possible, and what.
     fn next_event(&self) -> (i64, Event) {
-        let mut least = (NEVER, Event::Reach(NONE));
+        let (mut least, mut event) = (NEVER, Event::Reach(NONE));
         for &v in &self.touched {
-            if self.vertex_label[v] == Label::Free && self.nearest_slack[v] < least.0 {
-                least = (self.nearest_slack[v], Event::Reach(v));
+            let at = self.nearest_slack[v];
+            if at < least && self.vertex_label[v] == Label::Free {
+                (least, event) = (at, Event::Reach(v));
             }
         }
         for &base in &self.evens {
-            if self.closest_slack[base] / 2 < least.0 {
-                least = (self.closest_slack[base] / 2, Event::Meet(base));
+            // The slack shrinks from both sides; slacks of two even vertices are whole steps, so half is whole.
+            if self.closest_slack[base] / 2 < least {
+                (least, event) = (self.closest_slack[base] / 2, Event::Meet(base));
             }
         }
         for &node in &self.shells {
             let price = self.blossoms[node - self.n].price;
-            if self.label_of(node) == Label::Odd && price < least.0 {
-                least = (price, Event::Open(node));
+            if price < least && self.label_of(node) == Label::Odd {
+                (least, event) = (price, Event::Open(node));
             }
         }
-        least
-    }
-
-    fn change_prices(&mut self, by: i64) {
-        for &v in &self.touched {
-            match self.vertex_label[v] {
-                Label::Even => self.price[v] += by,
-                Label::Odd => self.price[v] -= by,
-                Label::Free => self.nearest_slack[v] -= by,
-            }
-        }
-        for &base in &self.evens {
-            self.closest_slack[base] -= 2 * by;
-        }
-        for &node in &self.shells {
-            let price = &mut self.blossoms[node - self.n].price;
-            match self.vertex_label[self.base[node]] {
-                Label::Even => *price += by,
-                Label::Odd => *price -= by,
-                Label::Free => {}
-            }
-        }
+        (least - self.raised, event)
     }
 
     /// The vertices of a node.
     fn vertices_of(&self, node: usize) -> Vec<usize> {
+        if node < self.n {
+            return vec![node];
+        }
         let mut found = Vec::new();
         let mut left = vec![node];
         while let Some(node) = left.pop() {
@@ -293,8 +320,19 @@ impl<'a> Search<'a> {
         self.vertex_label[self.base[node]]
     }
 
-    fn set_label(&mut self, label: Label, vertices: &[usize]) {
+    /// Labels an outermost node, the vertices of which are these.
+    fn set_label(&mut self, node: usize, label: Label, vertices: &[usize]) {
+        let shift = (self.label_of(node).sign() - label.sign()) * self.raised;
+        if node >= self.n {
+            self.blossoms[node - self.n].price += shift;
+        }
         for &v in vertices {
+            self.price[v] += shift;
+            match (self.vertex_label[v], label) {
+                (Label::Free, Label::Odd) => self.nearest_slack[v] -= self.raised,
+                (Label::Odd, Label::Free) => self.nearest_slack[v] += self.raised,
+                _ => {}
+            }
             self.vertex_label[v] = label;
             self.touch(v);
         }
@@ -310,12 +348,9 @@ impl<'a> Search<'a> {
     fn make_even(&mut self, node: usize) {
         let vertices = self.vertices_of(node);
         let base = self.base[node];
-        self.set_label(Label::Even, &vertices);
+        self.set_label(node, Label::Even, &vertices);
         self.closest[base] = NONE;
         self.closest_slack[base] = NEVER;
-        for at in 0..self.evens.len() {
-            self.set_bridge(base, self.evens[at], None);
-        }
         self.evens.push(base);
         for v in vertices {
             self.look_around(v);
@@ -334,8 +369,10 @@ impl<'a> Search<'a> {
     fn look_at(&mut self, u: usize, v: usize) {
         let slack = self.slack(u, v);
         if self.vertex_label[v] != Label::Even {
-            if slack < self.nearest_slack[v] {
-                self.nearest_slack[v] = slack;
+            let is_free = self.vertex_label[v] == Label::Free;
+            let kept = if is_free { slack + self.raised } else { slack };
+            if kept < self.nearest_slack[v] {
+                self.nearest_slack[v] = kept;
                 self.nearest[v] = u;
                 self.touch(v);
             }
@@ -347,27 +384,33 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The slack of the best known pair between two even nodes.
+    /// The best known pair between two even nodes.
+    fn bridge_of(&self, a: usize, b: usize) -> Option<(usize, usize)> {
+        let Bridge { search, from, to } = self.bridge[a * self.n + b];
+        (search == self.searches).then_some((from as usize, to as usize))
+    }
+
+    /// Its slack.
     fn bridge_slack(&self, a: usize, b: usize) -> i64 {
-        match self.bridge[a * self.n + b] {
-            (u, v) if u == v => NEVER,
-            (u, v) => self.slack(u as usize, v as usize),
-        }
+        self.bridge_of(a, b).map_or(NEVER, |(u, v)| self.slack(u, v))
     }
 
     /// Notes the best pair between two even nodes, or that none is known yet.
     #[allow(clippy::cast_possible_truncation)] // a table of 2^64 costs does not exist
     fn set_bridge(&mut self, a: usize, b: usize, pair: Option<(usize, usize)>) {
-        let (u, v) = pair.unwrap_or((0, 0));
-        self.bridge[a * self.n + b] = (u as u32, v as u32);
-        self.bridge[b * self.n + a] = (v as u32, u as u32);
-        if pair.is_some() {
-            let slack = self.slack(u, v);
-            for (from, to) in [(a, b), (b, a)] {
-                if slack < self.closest_slack[from] {
-                    self.closest_slack[from] = slack;
-                    self.closest[from] = to;
-                }
+        let Some((u, v)) = pair else {
+            self.bridge[a * self.n + b].search = 0;
+            self.bridge[b * self.n + a].search = 0;
+            return;
+        };
+        let (search, from, to) = (self.searches, u as u32, v as u32);
+        self.bridge[a * self.n + b] = Bridge { search, from, to };
+        self.bridge[b * self.n + a] = Bridge { search, from: to, to: from };
+        let slack = self.slack(u, v) + 2 * self.raised;
+        for (from, to) in [(a, b), (b, a)] {
+            if slack < self.closest_slack[from] {
+                self.closest_slack[from] = slack;
+                self.closest[from] = to;
             }
         }
     }
@@ -384,7 +427,7 @@ impl<'a> Search<'a> {
             return true;
         }
         let vertices = self.vertices_of(node);
-        self.set_label(Label::Odd, &vertices);
+        self.set_label(node, Label::Odd, &vertices);
         self.entry[node] = (self.nearest[v], v);
         self.make_even(self.outer[partner]);
         false

@@ -32,13 +32,33 @@ pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
 /// cheapest.
 #[must_use]
 pub fn proved(costs: &Costs) -> Option<NearMatching> {
+    proved_within(costs, 0.0)
+}
+
+/// As [`proved`], where a gap of `enough` is none.
+fn proved_within(costs: &Costs, enough: f64) -> Option<NearMatching> {
     let exact = costs.vertices() <= EXACT_UP_TO;
-    let (found, prices) = near::with_prices(costs, if exact { 0.0 } else { GAP })?;
-    if exact && found.gap() > 0.0 {
+    let (found, prices) = near::with_prices(costs, if exact { enough } else { GAP })?;
+    if exact && found.gap() > enough {
         return blossom::minimum_from(costs, Some(&prices)).map(NearMatching::cheapest);
     }
     Some(found)
 }
+
+/// What counts as nothing where costs are predictions, as a share of all costs. Chosen: what they are predicted
+/// from is known to a millionth at best.
+pub const ENOUGH: f64 = 1e-6;
+
+/// The same above [`OPTIMAL_UP_TO`] vertices. Chosen: a thousandth of what 256 threads lose is a thirtieth of
+/// the gain for which `symbiotic` moves anybody, and to do better takes the search several times as long.
+pub const ENOUGH_OF_MANY: f64 = 1e-3;
+
+/// Up to this many vertices groups by predictions are optimal, but for [`ENOUGH`]. Chosen: 64 cores of two.
+pub const OPTIMAL_UP_TO: usize = 128;
+
+/// Steps of the dearest pair where costs are predictions: finer ones say nothing that is known. So few that
+/// numbers of single precision hold them without rounding.
+const COARSE: f64 = 4_194_304.0;
 
 /// Members of a group, and their demands added up.
 #[derive(Clone)]
@@ -62,7 +82,9 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
         let sizes: Vec<usize> = parts.iter().map(|part| part.members.len()).collect();
         // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
         let most = parts.iter().map(|part| part.asked.overlap(&part.asked)).fold(0.0, f64::max);
-        let pairs = pairs(&sizes, most, |a, b| parts[a].asked.overlap(&parts[b].asked));
+        let steps = steps(most, sizes.len());
+        let overlap = |a: usize, b: usize| parts[a].asked.overlap(&parts[b].asked);
+        let pairs = pairs(&sizes, steps, 0.0, overlap);
         let join = |(a, b): (usize, usize)| Group {
             members: [&parts[a].members[..], &parts[b].members].concat(),
             asked: parts[a].asked + parts[b].asked,
@@ -72,8 +94,9 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
     parts.into_iter().map(|group| group.members).collect()
 }
 
-/// As [`in_groups`], for any cost of a group: `cost` of its members, places below `count`, not
-/// negative; nobody costs nothing.
+/// As [`in_groups`], for any predicted cost of a group: `cost` of its members, places below `count`, not
+/// negative; nobody costs nothing. Least, if `width` is 2, but for [`ENOUGH`] or, of more than
+/// [`OPTIMAL_UP_TO`] places, [`ENOUGH_OF_MANY`].
 #[must_use]
 pub fn in_groups_by(
     count: usize,
@@ -98,7 +121,9 @@ pub fn in_groups_by(
             }
         }
         let most = table.iter().copied().fold(0.0, f64::max);
-        let pairs = pairs(&sizes, most, |a, b| table[a.min(b) * n + a.max(b)]);
+        let steps = coarse_steps(most, n);
+        let enough = if n <= OPTIMAL_UP_TO { ENOUGH } else { ENOUGH_OF_MANY };
+        let pairs = pairs(&sizes, steps, enough, |a, b| table[a.min(b) * n + a.max(b)]);
         parts = pairs.into_iter().map(|(a, b)| join(a, b)).collect();
     }
     parts
@@ -109,7 +134,7 @@ pub fn in_groups_by(
 #[must_use]
 pub fn none_below(
     slots: usize,
-    mate: &[usize],
+    mate: Vec<usize>,
     limit: f64,
     mut cost: impl FnMut(usize, usize) -> f64,
 ) -> bool {
@@ -122,33 +147,33 @@ pub fn none_below(
             table[a * slots + b] = cost;
         }
     }
-    let steps = steps(most, slots);
+    let steps = coarse_steps(most, slots);
     let costs = Costs::new(slots, |a, b| in_steps(table[a * slots + b], steps));
     // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
     prices::none_below(&costs, mate, in_steps_up(limit, steps))
 }
 
-/// Pairs of all parts, which are an even number and have these sizes, with the least `cost`, which
-/// is at most `most`.
+/// Pairs of all parts, which are an even number and have these sizes, with the least `cost` in so many `steps`
+/// for a cost of one, where a gap of `enough` is none.
 ///
 /// Sizes of the parts differ by one at most, and those of the pairs again: two of the size that the
 /// minority has are never joined.
 fn pairs(
     sizes: &[usize],
-    most: f64,
+    steps: f64,
+    enough: f64,
     mut cost: impl FnMut(usize, usize) -> f64,
 ) -> Vec<(usize, usize)> {
     let smallest = sizes.iter().copied().min().unwrap_or(0);
     let small = sizes.iter().filter(|&&size| size == smallest).count();
     let apart = if 2 * small <= sizes.len() { smallest } else { smallest + 1 };
-    let steps = steps(most, sizes.len());
     let costs = Costs::new(sizes.len(), |a, b| {
         let both = sizes[a] == apart && sizes[b] == apart;
         let penalty = if both && small < sizes.len() { MAX_COST / 2 } else { 0 };
         penalty + in_steps(cost(a, b), steps)
     });
-    let mate = minimum(&costs).expect("an even number of parts");
-    mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
+    let found = proved_within(&costs, enough).expect("an even number of parts");
+    found.mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
 }
 
 /// Steps that a cost of one has, so that the costs of all pairs of a matching of `count` parts together
@@ -156,6 +181,11 @@ fn pairs(
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
 fn steps(most: f64, count: usize) -> f64 {
     MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
+}
+
+/// The same where costs are predictions.
+fn coarse_steps(most: f64, count: usize) -> f64 {
+    steps(most, count).min(COARSE / most.max(f64::MIN_POSITIVE.sqrt()))
 }
 
 /// As [`in_steps`], rounded up and not cut.

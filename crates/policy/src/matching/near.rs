@@ -150,7 +150,7 @@ fn both_ends(costs: &Costs) -> Vec<usize> {
 }
 
 /// Exchanges partners between two pairs as long as that makes them cheaper.
-fn exchange(costs: &Costs, mate: &mut [usize]) {
+pub(super) fn exchange(costs: &Costs, mate: &mut [usize]) {
     let mut again = true;
     while std::mem::take(&mut again) {
         for a in 0..mate.len() {

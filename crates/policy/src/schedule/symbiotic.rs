@@ -21,12 +21,16 @@
 //! 2. Selection: all jobs if there is room, else in the order of the queue, which is ours: the published
 //!    experiments have as many programs as contexts. So nobody starves, and no job runs more often for being
 //!    good company.
-//! 3. Groups: two siblings by minimum-weight perfect matching, which is optimal; four by matching pairs, then
+//! 3. Groups: two siblings by minimum-weight perfect matching, which is optimal ([`matching::in_groups_by`]); four by matching pairs, then
 //!    pairs of pairs with the prediction for all four (hierarchical matching, which is not). The coefficients
 //!    are those of as many threads as the fullest core has, also for the pairs on the way to groups of four.
 //!    Where cores have different numbers of usable PUs: by exchange from the groups that are.
-//! 4. *Stay put*: groups stay as they are unless the gain is above a threshold. A group goes to the core where
+//! 4. *Stay put*: groups stay as they are unless the gain is above a threshold; where prices prove that no groups
+//!    of two can gain as much, none are searched for ([`matching::none_below`]). A group goes to the core where
 //!    most of it last ran.
+//!
+//! Where stacks alone are not told well by those together, threads have a core of their own from time to time
+//! ([`solo`]).
 //!
 //! A thread that nothing is known of yet has the mean of the known stacks. Without coefficients, or with ones of
 //! other stacks than the host's, all groups are equally good and everybody stays.
@@ -37,17 +41,20 @@
 //!   -> test `order_changes_nothing`
 //! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
 //! - **Stays** where nothing is to be gained. -> test `stays`
+//! - **Spared searches** change nothing: as without the proof, by the equation pair by pair.
+//!   -> test `as_without_the_proof`
 //! - **Learns** the stacks alone from those together. -> test `learns_what_they_are_alone`
 //!
 //! [`inverse`]: colocate_model::symbiosis::inverse
 
 pub(super) mod groups;
 mod pairs;
+pub mod solo;
 mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::Homes;
-use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
+use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
 use crate::matching;
 use crate::places::Places;
 use colocate_machine::PuIdx;
@@ -56,6 +63,7 @@ use colocate_model::symbiosis::Mode;
 use groups::{exchanged, is_even, staying};
 use pairs::Pairs;
 use serde::{Deserialize, Serialize};
+use solo::{Alone, Ration};
 use stacks::Book;
 
 /// What is to be small.
@@ -134,6 +142,7 @@ pub struct Symbiotic {
     settings: Settings,
     model: Option<CpiModel>,
     book: Book,
+    ration: Ration,
     /// Only `symbiotic-numa` has them.
     homes: Option<Homes>,
     changed: u64,
@@ -144,8 +153,9 @@ impl Symbiotic {
     /// With the coefficients of a machine; without them nothing is foretold.
     #[must_use]
     pub fn new(model: Option<CpiModel>, settings: Settings) -> Self {
-        let book = Book::new(settings.weight);
-        Self { settings, model, book, homes: None, changed: 0, stayed: 0 }
+        let book = Book::new(model.as_ref(), settings.weight);
+        let ration = Ration::default();
+        Self { settings, model, book, ration, homes: None, changed: 0, stayed: 0 }
     }
 
     /// As [`Self::new`], with an eye on where memory is: `symbiotic-numa`.
@@ -256,7 +266,7 @@ impl Judge<'_> {
             (mate[a], mate[b]) = (b, a);
         }
         let cost = |a: usize, b: usize| if b < threads { pairs.cost(a, b) } else { 0.0 };
-        matching::none_below(mate.len(), &mate, limit, cost)
+        matching::none_below(mate.len(), mate, limit, cost)
     }
 }
 
@@ -264,7 +274,9 @@ impl Symbiotic {
     /// Takes in what the last quantum has shown.
     fn learn(&mut self, now: &Quantum<'_>) {
         if let Some(model) = &self.model {
-            self.book.learn(model, now.queue);
+            let fullest = self.book.fullest();
+            let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
+            self.book.learn(mode.as_ref(), now.queue);
         }
         if let Some(homes) = &mut self.homes {
             homes.note(now);
@@ -274,8 +286,8 @@ impl Symbiotic {
     /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
     fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
         let model = self.model.as_ref();
-        let mean = model.map(|model| self.book.mean(model.components.len()));
-        let stacks = self.book.stacks(mean.as_deref(), threads);
+        let mean = self.book.mean();
+        let stacks = self.book.stacks(&mean, threads);
         let cores = places.cores().len();
         let fullest = threads.len().div_ceil(cores.max(1));
         let mode = model.map(|model| model.mode(fullest));
@@ -294,36 +306,69 @@ impl Symbiotic {
     }
 }
 
+impl Symbiotic {
+    /// Who has a core of its own to show its stack alone.
+    fn alone(
+        &mut self,
+        now: &Quantum<'_>,
+        places: &Places<'_>,
+        chosen: &mut Vec<(usize, Selected)>,
+    ) -> Vec<Alone> {
+        let Some(model) = &self.model else { return Vec::new() };
+        let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
+        let fullest = threads.min(places.pus().len()).div_ceil(places.cores().len().max(1));
+        let is_good = model.is_well_conditioned(fullest);
+        self.ration.choose(now, &self.book, places, is_good, chosen)
+    }
+}
+
 impl Scheduler for Symbiotic {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();
-        let chosen = select::all(now.queue, contexts)
+        let mut chosen = select::all(now.queue, contexts)
             .unwrap_or_else(|| select::in_order(now.queue, contexts));
+        let all_places = Places::new(now.machine, now.pus);
+        let alone = self.alone(now, &all_places, &mut chosen);
+        let is_alone = |thread: &Thread| alone.iter().find(|alone| alone.thread == thread.id);
+        for (at, selected) in &mut chosen {
+            if now.queue[*at].threads.iter().any(|thread| is_alone(thread).is_some()) {
+                *selected = Selected::Estimated;
+            }
+        }
         let in_queue = threads_of(now.queue, &chosen, contexts);
         // In their own order, so that nothing depends on that of the queue.
-        let mut order: Vec<usize> = (0..in_queue.len()).collect();
+        let mut order: Vec<usize> =
+            (0..in_queue.len()).filter(|&at| is_alone(in_queue[at]).is_none()).collect();
         order.sort_by_key(|&at| in_queue[at].id);
         let threads: Vec<&Thread> = order.iter().map(|&at| in_queue[at]).collect();
-        let places = Places::new(now.machine, now.pus);
+        let left = solo::others(&all_places, &alone);
+        let places = Places::new(now.machine, &left);
         let (groups, slowdowns, changed) = self.foretold(&places, &threads);
         if changed {
             self.changed += 1
         } else {
             self.stayed += 1
         }
-        let mut pus = vec![PuIdx(0); threads.len()];
+        let seat = |thread: &&Thread| is_alone(thread).map_or(PuIdx(0), |alone| alone.pu);
+        let mut pus: Vec<PuIdx> = in_queue.iter().map(seat).collect();
         let seats = self.seats(&places, &threads, &groups);
         order.iter().zip(seats).for_each(|(&at, pu)| pus[at] = pu);
         let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let ids = |group: &Vec<usize>| group.iter().map(|&at| threads[at].id).collect();
+        let singles = alone.iter().map(|alone| vec![alone.thread]);
         // Threads that take turns on a PU show stacks of nobody's company in particular.
-        let company = if all > contexts { Vec::new() } else { groups.iter().map(ids).collect() };
+        let company = if all > contexts {
+            Vec::new()
+        } else {
+            groups.iter().map(ids).chain(singles).collect()
+        };
         self.book.ran_together(company);
         let foretold = self.model.is_some();
         choices(now, chosen, &pus, |thread| {
             let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);
             match at.ok().filter(|_| foretold) {
+                _ if is_alone(thread).is_some() => Allocated::OwnCores,
                 Some(at) => Allocated::Symbiosis { slowdown: slowdowns[at] },
                 None => Allocated::Next,
             }
@@ -331,16 +376,18 @@ impl Scheduler for Symbiotic {
     }
 
     fn state(&self) -> Option<String> {
-        let Some(model) = &self.model else {
+        if self.model.is_none() {
             return Some("no coefficients are known: everybody stays".to_owned());
-        };
-        let doubt = if model.is_unique() {
-            ""
-        } else {
-            "; stacks alone are not told uniquely by these coefficients, so predictions may be off"
+        }
+        let solo = match self.ration.given {
+            0 => String::new(),
+            given => format!(
+                "; stacks beside others do not tell all that they would be alone, so threads had a core of \
+                 their own {given} times"
+            ),
         };
         Some(format!(
-            "{} threads' stacks known, groups changed {} times and stayed {} times{doubt}",
+            "{} threads' stacks known, groups changed {} times and stayed {} times{solo}",
             self.book.known(),
             self.changed,
             self.stayed

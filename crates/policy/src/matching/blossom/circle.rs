@@ -22,12 +22,14 @@ impl Search<'_> {
             .filter(|&&node| self.label_of(node) == Label::Even)
             .map(|&node| self.base[node])
             .collect();
-        let fresh: Vec<usize> = odds.into_iter().flat_map(|odd| self.vertices_of(odd)).collect();
+        let mut fresh = Vec::new();
+        for odd in odds {
+            let vertices = self.vertices_of(odd);
+            self.set_label(odd, Label::Even, &vertices);
+            fresh.extend(vertices);
+        }
         let node = self.add_blossom(circle, joints);
         self.join_bridges(self.base[node], &evens);
-        for &v in &fresh {
-            self.vertex_label[v] = Label::Even;
-        }
         for v in fresh {
             self.look_around(v);
         }
@@ -35,7 +37,11 @@ impl Search<'_> {
 
     fn add_blossom(&mut self, circle: Vec<usize>, joints: Vec<(usize, usize)>) -> usize {
         let base = self.base[circle[0]];
-        let blossom = Blossom { circle, joints, price: 0 };
+        // All nodes of the circle are even; their prices stay what they are from now on.
+        for &part in circle.iter().filter(|&&part| part >= self.n) {
+            self.blossoms[part - self.n].price += self.raised;
+        }
+        let blossom = Blossom { circle, joints, price: -self.raised };
         let node = if let Some(node) = self.unused.pop() {
             self.blossoms[node - self.n] = blossom;
             node
@@ -74,8 +80,7 @@ impl Search<'_> {
             let other = self.evens[at];
             let slacks = parts.iter().map(|&part| (self.bridge_slack(part, other), part));
             let (slack, best) = slacks.min().expect("a circle has even nodes");
-            let (u, v) = self.bridge[best * self.n + other];
-            let pair = (slack < NEVER).then_some((u as usize, v as usize));
+            let pair = self.bridge_of(best, other).filter(|_| slack < NEVER);
             if self.closest[other] != NONE && self.seen[self.closest[other]] == self.walk {
                 self.closest[other] = base;
             }
@@ -101,7 +106,7 @@ impl Search<'_> {
             let at = if forth { (reached + step) % len } else { reached - step };
             if step % 2 == 0 {
                 let vertices = self.vertices_of(circle[at]);
-                self.set_label(Label::Odd, &vertices);
+                self.set_label(circle[at], Label::Odd, &vertices);
                 self.entry[circle[at]] = entry;
             } else {
                 turned_even.push(circle[at]);
@@ -117,6 +122,8 @@ impl Search<'_> {
     fn take_blossom(&mut self, node: usize) -> Blossom {
         self.shells.retain(|&shell| shell != node);
         self.unused.push(node);
+        let vertices = self.vertices_of(node);
+        self.set_label(node, Label::Free, &vertices);
         let empty = Blossom { circle: Vec::new(), joints: Vec::new(), price: 0 };
         let taken = std::mem::replace(&mut self.blossoms[node - self.n], empty);
         for &part in &taken.circle {
@@ -124,9 +131,7 @@ impl Search<'_> {
             if part >= self.n {
                 self.shells.push(part);
             }
-            let vertices = self.vertices_of(part);
-            self.set_label(Label::Free, &vertices);
-            for v in vertices {
+            for v in self.vertices_of(part) {
                 self.outer[v] = part;
             }
         }

@@ -146,8 +146,8 @@ fn learns_what_they_are_alone() {
         scheduler.choose(&quantum(&machine, &pus, &queue));
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
         assert_eq!(scheduler.book.known(), count);
-        let mean = scheduler.book.mean(3);
-        let found = scheduler.book.stacks(Some(&mean), &threads);
+        let mean = scheduler.book.mean();
+        let found = scheduler.book.stacks(&mean, &threads);
         for (found, truth) in found.concat().iter().zip(truth.concat()) {
             assert!((found - truth).abs() < 1e-5, "{spec}: {found} where {truth} is");
         }
@@ -248,6 +248,107 @@ fn the_head_runs_and_a_wide_job_alone() {
     assert_eq!((choices.len(), choices[0].places.len()), (1, 9));
 }
 
+/// Coefficients with which it cannot be told whose cycles they are.
+fn strongly_coupled() -> CpiModel {
+    let mut model = model(&mut SplitMix64::new(1));
+    for mode in &mut model.modes {
+        let c = Coefficients { alpha: 0.0, beta: 0.8, gamma: 0.8, delta: 0.5 };
+        mode.coefficients = vec![c; 3];
+        mode.conditioning.unique = false;
+    }
+    model
+}
+
+/// As many quanta of eight jobs on four cores of two; the scheduler after them, and what was chosen.
+fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec<Vec<Choice>>) {
+    let machine = machine("core:4 pu:2");
+    let settings = Settings { weight: 1.0, ..Settings::USUAL };
+    let mut scheduler = Symbiotic::new(Some(model.clone()), settings);
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 8]));
+    let mut quantum = || {
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let choices = scheduler.choose(&now);
+        ran(&machine, model, truth, &choices, &mut queue);
+        let waits = |job: &Queued| choices.iter().all(|choice| choice.job != job.job);
+        queue.iter_mut().for_each(|job| job.just_ran = !waits(job));
+        queue.sort_by_key(|job| job.just_ran);
+        choices
+    };
+    let choices = (0..count).map(|_| quantum()).collect();
+    (scheduler, choices)
+}
+
+#[test]
+fn solo_tells_what_stacks_together_do_not() {
+    let truth = stacks(&mut SplitMix64::new(8), 8);
+    let (scheduler, choices) = quanta(&strongly_coupled(), &truth, 80);
+    assert_eq!(scheduler.book.known(), 8);
+    for (job, truth) in (0..8).zip(&truth) {
+        let id = crate::plan::TaskId { job: crate::plan::JobIdx(job), order: 0 };
+        let thread = Thread { id, ran: None, pu: None };
+        let found = scheduler.book.stacks(&[], &[&thread])[0].to_vec();
+        assert!(found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() < 1e-12));
+    }
+    let own = |choice: &Choice| choice.places[0].1 == Allocated::OwnCores;
+    let alone: Vec<&Choice> = choices.iter().flatten().filter(|choice| own(choice)).collect();
+    assert!(alone.iter().all(|choice| choice.selected == Selected::Estimated));
+    assert!(scheduler.state().unwrap().ends_with(&format!("of their own {} times", alone.len())));
+}
+
+/// Eight contexts, of which one is left empty with each job that waits.
+#[test]
+fn solo_is_rationed() {
+    let truth = stacks(&mut SplitMix64::new(8), 8);
+    let (_, choices) = quanta(&strongly_coupled(), &truth, 500);
+    let empty: usize = choices.iter().map(|choices| 8 - choices.len()).sum();
+    // 500 · 8 · 0.02 = 80.
+    assert!((70..=80).contains(&empty), "{empty}");
+    assert!(choices.iter().all(|choices| choices.len() >= 7));
+    for turn in choices.windows(2) {
+        let waits = |turn: &Vec<Choice>, job: u32| turn.iter().all(|choice| choice.job.0 != job);
+        assert!((0..8).all(|job| !waits(&turn[0], job) || !waits(&turn[1], job)), "twice");
+    }
+}
+
+#[test]
+fn no_solo_where_stacks_are_told() {
+    let truth = stacks(&mut SplitMix64::new(8), 8);
+    let (scheduler, choices) = quanta(&model(&mut SplitMix64::new(1)), &truth, 50);
+    assert!(choices.iter().all(|choices| choices.len() == 8));
+    assert_eq!((scheduler.ration.given, scheduler.book.known()), (0, 8));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// The decision, made by costs that are told pair by pair and without a proof that spares the search.
+    #[test]
+    fn as_without_the_proof(
+        count in 5_usize..=8,
+        last in prop::collection::vec(prop::option::of(0_u32..8), 8),
+        gain in prop::sample::select(vec![0.0, 0.003, 0.01, 0.05]),
+        seed: u64,
+    ) {
+        let machine = machine("core:4 pu:2");
+        let mut rng = SplitMix64::new(seed);
+        let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
+        let (pus, mut queue) = (all(&machine), queue(&vec![0.0; count]));
+        for (job, last) in queue.iter_mut().zip(&last) {
+            job.threads[0].pu = last.map(PuIdx);
+        }
+        let mut scheduler = knowing(Symbiotic::new(Some(model.clone()), eager(gain)), &stacks);
+        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+        let found = cost(&model, 2, &stacks, &on_core(&machine, &choices));
+        let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
+        let stay = cost(&model, 2, &stacks, &staying(&Places::new(&machine, &pus), &threads));
+        let of_one = |group: &[usize]| cost(&model, 2, &stacks, &[group.to_vec()]);
+        let best = cost(&model, 2, &stacks, &matching::in_groups_by(count, 4, 2, of_one));
+        let over = stay - best - gain * Aim::Stp.whole(count, stay);
+        let wanted = if over > 0.0 { best } else { stay };
+        prop_assert!((found - wanted).abs() < 2e-6 || over.abs() < 2e-6, "{found}, wanted {wanted}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -261,7 +362,7 @@ proptest! {
         let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
         let found = cost(&model, 2, &stacks, &on_core(&machine, &choices));
         let least = brute(&model, &stacks, &(0..2 * pairs).collect::<Vec<_>>());
-        prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
+        prop_assert!((found - least).abs() < 2e-6, "found {found}, least {least}");
     }
 
     #[test]
@@ -301,11 +402,19 @@ proptest! {
         }
     }
 
+    /// Also of threads that are alike, so that many groups cost the same.
     #[test]
-    fn order_changes_nothing(spec in prop::sample::select(vec!["core:4 pu:2", "core:2 pu:4"]), seed: u64) {
+    fn order_changes_nothing(
+        spec in prop::sample::select(vec!["core:4 pu:2", "core:2 pu:4"]),
+        alike in 1_usize..=8,
+        seed: u64,
+    ) {
         let machine = machine(spec);
         let mut rng = SplitMix64::new(seed);
-        let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
+        let (model, mut stacks) = (model(&mut rng), stacks(&mut rng, 8));
+        for at in 1..alike {
+            stacks[at] = stacks[0].clone();
+        }
         let (pus, mut plain) = (all(&machine), queue(&[0.0; 8]));
         for (job, pu) in plain.iter_mut().zip(&pus) {
             job.threads[0].pu = Some(*pu);
@@ -315,9 +424,7 @@ proptest! {
         let groups = |queue: &[Queued]| {
             let new = Symbiotic::new(Some(model.clone()), eager(0.0));
             let choices = knowing(new, &stacks).choose(&quantum(&machine, &pus, queue));
-            let mut groups = on_core(&machine, &choices);
-            groups.sort_unstable();
-            groups
+            on_core(&machine, &choices)
         };
         prop_assert_eq!(groups(&plain), groups(&mixed));
     }

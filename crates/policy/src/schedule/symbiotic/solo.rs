@@ -1,0 +1,156 @@
+//! Quanta in which a thread has a core alone, because its stack beside others does not tell the one alone.
+//!
+//! # Problem
+//! With some coefficients, or some stacks, whose cycles they are cannot be told: the inverse is not unique, or a
+//! little noise becomes a large error.
+//! # Approach
+//! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That leaves contexts
+//! empty, so it is rationed.
+//! # Terms
+//! - *Credit*: contexts that may be left empty; every quantum adds [`SHARE`] of all contexts.
+//! - *Sample*: a stack that a thread showed alone on a core. It is good for [`GOOD_FOR`] quanta.
+//! # Algorithm
+//! 1. Who *wants* one: a thread that shows stacks, and has no sample that is still good, if stacks are not told
+//!    well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its stack did not settle.
+//! 2. Who has no sample comes first, then who has the oldest; in the order of the queue.
+//! 3. While there is credit, each gets the core where it last ran, or the first that is free, and the last
+//!    of the chosen jobs wait if there is no room for them. They keep their places in the queue.
+//! # Properties
+//! - **Rationed**: no more contexts are left empty than the share says. -> test `solo_is_rationed`
+//! - **Everybody** who wants a sample gets one. -> test `solo_tells_what_stacks_together_do_not`
+//! - **Never needed** where stacks are told well. -> test `no_solo_where_stacks_are_told`
+//!
+//! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
+
+use super::stacks::Book;
+use crate::places::Places;
+use crate::plan::TaskId;
+use crate::schedule::{Quantum, Selected, Thread, select};
+use colocate_machine::PuIdx;
+
+/// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost more than the
+/// 5 % that symbiotic schedules are published to gain.
+pub const SHARE: f64 = 0.02;
+
+/// Quanta for which a sample is good. As long as an estimate of `fair` (see
+/// [`Estimating`](crate::schedule::progress::Estimating)), for the same reason: phases.
+pub const GOOD_FOR: u64 = 20;
+
+/// Who runs alone on a core.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Alone {
+    pub thread: TaskId,
+    /// By place in the usable cores.
+    core: usize,
+    pub pu: PuIdx,
+}
+
+/// What may be left empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ration {
+    credit: f64,
+    /// Samples that were arranged for.
+    pub given: u64,
+}
+
+impl Ration {
+    /// Chooses who runs alone. Jobs that must wait for that leave `chosen`.
+    pub fn choose(
+        &mut self,
+        now: &Quantum<'_>,
+        book: &Book,
+        places: &Places<'_>,
+        well_conditioned: bool,
+        chosen: &mut Vec<(usize, Selected)>,
+    ) -> Vec<Alone> {
+        let contexts = places.pus().len();
+        // No more than a quarter of them at once, but always enough for one core.
+        let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
+        self.credit = (self.credit + SHARE * select::float(contexts)).min(most);
+        let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
+        let mut found = Vec::new();
+        if threads <= places.cores().len() || threads > contexts {
+            return found;
+        }
+        for thread in wanting(now, book, well_conditioned, chosen) {
+            let Some(core) = core_for(places, thread, &found) else { break };
+            let pus = &places.cores()[core].pus;
+            let empty = select::float(pus.len() - 1);
+            if self.credit < empty {
+                break;
+            }
+            let pu = thread.pu.filter(|pu| pus.contains(pu)).unwrap_or(pus[0]);
+            found.push(Alone { thread: thread.id, core, pu });
+            if make_room(now, places, &found, chosen) {
+                self.credit -= empty;
+                self.given += 1;
+            } else {
+                found.pop();
+            }
+        }
+        found
+    }
+}
+
+/// The chosen threads that want a sample, the most urgent first.
+fn wanting<'a>(
+    now: &Quantum<'a>,
+    book: &Book,
+    well_conditioned: bool,
+    chosen: &[(usize, Selected)],
+) -> Vec<&'a Thread> {
+    let threads = chosen.iter().flat_map(|(at, _)| &now.queue[*at].threads);
+    let wants = |thread: &&Thread| {
+        let age = book.sample_age(thread.id);
+        let doubtful = !well_conditioned || book.is_doubtful(thread.id);
+        doubtful && book.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
+    };
+    let mut found: Vec<&Thread> = threads.filter(wants).collect();
+    found.sort_by_key(|thread| std::cmp::Reverse(book.sample_age(thread.id).unwrap_or(u64::MAX)));
+    found
+}
+
+/// The core where the thread last ran, else the first that nobody has alone.
+fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
+    let cores = places.cores();
+    let is_free = |core: &usize| taken.iter().all(|alone| alone.core != *core);
+    let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));
+    last.filter(is_free).or_else(|| (0..cores.len()).find(is_free))
+}
+
+/// Lets the last of the chosen jobs wait until the others have room on what is left; whether that is possible.
+/// Jobs of threads that run alone stay, and if it is not possible everybody.
+fn make_room(
+    now: &Quantum<'_>,
+    places: &Places<'_>,
+    alone: &[Alone],
+    chosen: &mut Vec<(usize, Selected)>,
+) -> bool {
+    let taken: usize = alone.iter().map(|alone| places.cores()[alone.core].pus.len()).sum();
+    let room = places.pus().len() - taken + alone.len();
+    let width = |at: usize| now.queue[at].threads.len();
+    let mut threads: usize = chosen.iter().map(|(at, _)| width(*at)).sum();
+    let mut kept = chosen.clone();
+    for place in (0..chosen.len()).rev() {
+        if threads <= room {
+            break;
+        }
+        let job = &now.queue[kept[place].0];
+        if job.threads.iter().all(|thread| alone.iter().all(|alone| alone.thread != thread.id)) {
+            threads -= job.threads.len();
+            kept.remove(place);
+        }
+    }
+    let fits = threads <= room;
+    if fits {
+        *chosen = kept;
+    }
+    fits
+}
+
+/// The usable PUs on cores that nobody has alone.
+pub(super) fn others(places: &Places<'_>, alone: &[Alone]) -> Vec<PuIdx> {
+    let cores = places.cores().iter().enumerate();
+    let left = cores.filter(|(core, _)| alone.iter().all(|alone| alone.core != *core));
+    left.flat_map(|(_, core)| core.pus.iter().copied()).collect()
+}
