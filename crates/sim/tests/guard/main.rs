@@ -126,7 +126,8 @@ fn a_guarded_scheduler_does_no_harm() {
 }
 
 /// Two jobs a PU, one on additions and one on multiplications, for cores of two PUs: the kernel has them beside
-/// each other as it happens. A scheduler that mixes them gains, and keeps most of it with the guard.
+/// each other as it happens. A scheduler that mixes them gains, and keeps most of it with the guard: not more than the part of
+/// the quanta that it gets, which is three fifths here.
 #[test]
 fn a_guarded_scheduler_keeps_what_it_gains() {
     let (machine, performance) = common::machine(common::SMALL);
@@ -140,7 +141,7 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
     let mut guard = Guard::new(Box::new(Mixes), "mixes", Guarding::default());
     let guarded = kernel - run(&mut guard);
     assert!(free > 0.1 * kernel, "{free} of {kernel} s gained");
-    assert!(guarded > 0.7 * free, "{guarded} of {free} s gained: {:?}", guard.state());
+    assert!(guarded > 0.6 * free, "{guarded} of {free} s gained: {:?}", guard.state());
 }
 
 /// Runs the job that has waited longest of each half of the jobs on every core.
