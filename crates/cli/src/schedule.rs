@@ -49,7 +49,7 @@ pub struct Args {
     workload: Option<PathBuf>,
 
     /// Scheduler: os, round-robin, random[:seed=N], mmas, mhas, idas[:kappa=K], l1-static, l1-dynamic,
-    /// bas, fair, perf-fair[:share=F], symbiotic:model=FILE[:SETTING=VALUE…],
+    /// bas, fair[:SETTING=VALUE…], perf-fair[:SETTING=VALUE…], symbiotic:model=FILE[:SETTING=VALUE…],
     /// symbiotic-numa:model=FILE[:SETTING=VALUE…] or oracle
     #[arg(long, value_name = "P", default_value = "bas")]
     policy: Policy,
