@@ -2,12 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed; it says what it skips
 
+mod printed;
 mod run_support;
 
+use printed::conforms;
 use run_support::{Scratch, have, text};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// Of the report.
+const SCHEMA: &str = include_str!("../../../docs/schemas/scheduled.json");
 
 /// A workload of so many shells that count, each marked with a word.
 fn workload(scratch: &Scratch, jobs: u32, word: &str, count: u32) -> PathBuf {
@@ -31,19 +36,8 @@ fn schedule(scratch: &Scratch) -> Command {
 fn report(output: &Output) -> Value {
     let said = text(&output.stderr);
     let report: Value = serde_json::from_str(&said[said.find('{').unwrap()..]).unwrap();
-    conforms(&report);
+    conforms(&report, SCHEMA);
     report
-}
-
-fn conforms(report: &Value) {
-    let schema = include_str!("../../../docs/schemas/scheduled.json");
-    let schema: Value = serde_json::from_str(schema).unwrap();
-    let wrong: Vec<String> = jsonschema::validator_for(&schema)
-        .unwrap()
-        .iter_errors(report)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}\n{report:#}");
 }
 
 #[test]
@@ -198,7 +192,7 @@ fn files_by_their_endings() {
     let [table, json, picture] = names.map(|name| std::fs::read_to_string(name).unwrap());
     assert!(table.starts_with("scheduler fair: ") && table.contains("why each job ran"), "{table}");
     let report: Value = serde_json::from_str(&json).unwrap();
-    conforms(&report);
+    conforms(&report, SCHEMA);
     assert!(report["jobs"][4]["last_choice"]["places"][0]["allocated"]["because"].is_string());
     assert!(picture.starts_with("<svg") && picture.contains("5 jobs under fair"), "{picture}");
     assert!(picture.contains("sh#5") && !picture.contains("simulated"), "{picture}");

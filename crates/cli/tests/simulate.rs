@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod printed;
+
 use expect_test::expect;
+use printed::{conforms, printed, refusal};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -58,17 +61,6 @@ fn colocate(folder: &Path, args: &[&str]) -> Output {
     command.arg("simulate").args(args).current_dir(folder).output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// What is said on standard error by a command that ends with `code`.
-fn refusal(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn the_table_says_simulated_and_the_machine() {
     let folder = scene(str::to_owned);
@@ -93,14 +85,7 @@ fn the_json_is_as_its_schema_says_and_does_not_depend_on_the_threads() {
     let three = printed(&colocate(folder.path(), &["pair.toml", "--json", "--threads", "3"]));
     assert_eq!(one, three);
     let found: Value = serde_json::from_str(&one).unwrap();
-    let schema = include_str!("../../../docs/schemas/simulated.json");
-    let schema: Value = serde_json::from_str(schema).unwrap();
-    let wrong: Vec<String> = jsonschema::validator_for(&schema)
-        .unwrap()
-        .iter_errors(&found)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    conforms(&found, include_str!("../../../docs/schemas/simulated.json"));
     assert_eq!(found["simulated"], true);
     assert_eq!(found["settings"]["machine"], "Intel Xeon X3320");
     assert_eq!(found["policies"][2]["policy"], "random:seed=2");

@@ -1,8 +1,11 @@
 //! `colocate study serpa`: whole runs of the binary, small ones.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
+mod printed;
+
 use colocate_study::serpa::Report;
 use expect_test::expect;
+use printed::{conforms, printed, refusal};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,32 +27,14 @@ fn scene() -> tempfile::TempDir {
     folder
 }
 
-fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// What is said on standard error by a command that ends with `code`.
-fn refusal(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn the_json_is_as_its_schema_says_and_can_be_read_back() {
     let folder = scene();
     let args = [&SMALL[..], &["--json", "-o", "report.json", "--threads", "2"]].concat();
     assert_eq!(printed(&study(folder.path(), &args)), "");
     let text = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
-    let schema = include_str!("../../../docs/schemas/study-serpa.json");
-    let schema: Value = serde_json::from_str(schema).unwrap();
     let found: Value = serde_json::from_str(&text).unwrap();
-    let wrong: Vec<String> = jsonschema::validator_for(&schema)
-        .unwrap()
-        .iter_errors(&found)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    conforms(&found, include_str!("../../../docs/schemas/study-serpa.json"));
     let report: Report = serde_json::from_str(&text).unwrap();
     assert_eq!((report.simulated, report.draws, report.alone_s), (true, 2, 0.02));
     assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);

@@ -1,8 +1,11 @@
 //! `colocate study feliu-1` to `feliu-4`: whole runs of the binary, small ones.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
+mod printed;
+
 use colocate_study::feliu::Report;
 use expect_test::expect;
+use printed::{conforms, printed, refusal};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,31 +19,15 @@ fn study(folder: &Path, name: &str, args: &[&str]) -> Output {
     command.args(["study", name]).args(args).current_dir(folder).output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn refusal(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn the_json_is_as_its_schema_says_and_can_be_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let schema = include_str!("../../../docs/schemas/study-feliu.json");
-    let schema: Value = serde_json::from_str(schema).unwrap();
-    let schema = jsonschema::validator_for(&schema).unwrap();
     for name in ["feliu-1", "feliu-2", "feliu-3", "feliu-4"] {
         let args = [&SMALL[..], &["--json", "--threads", "2"]].concat();
         let text = printed(&study(folder.path(), name, &args));
         let found: Value = serde_json::from_str(&text).unwrap();
-        let wrong: Vec<String> = schema
-            .iter_errors(&found)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
-        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+        conforms(&found, schema);
         let report: Report = serde_json::from_str(&text).unwrap();
         assert_eq!((report.study.to_string().as_str(), report.simulated), (name, true));
         assert_eq!(report.to_json(), text);

@@ -269,7 +269,7 @@ fn unknown() -> String {
 mod tests {
     use super::*;
     use crate::simulate::figures::tests::{runs, settings};
-    use expect_test::expect;
+    use expect_test::expect_file;
 
     #[test]
     fn three_policies() {
@@ -278,82 +278,7 @@ mod tests {
             [2.0, 1.6, 1.99][policy] + f64::from(draw) * 0.05 + f64::from(seed) * 0.01
         });
         let found = Simulated::of(settings, &runs);
-        expect![[r#"
-            simulated on 2x Test 1000, not measured: pair
-            2 jobs, 4 threads; a job that is done begins anew until all are done; 3 seeds x 3 sets of assumptions
-
-            turnaround in seconds, simulated
-            policy   value  range           ratio to os  interval
-            os       2.010  2.010 .. 2.110  1            -               baseline
-            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
-            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
-
-            time of the slowest job in seconds, simulated
-            policy   value  range           ratio to os  interval
-            os       2.010  2.010 .. 2.110  1            -               baseline
-            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
-            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
-
-            STP, the sum of 1 / slowdown, simulated
-            policy   value  range           ratio to os  interval
-            os       2.010  2.010 .. 2.110  1            -               baseline
-            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % worse
-            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
-
-            ANTT, the mean slowdown, simulated
-            policy   value  range           ratio to os  interval
-            os       2.010  2.010 .. 2.110  1            -               baseline
-            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
-            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
-
-            unfairness, the greatest slowdown over the least, simulated
-            policy   value  range           ratio to os  interval
-            os       2.010  2.010 .. 2.110  1            -               baseline
-            mix      1.610  1.610 .. 1.710  0.801        0.800 .. 0.812  19.9 % better
-            compact  2.000  2.000 .. 2.100  0.995        0.995 .. 0.995  not resolved: below 5 %
-
-            each job's slowdown (range), simulated
-            job  os                      mix                     compact
-            a    2.010 (2.010 .. 2.110)  1.610 (1.610 .. 1.710)  2.000 (2.000 .. 2.100)
-            b    2.010 (2.010 .. 2.110)  1.610 (1.610 .. 1.710)  2.000 (2.000 .. 2.100)
-
-            each job's progress while it was ready (range), simulated
-            job  os                      mix                     compact
-            a    0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)
-            b    0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)  0.500 (0.500 .. 0.500)
-
-            how the machine was used, usual assumptions, simulated
-            policy   PUs     slots  ports  memory, busiest  links, busiest  moves  to other nodes  pages moved  L3 bandwidth
-            os       50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
-            mix      50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
-            compact  50.0 %  0.0 %  0.0 %  25.0 %           -               0.0    0.0             0.0 MiB      50.0 %
-
-            how full ports were (the fullest of a line, where that is another), usual assumptions, simulated
-            ports      os               mix              compact
-            add0 add1  30.0 % (40.0 %)  30.0 % (40.0 %)  30.0 % (40.0 %)
-            load       75.0 %           75.0 %           75.0 %
-
-            os: pairs of tasks on one core, on average over the time, usual assumptions, simulated
-               a     b
-            a  0.00  1.00
-            b  1.00  0.00
-
-            mix: pairs of tasks on one core, on average over the time, usual assumptions, simulated
-               a     b
-            a  0.00  1.00
-            b  1.00  0.00
-
-            compact: pairs of tasks on one core, on average over the time, usual assumptions, simulated
-               a     b
-            a  0.00  1.00
-            b  1.00  0.00
-
-            value: mean over the seeds under the usual assumptions; range: of that mean over all sets of assumptions.
-            ratio: geometric mean over the seeds, paired; interval: of that mean over all sets, widened by what the
-            seeds leave open. `not resolved`: the sign is not the same for all, or the difference is below 5 %,
-            which is what the model can resolve.
-            note: ranges and intervals hold what the model assumes against and what chance does, not what the model leaves out: docs/validation.md says how far it was off where it could be checked
-        "#]].assert_eq(&text(&found));
+        expect_file!["../../tests/golden/simulated-three-policies.txt"].assert_eq(&text(&found));
     }
 
     #[test]

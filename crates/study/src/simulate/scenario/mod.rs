@@ -24,7 +24,8 @@
 //! only be checked against the machine that it names.
 //!
 //! # Properties
-//! - **Strict**: keys, units and values that make no sense are refused with the line.  -> test `refused_with_the_line`
+//! - **Strict**: keys, units and values that make no sense are refused with the line.  -> tests
+//!   `a_wrong_…_is_refused_with_its_line`
 //! - **Written back**: what is written is read again as the same. -> test `what_is_written_is_read`
 
 mod build;

@@ -189,10 +189,14 @@ fn refusal(from: &str, to: &str) -> String {
     experiment(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
 }
 
+/// What is said when each text stands instead of another, a line each.
+fn refusals(cases: &[(&str, &str)]) -> String {
+    cases.iter().map(|(from, to)| refusal(from, to) + "\n").collect()
+}
+
 #[test]
-#[allow(clippy::too_many_lines)] // a table
-fn refused_with_the_line() {
-    let cases = [
+fn a_wrong_setting_is_refused_with_its_line() {
+    let said = refusals(&[
         ("version = 1", "version = 2"),
         ("version = 1\n", ""),
         ("seed = 7", "sead = 7"),
@@ -214,55 +218,7 @@ fn refused_with_the_line() {
         ("wake = \"idle-pu\"", "balance-percent = 100"),
         ("wake = \"idle-pu\"", "stagger = 0"),
         ("fork = \"with-parent\"", "fork = \"with-parent\"\nreclaim-distance = 30"),
-        ("int = 0.9", "int = 1.9"),
-        ("slots = { value = 1.0,", "slots = { value = -1.0,"),
-        ("slots = { value = 1.0,", "slots = { value = nan,"),
-        ("slots = { value = 1.0,", "slots = { valeu = 1.0,"),
-        ("slots = { value = 1.0, source = \"one micro-operation each\" }", "slots = 1.0"),
-        ("name = \"walks\"", "name = \"adds\""),
-        ("name = \"walks\"", "name = \"\""),
-        ("walks.toml", "runs.toml"),
-        ("\"walks.toml\"", "\"both.toml\"\nphase = \"flies\""),
-        ("file = \"walks.toml\"", "demand = {}\nphase = \"runs\""),
-        ("file = \"walks.toml\"", "file = \"walks.toml\"\ndemand = {}"),
-        ("file = \"walks.toml\"\n", ""),
-        ("copies = 2", "copies = 0"),
-        ("copies = 2", "copies = 1_025"),
-        ("copies = 3", "copies = 60_000"),
-        ("phase = \"adds\"\n", "phase = \"subs\"\n"),
-        ("phase = \"adds\"\n", ""),
-        ("alone-for = \"2 s\"\n", ""),
-        ("alone-for = \"2 s\"", "alone-for = \"2 s\"\ninstructions = 5"),
-        ("alone-for = \"2 s\"", "alone-for = \"-2 s\""),
-        ("pages = \"node 1\"", "pages = \"node 8\""),
-        ("pages = \"node 1\"", "pages = \"anywhere\""),
-        ("resident = \"1 GiB\"", "resident = \"1 GB\""),
-        ("instructions = 1_000_000", "instructions = 0"),
-        ("instructions = 1_000_000", "instructions = 1e6"),
-        ("sleep = \"1 ms\"", "sleeps = \"1 ms\""),
-        ("[[job.thread]]\ncopies = 3", "[[job.tread]]\ncopies = 3"),
-        ("[[job]]", "[job]"),
-        ("wait = \"spin\"", "wait = \"yield\""),
-        ("wait = \"spin\"", "wait = \"sleep\""),
-        ("spins = \"adds\", ", ""),
-        ("spins = \"adds\"", "spins = \"subs\""),
-        ("instructions = 500 ", "instructions = 0 "),
-        ("barrier = true", "barrier = false"),
-        ("barrier = { wait", "barriers = { wait"),
-        (
-            "barrier = { wait = \"spin\", spins = \"adds\", serial = { phase = \"walks\", instructions = 500 } }\n",
-            "",
-        ),
-        ("barrier = true", "barrier = true, sleep = \"1 ms\""),
-        ("offline = \"2-3\"", "offline = \"2-3\"\nonline = \"1\""),
-        ("offline = \"2-3\"\n", ""),
-        ("offline = \"2-3\"", "offline = \"\""),
-        ("offline = \"2-3\"", "offline = \"2-4\""),
-        ("offline = \"2-3\"", "offline = \"0-3,32-35\""),
-        ("online = \"3\"", "online = \"1\""),
-        ("at = \"1 s\"", "when = \"1 s\""),
-    ];
-    let said: String = cases.iter().map(|(from, to)| refusal(from, to) + "\n").collect();
+    ]);
     expect![[r#"
         line 1: expected version = 1, found 2
         line 1: missing field `version`
@@ -285,6 +241,26 @@ fn refused_with_the_line() {
         line 18: expected more than 100 percent, found 100
         line 18: expected 1 to 1000, found 0
         line 18: expected reclaim-distance beside fork = "idlest", found fork = "with-parent"
+    "#]].assert_eq(&said);
+}
+
+#[test]
+fn a_wrong_phase_is_refused_with_its_line() {
+    let said = refusals(&[
+        ("int = 0.9", "int = 1.9"),
+        ("slots = { value = 1.0,", "slots = { value = -1.0,"),
+        ("slots = { value = 1.0,", "slots = { value = nan,"),
+        ("slots = { value = 1.0,", "slots = { valeu = 1.0,"),
+        ("slots = { value = 1.0, source = \"one micro-operation each\" }", "slots = 1.0"),
+        ("name = \"walks\"", "name = \"adds\""),
+        ("name = \"walks\"", "name = \"\""),
+        ("walks.toml", "runs.toml"),
+        ("\"walks.toml\"", "\"both.toml\"\nphase = \"flies\""),
+        ("file = \"walks.toml\"", "demand = {}\nphase = \"runs\""),
+        ("file = \"walks.toml\"", "file = \"walks.toml\"\ndemand = {}"),
+        ("file = \"walks.toml\"\n", ""),
+    ]);
+    expect![[r#"
         line 26: expected a share from 0 to 1, found 1.9
         line 24: expected a number from 0 to 1e6, found -1
         line 24: expected a number from 0 to 1e6, found NaN
@@ -297,6 +273,30 @@ fn refused_with_the_line() {
         line 32: expected a file that the phase is in, found none
         line 30: expected a demand or a file of one, found both
         line 30: expected a demand or a file of one, found neither
+    "#]].assert_eq(&said);
+}
+
+#[test]
+fn a_wrong_job_is_refused_with_its_line() {
+    let said = refusals(&[
+        ("copies = 2", "copies = 0"),
+        ("copies = 2", "copies = 1_025"),
+        ("copies = 3", "copies = 60_000"),
+        ("phase = \"adds\"\n", "phase = \"subs\"\n"),
+        ("phase = \"adds\"\n", ""),
+        ("alone-for = \"2 s\"\n", ""),
+        ("alone-for = \"2 s\"", "alone-for = \"2 s\"\ninstructions = 5"),
+        ("alone-for = \"2 s\"", "alone-for = \"-2 s\""),
+        ("pages = \"node 1\"", "pages = \"node 8\""),
+        ("pages = \"node 1\"", "pages = \"anywhere\""),
+        ("resident = \"1 GiB\"", "resident = \"1 GB\""),
+        ("instructions = 1_000_000", "instructions = 0"),
+        ("instructions = 1_000_000", "instructions = 1e6"),
+        ("sleep = \"1 ms\"", "sleeps = \"1 ms\""),
+        ("[[job.thread]]\ncopies = 3", "[[job.tread]]\ncopies = 3"),
+        ("[[job]]", "[job]"),
+    ]);
+    expect![[r#"
         line 35: expected 1 to 65536, found 0
         line 33: expected at most 1024 jobs, found 1025
         line 36: expected at most 65536 threads, and 1000000 stretches, in all jobs, found more
@@ -313,6 +313,26 @@ fn refused_with_the_line() {
         line 65: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`, `barrier`
         line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
         line 41: duplicate key
+    "#]].assert_eq(&said);
+}
+
+#[test]
+fn a_wrong_barrier_is_refused_with_its_line() {
+    let said = refusals(&[
+        ("wait = \"spin\"", "wait = \"yield\""),
+        ("wait = \"spin\"", "wait = \"sleep\""),
+        ("spins = \"adds\", ", ""),
+        ("spins = \"adds\"", "spins = \"subs\""),
+        ("instructions = 500 ", "instructions = 0 "),
+        ("barrier = true", "barrier = false"),
+        ("barrier = { wait", "barriers = { wait"),
+        (
+            "barrier = { wait = \"spin\", spins = \"adds\", serial = { phase = \"walks\", instructions = 500 } }\n",
+            "",
+        ),
+        ("barrier = true", "barrier = true, sleep = \"1 ms\""),
+    ]);
+    expect![[r#"
         line 43: unknown variant `yield`, expected `sleep` or `spin`
         line 43: expected wait = "spin" beside spins, found wait = "sleep"
         line 43: expected spins = "PHASE" beside wait = "spin", found none
@@ -322,6 +342,21 @@ fn refused_with_the_line() {
         line 43: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
         line 45: expected barrier = { wait = … } of the job, found none
         line 46: expected sleep or a barrier, found both
+    "#]].assert_eq(&said);
+}
+
+#[test]
+fn a_wrong_event_is_refused_with_its_line() {
+    let said = refusals(&[
+        ("offline = \"2-3\"", "offline = \"2-3\"\nonline = \"1\""),
+        ("offline = \"2-3\"\n", ""),
+        ("offline = \"2-3\"", "offline = \"\""),
+        ("offline = \"2-3\"", "offline = \"2-4\""),
+        ("offline = \"2-3\"", "offline = \"0-3,32-35\""),
+        ("online = \"3\"", "online = \"1\""),
+        ("at = \"1 s\"", "when = \"1 s\""),
+    ]);
+    expect![[r#"
         line 49: expected offline or online = "CPUS", found both
         line 49: expected offline or online = "CPUS", found neither
         line 51: expected at least one CPU, found none
@@ -329,7 +364,8 @@ fn refused_with_the_line() {
         event of cpu35 at 1.00 s: expected a PU that is left, found none
         event of cpu1 at 2.00 s: expected a PU that is offline, found one that is not
         line 50: unknown field `when`, expected one of `at`, `offline`, `online`
-    "#]].assert_eq(&said);
+    "#]]
+    .assert_eq(&said);
 }
 
 #[test]
