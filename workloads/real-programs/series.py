@@ -151,7 +151,11 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
     except subprocess.TimeoutExpired:
         child.terminate()
         said = f"expected an end within {LONGEST_S} s, found none; {child.communicate()[1].strip()}"
-    own.over.set()
+    finally:
+        # If this script is told to end, colocate ends its programs, and then itself.
+        child.terminate()
+        child.wait()
+        own.over.set()
     run = {"policy": policy, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
     if not (folder / "report.json").exists():
         if child.returncode == REFUSED and not began(folder, names):
