@@ -19,7 +19,7 @@
 //!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
 //! 4. [`allocate::most_with_least`] on the cores that no estimate has for itself.
 //! # Properties
-//! - **No starvation**: every job runs again and again. -> test `nobody_starves`
+//! - **No starvation**: every job runs again and again. -> tests `nobody_starves`, `nobody_waits_long`
 //! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
