@@ -1,7 +1,8 @@
 //! How long a scheduler takes to decide who runs in the next quantum, and where.
 //!
 //! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS]` prints a table for
-//! docs/benchmarks.md: every scheduler, 64 jobs on 32 PUs and 500 on 256. A situation follows from the one
+//! docs/benchmarks.md: every scheduler, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
+//! also with `gain=0`, where a proof that nothing better is worth it never spares the search. A situation follows from the one
 //! before: who was chosen ran there, goes to the tail of the queue and has new rates, which are drawn. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same;
 //! the table has median and largest over the situations.
@@ -12,6 +13,8 @@ use anyhow::Context;
 use colocate_benches::cpu_ms;
 use colocate_machine::{CoreIdx, Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
+use colocate_policy::schedule::symbiotic::Settings;
+use colocate_policy::schedule::symbiotic_numa;
 use colocate_policy::schedule::{
     Alone, Choice, Quantum, Queued, Ran, Scheduler, SchedulerKind, Thread, Traffic,
 };
@@ -40,13 +43,22 @@ const SIZES: [Size; 4] = [
     Size { packages: 2, cores: 64, jobs: 500, threads: 4, limit_us: 5_000.0 },
 ];
 
+/// Those that search for better groups in every quantum, since any gain is worth a change.
+const SEARCHING: [SchedulerKind; 2] = [
+    SchedulerKind::Symbiotic(Settings { gain: 0.0, ..Settings::USUAL }),
+    SchedulerKind::SymbioticNuma {
+        settings: Settings { gain: 0.0, ..Settings::USUAL },
+        away: symbiotic_numa::AWAY,
+    },
+];
+
 fn main() -> anyhow::Result<()> {
     let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
     println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
     println!("|---|---|---|---|---|---|---|---|");
     for size in &SIZES {
         let machine = machine(size).context("describe a machine")?;
-        for kind in SchedulerKind::ALL {
+        for kind in SchedulerKind::ALL.into_iter().chain(SEARCHING) {
             row(size, &machine, kind, situations);
         }
     }
@@ -72,8 +84,7 @@ fn row(size: &Size, machine: &Machine, kind: SchedulerKind, situations: u64) {
     let threads = if size.threads == 1 { "1".to_owned() } else { format!("1 to {}", size.threads) };
     let kept = if largest <= size.limit_us { "" } else { "not reached" };
     println!(
-        "| {} | {} | {threads} | {} | {median:.1} | {largest:.1} | {:.0} | {kept} |",
-        kind.name(),
+        "| {kind} | {} | {threads} | {} | {median:.1} | {largest:.1} | {:.0} | {kept} |",
         size.jobs,
         machine.pus.len(),
         size.limit_us,

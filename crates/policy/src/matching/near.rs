@@ -20,6 +20,7 @@
 //! 2. Find [prices](super::prices) that nearly prove it. They add up to a lower bound; stop if the gap is at
 //!    most what was asked for.
 //!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off help nobody.
+//!    With `FEW` vertices do so, too, from these prices.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
 //! 4. Match exactly among those, from these prices: first by bids, then by search.
 //! 5. Check all pairs; stop if the gap is at most what was asked for, or after [`ROUNDS`] rounds;
