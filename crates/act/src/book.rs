@@ -104,16 +104,15 @@ impl Task {
     }
 }
 
-/// PUs that a task was put on before the one it is on now: the last, and all that it has left within
-/// [`BIRTH_TAKES`].
+/// PUs that a task was put on before the one it is on now: the last, and all that it has left within a second.
 ///
 /// A newborn has the mask that its creator had when its birth began, and is heard of when that is over.
 /// Meanwhile its creator may have been put elsewhere more than once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Had(Vec<(PuNr, Nanos)>);
 
-/// How long a birth takes at most. Chosen: its creator may have to wait for a PU in the middle of it; on a
-/// machine with eight runnable threads a PU that was some hundredths of a second.
+/// How long a birth takes at most. Chosen: its creator may have to wait in the middle of it, on a busy machine for
+/// some turns of others.
 const BIRTH_TAKES: Nanos = Nanos::from_secs(1);
 
 impl Had {

@@ -17,7 +17,7 @@
 //! # Algorithm
 //! 1. Sort by the sum of costs and pair from both ends; then exchange partners between pairs as long
 //!    as that helps.
-//! 2. Find [prices](super::prices) that nearly prove it. They add up to a lower bound; stop if the gap is at
+//! 2. Find prices that nearly prove it. They add up to a lower bound; stop if the gap is at
 //!    most what was asked for.
 //!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off help nobody.
 //!    With `FEW` vertices do so, too, from these prices.
