@@ -1,17 +1,18 @@
 //! A small process that undoes everything when colocate dies, by whatever means.
 //!
 //! It is forked at the start, keeps nothing open but the journal and one end of a pipe whose other
-//! end only colocate holds, and waits. When the pipe closes, colocate is dead, and the guardian undoes
-//! the journal. It has a session of its own, so keys like Ctrl-C do not reach
+//! end colocate holds, and waits. When colocate is dead, the guardian undoes the journal. It has a session of its own, so keys like Ctrl-C do not reach
 //! it, and it holds neither the terminal nor the programs' output open.
 
+use crate::host::{LEAST_NICE, PROMPT};
 use crate::journal::{Journal, Writer};
 use crate::restore;
 use crate::sys::{self, Fork};
+use colocate_observe::sys::wait_readable;
 use colocate_observe::{Pid, SysError};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -37,12 +38,13 @@ impl Guardian {
         })?;
         let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
         let path = journal.path().map(Path::to_owned);
+        let colocate = Pid(std::process::id().cast_signed());
         match sys::fork()? {
             Fork::Parent(pid) => Ok(Self { pid, _line: line }),
             Fork::Child => {
                 drop(line);
                 // Nothing may unwind into the code of the process that this is a copy of.
-                let guard = std::panic::AssertUnwindSafe(|| guard(ear, &memory, path));
+                let guard = std::panic::AssertUnwindSafe(|| guard(ear, colocate, &memory, path));
                 let _ = std::panic::catch_unwind(guard);
                 sys::exit_now(0)
             }
@@ -63,7 +65,7 @@ impl Guardian {
     }
 }
 
-fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
+fn guard(ear: io::PipeReader, colocate: Pid, memory: &File, path: Option<PathBuf>) {
     sys::leave_session();
     sys::set_name(c"colocate-guard");
     let mut keep = [ear.as_raw_fd(), memory.as_raw_fd()];
@@ -71,8 +73,9 @@ fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
     sys::close_all_but(&keep);
     // A folder that somebody works in must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
-    // Nobody ever writes; it returns when the pipe closes.
-    let _ = ear.read_to_end(&mut Vec::new());
+    wait_for_the_end_of(colocate, ear);
+    // Where all that was held back runs at once, it would wait long for its turn.
+    let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, sys::nice()));
     if let Some(journal) = read(memory) {
         let proc = Path::new("/proc");
         // First of all, what was stopped goes on.
@@ -83,6 +86,18 @@ fn guard(mut ear: io::PipeReader, memory: &File, path: Option<PathBuf>) {
         if let Some(path) = path.filter(|_| all) {
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// Returns when colocate is dead, or has let go of the pipe, into which nobody ever writes.
+///
+/// The pipe alone would not tell: a program that was stopped before it began has a copy of the other end.
+fn wait_for_the_end_of(colocate: Pid, mut ear: io::PipeReader) {
+    if let Ok(life) = sys::pidfd(colocate) {
+        let _ = wait_readable(&[ear.as_fd(), life.as_fd()], None);
+    }
+    if sys::parent() == colocate {
+        let _ = ear.read_to_end(&mut Vec::new());
     }
 }
 

@@ -92,11 +92,11 @@ pub const GRACE: Nanos = Nanos::from_secs(1);
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
 /// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
-const PROMPT: Nanos = Nanos(100_000);
+pub(crate) const PROMPT: Nanos = Nanos(100_000);
 
 /// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
 /// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds.
-const LEAST_NICE: i32 = -20;
+pub(crate) const LEAST_NICE: i32 = -20;
 
 /// What was seen of births.
 #[derive(Clone, Debug, Default)]

@@ -176,6 +176,22 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
     if unsafe { libc::kill(pid.0, signal) } < 0 { Err(SysError::last("kill")) } else { Ok(()) }
 }
 
+/// A descriptor that is readable once process `pid` has ended (Linux 5.3).
+///
+/// # Errors
+/// `ESRCH` if there is none, `ENOSYS` on older kernels.
+pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
+    // SAFETY: takes no pointer.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
+    owned(RawFd::try_from(fd).unwrap_or(-1), "pidfd_open")
+}
+
+/// The process that created this one, or who has taken its place.
+#[must_use]
+pub fn parent() -> Pid {
+    Pid(parent_id().cast_signed())
+}
+
 /// A set of signals as the kernel takes it.
 fn sigset(signals: &[c_int]) -> libc::sigset_t {
     // SAFETY: all-zero is a valid `sigset_t`, and sigemptyset makes it the empty one.

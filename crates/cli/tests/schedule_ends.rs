@@ -71,6 +71,31 @@ fn killed_by_force() {
     }
 }
 
+/// Some have been stopped before they began, and hold on to what colocate held.
+#[test]
+fn killed_while_programs_begin() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let word = format!("begin{}", std::process::id());
+        let work = format!(": {word}; while :; do :; done");
+        let file = workload(&scratch, "", &[(&work, "copies = 60")]);
+        let mut child = start(&scratch, way, &file);
+        wait_until("some have begun", || called(&word).len() > 20);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until("the guardian is done", || {
+            !cgroups_of(child.id()) && scratch.journals().is_empty()
+        });
+        let free = |pid: &i32| {
+            let masks = masks(*pid);
+            masks.is_empty() || masks == [original()] && stat(*pid).is_none_or(|it| it.0 != 'T')
+        };
+        wait_until("all are free", || called(&word).iter().all(free));
+        called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
+        wait_until("all have ended", || called(&word).is_empty());
+    }
+}
+
 /// With the guardian killed before, nothing helps but `colocate restore`.
 #[test]
 fn killed_with_its_guardian() {

@@ -147,15 +147,27 @@ pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
+    let jobs: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
+    for job in &jobs {
+        let _ = fs::write(job.join("cgroup.freeze"), "0");
+    }
     let mut moved = Vec::new();
     let mut result = Ok(());
-    for job in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
-        // First of all it goes on.
-        let _ = fs::write(job.join("cgroup.freeze"), "0");
+    for job in jobs {
         let done = empty(&job, above, &mut moved).and_then(|()| remove(&job));
-        result = result.and(done);
+        result = result.and(gone_is_done(done));
     }
-    result.and_then(|()| fs::remove_dir(folder)).map(|()| moved)
+    result.and_then(|()| gone_is_done(fs::remove_dir(folder))).map(|()| moved)
+}
+
+/// What somebody else has removed meanwhile need not be.
+fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
 }
 
 /// Removes a cgroup with those in it.
