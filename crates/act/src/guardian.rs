@@ -1,8 +1,9 @@
 //! A small process that undoes everything when colocate dies, by whatever means.
 //!
 //! It is forked at the start, keeps nothing open but the journal and one end of a pipe whose other
-//! end colocate holds, and waits. When colocate is dead, the guardian undoes the journal. It has a session of its own, so keys like Ctrl-C do not reach
-//! it, and it holds neither the terminal nor the programs' output open.
+//! end colocate holds, and waits. When colocate is dead, the guardian undoes the journal. It has a
+//! session of its own, so keys like Ctrl-C do not reach it, and it holds neither the terminal nor the
+//! programs' output open.
 
 use crate::host::{LEAST_NICE, PROMPT};
 use crate::journal::{Journal, Writer};
