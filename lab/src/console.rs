@@ -9,6 +9,8 @@ use std::path::Path;
 const KEPT_BYTES: usize = 1 << 20;
 /// Where a panic is looked for: its registers and stack take less.
 const END_BYTES: usize = 32 << 10;
+/// What the kernel calls its end.
+const PANIC: &str = "Kernel panic";
 /// How much of a line is told in a message.
 const TOLD_CHARS: usize = 300;
 
@@ -37,6 +39,15 @@ impl Console {
         self.head.is_empty()
     }
 
+    /// Whether the kernel panicked before `line` was printed.
+    ///
+    /// `line` is one that comes early: it is looked for in what is kept of the beginning.
+    #[must_use]
+    pub fn panicked_before(&self, line: &str) -> bool {
+        let came = String::from_utf8_lossy(&self.head);
+        !came.contains(line) && self.last_words().contains(PANIC)
+    }
+
     /// The line that says most about the end: the kernel's panic if there was one, else the last
     /// line that is not blank; shortened, without control characters.
     #[must_use]
@@ -48,7 +59,7 @@ impl Console {
         };
         let text = String::from_utf8_lossy(&end);
         let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-        let panic = lines.clone().find(|line| line.contains("Kernel panic"));
+        let panic = lines.clone().find(|line| line.contains(PANIC));
         let line = panic.or_else(|| lines.next()).unwrap_or("nothing");
         line.chars().filter(|c| !c.is_control()).take(TOLD_CHARS).collect()
     }
@@ -96,6 +107,17 @@ mod tests {
         let mut console = Console::default();
         console.push(b"[ 4.1] Kernel panic - not syncing: sysrq\r\n[ 4.2] Kernel Offset: 0x1\r\n");
         assert_eq!(console.last_words(), "[ 4.1] Kernel panic - not syncing: sysrq");
+    }
+
+    #[test]
+    fn a_panic_before_the_first_process_is_told_from_one_after_it() {
+        let mut console = Console::default();
+        assert!(!console.panicked_before("lab-1 begin"), "nothing came");
+        console.push(b"[ 4.1] Kernel panic - not syncing: Fatal exception in interrupt\r\n");
+        assert!(console.panicked_before("lab-1 begin"));
+        let mut console = Console::default();
+        console.push(b"lab-1 begin\r\n[ 9.1] Kernel panic - not syncing: sysrq\r\n");
+        assert!(!console.panicked_before("lab-1 begin"));
     }
 
     #[test]

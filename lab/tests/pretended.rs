@@ -135,6 +135,39 @@ fn status_and_output_are_the_commands() {
     assert_eq!((errors(&output), lab.left_behind()), (String::new(), vec![]));
 }
 
+/// The first boot panics before the first process begins, the second one comes up.
+#[test]
+fn a_kernel_that_does_not_come_up_is_booted_again() {
+    let lab = Lab::new(
+        r#"echo x >>boots
+[ "$(wc -l <boots)" = 2 ] || { echo "[ 3.8] Kernel panic - not syncing: Oops" >&2; exit; }
+echo "$mark begin" >&2; printf 'up\n%s end 0\n' "$mark"; exec sleep 1000"#,
+    );
+    let output = lab.run(60);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"up"[..]));
+    let told = errors(&output);
+    assert!(
+        told.contains("booted again: [ 3.8] Kernel panic") && told.lines().count() == 1,
+        "{told}"
+    );
+    assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
+}
+
+/// One that never comes up, or panics later, fails.
+#[test]
+fn a_kernel_that_panics_fails_in_the_end() {
+    for (begin, boots) in [("", 3), ("echo \"$mark begin\" >&2", 1)] {
+        let script = format!("echo x >>boots; {begin}\necho '[ 9.8] Kernel panic - not' >&2");
+        let lab = Lab::new(&script);
+        let output = lab.run(60);
+        assert_eq!(output.status.code(), Some(125));
+        let told = errors(&output);
+        assert!(told.contains("its console ends with: [ 9.8] Kernel panic"), "{told}");
+        let booted = fs::read_to_string(lab.folder.path().join("boots")).unwrap();
+        assert_eq!(booted.lines().count(), boots);
+    }
+}
+
 #[test]
 fn half_a_line_comes_at_once() {
     let lab = Lab::new(
