@@ -17,6 +17,7 @@ pub mod smt;
 pub mod stack;
 pub mod symbiosis;
 pub mod system;
+pub mod threads;
 
 pub use assumptions::{Assumptions, Fairness};
 pub use curve::MissCurve;
