@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)] // clock_gettime, poll
 
+use crate::task::Pid;
 use colocate_machine::Nanos;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -42,6 +43,21 @@ pub fn now() -> Nanos {
     Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// CPU time of a process: of all its threads, also of those that have ended; up to a tick short for each that runs.
+/// `None` if it is gone. One call, however many threads there are.
+#[must_use]
+pub fn process_time(pid: Pid) -> Option<Nanos> {
+    /// The clock of what the scheduler counts (include/linux/posix-timers_types.h).
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // As clock_getcpuclockid(3) puts it together, which asks the kernel once more whether there is such a process.
+    let clock = (!pid.0 << 3) | CPUCLOCK_SCHED;
+    // SAFETY: `time` is a valid place to write to; a clock that does not exist is an error.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| !failed)?;
+    Some(Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).ok()?))
+}
+
 /// Waits until one of `fds` is readable or `timeout` is over; for ever without a timeout.
 ///
 /// Returns early, without an error, when a signal arrives.
@@ -65,5 +81,30 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Resul
     match SysError::last("ppoll") {
         error if ready < 0 && error.errno() != Some(libc::EINTR) => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Of a thread that spins and of one that has ended; a process that is gone has none.
+    #[test]
+    fn the_time_of_a_process() {
+        let me = Pid(std::process::id().cast_signed());
+        let (before, enough) = (process_time(me).unwrap(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !enough.load(Ordering::Relaxed) {});
+            while process_time(me).unwrap() < before + Nanos::from_millis(20) {
+                std::thread::yield_now();
+            }
+            enough.store(true, Ordering::Relaxed);
+        });
+        assert!(process_time(me).unwrap() >= before + Nanos::from_millis(20));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = Pid(child.id().cast_signed());
+        child.wait().unwrap();
+        assert_eq!(process_time(gone), None);
     }
 }
