@@ -10,6 +10,7 @@ pub mod described;
 pub mod exact;
 pub mod ids;
 pub mod machine;
+pub mod measured;
 pub mod performance;
 pub mod picture;
 #[cfg(feature = "read")]

@@ -7,7 +7,7 @@ use crate::thread::cpu_ns;
 use core::arch::asm;
 
 /// Additions in a row between two jumps; the jump runs beside them.
-const IN_A_ROW: u64 = 64;
+pub(crate) const IN_A_ROW: u64 = 64;
 
 /// Additions of one reading: about 5 ms, a thousand times what reading the clock costs.
 const ADDITIONS: u64 = 1 << 24;
@@ -57,11 +57,12 @@ macro_rules! back {
     };
 }
 
-/// `rounds` times [`IN_A_ROW`] additions; their sum.
+/// `rounds` times [`IN_A_ROW`] additions; their sum. At least one round.
 #[inline(never)]
-fn chain(rounds: u64) -> u64 {
+pub(crate) fn chain(rounds: u64) -> u64 {
+    let rounds = rounds.max(1);
     let mut sum: u64 = 1;
-    // SAFETY: changes the named registers and the flags only; `rounds` is above 0.
+    // SAFETY: changes the named registers and the flags only; `rounds` is above 0, so the loop ends.
     unsafe {
         asm!(
             ".p2align 6",

@@ -1,5 +1,6 @@
 //! Small loops that each load one execution unit, after SMT-Bench of Serpa et al., and a way to
-//! time two of them beside each other; and [`traffic`] to the memory that can be tuned, after Feliu et al.
+//! time two of them beside each other; [`traffic`] to the memory that can be tuned, after Feliu et al.; and
+//! [`speed`], how fast a PU does a fixed piece of work.
 //!
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
 //! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
@@ -19,6 +20,7 @@ pub mod measure;
 mod mix;
 pub mod overlap;
 mod runner;
+pub mod speed;
 pub mod thread;
 pub mod traffic;
 

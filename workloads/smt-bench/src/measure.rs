@@ -111,9 +111,16 @@ const SIZING_NS: u64 = 200_000_000;
 /// How many iterations take about [`CHUNK`] of CPU time, at least one.
 fn chunk_of(runner: &mut Runner) -> u64 {
     let control = Control::new();
+    sized(CHUNK_NS, |iterations| {
+        runner.run(&control, iterations);
+    })
+}
+
+/// How many iterations of `run` take about `target_ns` of CPU time, at least one.
+pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
     let mut timed = |iterations| {
         let before = cpu_ns();
-        runner.run(&control, iterations);
+        run(iterations);
         (cpu_ns() - before).max(1)
     };
     // The least of three, because caches are cold at first and interrupts only add: one that hit a
@@ -123,8 +130,8 @@ fn chunk_of(runner: &mut Runner) -> u64 {
     let mut iterations = 1;
     loop {
         let took = least(iterations);
-        if took >= CHUNK_NS / 4 {
-            return (iterations * CHUNK_NS / took).max(1);
+        if took >= target_ns / 4 {
+            return (iterations * target_ns / took).max(1);
         }
         if wall_ns() - begin > SIZING_NS {
             return iterations;

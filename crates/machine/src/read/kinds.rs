@@ -50,12 +50,13 @@ impl KindFacts {
 }
 
 /// The kinds, slowest first: by hwloc's rank if it has one for all of them, else by the kernel's
-/// capacity if it has one for all of them, else by type and clock rate, else as they were listed.
+/// capacity if it has one for all of them, else, and where that is the same, by type and clock rate,
+/// else as they were listed. Linux 6.17 gives all cores of an Intel Core 5 120U the same capacity.
 pub(crate) fn ranked(mut kinds: Vec<KindFacts>) -> Vec<KindPart> {
     if kinds.iter().all(|kind| kind.efficiency.is_some()) {
-        kinds.sort_by_key(|kind| kind.efficiency);
+        kinds.sort_by_key(|kind| (kind.efficiency, kind.guess()));
     } else if kinds.iter().all(|kind| kind.figure("LinuxCapacity").is_some()) {
-        kinds.sort_by_key(|kind| kind.figure("LinuxCapacity"));
+        kinds.sort_by_key(|kind| (kind.figure("LinuxCapacity"), kind.guess()));
     } else {
         kinds.sort_by_key(KindFacts::guess);
     }
@@ -93,6 +94,18 @@ mod tests {
             names(vec![kind(None, &core), kind(None, &atom)]),
             order("efficiency", "performance")
         );
+    }
+
+    #[test]
+    fn equal_ranks_say_nothing() {
+        let core = [("CoreType", "IntelCore"), ("LinuxCapacity", "1024")];
+        let atom = [("CoreType", "IntelAtom"), ("LinuxCapacity", "1024")];
+        for rank in [None, Some(0)] {
+            assert_eq!(
+                names(vec![kind(rank, &core), kind(rank, &atom)]),
+                [Some("efficiency".into()), Some("performance".into())]
+            );
+        }
     }
 
     #[test]

@@ -2,11 +2,18 @@
 
 use crate::cpulist::PuSet;
 use crate::ids::PuNr;
+use crate::machine::Machine;
+use crate::measured::Reported;
 use crate::parts::{KindPart, Parts};
 use crate::units::Hertz;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// The counters that a hybrid processor of Intel has for each kind of core, slowest first, and what we call that
+/// kind. Each has a list of its PUs in /sys/devices (Linux: arch/x86/events/intel/core.c).
+const HYBRID_PMUS: [(&str, &str); 3] =
+    [("cpu_lowpower", "low-power"), ("cpu_atom", "efficiency"), ("cpu_core", "performance")];
 
 /// A mounted sysfs and procfs, or a saved copy of both.
 #[derive(Clone, Debug)]
@@ -67,12 +74,50 @@ impl Sysfs {
         khz.checked_mul(1_000).filter(|&hertz| hertz > 0).map(Hertz)
     }
 
+    /// The highest performance that the firmware promises for a PU (ACPI CPPC), in a scale of its own. Cores of one
+    /// kind may differ: the firmware favours some.
+    #[must_use]
+    pub fn cppc_highest(&self, pu: PuNr) -> Option<u32> {
+        let path = format!("/sys/devices/system/cpu/cpu{}/acpi_cppc/highest_perf", pu.0);
+        self.value(&path).filter(|&highest| highest > 0)
+    }
+
+    /// The hybrid counters that are here: their name, what we call their kind of core, and their PUs; slowest kind
+    /// first. None on processors that are not hybrid, and in most virtual machines.
+    #[must_use]
+    pub fn hybrid_pmus(&self) -> Vec<(&'static str, &'static str, PuSet)> {
+        let list = |pmu| self.value::<PuSet>(&format!("/sys/devices/{pmu}/cpus"));
+        let found = HYBRID_PMUS.iter().filter_map(|&(pmu, kind)| Some((pmu, kind, list(pmu)?)));
+        found.filter(|(_, _, pus)| !pus.is_empty()).collect()
+    }
+
+    /// What firmware and kernel say of how fast `pus` are, in their order; the names of kinds are those of `machine`.
+    #[must_use]
+    pub fn reported(&self, machine: &Machine, pus: &[PuNr]) -> Vec<Reported> {
+        let hybrid = self.hybrid_pmus();
+        let one = |&pu: &PuNr| {
+            let core = machine.pu_by_os(pu).map(|place| machine.core_of(place));
+            let kind =
+                core.map(|core| machine.kinds[machine.cores[core.idx()].kind.idx()].name.clone());
+            let list = hybrid.iter().find(|(_, _, pus)| pus.contains(pu));
+            Reported {
+                kind,
+                cpu_capacity: self.capacity(pu),
+                cppc_highest: self.cppc_highest(pu),
+                max_frequency: self.max_frequency(pu),
+                hybrid_pmu: list.map(|(pmu, _, _)| (*pmu).to_owned()),
+            }
+        };
+        pus.iter().map(one).collect()
+    }
+
     /// Fills in what hwloc did not say.
     pub(crate) fn complete(&self, parts: &mut Parts) {
         parts.offline.extend(self.offline().iter());
         if parts.kinds.is_empty() {
             parts.kinds = self.kinds(&parts.pus);
         }
+        divide(&mut parts.kinds, &self.hybrid_pmus());
         for kind in &mut parts.kinds {
             let pus = || kind.pus.iter();
             let capacity = kind.capacity.or_else(|| pus().filter_map(|pu| self.capacity(pu)).max());
@@ -90,6 +135,48 @@ impl Sysfs {
         }
         let kind = |(capacity, pus)| KindPart { pus, capacity, ..KindPart::default() };
         kinds.into_iter().map(kind).collect()
+    }
+}
+
+/// Divides kinds that hold cores of several hybrid counters, and names those that have no name. hwloc knows Intel's
+/// types of cores from an instruction that it may not use here, since it would have to move our threads; clock rates
+/// and capacities, which it also looks at, are alike on some hybrid machines.
+fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
+    if hybrid.len() < 2 {
+        return;
+    }
+    let pieces = std::mem::take(kinds).into_iter().flat_map(|kind| {
+        let named = kind.name.is_some();
+        let mut rest = kind.clone();
+        let mut pieces: Vec<(usize, KindPart)> = Vec::new();
+        for (rank, (_, name, pus)) in hybrid.iter().enumerate() {
+            let within = kind.pus.intersection(pus);
+            if !named && !within.is_empty() {
+                rest.pus = rest.pus.difference(&within);
+                let name = Some((*name).to_owned());
+                pieces.push((rank, KindPart { pus: within, name, ..kind.clone() }));
+            }
+        }
+        if !rest.pus.is_empty() {
+            pieces.push((0, rest));
+        }
+        pieces
+    });
+    let mut pieces: Vec<(usize, KindPart)> = pieces.collect();
+    // hwloc's order among kinds that it could tell apart is better founded than that of the names.
+    let told_apart = pieces.iter().all(|(_, kind)| kind.capacity.is_some());
+    if told_apart {
+        pieces.sort_by_key(|(rank, kind)| (kind.capacity, *rank));
+    } else {
+        pieces.sort_by_key(|(rank, _)| *rank);
+    }
+    *kinds = pieces.into_iter().map(|(_, kind)| kind).collect();
+    let names: Vec<Option<String>> = kinds.iter().map(|kind| kind.name.clone()).collect();
+    for (kind, name) in kinds.iter_mut().zip(&names) {
+        // Two kinds of one name are told apart by their rank instead.
+        if names.iter().filter(|other| *other == name).count() > 1 {
+            kind.name = None;
+        }
     }
 }
 
@@ -116,5 +203,86 @@ mod tests {
             ]
         );
         assert_eq!(machine.offline, [PuNr(4)]);
+    }
+
+    fn hybrid_tree() -> Sysfs {
+        Sysfs::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees/hybrid"))
+    }
+
+    fn pus(list: &str) -> PuSet {
+        PuSet::parse_list(list).unwrap()
+    }
+
+    fn kinds_of(parts: Vec<KindPart>) -> Vec<(String, String)> {
+        let mut parts =
+            Parts { pus: (0..12).map(PuNr).collect(), kinds: parts, ..Parts::default() };
+        hybrid_tree().complete(&mut parts);
+        let machine = parts.assemble().unwrap();
+        let of = |kind: usize| {
+            let cores = machine.cores.iter().filter(move |core| core.kind.idx() == kind);
+            cores.map(|core| machine.pus[core.pus[0].idx()].os).collect::<PuSet>().to_string()
+        };
+        machine.kinds.iter().enumerate().map(|(kind, part)| (part.name.clone(), of(kind))).collect()
+    }
+
+    fn named(kinds: &[(&str, &str)]) -> Vec<(String, String)> {
+        kinds.iter().map(|&(name, pus)| (name.to_owned(), pus.to_owned())).collect()
+    }
+
+    /// Lists, clock rates and capacities are those of an Intel Core 5 120U under Linux 6.17, figures of CPPC are made up.
+    /// Capacities are alike on this machine, so without the lists it would have one kind of core.
+    #[test]
+    fn lists_of_hybrid_counters_divide_kinds_that_look_alike() {
+        let expected = named(&[("efficiency", "4-11"), ("performance", "0-3")]);
+        assert_eq!(kinds_of(Vec::new()), expected);
+        let one = KindPart { pus: pus("0-11"), ..KindPart::default() };
+        assert_eq!(kinds_of(vec![one]), expected);
+    }
+
+    #[test]
+    fn what_hwloc_told_apart_stays_apart() {
+        let part = |list: &str, name: Option<&str>| KindPart {
+            pus: pus(list),
+            name: name.map(Into::into),
+            ..KindPart::default()
+        };
+        // Named by type: nothing to add.
+        let kinds = vec![part("4-11", Some("small")), part("0-3", Some("large"))];
+        assert_eq!(kinds_of(kinds), named(&[("small", "4-11"), ("large", "0-3")]));
+        // Two clock rates among the large ones.
+        let kinds = vec![part("4-11", None), part("2-3", None), part("0-1", None)];
+        let expected =
+            named(&[("efficiency", "4-11"), ("medium-1", "2-3"), ("performance", "0-1")]);
+        assert_eq!(kinds_of(kinds), expected);
+    }
+
+    #[test]
+    fn machines_that_are_not_hybrid_have_no_lists() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees/cores");
+        assert_eq!(Sysfs::at(&root).hybrid_pmus(), []);
+    }
+
+    #[test]
+    fn everything_that_is_reported_of_a_pu() {
+        let mut parts = Parts { pus: (0..12).map(PuNr).collect(), ..Parts::default() };
+        let files = hybrid_tree();
+        files.complete(&mut parts);
+        let machine = parts.assemble().unwrap();
+        let reported = files.reported(&machine, &[PuNr(0), PuNr(11), PuNr(40)]);
+        let fast = Reported {
+            kind: Some("performance".into()),
+            cpu_capacity: Some(1024),
+            cppc_highest: Some(65),
+            max_frequency: Some(Hertz::mhz(5000)),
+            hybrid_pmu: Some("cpu_core".into()),
+        };
+        let slow = Reported {
+            kind: Some("efficiency".into()),
+            cppc_highest: Some(42),
+            max_frequency: Some(Hertz::mhz(3800)),
+            hybrid_pmu: Some("cpu_atom".into()),
+            ..fast.clone()
+        };
+        assert_eq!(reported, [fast, slow, Reported::default()]);
     }
 }

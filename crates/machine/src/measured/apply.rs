@@ -1,0 +1,206 @@
+//! A machine whose kinds of cores are the measured ones.
+
+use super::CoreSpeeds;
+use crate::cpulist::PuSet;
+use crate::ids::KindIdx;
+use crate::machine::{Core, CoreKind, Machine};
+use crate::units::Hertz;
+use thiserror::Error;
+
+/// Why measured speeds are not those of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotThisMachine {
+    /// Another processor.
+    #[error(
+        "expected speeds measured on {expected}, found {found}; measure here with colocate bench cores"
+    )]
+    Processor {
+        /// The machine's.
+        expected: String,
+        /// Where it was measured.
+        found: String,
+    },
+    /// Other cores, or others of them online.
+    #[error("expected speeds of {expected}, found {found}; measure here with colocate bench cores")]
+    Cores {
+        /// The machine's.
+        expected: String,
+        /// Where it was measured.
+        found: String,
+    },
+}
+
+impl CoreSpeeds {
+    /// `machine` with measured kinds of cores instead of those that are reported.
+    ///
+    /// Kinds are slowest first, the fastest has capacity 1024. Cores that were not measured are of a kind of their
+    /// own, "unmeasured", without a capacity, which comes last: "slowest first" cannot be said of it. A kind keeps
+    /// the highest clock rate that is reported if it is the same for all of its cores.
+    ///
+    /// # Errors
+    /// [`NotThisMachine`] if the speeds were measured on another machine, or when other PUs were online.
+    pub fn of_machine(&self, machine: &Machine) -> Result<Machine, NotThisMachine> {
+        self.check_machine(machine)?;
+        let kind_of = |core: &Core| {
+            let of_core =
+                |pus: &PuSet| core.pus.iter().any(|pu| pus.contains(machine.pus[pu.idx()].os));
+            self.kinds.iter().position(|kind| of_core(&kind.pus)).unwrap_or(self.kinds.len())
+        };
+        let places: Vec<usize> = machine.cores.iter().map(kind_of).collect();
+        let mut measured = machine.clone();
+        measured.kinds =
+            (0..self.kinds.len()).map(|kind| self.kind(kind, &places, machine)).collect();
+        if places.contains(&self.kinds.len()) {
+            let name = "unmeasured".to_owned();
+            measured.kinds.push(CoreKind { name, capacity: None, max_frequency: None });
+        }
+        for (core, &place) in measured.cores.iter_mut().zip(&places) {
+            core.kind = KindIdx::new(place);
+        }
+        Ok(measured)
+    }
+
+    /// The PUs that were measured.
+    #[must_use]
+    pub fn measured(&self) -> PuSet {
+        self.pus.iter().map(|speed| speed.pu).collect()
+    }
+
+    fn kind(&self, kind: usize, places: &[usize], machine: &Machine) -> CoreKind {
+        let last = self.kinds.len() - 1;
+        let name = match kind {
+            0 if last == 0 => "core".to_owned(),
+            0 => "slow".to_owned(),
+            _ if kind == last => "fast".to_owned(),
+            _ => format!("medium-{kind}"),
+        };
+        let cores = machine.cores.iter().zip(places).filter(|(_, place)| **place == kind);
+        let mut reported = cores.map(|(core, _)| machine.kinds[core.kind.idx()].max_frequency);
+        let first: Option<Hertz> = reported.next().flatten();
+        CoreKind {
+            name,
+            capacity: Some(self.kinds[kind].speed.capacity()),
+            max_frequency: first.filter(|_| reported.all(|other| other == first)),
+        }
+    }
+
+    fn check_machine(&self, machine: &Machine) -> Result<(), NotThisMachine> {
+        if let (Some(here), Some(there)) = (&machine.processor, &self.processor)
+            && here != there
+        {
+            let (expected, found) = (here.clone(), there.clone());
+            return Err(NotThisMachine::Processor { expected, found });
+        }
+        let here = cores_of(machine);
+        if here == self.cores {
+            return Ok(());
+        }
+        let (expected, found) = (summary(&here), summary(&self.cores));
+        if expected != found {
+            return Err(NotThisMachine::Cores { expected, found });
+        }
+        // As many cores, the same PUs: then some core has other PUs.
+        let differs = here.iter().zip(&self.cores).find(|(a, b)| a != b);
+        let core = |pus: &PuSet| format!("a core of PUs {pus}");
+        let (expected, found) = differs.map_or((expected, found), |(a, b)| (core(a), core(b)));
+        Err(NotThisMachine::Cores { expected, found })
+    }
+}
+
+/// The PUs of every core, by the kernel's numbers, in logical order.
+#[must_use]
+pub fn cores_of(machine: &Machine) -> Vec<PuSet> {
+    let pus = |core: &Core| core.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
+    machine.cores.iter().map(pus).collect()
+}
+
+fn summary(cores: &[PuSet]) -> String {
+    let all: PuSet = cores.iter().flat_map(PuSet::iter).collect();
+    match cores.len() {
+        1 => format!("1 core, PUs {all}"),
+        count => format!("{count} cores, PUs {all}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::described;
+    use crate::measured::testing::{measured, speeds_of};
+
+    fn amp() -> Machine {
+        let text = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap().1;
+        described::from_toml(text).unwrap().machine
+    }
+
+    /// The described machine has its fast cores on PUs 0, 4, 8 and 12.
+    #[test]
+    fn measured_kinds_replace_the_reported_ones() {
+        let machine = amp();
+        let fast = [3, 7];
+        let speed = |pu| if fast.contains(&pu) { 1.0 } else { 0.25 };
+        let found = speeds_of(&machine, |pu| Some(speed(pu)));
+        let made = found.of_machine(&machine).unwrap();
+        assert_eq!(made.check(), Ok(()));
+        let kinds: Vec<_> = made.kinds.iter().map(|kind| (&*kind.name, kind.capacity)).collect();
+        assert_eq!(kinds, [("slow", Some(256)), ("fast", Some(1024))]);
+        for core in &made.cores {
+            let pu = made.pus[core.pus[0].idx()].os.0;
+            assert_eq!(core.kind.idx(), usize::from(fast.contains(&pu)), "{pu}");
+        }
+        // Only kinds have changed.
+        let back = Machine { kinds: machine.kinds.clone(), cores: machine.cores.clone(), ..made };
+        assert_eq!(back, machine);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_last_and_has_no_capacity() {
+        let machine = amp();
+        let found = speeds_of(&machine, |pu| (pu < 2).then_some(0.5));
+        let made = found.of_machine(&machine).unwrap();
+        assert_eq!(made.check(), Ok(()));
+        let kinds: Vec<_> = made.kinds.iter().map(|kind| (&*kind.name, kind.capacity)).collect();
+        assert_eq!(kinds, [("core", Some(1024)), ("unmeasured", None)]);
+        assert_eq!(found.measured().to_string(), "0-1");
+    }
+
+    #[test]
+    fn a_clock_rate_stays_where_all_cores_of_a_kind_have_it() {
+        let machine = amp();
+        let reported: Vec<_> = machine.kinds.iter().map(|kind| kind.max_frequency).collect();
+        assert!(reported[0].is_some() && reported[0] != reported[1], "{reported:?}");
+        // Of the fast four one is measured fast, the other three with the slow ones.
+        let found = speeds_of(&machine, |pu| Some(if pu == 4 { 1.0 } else { 0.5 }));
+        let made = found.of_machine(&machine).unwrap();
+        let frequencies: Vec<_> = made.kinds.iter().map(|kind| kind.max_frequency).collect();
+        assert_eq!(frequencies, [None, reported[1]]);
+    }
+
+    #[test]
+    fn speeds_of_another_machine_are_refused_in_a_line() {
+        let machine = amp();
+        let found = speeds_of(&machine, |_| Some(1.0));
+        let refused = |found: &CoreSpeeds| found.of_machine(&machine).unwrap_err().to_string();
+        let other = CoreSpeeds { processor: Some("Other 9000".into()), ..found.clone() };
+        let mut here = machine.clone();
+        here.processor = Some("This 1000".into());
+        assert_eq!(
+            other.of_machine(&here).unwrap_err().to_string(),
+            "expected speeds measured on This 1000, found Other 9000; measure here with colocate bench cores"
+        );
+        let fewer = CoreSpeeds { cores: found.cores[..4].to_vec(), ..found.clone() };
+        assert_eq!(
+            refused(&fewer),
+            "expected speeds of 16 cores, PUs 0-15, found 4 cores, PUs 0-3; measure here with colocate bench cores"
+        );
+        let mut swapped = found;
+        swapped.cores.swap(0, 1);
+        assert_eq!(
+            refused(&swapped),
+            "expected speeds of a core of PUs 0, found a core of PUs 1; measure here with colocate bench cores"
+        );
+        // Who does not say which processor it is can be any.
+        let unknown = CoreSpeeds { processor: None, ..measured(&[&[0], &[1]], &[1.0, 1.0]) };
+        assert!(matches!(unknown.of_machine(&here), Err(NotThisMachine::Cores { .. })));
+    }
+}

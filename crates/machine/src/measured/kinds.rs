@@ -1,0 +1,158 @@
+//! Which measured cores are of one kind.
+//!
+//! # Problem
+//! Cores that are alike never measure alike: clocks move, timers tick, others run. Kinds that follow noise would
+//! make schedulers move threads for nothing.
+//!
+//! # Approach
+//! Two cores are of different kinds only if their ranges are apart, and by more than [`NOISE`]. What lies between
+//! them joins them: kinds are separated by gaps that no core's range reaches into.
+//!
+//! # Terms
+//! A core's *reach* is its range, its upper end made greater by [`NOISE`].
+//!
+//! # Algorithm
+//! Cores sorted by the lower end of their ranges; a new kind begins where a core's lower end is above the reach of
+//! every one before it. n log n for n cores.
+//!
+//! # Properties
+//! - **Alike together**: cores whose values differ by no more than the noise are one kind. -> test `alike_cores_are_one_kind`
+//! - **Apart**: cores of two kinds have ranges with a gap above the noise. -> test `kinds_are_apart_by_more_than_noise`
+//! - **Ordered**: kinds are numbered without gaps, and a faster kind has the greater values. -> test `kinds_are_ordered`
+//! - **Indifferent**: the order of cores and the unit of speed decide nothing. -> test `order_and_unit_do_not_matter`
+
+use super::Speed;
+
+/// Up to how much apart the ranges of two cores may be and still be called noise, as a share. Chosen: cores that the
+/// firmware favours clock some percent higher than others of their kind, and schedulers gain little by such; the
+/// kinds that machines are built of differ by far more.
+pub const NOISE: f64 = 0.05;
+
+/// The kind of each core, 0 is the slowest.
+#[must_use]
+pub fn kinds_of(speeds: &[Speed]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..speeds.len()).collect();
+    order.sort_by(|&a, &b| speeds[a].low.total_cmp(&speeds[b].low));
+    let mut kinds = vec![0; speeds.len()];
+    let mut kind = 0;
+    let mut reach = f64::INFINITY;
+    for core in order {
+        let speed = speeds[core];
+        let own = speed.high * (1.0 + NOISE);
+        if speed.low > reach {
+            kind += 1;
+            reach = own;
+        } else {
+            reach = if reach.is_finite() { reach.max(own) } else { own };
+        }
+        kinds[core] = kind;
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn speed(value: f64, half: f64) -> Speed {
+        Speed { value, low: value * (1.0 - half), high: value * (1.0 + half) }
+    }
+
+    fn kinds(values: &[(f64, f64)]) -> Vec<usize> {
+        kinds_of(&values.iter().map(|&(value, half)| speed(value, half)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn traced_by_hand() {
+        assert_eq!(kinds(&[]), [0; 0]);
+        assert_eq!(kinds(&[(1.0, 0.001)]), [0]);
+        // 0.5 reaches to 0.5 · 1.01 · 1.05 = 0.530; 0.98 begins at 0.970.
+        assert_eq!(kinds(&[(1.0, 0.01), (0.5, 0.01), (0.98, 0.01)]), [1, 0, 1]);
+        // 0.93 reaches to 0.93 · 1.001 · 1.05 = 0.977, 1 begins at 0.999; with 0.96 between them they are one.
+        assert_eq!(kinds(&[(1.0, 0.001), (0.93, 0.001)]), [1, 0]);
+        assert_eq!(kinds(&[(1.0, 0.001), (0.93, 0.001), (0.96, 0.001)]), [0, 0, 0]);
+        // What is not known is not told apart: 0.5 ± 60 % reaches to 0.84, 1 ± 20 % begins at 0.8.
+        assert_eq!(kinds(&[(0.5, 0.6), (1.0, 0.2)]), [0, 0]);
+        // A core of which little is known joins those on both sides.
+        assert_eq!(kinds(&[(0.4, 0.01), (1.0, 0.01), (0.65, 0.6)]), [0, 0, 0]);
+        assert_eq!(kinds(&[(0.25, 0.01), (0.5, 0.01), (1.0, 0.01)]), [0, 1, 2]);
+    }
+
+    fn any_cores() -> impl Strategy<Value = Vec<Speed>> {
+        let core = prop_oneof![
+            (0.05..1.0_f64, 0.0..0.2_f64),
+            (prop::sample::select(vec![0.3, 0.5, 0.97, 1.0]), 0.0..0.02_f64),
+        ];
+        prop::collection::vec(core.prop_map(|(value, half)| speed(value, half)), 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn alike_cores_are_one_kind(
+            around in 0.01..10.0_f64,
+            cores in prop::collection::vec((0.976..1.024_f64, 0.0..0.5_f64), 1..64),
+        ) {
+            let cores: Vec<Speed> =
+                cores.into_iter().map(|(off, half)| speed(around * off, half)).collect();
+            prop_assert!(kinds_of(&cores).iter().all(|&kind| kind == 0));
+        }
+
+        #[test]
+        fn kinds_are_apart_by_more_than_noise(cores in any_cores()) {
+            let kinds = kinds_of(&cores);
+            for (a, kind_a) in cores.iter().zip(&kinds) {
+                for (b, kind_b) in cores.iter().zip(&kinds) {
+                    if kind_a < kind_b {
+                        prop_assert!(a.high * (1.0 + NOISE) < b.low, "{a:?} {b:?}");
+                    }
+                }
+            }
+        }
+
+        /// Kinds are no coarser than they must be.
+        #[test]
+        fn a_core_apart_from_all_is_alone(cores in any_cores()) {
+            let kinds = kinds_of(&cores);
+            for (index, core) in cores.iter().enumerate() {
+                let apart = |other: &Speed| {
+                    core.high * (1.0 + NOISE) < other.low || other.high * (1.0 + NOISE) < core.low
+                };
+                let mut others = cores.iter().enumerate().filter(|(other, _)| *other != index);
+                if others.all(|(_, other)| apart(other)) {
+                    let alike = kinds.iter().filter(|kind| **kind == kinds[index]).count();
+                    prop_assert_eq!(alike, 1);
+                }
+            }
+        }
+
+        #[test]
+        fn kinds_are_ordered(cores in any_cores()) {
+            let kinds = kinds_of(&cores);
+            let count = kinds.iter().max().map_or(0, |last| last + 1);
+            for kind in 0..count {
+                prop_assert!(kinds.contains(&kind));
+            }
+            for (a, kind_a) in cores.iter().zip(&kinds) {
+                for (b, kind_b) in cores.iter().zip(&kinds) {
+                    prop_assert!(kind_a >= kind_b || a.value < b.value);
+                }
+            }
+        }
+
+        #[test]
+        fn order_and_unit_do_not_matter(cores in any_cores(), turn in 0..40_usize, unit in 0.1..10.0_f64) {
+            let kinds = kinds_of(&cores);
+            let mut turned: Vec<Speed> = cores.clone();
+            let turn = turn % turned.len().max(1);
+            turned.rotate_left(turn);
+            let mut expected = kinds.clone();
+            expected.rotate_left(turn);
+            prop_assert_eq!(kinds_of(&turned), expected);
+            // Powers of two change no digit, so no comparison turns over.
+            let unit = unit.log2().round().exp2();
+            let scaled: Vec<Speed> = cores.iter().map(|core| core.over(unit)).collect();
+            prop_assert_eq!(kinds_of(&scaled), kinds);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What firmware and kernel say of a PU's speed, and where a measurement says otherwise.
+
+use super::{MeasuredKind, NOISE, PuSpeed};
+use crate::cpulist::PuSet;
+use crate::units::Hertz;
+use serde::{Deserialize, Serialize};
+
+/// What firmware and kernel say of a PU; `None` where they say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reported {
+    /// Its kind, as `colocate topo` names it.
+    pub kind: Option<String>,
+    /// `cpu_capacity`: 1024 is the fastest.
+    pub cpu_capacity: Option<u32>,
+    /// ACPI CPPC's `highest_perf`, in a scale of the firmware's own.
+    pub cppc_highest: Option<u32>,
+    /// `cpuinfo_max_freq`.
+    pub max_frequency: Option<Hertz>,
+    /// The list of the hybrid counters it is in, such as `cpu_atom`.
+    pub hybrid_pmu: Option<String>,
+}
+
+/// From which difference on a reported speed counts as wrong, as a share of the greater one. Chosen: the kernel's
+/// capacities come from Dhrystone or from clock rates, and other code differs from that by some tens of percent
+/// between kinds of cores.
+const WRONG: f64 = 0.25;
+
+/// A way to say how fast a PU is.
+struct Source {
+    name: &'static str,
+    /// Whether the figures are ratios of speeds. Clock rates are not: cores do more or less in a cycle.
+    of_speed: bool,
+    figure: fn(&Reported) -> Option<u64>,
+}
+
+const SOURCES: [Source; 3] = [
+    Source {
+        name: "cpu_capacity",
+        of_speed: true,
+        figure: |found| found.cpu_capacity.map(u64::from),
+    },
+    Source {
+        name: "CPPC's highest_perf",
+        of_speed: true,
+        figure: |found| found.cppc_highest.map(u64::from),
+    },
+    Source {
+        name: "cpuinfo_max_freq",
+        of_speed: false,
+        figure: |found| found.max_frequency.map(|frequency| frequency.0),
+    },
+];
+
+/// One line for each source of figures that says otherwise than the measurement: which cores are alike, which are
+/// faster, or by how much. Sources that do not speak of every measured PU are left out.
+#[must_use]
+pub fn disagreements(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Vec<String> {
+    let mut lines: Vec<String> =
+        SOURCES.iter().filter_map(|source| disagreement(source, pus, kinds)).collect();
+    lines.extend(hybrid(pus, kinds));
+    lines
+}
+
+fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
+    let figures: Option<Vec<u64>> = pus.iter().map(|pu| (source.figure)(&pu.reported)).collect();
+    let figures = figures?;
+    let top = *figures.iter().max()?;
+    let name = source.name;
+    let alike = spread(&figures) <= NOISE;
+    match (alike, kinds) {
+        (true, [] | [_]) => None,
+        (true, [slowest, .., _]) => Some(format!(
+            "{name} says that cores are alike ({top}), measured are {}: PUs {} have {:.2} of the fastest",
+            kinds.len(),
+            slowest.pus,
+            slowest.speed.value
+        )),
+        // Favoured cores clock higher and are of one kind all the same.
+        (false, [_]) if spread(&figures) <= WRONG => None,
+        (false, [_]) => {
+            let least = figures.iter().min()?;
+            Some(format!(
+                "{name} says that cores differ ({least} to {top}), measured they are alike"
+            ))
+        }
+        (false, _) => {
+            let means: Vec<f64> =
+                kinds.iter().map(|kind| mean_in(&kind.pus, pus, &figures)).collect();
+            if let Some(at) = means.windows(2).position(|pair| pair[0] >= pair[1]) {
+                return Some(format!(
+                    "{name} says that PUs {} are no slower than PUs {}, measured are {:.2} and {:.2} of the \
+                     fastest",
+                    kinds[at].pus,
+                    kinds[at + 1].pus,
+                    kinds[at].speed.value,
+                    kinds[at + 1].speed.value
+                ));
+            }
+            if source.of_speed { wrong_ratio(name, kinds, &means) } else { None }
+        }
+    }
+}
+
+/// The first kind whose reported speed is wrong.
+fn wrong_ratio(name: &str, kinds: &[MeasuredKind], means: &[f64]) -> Option<String> {
+    let fastest = means.last()?;
+    let wrong = |(kind, mean): &(&MeasuredKind, &f64)| {
+        let (said, found) = (*mean / fastest, kind.speed.value);
+        (said - found).abs() > WRONG * said.max(found)
+    };
+    let (kind, mean) = kinds.iter().zip(means).find(wrong)?;
+    Some(format!(
+        "{name} says that PUs {} have {:.2} of the fastest, measured is {:.2}",
+        kind.pus,
+        mean / fastest,
+        kind.speed.value
+    ))
+}
+
+/// Where the lists of the hybrid counters say otherwise: a measured kind that has PUs of several lists, or a list
+/// that has PUs of several kinds.
+fn hybrid(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
+    let lists: Option<Vec<&str>> = pus.iter().map(|pu| pu.reported.hybrid_pmu.as_deref()).collect();
+    let lists = lists?;
+    let kind_of = |pu: &PuSpeed| kinds.iter().position(|kind| kind.pus.contains(pu.pu));
+    let of: Vec<Option<usize>> = pus.iter().map(kind_of).collect();
+    let at = (0..pus.len()).find_map(|a| {
+        let b = (0..a).find(|&b| (lists[a] == lists[b]) != (of[a] == of[b]))?;
+        Some((b, a))
+    });
+    let (a, b) = at?;
+    let (a_pu, b_pu) = (pus[a].pu.0, pus[b].pu.0);
+    Some(if lists[a] == lists[b] {
+        format!(
+            "PUs {a_pu} and {b_pu} are both in {}, measured are {:.2} and {:.2} of the fastest",
+            lists[a], pus[a].speed.value, pus[b].speed.value
+        )
+    } else {
+        format!(
+            "PU {a_pu} is in {} and PU {b_pu} in {}, measured they are alike",
+            lists[a], lists[b]
+        )
+    })
+}
+
+/// How much the least is below the greatest, as a share of that.
+#[allow(clippy::cast_precision_loss)] // two digits are looked at
+fn spread(figures: &[u64]) -> f64 {
+    let least = figures.iter().min().map_or(0.0, |&least| least as f64);
+    let top = figures.iter().max().map_or(0.0, |&top| top as f64);
+    if top > 0.0 { 1.0 - least / top } else { 0.0 }
+}
+
+#[allow(clippy::cast_precision_loss)] // as above
+fn mean_in(set: &PuSet, pus: &[PuSpeed], figures: &[u64]) -> f64 {
+    let within = pus.iter().zip(figures).filter(|(pu, _)| set.contains(pu.pu));
+    let found: Vec<f64> = within.map(|(_, &figure)| figure as f64).collect();
+    found.iter().sum::<f64>() / found.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::testing::measured;
+
+    /// Four cores of one PU with these speeds, of which this is reported.
+    fn told(speeds: [f64; 4], reported: impl Fn(usize) -> Reported) -> Vec<String> {
+        let mut found = measured(&[&[0], &[1], &[2], &[3]], &speeds);
+        for (index, pu) in found.pus.iter_mut().enumerate() {
+            pu.reported = reported(index);
+        }
+        disagreements(&found.pus, &found.kinds)
+    }
+
+    fn capacities(values: [u32; 4]) -> impl Fn(usize) -> Reported {
+        move |index| Reported { cpu_capacity: Some(values[index]), ..Reported::default() }
+    }
+
+    #[test]
+    fn who_says_nothing_does_not_disagree() {
+        assert_eq!(told([1.0, 1.0, 0.5, 0.5], |_| Reported::default()), [""; 0]);
+        let some =
+            |index| Reported { cpu_capacity: (index > 0).then_some(7), ..Reported::default() };
+        assert_eq!(told([1.0, 1.0, 0.5, 0.5], some), [""; 0]);
+    }
+
+    #[test]
+    fn agreement_is_silent() {
+        assert_eq!(told([1.0; 4], capacities([1024; 4])), [""; 0]);
+        assert_eq!(told([1.0, 1.0, 0.5, 0.5], capacities([1024, 1000, 446, 446])), [""; 0]);
+        // Favoured cores.
+        assert_eq!(told([1.0; 4], capacities([231, 226, 221, 216])), [""; 0]);
+    }
+
+    #[test]
+    fn every_disagreement_is_a_line() {
+        assert_eq!(
+            told([1.0, 0.48, 1.0, 0.48], capacities([1024; 4])),
+            [
+                "cpu_capacity says that cores are alike (1024), measured are 2: PUs 1,3 have 0.48 of the fastest"
+            ]
+        );
+        assert_eq!(
+            told([1.0; 4], capacities([1024, 1024, 446, 446])),
+            ["cpu_capacity says that cores differ (446 to 1024), measured they are alike"]
+        );
+        assert_eq!(
+            told([1.0, 1.0, 0.5, 0.5], capacities([446, 446, 1024, 1024])),
+            [
+                "cpu_capacity says that PUs 2-3 are no slower than PUs 0-1, measured are 0.50 and 1.00 of the fastest"
+            ]
+        );
+        assert_eq!(
+            told([1.0, 1.0, 0.7, 0.7], capacities([1024, 1024, 446, 446])),
+            ["cpu_capacity says that PUs 2-3 have 0.44 of the fastest, measured is 0.70"]
+        );
+    }
+
+    /// A core of half the speed at two thirds of the clock rate is no contradiction.
+    #[test]
+    fn clock_rates_are_not_speeds() {
+        let clock = |index: usize| Reported {
+            max_frequency: Some(Hertz::mhz([3000, 3000, 2600, 2600][index])),
+            ..Reported::default()
+        };
+        assert_eq!(told([1.0, 1.0, 0.4, 0.4], clock), [""; 0]);
+        assert_eq!(told([0.4, 0.4, 1.0, 1.0], clock).len(), 1);
+    }
+
+    #[test]
+    fn hybrid_lists_are_compared_as_sets() {
+        let lists = |index: usize| Reported {
+            hybrid_pmu: Some(["cpu_core", "cpu_core", "cpu_atom", "cpu_atom"][index].into()),
+            ..Reported::default()
+        };
+        assert_eq!(told([1.0, 1.0, 0.5, 0.5], lists), [""; 0]);
+        assert_eq!(
+            told([1.0; 4], lists),
+            ["PU 0 is in cpu_core and PU 2 in cpu_atom, measured they are alike"]
+        );
+        assert_eq!(
+            told([1.0, 0.5, 0.5, 0.5], lists),
+            ["PUs 0 and 1 are both in cpu_core, measured are 1.00 and 0.50 of the fastest"]
+        );
+    }
+}

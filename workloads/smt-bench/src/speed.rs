@@ -1,0 +1,192 @@
+//! How long a PU takes for a fixed piece of work.
+//!
+//! A [`Portion`] has so many iterations of each of four loops: additions that wait for one another tell the clock
+//! rate, and loops that are bound by throughput how much a core does in a cycle. The same portion is done on every
+//! PU, so times are comparable. Two clocks stand beside each other: the wall's, in which a PU that others hold is
+//! slow, as it is for every thread there; and the thread's own, which stands still meanwhile. Loops take turns many
+//! times in a visit, and only the whole is timed by the wall: a PU that is taken away in a steady rhythm would
+//! else hit one loop and spare another.
+
+use crate::clock;
+use crate::control::Control;
+use crate::kernel::Kernel;
+use crate::measure::{MeasureError, sized};
+use crate::runner::Runner;
+use crate::thread::{cpu_ns, pin, wall_ns};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Loops that are bound by throughput: integer units, floating-point units, and the front end with its branch
+/// prediction. None leaves the first cache, so no memory is compared.
+const KERNELS: [Kernel; 3] = [Kernel::IntAdd, Kernel::FpMul, Kernel::Branch];
+
+/// CPU time that a loop of a portion takes on the PU that the portion was made on. Chosen: a thousand times what
+/// reading the two clocks costs (0.3 µs), so a portion takes a millisecond and a visit has many.
+const LOOP_NS: u64 = 250_000;
+
+/// A fixed piece of work: about a millisecond on the PU that it was made on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Rounds of the chain of additions.
+    chain: u64,
+    /// Iterations of each of [`KERNELS`].
+    kernels: [u64; KERNELS.len()],
+}
+
+/// What one visit to a PU found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Portions done. Never 0.
+    pub portions: u64,
+    /// Wall time they took, in nanoseconds. Never 0.
+    pub wall_ns: u64,
+    /// CPU time they took, in nanoseconds. Never 0. What a hypervisor gives to others is in it unless it tells.
+    pub cpu_ns: u64,
+    /// Additions in the chain, each of which takes a cycle.
+    pub additions: u64,
+    /// CPU time that those took, in nanoseconds. Never 0.
+    pub additions_cpu_ns: u64,
+}
+
+/// How long a visit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// Work before anything is timed, in which the core wakes up and its clock rate rises.
+    pub warm_up: Duration,
+    /// How long is timed, at least; a portion that has begun is finished.
+    pub timed: Duration,
+}
+
+/// A portion for PU `cpu`, to be done on others as well.
+///
+/// # Errors
+/// [`MeasureError`] if the PU cannot be used or a thread cannot be made.
+pub fn portion(cpu: u32) -> Result<Portion, MeasureError> {
+    on(cpu, || {
+        let chain = sized(LOOP_NS, |rounds| {
+            clock::chain(rounds);
+        });
+        let kernels = KERNELS.map(|kernel| {
+            let (mut runner, control) = (Runner::new(kernel.into()), Control::new());
+            sized(LOOP_NS, |iterations| {
+                runner.run(&control, iterations);
+            })
+        });
+        Portion { chain, kernels }
+    })
+}
+
+/// Does portions on PU `cpu` for as long as `length` says. Nothing else of this process is moved: a thread of its own
+/// goes there and ends.
+///
+/// # Errors
+/// [`MeasureError`] if the PU cannot be used or a thread cannot be made.
+pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, MeasureError> {
+    on(cpu, || {
+        let mut work = Work::new(portion);
+        work.until(length.warm_up);
+        work.until(length.timed)
+    })
+}
+
+/// Runs `what` in a thread that is on `cpu`.
+fn on<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> Result<T, MeasureError> {
+    std::thread::scope(|scope| {
+        let pinned = move || pin(cpu).map(|()| what());
+        let thread = Builder::new()
+            .name(format!("smt-bench {cpu}"))
+            .spawn_scoped(scope, pinned)
+            .map_err(|source| MeasureError::Spawn { source })?;
+        Ok(thread.join().expect("a worker has nothing to panic about")?)
+    })
+}
+
+/// Loops ready to run.
+struct Work {
+    portion: Portion,
+    runners: [Runner; KERNELS.len()],
+    control: Control,
+}
+
+impl Work {
+    fn new(portion: Portion) -> Self {
+        let runners = KERNELS.map(|kernel| Runner::new(kernel.into()));
+        Self { portion, runners, control: Control::new() }
+    }
+
+    /// Does portions until `length` is over, at least one.
+    fn until(&mut self, length: Duration) -> Visit {
+        let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        let (wall, cpu) = (wall_ns(), cpu_ns());
+        let mut visit =
+            Visit { portions: 0, wall_ns: 0, cpu_ns: 0, additions: 0, additions_cpu_ns: 0 };
+        while visit.wall_ns < length_ns || visit.portions == 0 {
+            visit.additions_cpu_ns += self.once();
+            visit.portions += 1;
+            visit.additions += self.portion.chain * clock::IN_A_ROW;
+            visit.wall_ns = (wall_ns() - wall).max(1);
+        }
+        visit.cpu_ns = (cpu_ns() - cpu).max(1);
+        visit.additions_cpu_ns = visit.additions_cpu_ns.max(1);
+        visit
+    }
+
+    /// Does one portion; the CPU time of its chain in nanoseconds.
+    fn once(&mut self) -> u64 {
+        let before = cpu_ns();
+        clock::chain(self.portion.chain);
+        let chain = cpu_ns() - before;
+        for (runner, iterations) in self.runners.iter_mut().zip(self.portion.kernels) {
+            runner.run(&self.control, iterations);
+        }
+        chain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::usable;
+
+    const SHORT: Length =
+        Length { warm_up: Duration::from_micros(100), timed: Duration::from_millis(3) };
+
+    #[test]
+    fn a_visit_does_whole_portions_for_as_long_as_asked() {
+        let before = usable().unwrap();
+        let portion = portion(before[0]).unwrap();
+        assert!(portion.chain > 0 && portion.kernels.iter().all(|&iterations| iterations > 0));
+        for &cpu in &before {
+            let visit = visit(cpu, portion, SHORT).unwrap();
+            assert!(visit.portions >= 1 && visit.wall_ns >= 3_000_000, "{visit:?}");
+            assert_eq!(visit.additions, visit.portions * portion.chain * clock::IN_A_ROW);
+            assert!(
+                0 < visit.additions_cpu_ns && visit.additions_cpu_ns <= visit.cpu_ns,
+                "{visit:?}"
+            );
+        }
+        assert_eq!(usable().unwrap(), before, "the calling thread was moved");
+    }
+
+    #[test]
+    fn at_least_one_portion_is_done() {
+        let portion = Portion { chain: 1, kernels: [1; KERNELS.len()] };
+        let length = Length { warm_up: Duration::ZERO, timed: Duration::ZERO };
+        let visit = visit(usable().unwrap()[0], portion, length).unwrap();
+        assert_eq!((visit.portions, visit.additions), (1, clock::IN_A_ROW));
+    }
+
+    #[test]
+    fn an_absent_pu_is_named() {
+        let told = portion(8_000).unwrap_err().to_string();
+        assert!(told.starts_with("cannot run on PU 8000: "), "{told}");
+    }
+
+    #[test]
+    fn sizes_are_in_proportion_to_the_target() {
+        // A loop that spins for as many clock readings as asked.
+        let spin = |iterations| assert!((0..iterations).map(|_| cpu_ns()).is_sorted());
+        assert!(sized(1, spin) >= 1);
+        assert!(sized(10_000_000, spin) > sized(10_000, spin));
+    }
+}
