@@ -1,0 +1,227 @@
+//! `asymmetric`: makes one PU of this machine slow while a program runs (docs/asymmetric.md).
+//!
+//! A real-time thread takes a share of every period on that PU, so that all others there have less of it.
+//! The share is found by measuring. Nothing outside this process is changed, and the thread ends with it, so
+//! however it ends the PU is as it was.
+#![allow(clippy::print_stderr)]
+
+mod error;
+mod hog;
+mod report;
+mod share;
+mod speed;
+mod sys;
+
+use clap::Parser;
+use error::Error;
+use hog::Hog;
+use report::Report;
+use smt_bench::thread;
+use speed::Measured;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+/// Ratios that can be asked for. At 8 the thread takes 87.5 %; beyond 95 % the kernel's own limit on real-time
+/// threads (kernel.sched_rt_runtime_us) would give some of it back.
+const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=8.0;
+
+/// How far from the asked ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/asymmetric.md
+/// is about.
+const TOLERANCE: f64 = 0.02;
+
+/// How often the share is looked for again if the ratio is not what was asked for: on a virtual machine others can take
+/// the PUs away for a while. Chosen.
+const ATTEMPTS: u32 = 3;
+
+/// Makes one PU slow while a program runs, and ends with the program's status
+///
+/// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop runs there
+/// and on another PU. Says which ratio was reached, with a 95 % interval. Needs root, CAP_SYS_NICE or a real-time
+/// limit of 2 (ulimit -r). When it ends, however it does, the PU is as it was, and a program that still runs
+/// gets SIGTERM.
+#[derive(Parser)]
+#[command(name = "asymmetric", version)]
+struct Args {
+    /// The PU to make slow, by the kernel's number
+    #[arg(long, value_name = "N")]
+    cpu: u32,
+
+    /// How many times slower than another PU [range: 1-8]
+    #[arg(long, value_name = "R", default_value_t = 2.0, value_parser = ratio)]
+    ratio: f64,
+
+    /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found by measuring
+    /// [range: 0-0.93]
+    #[arg(long, value_name = "S", conflicts_with = "ratio", value_parser = share)]
+    share: Option<f64>,
+
+    /// Period, in µs: long ones are more exact, but threads notice that the PU is fast and away by turns
+    /// [range: 200-20000]
+    #[arg(long, value_name = "US", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..=20_000))]
+    period_us: u32,
+
+    /// Measurements of 0.4 s of the ratio that is told; half as many of each share that is tried [range: 2-1000]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    windows: u32,
+
+    /// Measure again when the program has ended, and say that too
+    #[arg(long)]
+    again: bool,
+
+    /// File for what was measured, as JSON: written before the program begins, and again at its end
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The program
+    #[arg(last = true, value_name = "CMD", required = true)]
+    command: Vec<OsString>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|ratio| RATIOS.contains(ratio));
+    found.ok_or_else(|| {
+        format!("expected a ratio from {} to {}, found {text:?}", RATIOS.start(), RATIOS.end())
+    })
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|share| (0.0..=share::MOST).contains(share));
+    found.ok_or_else(|| format!("expected a share from 0 to {}, found {text:?}", share::MOST))
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("asymmetric: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// The whole course: slow, measured, the program, measured again.
+fn run(args: &Args) -> Result<u8, Error> {
+    let fast = fast(args.cpu, &thread::usable()?)?;
+    let hog = Hog::start(args.cpu, Duration::from_micros(args.period_us.into()))?;
+    let measure = |windows| speed::ratio(args.cpu, fast, windows);
+    let (share, found) = match args.share {
+        Some(share) => {
+            hog.take(share);
+            (share, measure(args.windows)?)
+        }
+        None => reached(args, &hog, measure)?,
+    };
+    let asked = args.share.is_none().then_some(args.ratio);
+    let mut report = Report::new(args.cpu, fast, asked, hog.period(), share, found);
+    tell(args, &report, found)?;
+    let status = status_of(start(&args.command)?);
+    if args.again {
+        let again = measure(args.windows)?;
+        report.after = Some(again);
+        tell(args, &report, again)?;
+    }
+    Ok(status)
+}
+
+/// The share with which the PU is as slow as asked for, and how slow it was then.
+fn reached(
+    args: &Args,
+    hog: &Hog,
+    measure: impl Fn(u32) -> Result<Measured, Error>,
+) -> Result<(f64, Measured), Error> {
+    let asked = args.ratio;
+    let mut found = None;
+    for _ in 0..ATTEMPTS {
+        let share = share::reach(asked, |share| {
+            hog.take(share);
+            measure(args.windows / 2).map(|found| found.median)
+        })?;
+        hog.take(share);
+        let now = measure(args.windows)?;
+        if (now.mean.value / asked - 1.0).abs() <= TOLERANCE {
+            return Ok((share, now));
+        }
+        found = Some(now.mean);
+    }
+    Err(Error::NotReached { cpu: args.cpu, asked, found })
+}
+
+/// The PU that the slow one is compared with: the first other one.
+fn fast(slow: u32, usable: &[u32]) -> Result<u32, Error> {
+    if !usable.contains(&slow) {
+        return Err(Error::NoSuchPu { cpu: slow, usable: usable.to_vec() });
+    }
+    usable.iter().copied().find(|&cpu| cpu != slow).ok_or(Error::OnlyOnePu { cpu: slow })
+}
+
+/// Says what was measured, and keeps it.
+fn tell(args: &Args, report: &Report, found: Measured) -> Result<(), Error> {
+    if !args.quiet {
+        eprintln!("asymmetric: {}", report.line(found.mean));
+    }
+    match &args.output {
+        Some(path) => report.write(path),
+        None => Ok(()),
+    }
+}
+
+/// Runs the program to its end. It gets SIGTERM if we end before.
+fn start(words: &[OsString]) -> Result<ExitStatus, Error> {
+    // clap lets no empty command pass.
+    let (program, arguments) = words.split_first().ok_or(Error::NoCommand)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    sys::ends_with_us(&mut command);
+    let failed =
+        |source| Error::Command { program: program.to_string_lossy().into_owned(), source };
+    command.status().map_err(failed)
+}
+
+/// As a shell has it: 128 + N for signal N.
+fn status_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_pu_is_held_against_another_one() {
+        assert_eq!(fast(1, &[0, 1]).unwrap(), 0);
+        assert_eq!(fast(0, &[0, 3, 5]).unwrap(), 3);
+        let absent = fast(2, &[0, 1]).unwrap_err().to_string();
+        assert_eq!(absent, "expected a PU that may be used here (0,1) with --cpu, found 2");
+        let alone = fast(0, &[0]).unwrap_err().to_string();
+        assert_eq!(
+            alone,
+            "expected two PUs, a slow one and one to hold it against, found PU 0 alone"
+        );
+    }
+
+    #[test]
+    fn ratios_below_1_and_what_is_no_number_are_refused() {
+        for text in ["0.99", "0", "-2", "8.01", "nan", "inf", "two", ""] {
+            let told = ratio(text).unwrap_err();
+            assert_eq!(told, format!("expected a ratio from 1 to 8, found {text:?}"));
+        }
+        for (text, found) in [("1", 1.0), ("2", 2.0), ("2.5", 2.5), ("8", 8.0)] {
+            assert!((ratio(text).unwrap() - found).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn a_status_is_told_as_shells_do() {
+        assert_eq!(status_of(ExitStatus::from_raw(0)), 0);
+        assert_eq!(status_of(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(status_of(ExitStatus::from_raw(libc::SIGTERM)), 143);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which share of a PU's time is to be taken, so that it becomes so many times slower.
+//!
+//! Threads that are left the part 1 − s of a PU's time are 1 / (1 − s) times slower, and a little more: being
+//! interrupted costs time, and cold caches afterwards. That part hardly depends on s, so it is measured at one share and
+//! taken into account at the next.
+
+/// Shares that are tried. Chosen: one correction is enough where the cost of interruptions is constant.
+const TRIES: u32 = 4;
+
+/// How near is near enough: better than the measurements are.
+const NEAR: f64 = 0.002;
+
+/// Never more than this, so that the kernel's limit on real-time threads (95 % of each second) is not met.
+pub const MOST: f64 = 0.93;
+
+/// The share with which `measure`, which says how many times slower the PU is at a share, comes to `asked`, or near it.
+///
+/// # Errors
+/// That of `measure`.
+pub fn reach<E>(asked: f64, mut measure: impl FnMut(f64) -> Result<f64, E>) -> Result<f64, E> {
+    let mut share = 1.0 - 1.0 / asked;
+    for _ in 0..TRIES {
+        let found = measure(share)?;
+        if (found / asked - 1.0).abs() < NEAR {
+            break;
+        }
+        share = (share + 1.0 / found - 1.0 / asked).clamp(0.0, MOST);
+    }
+    Ok(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A PU of which interruptions take the part `cost`.
+    fn slower(share: f64, cost: f64) -> f64 {
+        1.0 / (1.0 - share - cost)
+    }
+
+    fn reached(asked: f64, cost: f64) -> (f64, u32) {
+        let mut tries = 0;
+        let share = reach(asked, |share| {
+            tries += 1;
+            Ok::<_, ()>(slower(share, cost))
+        });
+        (share.unwrap(), tries)
+    }
+
+    #[test]
+    fn what_was_lost_beyond_the_share_is_taken_from_it() {
+        // At 0.5 it is 1 / (1 - 0.5 - 0.02) = 2.083 times slower: 2 % less is taken, and then it is right.
+        let (share, tries) = reached(2.0, 0.02);
+        assert!((share - 0.48).abs() < 1e-9, "{share}");
+        assert_eq!(tries, 2);
+        assert_eq!(reached(2.0, 0.0), (0.5, 1));
+        assert_eq!(reached(1.0, 0.0), (0.0, 1));
+    }
+
+    #[test]
+    fn a_share_that_would_have_to_be_negative_is_none() {
+        let (share, _) = reached(1.0, 0.1);
+        assert!(share.abs() < 1e-12, "{share}");
+    }
+
+    #[test]
+    fn errors_are_passed_on() {
+        assert_eq!(reach(2.0, |_| Err::<f64, _>("no")), Err("no"));
+    }
+
+    proptest! {
+        #[test]
+        fn reaches_what_was_asked_for(asked in 1.2_f64..8.0, cost in 0.0_f64..0.06) {
+            let (share, _) = reached(asked, cost);
+            prop_assert!((slower(share, cost) / asked - 1.0).abs() < NEAR);
+        }
+
+        #[test]
+        fn stays_below_the_kernels_limit(asked in 1.0_f64..8.0, found in 1.0_f64..100.0) {
+            let share = reach(asked, |_| Ok::<_, ()>(found)).unwrap();
+            prop_assert!((0.0..=MOST).contains(&share));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The tool as a whole: one line for each thing that is wrong, the program's status, nothing left when it is killed.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long to wait for what must happen. Only a failing test waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// SCHED_FIFO as the kernel's field 41 of /proc/TID/stat has it.
+const FIFO: &str = "1";
+
+fn asymmetric(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asymmetric"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// What was said and the status, of a command that is to say one line.
+fn refused(command: &mut Command) -> (i32, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(stdout, b"");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    (status.code().unwrap(), said.trim_end().to_owned())
+}
+
+/// PUs that this test may use.
+fn usable() -> Vec<u32> {
+    smt_bench::thread::usable().unwrap()
+}
+
+/// The options with which all tests of slow PUs work: what ratio comes of it depends on the machine, and nobody looks.
+fn quick(cpu: &str) -> [&str; 6] {
+    ["--cpu", cpu, "--share", "0.3", "--windows", "2"]
+}
+
+/// One test at a time has a slow PU, as two on one would find it slower than they asked for.
+static SLOW: Mutex<()> = Mutex::new(());
+
+/// A PU that can be made slow here, while the guard lives; says it if none can.
+fn slow() -> Option<(String, MutexGuard<'static, ()>)> {
+    let alone = SLOW.lock().unwrap_or_else(PoisonError::into_inner);
+    if usable().len() < 2 {
+        eprintln!("skipped: one PU only");
+        return None;
+    }
+    let cpu = usable().last().unwrap().to_string();
+    let tried = asymmetric(&quick(&cpu)).args(["--", "true"]).output().unwrap();
+    let said = String::from_utf8(tried.stderr).unwrap();
+    if said.contains("cannot make a real-time thread") {
+        eprintln!("skipped: {}", said.trim_end());
+        return None;
+    }
+    assert!(tried.status.success(), "{said}");
+    Some((cpu, alone))
+}
+
+/// Whether a wrapper of util-linux works here: it is told to run `true`.
+fn works(wrapper: &[&str]) -> bool {
+    let done = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
+    let works = done.is_ok_and(|done| done.status.success());
+    if !works {
+        eprintln!("skipped: cannot run {}", wrapper.join(" "));
+    }
+    works
+}
+
+/// The fields of a thread's stat after its name, the third first; `None` if there is no such thread.
+fn stat(tid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Whether a thread runs or sleeps: zombies are over.
+fn lives(tid: u32) -> bool {
+    stat(tid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X"))
+}
+
+/// The real-time threads of a process, and its children.
+fn real_time(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.filter(|&tid| stat(tid).is_some_and(|fields| fields[38] == FIFO)).collect()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_pu_that_is_not_there_is_refused() {
+    let (status, said) = refused(&mut asymmetric(&["--cpu", "8000", "--", "true"]));
+    assert_eq!(status, 125);
+    let list = usable().iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let expected =
+        format!("asymmetric: expected a PU that may be used here ({list}) with --cpu, found 8000");
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn one_pu_alone_is_not_enough() {
+    let cpu = usable()[0].to_string();
+    let wrapper = ["taskset", "-c", &cpu];
+    if !works(&wrapper) {
+        return;
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu, env!("CARGO_BIN_EXE_asymmetric"), "--cpu", &cpu, "--", "true"]);
+    let (status, said) = refused(&mut command);
+    assert_eq!(status, 125);
+    let expected = format!(
+        "asymmetric: expected two PUs, a slow one and one to hold it against, found PU {cpu} alone"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_ratio_below_1_is_wrong_usage() {
+    let done = asymmetric(&["--cpu", "0", "--ratio", "0.5", "--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("expected a ratio from 1 to 8, found \"0.5\""), "{said}");
+}
+
+#[test]
+fn who_may_not_have_real_time_threads_is_told_what_is_missing() {
+    let wrapper = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
+    if usable().len() < 2 || !works(&wrapper) || !works(&["prlimit", "--rtprio=0"]) {
+        return;
+    }
+    let mut command = Command::new("prlimit");
+    command.arg("--rtprio=0").args(wrapper);
+    command.args([
+        env!("CARGO_BIN_EXE_asymmetric"),
+        "--cpu",
+        &usable()[0].to_string(),
+        "--",
+        "true",
+    ]);
+    let (status, said) = refused(&mut command);
+    assert_eq!(status, 125);
+    let expected = "asymmetric: cannot make a real-time thread: sched_setscheduler: ";
+    assert!(said.starts_with(expected) && said.contains("expected root, CAP_SYS_NICE"), "{said}");
+}
+
+#[test]
+fn the_status_is_the_programs() {
+    let Some((cpu, _alone)) = slow() else { return };
+    let status = |words: &[&str]| {
+        let done = asymmetric(&quick(&cpu)).args(["--quiet", "--"]).args(words).output().unwrap();
+        (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    assert_eq!(status(&["true"]), (0, String::new()));
+    assert_eq!(status(&["sh", "-c", "exit 3"]), (3, String::new()));
+    assert_eq!(status(&["sh", "-c", "kill -9 $$"]), (137, String::new()));
+    let (code, said) = status(&["/no/such/program"]);
+    assert_eq!(code, 127);
+    assert!(said.starts_with("asymmetric: cannot run /no/such/program: "), "{said}");
+    assert_eq!(status(&["/"]).0, 126);
+}
+
+#[test]
+fn the_program_is_no_real_time_one_and_may_use_every_pu() {
+    let Some((cpu, _alone)) = slow() else { return };
+    let words = ["--", "cat", "/proc/self/stat", "/proc/self/status"];
+    let done = asymmetric(&quick(&cpu)).args(words).output().unwrap();
+    let told = String::from_utf8(done.stdout).unwrap();
+    let (_, fields) = told.lines().next().unwrap().rsplit_once(')').unwrap();
+    assert_eq!(fields.split_whitespace().nth(38), Some("0"), "{told}");
+    let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let mask = |text: &str| {
+        text.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap().to_owned()
+    };
+    assert_eq!(mask(&told), mask(&own));
+}
+
+/// The tool while its program sleeps, with the thread that slows and the program.
+fn at_work(cpu: &str) -> (Child, u32, u32) {
+    let child = asymmetric(&quick(cpu)).args(["--quiet", "--", "sleep", "600"]).spawn().unwrap();
+    eventually("the program begins", || !children(child.id()).is_empty());
+    let program = children(child.id())[0];
+    let hogs = real_time(child.id());
+    assert_eq!(hogs.len(), 1, "expected one real-time thread");
+    let allowed = fs::read_to_string(format!("/proc/{}/status", hogs[0])).unwrap();
+    let kept = format!("Cpus_allowed_list:\t{cpu}");
+    assert!(allowed.lines().any(|line| line == kept), "{allowed}");
+    (child, hogs[0], program)
+}
+
+#[test]
+fn nothing_is_left_when_it_is_killed() {
+    let Some((cpu, _alone)) = slow() else { return };
+    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let (mut child, hog, program) = at_work(&cpu);
+        let sent =
+            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        child.wait().unwrap();
+        // Its threads are gone before a process can be waited for.
+        assert!(!lives(hog), "signal {signal}: the thread that slows lives");
+        eventually("the program ends", || !lives(program));
+    }
+}
+
+#[test]
+fn what_was_measured_is_kept() {
+    let Some((cpu, _alone)) = slow() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slow.json");
+    // The program finds the file written before it begins.
+    let mut command = asymmetric(&quick(&cpu));
+    command.arg("--again").arg("--output").arg(&file).arg("--").arg("cat").arg(&file);
+    let done = command.output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let before: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let after: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(before["cpu"], cpu.parse::<u32>().unwrap());
+    assert!(before["asked"].is_null() && before["after"].is_null(), "{before}");
+    assert_eq!((&before["period_us"], &before["taken_us"]), (&2000.0.into(), &600.0.into()));
+    for ratio in [&before["ratio"], &after["after"]] {
+        assert!(ratio["mean"]["value"].as_f64().is_some_and(|ratio| ratio > 0.0), "{after}");
+    }
+}
