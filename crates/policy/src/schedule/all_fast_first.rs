@@ -1,0 +1,73 @@
+//! `all-fast-first`: every thread to fast cores first. A baseline.
+//!
+//! # Problem
+//! A policy for cores of different speeds has to be better than simply filling the fast ones first.
+//! # Approach
+//! Fast cores get a thread each, then slow ones, then siblings on fast cores, then on slow ones, and again from the first.
+//! # Terms
+//! See [`cores`](super::asymmetric::cores): fast core, domain, spreading.
+//! # Algorithm
+//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): who is where it may be stays; others go to a core of their domain if one takes
+//! threads. It looks at no rates and no phases, and nobody takes turns. Where all cores are alike everything is left to the
+//! kernel.
+//! # Properties
+//! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`
+//! - **Stays**: the same threads are not moved. -> test `fast_first`
+//! - **As `os`** where cores are alike. -> test `alike_is_os`
+
+use super::asymmetric::{News, choices, cores_of, threads_of};
+use super::baselines::Os;
+use super::{Allocated, Choice, Quantum, Scheduler};
+
+/// The scheduler.
+#[derive(Clone, Debug, Default)]
+pub struct AllFastFirst {
+    news: News,
+}
+
+impl Scheduler for AllFastFirst {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        let pus = cores.spread(&threads_of(now.queue), &cores.groups_fast_first(), &[]);
+        choices(now.queue, pus.into_iter().map(|pu| Some((pu?, Allocated::FastFirst))).collect())
+    }
+
+    fn news(&mut self) -> Option<String> {
+        self.news.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asymmetric::testing::{World, machines, parallel};
+    use super::*;
+    use crate::testing::machine;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn alike_is_os() {
+        let mut world = World::new(machine("core:4 pu:2"), &[3]);
+        let mut scheduler = AllFastFirst::default();
+        let placed = world.quantum(&mut scheduler, &[parallel(3)]);
+        assert!(placed.iter().all(|placed| placed.pu.is_none()));
+        assert!(scheduler.news().is_some() && scheduler.news().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn fast_first(which in 0_usize..5, threads in prop::collection::vec(1_usize..9, 1..4)) {
+            let mut world = World::new(machines()[which].clone(), &threads);
+            let shares: Vec<Vec<f64>> = threads.iter().map(|count| parallel(*count)).collect();
+            let mut scheduler = AllFastFirst::default();
+            let placed = world.quantum(&mut scheduler, &shares);
+            let core = |pu| world.machine.core_of(pu);
+            let used: BTreeSet<_> = placed.iter().filter_map(|placed| Some(core(placed.pu?))).collect();
+            let all: BTreeSet<_> = world.pus.iter().map(|pu| (core(*pu), world.is_fast(*pu))).collect();
+            let slow_used = all.iter().any(|(core, fast)| !fast && used.contains(core));
+            prop_assert!(!slow_used || all.iter().all(|(core, fast)| !fast || used.contains(core)));
+            prop_assert_eq!(used.len(), all.len().min(threads.iter().sum()));
+            prop_assert!(world.quantum(&mut scheduler, &shares).iter().all(|placed| !placed.moved));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the policies for cores of different speeds have in common: which cores are fast, what a move costs, who goes
+//! where, whose turn it is, and what a fast core is worth to a thread.
+
+pub mod cores;
+pub mod factors;
+pub mod turns;
+
+use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
+use colocate_machine::PuIdx;
+use cores::Cores;
+use std::collections::{BTreeSet, VecDeque};
+
+/// A PU and why.
+pub(super) type Seat = (PuIdx, Allocated);
+
+/// All jobs run. Threads have the places that `seats` says, in the order of the queue and of the jobs' threads; the others
+/// are left to the kernel.
+pub(super) fn choices(queue: &[Queued], seats: Vec<Option<Seat>>) -> Vec<Choice> {
+    let mut seats = seats.into_iter();
+    let mut place = |_: &Thread| match seats.next().flatten() {
+        Some((pu, why)) => (Some(pu), why),
+        None => (None, Allocated::LeftToKernel),
+    };
+    let choice = |job: &Queued| Choice {
+        job: job.job,
+        selected: Selected::Room,
+        places: job.threads.iter().map(&mut place).collect(),
+    };
+    queue.iter().map(choice).collect()
+}
+
+/// All threads of the queue, in its order.
+pub(super) fn threads_of(queue: &[Queued]) -> Vec<&Thread> {
+    queue.iter().flat_map(|job| &job.threads).collect()
+}
+
+/// The cores of a quantum; `None` where all that may be used are alike, which is told once.
+pub(super) fn cores_of(now: &Quantum<'_>, news: &mut News) -> Option<Cores> {
+    let cores = Cores::new(now.machine, now.pus);
+    if cores.are_alike() {
+        news.once("all cores that may be used are equally fast: everything is left to the kernel");
+        return None;
+    }
+    Some(cores)
+}
+
+/// The first of `ranked`, which are places among the threads, get the fast cores, and the others are spread over what is left; `why`
+/// is for those that get one.
+pub(super) fn fast_for(
+    cores: &Cores,
+    threads: &[&Thread],
+    ranked: &[usize],
+    why: impl Fn(usize) -> Allocated,
+) -> Vec<Option<Seat>> {
+    let fast: Vec<usize> = cores.fast().collect();
+    let first = &ranked[..ranked.len().min(fast.len())];
+    let members: Vec<&Thread> = first.iter().map(|&at| threads[at]).collect();
+    let mut places: Vec<Option<Seat>> = vec![None; threads.len()];
+    let mut taken = Vec::with_capacity(first.len());
+    for (&at, core) in first.iter().zip(cores.seats(&members, &fast, &|_, _| true)) {
+        let Some(core) = core else { continue };
+        let pu = cores.pu_for(threads[at], core);
+        places[at] = Some((pu, why(at)));
+        taken.push((core, pu));
+    }
+    let others: Vec<usize> = (0..threads.len()).filter(|&at| places[at].is_none()).collect();
+    let rest: Vec<&Thread> = others.iter().map(|&at| threads[at]).collect();
+    let pus = cores.spread(&rest, &cores.groups_beside(&taken), &taken);
+    for (at, pu) in others.into_iter().zip(pus) {
+        places[at] = pu.map(|pu| (pu, Allocated::OffFast));
+    }
+    places
+}
+
+/// What people should hear of, each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    told: BTreeSet<&'static str>,
+    waiting: VecDeque<&'static str>,
+}
+
+impl News {
+    /// Tells it, unless it was told before.
+    pub fn once(&mut self, text: &'static str) {
+        if self.told.insert(text) {
+            self.waiting.push_back(text);
+        }
+    }
+
+    /// What comes next.
+    pub fn next(&mut self) -> Option<String> {
+        self.waiting.pop_front().map(str::to_owned)
+    }
+}
+
+/// What a scheduler says that needs runnable threads where nobody counts them.
+pub(super) const NO_PHASES: &str = "nobody can say how many threads of a job are runnable, so no phases are known of it: it is left to the kernel";
+
+#[cfg(test)]
+pub(super) mod testing;

@@ -1,0 +1,127 @@
+//! Whose turn it is on fast cores when more want one than there are.
+//!
+//! # Problem
+//! Several threads want a fast core, and there is one.
+//! # Approach
+//! Who has had one for the least time so far comes first; between those that had it as long, who has one now keeps it, so
+//! that nobody is moved without a reason.
+//! # Terms
+//! - *Competitor*: who wants a fast core in this quantum. *Had*: time for which it had one while it was a competitor.
+//! # Algorithm
+//! A competitor that was none in the quantum before begins with no less than the least that those had who were: what it
+//! missed while it did not compete is not made up for, and what it had before is not forgotten.
+//! # Properties
+//! - **Equal shares**: of the same competitors nobody gets ahead of another one by more than a quantum.
+//!   -> test `shares_within_a_quantum`
+//! - **No starvation**: with `f` seats and `n` competitors each has one after `n − f + 1` quanta at the latest.
+//!   -> test `shares_within_a_quantum`
+//! - **Late is not early**: a newcomer does not keep the others waiting. -> test `newcomers_do_not_make_up`
+
+use colocate_machine::Nanos;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who had a fast core for how long.
+#[derive(Clone, Debug)]
+pub struct Turns<K> {
+    had: BTreeMap<K, Nanos>,
+    competing: BTreeSet<K>,
+    seated: BTreeSet<K>,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Self { had: BTreeMap::new(), competing: BTreeSet::new(), seated: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Ord> Turns<K> {
+    /// These compete in this quantum; their places in the order in which they get seats. Equals stay in their order.
+    pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {
+        let known = |key: &&K| self.competing.contains(key);
+        let least = competitors.iter().filter(known).map(|key| self.had(*key)).min();
+        for key in competitors.iter().filter(|key| !self.competing.contains(key)) {
+            let had = self.had.get(key).copied().unwrap_or(Nanos::ZERO);
+            self.had.insert(*key, had.max(least.unwrap_or(Nanos::ZERO)));
+        }
+        self.competing = competitors.iter().copied().collect();
+        let mut order: Vec<usize> = (0..competitors.len()).collect();
+        order.sort_by_key(|&at| {
+            (self.had(competitors[at]), !self.seated.contains(&competitors[at]))
+        });
+        order
+    }
+
+    /// These have a seat in this quantum.
+    pub fn seat(&mut self, seated: impl IntoIterator<Item = K>) {
+        self.seated = seated.into_iter().collect();
+    }
+
+    /// The quantum took so long.
+    pub fn took(&mut self, time: Nanos) {
+        for key in &self.seated {
+            *self.had.entry(*key).or_insert(Nanos::ZERO) += time;
+        }
+    }
+
+    /// How long one had a seat.
+    #[must_use]
+    pub fn had(&self, key: K) -> Nanos {
+        self.had.get(&key).copied().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Forgets those that are gone.
+    pub fn retain(&mut self, lives: impl Fn(&K) -> bool) {
+        self.had.retain(|key, _| lives(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gives seats to the first, for a quantum each.
+    fn quantum(turns: &mut Turns<u32>, competitors: &[u32], seats: usize) -> Vec<u32> {
+        let order = turns.order(competitors);
+        let seated: Vec<u32> = order.iter().take(seats).map(|&at| competitors[at]).collect();
+        turns.seat(seated.clone());
+        turns.took(Nanos(1));
+        seated
+    }
+
+    /// One seat for three: between equals who sits stays. 0 has had 1 when 1 comes, and 2 then; all have had 1, 2 stays.
+    #[test]
+    fn turns_by_hand() {
+        let mut turns = Turns::default();
+        let first: Vec<u32> = (0..7).map(|_| quantum(&mut turns, &[0, 1, 2], 1)[0]).collect();
+        assert_eq!(first, [0, 1, 2, 2, 0, 1, 1]);
+    }
+
+    /// After ten quanta of 0 alone, 1 comes, and takes turns at once; 0 does not wait for ten.
+    #[test]
+    fn newcomers_do_not_make_up() {
+        let mut turns = Turns::default();
+        (0..10).for_each(|_| drop(quantum(&mut turns, &[0], 1)));
+        let after: Vec<u32> = (0..4).map(|_| quantum(&mut turns, &[0, 1], 1)[0]).collect();
+        assert_eq!(after, [0, 1, 1, 0]);
+        turns.retain(|key| *key == 1);
+        assert_eq!((turns.had(0), turns.had(1)), (Nanos(0), Nanos(12)));
+    }
+
+    proptest! {
+        #[test]
+        fn shares_within_a_quantum(competitors in 1_u32..12, seats in 1_usize..6, quanta in 1_u64..60) {
+            let names: Vec<u32> = (0..competitors).collect();
+            let mut turns = Turns::default();
+            for quantum_no in 1..=quanta {
+                prop_assert_eq!(quantum(&mut turns, &names, seats).len(), seats.min(names.len()));
+                let had: Vec<u64> = names.iter().map(|name| turns.had(*name).0).collect();
+                let (least, most) = (had.iter().min().expect("some"), had.iter().max().expect("some"));
+                prop_assert!(most - least <= 1, "{:?}", had);
+                if quantum_no > u64::from(competitors).saturating_sub(seats as u64) {
+                    prop_assert!(*least > 0, "{:?}", had);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `efficiency`: fast cores to the threads that gain most from them (efficiency specialisation, ES).
+//!
+//! # Problem
+//! A thread that waits for memory is hardly faster on a fast core, one that computes is as much faster as the core.
+//! # Approach
+//! Threads are ranked by their speed-up factors, and the first have the fast cores. Factors are sampled while the threads run, or the
+//! model says them beforehand ([`factors`](super::asymmetric::factors)).
+//! # Terms
+//! See [`factors`](super::asymmetric::factors): rate, factor; [`cores`](super::asymmetric::cores): fast core, domain.
+//! - *Incumbent*: who had a fast core in the last quantum.
+//! # Algorithm
+//! 1. A thread whose factor is not known is put on the kind of core of which its rate is missing, for a quantum: on fast ones
+//!    first those that come first in the queue, on at most half of the fast cores (one at least), so that those whose factors are known keep the others.
+//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves nobody. Unknown factors count
+//!    as 1.
+//! 3. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
+//!    those on fast cores last.
+//!
+//! Ours: steps 1 and 3 and the gain, since the sources at hand say only what is ranked by. A factor that is known is not sampled anew
+//! while the thread stays on one kind of core. Where neither instructions are counted nor demands known, everything is left to the kernel.
+//! # Properties
+//! - **Best first**: once all is known, nobody on a slow core has a factor that is greater by more than the gain. -> test
+//!   `best_first_and_still`
+//! - **Still**: where nothing changes nobody moves once all factors are known. -> test `best_first_and_still`
+//! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
+
+use super::asymmetric::factors::{Factors, Missing};
+use super::asymmetric::{News, choices, cores_of, fast_for, threads_of};
+use super::baselines::Os;
+use super::{Allocated, Choice, Quantum, Scheduler, Thread};
+use crate::plan::TaskId;
+use colocate_machine::Performance;
+use colocate_model::Phase;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// By which share a factor must be greater than an incumbent's. Chosen: 5 %, the noise of stacks and rates from quantum to quantum
+/// that `symbiotic` reckons with.
+pub const GAIN: f64 = 0.05;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// By which share a factor must be greater than an incumbent's; not below 0.
+    pub gain: f64,
+}
+
+impl Settings {
+    /// Those where none are given.
+    pub const USUAL: Self = Self { gain: GAIN };
+
+    /// What can be set, for people.
+    pub(super) const EXPECTED: &str = "gain=G not below 0";
+
+    /// Sets one; whether there is such a setting and the value can be.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        let number = value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        match (name, number) {
+            ("gain", Some(gain)) => self.gain = gain,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Those settings that are not as usual.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usual = self.gain.to_bits() == Self::USUAL.gain.to_bits();
+        if usual { Ok(()) } else { write!(f, ":gain={}", self.gain) }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Efficiency {
+    settings: Settings,
+    factors: Factors,
+    /// Incumbents.
+    seated: BTreeSet<TaskId>,
+    news: News,
+}
+
+impl Efficiency {
+    /// With what is known beforehand: how fast the machine is, and what each job demands.
+    #[must_use]
+    pub fn new(settings: Settings, known: Option<(Performance, Vec<Phase>)>) -> Self {
+        let factors = Factors::new(known);
+        Self { settings, factors, seated: BTreeSet::new(), news: News::default() }
+    }
+
+    /// Places among the threads, who gains most first; see the module.
+    fn ranked(&self, threads: &[&Thread], fast: usize) -> Vec<usize> {
+        let missing = |at: usize| self.factors.missing(threads[at].id);
+        let of = |which: Missing| (0..threads.len()).filter(move |&at| missing(at) == Some(which));
+        let explored: Vec<usize> = of(Missing::Fast).take((fast / 2).max(1)).collect();
+        let sent_off: Vec<usize> = of(Missing::Slow).collect();
+        let mut known: Vec<(f64, usize)> = (0..threads.len())
+            .filter(|at| !explored.contains(at) && !sent_off.contains(at))
+            .map(|at| (self.weight(threads[at].id), at))
+            .collect();
+        known.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let known = known.into_iter().map(|(_, at)| at);
+        explored.iter().copied().chain(known).chain(sent_off.iter().copied()).collect()
+    }
+
+    fn weight(&self, id: TaskId) -> f64 {
+        let stays = if self.seated.contains(&id) { 1.0 + self.settings.gain } else { 1.0 };
+        self.factors.of(id).unwrap_or(1.0) * stays
+    }
+}
+
+impl Scheduler for Efficiency {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        self.factors.note(now.machine, &cores, now.queue);
+        let threads = threads_of(now.queue);
+        let counts = |thread: &&Thread| thread.ran.as_ref().is_some_and(|ran| ran.ipc.is_some());
+        let is_known = |thread: &&Thread| self.factors.of(thread.id).is_some();
+        if !threads.iter().any(|thread| counts(thread) || is_known(thread)) {
+            if now.queue.iter().any(|job| job.just_ran) {
+                self.news.once("instructions are not counted and no demands are known, so nobody can say who gains from fast cores: everything is left to the kernel");
+            }
+            return Os.choose(now);
+        }
+        let fast = cores.fast().count();
+        let ranked = self.ranked(&threads, fast);
+        let why = |at: usize| match self.factors.of(threads[at].id) {
+            Some(factor) => Allocated::Gains { factor },
+            None => Allocated::Explored,
+        };
+        let places = fast_for(&cores, &threads, &ranked, why);
+        self.seated = ranked.iter().take(fast).map(|&at| threads[at].id).collect();
+        let choices = choices(now.queue, places);
+        self.factors.put(now.queue, &choices);
+        choices
+    }
+
+    fn news(&mut self) -> Option<String> {
+        self.news.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asymmetric::testing::{World, amp_4x12, halves, machines, parallel};
+    use super::*;
+    use colocate_machine::PuIdx;
+    use proptest::prelude::*;
+
+    fn new() -> Efficiency {
+        Efficiency::new(Settings::USUAL, None)
+    }
+
+    #[test]
+    fn nothing_known_is_os() {
+        let mut world = World::new(amp_4x12(), &[4]);
+        let mut scheduler = new();
+        for _ in 0..3 {
+            let placed = world.quantum(&mut scheduler, &[parallel(4)]);
+            assert!(placed.iter().all(|placed| placed.pu.is_none()));
+        }
+        assert_eq!(std::iter::from_fn(|| scheduler.news()).count(), 1);
+    }
+
+    /// One fast core of two, twice as fast. A computes: one instruction per cycle on both, so its factor is 2; B's is
+    /// 1.2. Both are on the other one for a quantum, and then A stays on the fast one.
+    #[test]
+    fn who_gains_most_by_hand() {
+        let machine = halves("core:2", &[0]);
+        let mut world = World::new(machine, &[1, 1]);
+        world.ipc =
+            Box::new(|id, pu| Some(if id.job.0 == 1 && pu == PuIdx(0) { 0.6 } else { 1.0 }));
+        let mut scheduler = new();
+        let mut fast = |_| -> u32 {
+            let placed = world.quantum(&mut scheduler, &[vec![1.0], vec![1.0]]);
+            placed.iter().find(|placed| placed.pu == Some(PuIdx(0))).expect("it is used").id.job.0
+        };
+        let who: Vec<u32> = (0..6).map(&mut fast).collect();
+        assert_eq!(who, [0, 1, 0, 0, 0, 0]);
+    }
+
+    proptest! {
+        /// Rates per cycle on fast cores and on slow ones, all counted.
+        #[test]
+        fn best_first_and_still(which in 0_usize..5, rates in prop::collection::vec((0.3_f64..1.0, 0.3_f64..1.0), 1..20)) {
+            let mut world = World::new(machines()[which].clone(), &[rates.len()]);
+            let fast: Vec<bool> = world.pus.iter().map(|pu| world.is_fast(*pu)).collect();
+            world.ipc = Box::new(move |id, pu| {
+                let (on_fast, on_slow) = rates[id.order as usize];
+                Some(if fast[pu.idx()] { on_fast } else { on_slow })
+            });
+            let mut scheduler = new();
+            let shares = [parallel(world.threads(0))];
+            for _ in 0..50 {
+                world.quantum(&mut scheduler, &shares);
+            }
+            let placed = world.quantum(&mut scheduler, &shares);
+            prop_assert!(placed.iter().all(|placed| !placed.moved));
+            let of = |on_fast: bool| placed.iter()
+                .filter(move |placed| matches!(placed.why, Allocated::OffFast) != on_fast)
+                .map(|placed| scheduler.factors.of(placed.id));
+            let least = of(true).flatten().fold(f64::INFINITY, f64::min);
+            prop_assert!(of(false).flatten().all(|factor| factor <= least * (1.0 + GAIN) + 1e-9));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+use super::super::asymmetric::testing::{
+    Placed, World, amp_4x12, halves, machines, parallel, serial,
+};
+use super::*;
+use crate::testing::machine;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Whatever it costs.
+const FREE: Settings = Settings { cost: 0.0, ..Settings::USUAL };
+
+fn new(settings: Settings) -> ParallelismAware {
+    ParallelismAware::new(settings)
+}
+
+/// Job, thread and PU of all that are placed.
+fn numbers(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
+    let each = |placed: &Placed| Some((placed.id.job.0, placed.id.order, placed.pu?.0));
+    placed.iter().filter_map(each).collect()
+}
+
+/// Sixteen threads, one on each core. In a serial phase the sixth goes from the slow core 5 to the fast core 4 beside it.
+/// When all run again, all are the kernel's.
+#[test]
+fn near_first() {
+    let mut world = World::new(amp_4x12(), &[16]);
+    let mut pa = new(Settings::USUAL);
+    let mut quantum = |shares: Vec<f64>| numbers(&world.quantum(&mut pa, &[shares]));
+    assert_eq!(quantum(parallel(16)), []);
+    assert_eq!(quantum(serial(16, 5)), [(0, 5, 4)]);
+    assert_eq!(quantum(serial(16, 5)), [(0, 5, 4)]);
+    assert_eq!(quantum(parallel(16)), []);
+    assert_eq!(
+        pa.state().as_deref(),
+        Some(
+            "0 serial phases have fast cores now; fast cores were given 1 times, 0 of them across last-level caches"
+        )
+    );
+}
+
+/// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three share the slow ones: who was
+/// on the fast core goes, the others stay. When A's phase is over and B's begins, A's threads get out of its way.
+#[test]
+fn who_is_done_goes_back() {
+    let mut world = World::new(halves("core:4", &[1]), &[2, 3]);
+    // A is on 0 and 1, B on 2, 3 and 0.
+    let mut pa = new(Settings::USUAL);
+    let mut quantum = |a: Vec<f64>, b: Vec<f64>| numbers(&world.quantum(&mut pa, &[a, b]));
+    let first = quantum(serial(2, 0), parallel(3));
+    assert_eq!(first, [(0, 0, 1), (1, 0, 2), (1, 1, 3), (1, 2, 0)]);
+    assert_eq!(quantum(parallel(2), parallel(3)), []);
+    let second = quantum(parallel(2), serial(3, 2));
+    assert_eq!(second, [(0, 0, 0), (0, 1, 2), (1, 2, 1)]);
+}
+
+/// A quantum of 1 ms. There and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
+/// phase's length: after 3 ms that is worth it. The next phase is expected to last as long, and crosses at once.
+#[test]
+fn short_phases_do_not_cross() {
+    let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
+    world.quantum = Nanos::from_millis(1);
+    let quanta = |settings: Settings, world: &mut World| -> Vec<bool> {
+        let mut pa = new(settings);
+        // The first question is asked before anything was seen for any time.
+        let course =
+            [parallel(3), serial(3, 1), serial(3, 1), serial(3, 1), parallel(3), serial(3, 2)];
+        let placed = |shares: Vec<f64>| !numbers(&world.quantum(&mut pa, &[shares])).is_empty();
+        course.into_iter().map(placed).collect()
+    };
+    assert_eq!(quanta(Settings::USUAL, &mut world), [false, false, false, true, false, true]);
+    let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
+    world.quantum = Nanos::from_millis(1);
+    assert_eq!(quanta(FREE, &mut world), [false, true, true, true, false, true]);
+}
+
+/// Quanta of 0.1 ms. A's thread on core 2 would fill half of 1 MiB on each side, 0.52 ms, for 0.05 ms: it stays. B's, which
+/// is beside the fast core and loses nothing, gets it.
+#[test]
+fn not_worth_it_is_no_obstacle() {
+    let mut world = World::new(halves("l3:2 core:2", &[0]), &[3, 3]);
+    world.quantum = Nanos(100_000);
+    let mut pa = new(Settings::USUAL);
+    world.quantum(&mut pa, &[parallel(3), parallel(3)]);
+    let placed = world.quantum(&mut pa, &[serial(3, 2), serial(3, 2)]);
+    assert_eq!(numbers(&placed), [(0, 2, 2), (1, 2, 0)]);
+}
+
+#[test]
+fn alike_is_os() {
+    let mut world = World::new(machine("core:4 pu:2"), &[4, 1]);
+    let mut pa = new(Settings { spare: true, ..Settings::USUAL });
+    for _ in 0..3 {
+        assert_eq!(numbers(&world.quantum(&mut pa, &[serial(4, 0), serial(1, 0)])), []);
+    }
+    assert_eq!(
+        std::iter::from_fn(|| pa.news()).collect::<Vec<_>>(),
+        ["all cores that may be used are equally fast: everything is left to the kernel"]
+    );
+}
+
+#[test]
+fn unknown_is_os() {
+    let world = World::new(amp_4x12(), &[4]);
+    let mut pa = new(Settings::USUAL);
+    for _ in 0..3 {
+        let mut queue = world.queue(&[serial(4, 0)]);
+        queue[0].runnable = None;
+        let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
+        assert_eq!(pa.choose(&now), Os.choose(&now));
+    }
+    assert_eq!(std::iter::from_fn(|| pa.news()).collect::<Vec<_>>(), [NO_PHASES]);
+    // Before anything has run there is nothing to complain of.
+    let mut queue = world.queue(&[serial(4, 0)]);
+    (queue[0].runnable, queue[0].just_ran) = (None, false);
+    let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
+    let mut pa = new(Settings::USUAL);
+    assert_eq!((pa.choose(&now), pa.news()), (Os.choose(&now), None));
+}
+
+/// Three threads of a parallel job on one fast core of three: with `spare` they take turns, one quantum each or two.
+#[test]
+fn spare_cores_in_turn() {
+    let mut world = World::new(halves("core:3", &[0]), &[3]);
+    let mut pa = new(Settings { spare: true, ..Settings::USUAL });
+    let mut on_fast = |_| {
+        let placed = numbers(&world.quantum(&mut pa, &[parallel(3)]));
+        assert_eq!(placed.len(), 3);
+        placed.iter().find(|(_, _, pu)| *pu == 0).expect("it is used").1
+    };
+    let turns: Vec<u32> = (0..7).map(&mut on_fast).collect();
+    assert_eq!(turns, [0, 1, 2, 2, 0, 1, 1]);
+}
+
+/// Shares of the threads of some jobs in a quantum.
+fn any_shares(threads: &[usize]) -> impl Strategy<Value = Vec<Vec<f64>>> + use<> {
+    let job = |&threads: &usize| {
+        prop_oneof![
+            2 => Just(parallel(threads)),
+            4 => (0..threads).prop_map(move |one| serial(threads, one)),
+            1 => Just(vec![0.0; threads]),
+            1 => prop::collection::vec(0.0_f64..=1.0, threads),
+        ]
+    };
+    threads.iter().map(job).collect::<Vec<_>>()
+}
+
+const THREADS: [usize; 4] = [4, 1, 6, 2];
+
+fn serial_places(placed: &[Placed]) -> Vec<PuIdx> {
+    let serial = placed.iter().filter(|placed| placed.why == Allocated::SerialPhase);
+    serial.filter_map(|placed| placed.pu).collect()
+}
+
+proptest! {
+    #[test]
+    fn places_are_sound(
+        which in 0_usize..5,
+        course in prop::collection::vec(any_shares(&THREADS), 1..10),
+        left_out in prop::collection::btree_set(0_usize..16, 0..6),
+        spare: bool,
+    ) {
+        let mut world = World::new(machines()[which].clone(), &THREADS);
+        world.pus.retain(|pu| pu.idx() == 0 || !left_out.contains(&pu.idx()));
+        let cores = Cores::new(&world.machine, &world.pus);
+        let mut pa = new(Settings { spare, ..FREE });
+        for shares in course {
+            let placed = world.quantum(&mut pa, &shares);
+            prop_assert!(placed.iter().flat_map(|placed| placed.pu).all(|pu| world.pus.contains(&pu)));
+            let serial = serial_places(&placed);
+            let on: BTreeSet<_> = serial.iter().map(|pu| world.machine.core_of(*pu)).collect();
+            prop_assert_eq!(on.len(), serial.len(), "two on one core");
+            prop_assert!(serial.iter().all(|pu| world.is_fast(*pu)));
+            let candidates = pa.candidates(&world.queue(&shares)).len();
+            let seats = if cores.are_alike() { 0 } else { cores.fast().count().min(candidates) };
+            prop_assert_eq!(serial.len(), seats);
+            // Nobody shares a PU with a serial thread.
+            for pu in serial {
+                prop_assert_eq!(placed.iter().filter(|placed| placed.pu == Some(pu)).count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn still_when_nothing_changes(
+        which in 0_usize..5,
+        before in prop::collection::vec(any_shares(&THREADS), 0..4),
+        shares in any_shares(&THREADS),
+    ) {
+        let mut world = World::new(machines()[which].clone(), &THREADS);
+        let mut pa = new(FREE);
+        for shares in before {
+            world.quantum(&mut pa, &shares);
+        }
+        world.quantum(&mut pa, &shares);
+        let fast = Cores::new(&world.machine, &world.pus).fast().count();
+        prop_assume!(pa.candidates(&world.queue(&shares)).len() <= fast);
+        for _ in 0..5 {
+            let placed = world.quantum(&mut pa, &shares);
+            prop_assert!(placed.iter().all(|placed| !placed.moved), "{:?}", placed);
+        }
+    }
+
+    #[test]
+    fn one_move_for_a_change(
+        which in 0_usize..5,
+        course in prop::collection::vec(any_shares(&THREADS), 2..6),
+    ) {
+        let mut world = World::new(machines()[which].clone(), &THREADS);
+        let fast = Cores::new(&world.machine, &world.pus).fast().count();
+        let mut pa = new(FREE);
+        for shares in course {
+            let mut moves: BTreeMap<TaskId, u32> = BTreeMap::new();
+            let mut crowded = false;
+            for _ in 0..4 {
+                let placed = world.quantum(&mut pa, &shares);
+                crowded |= pa.candidates(&world.queue(&shares)).len() > fast;
+                for placed in placed.iter().filter(|placed| placed.moved) {
+                    *moves.entry(placed.id).or_default() += 1;
+                }
+            }
+            prop_assert!(crowded || moves.values().all(|moves| *moves <= 1), "{:?}", moves);
+        }
+    }
+
+    #[test]
+    fn fair_to_candidates(which in 0_usize..5, jobs in 1_usize..14, quanta in 1_usize..40) {
+        let mut world = World::new(machines()[which].clone(), &vec![1; jobs]);
+        let fast = Cores::new(&world.machine, &world.pus).fast().count();
+        let mut pa = new(Settings::USUAL);
+        let mut had = vec![0_usize; jobs];
+        for _ in 0..quanta {
+            let placed = world.quantum(&mut pa, &vec![vec![1.0]; jobs]);
+            for placed in placed.iter().filter(|placed| placed.why == Allocated::SerialPhase) {
+                had[placed.id.job.0 as usize] += 1;
+            }
+        }
+        // All are worth it from the second quantum on, when a length is known.
+        let (least, most) = (had.iter().min().expect("some"), had.iter().max().expect("some"));
+        prop_assert!(most - least <= 1, "{:?}", had);
+        prop_assert!(*least > 0 || quanta <= jobs.saturating_sub(fast) + 1, "{:?}", had);
+    }
+
+    #[test]
+    fn parallel_is_os(which in 0_usize..5, quanta in 1_usize..5) {
+        let mut world = World::new(machines()[which].clone(), &[4, 3]);
+        let mut pa = new(Settings::USUAL);
+        for _ in 0..quanta {
+            let placed = world.quantum(&mut pa, &[parallel(4), parallel(3)]);
+            prop_assert!(placed.iter().all(|placed| placed.pu.is_none()));
+        }
+    }
+}

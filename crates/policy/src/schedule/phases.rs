@@ -1,0 +1,426 @@
+//! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
+//!
+//! # Problem
+//! A fast core is worth most to a thread that all others of its job wait for. When that is so nobody says: it has to
+//! be seen from outside, and soon, since phases are short; and a glance that is taken for a change although nothing
+//! has changed costs moves.
+//! # Approach
+//! Threads of a program are threads of the kernel, so who can count runnable threads sees the phase (Fedorova et al.;
+//! the threshold of one runnable thread is theirs). Every quantum the mean number of runnable threads is looked at, as
+//! the loop tells it: without threads that only wait for others in a loop. Two thresholds instead of one keep a job
+//! in its phase that is between them; how often in a row a change must be seen can be set.
+//! # Terms
+//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`Queued::runnable`]).
+//! - *Asleep*: hardly anybody is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
+//! - *Serial thread*: who has the greatest share of what is runnable in a serial phase.
+//! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
+//! # Algorithm
+//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but who
+//! is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in the midst of which a phase
+//! changes shows a mixture: it may lie between the thresholds, and then the next one tells. So with `confirm` 1 a
+//! change is acted on within two quanta; every further one adds a quantum.
+//!
+//! The serial thread stays the same until another one has [`HANDED_OVER`] times its share.
+//! # Properties
+//! - **By hand**: a fork-join program, a job that dozes, a mixture. -> tests `fork_join_by_hand`, `mixtures_wait`,
+//!   `sleep_by_hand`
+//! - **No flapping**: the same input again and again changes the phase once at most. -> test `no_flapping`
+//! - **One for one**: a phase changes no more often than what is seen crosses a threshold. -> test
+//!   `one_change_for_one_change`
+//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta. -> test `within_two_quanta`
+//! - **Unknown is no phase**: of a job that nobody can count nothing is said. -> test `unknown_is_no_phase`
+
+use super::{Queued, Thread};
+use crate::plan::{JobIdx, TaskId};
+use colocate_machine::Nanos;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Fewer runnable threads than this are none. Chosen: the share of a quantum that a thread has to use to count as active in
+/// the loop of quanta.
+pub const ASLEEP: f64 = 0.05;
+
+/// Who is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
+pub const AWAKE: f64 = 0.1;
+
+/// Another thread becomes the serial one when it has so many times the share of the one that was. Chosen: of two that take
+/// turns evenly none is followed.
+pub const HANDED_OVER: f64 = 2.0;
+
+/// What a job is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobPhase {
+    /// Hardly any of its threads is runnable.
+    Asleep,
+    /// At most about one is.
+    Serial,
+    /// More are.
+    Parallel,
+}
+
+impl JobPhase {
+    /// Its name, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asleep => "asleep",
+            Self::Serial => "serial",
+            Self::Parallel => "parallel",
+        }
+    }
+}
+
+/// When a phase is taken for changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hysteresis {
+    /// Up to so many runnable threads a phase is serial; at least 1.
+    pub serial: f64,
+    /// From so many on it is serial no longer; not below `serial`.
+    pub parallel: f64,
+    /// In so many quanta in a row a change has to be seen; at least 1.
+    pub confirm: u32,
+}
+
+impl Hysteresis {
+    /// Chosen: a helper that is runnable for a quarter of the time leaves a phase serial; two threads of which one waits for
+    /// less than half of the time are parallel; one quantum is enough, so that a change is acted on within two.
+    pub const USUAL: Self = Self { serial: 1.25, parallel: 1.5, confirm: 1 };
+
+    /// The phase of so many runnable threads after the phase before, if there was one.
+    #[must_use]
+    pub fn next(&self, before: Option<JobPhase>, runnable: f64) -> JobPhase {
+        let plain = match runnable {
+            few if few < ASLEEP => JobPhase::Asleep,
+            one if one <= self.serial => JobPhase::Serial,
+            _ => JobPhase::Parallel,
+        };
+        match before {
+            Some(JobPhase::Asleep) if runnable < AWAKE => JobPhase::Asleep,
+            Some(JobPhase::Serial) if plain > JobPhase::Serial && runnable < self.parallel => {
+                JobPhase::Serial
+            }
+            _ => plain,
+        }
+    }
+}
+
+impl Hysteresis {
+    /// What can be set, for people.
+    pub(super) const EXPECTED: &str = "serial=N from 1, parallel=N not below it and confirm=N quanta above 0, a colon between two";
+
+    /// Sets one of the settings; whether there is such a setting and the value can be by itself.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        let number = value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 1.0);
+        match (name, number, value.parse()) {
+            ("serial", Some(number), _) => self.serial = number,
+            ("parallel", Some(number), _) => self.parallel = number,
+            ("confirm", _, Ok(quanta)) if quanta > 0 => self.confirm = quanta,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether the settings can be together.
+    pub(super) fn is_valid(&self) -> bool {
+        self.serial <= self.parallel
+    }
+
+    /// Those settings that are not as usual.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { serial, parallel, confirm } = *self;
+        if serial.to_bits() != Self::USUAL.serial.to_bits() {
+            write!(f, ":serial={serial}")?;
+        }
+        if parallel.to_bits() != Self::USUAL.parallel.to_bits() {
+            write!(f, ":parallel={parallel}")?;
+        }
+        if confirm == Self::USUAL.confirm { Ok(()) } else { write!(f, ":confirm={confirm}") }
+    }
+}
+
+impl Default for Hysteresis {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+/// What is known of the phases of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The phase that it is in.
+    pub phase: JobPhase,
+    /// How long it has been in it, in the quanta that were looked at.
+    pub lasted: Nanos,
+    /// Its serial thread; `None` unless the phase is serial.
+    pub thread: Option<TaskId>,
+    /// How often its phase has changed.
+    pub changes: u64,
+    /// Serial phases that are over.
+    pub serials: u32,
+    /// How long these lasted, all together.
+    pub serial_time: Nanos,
+    /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
+    pending: Option<(JobPhase, u32)>,
+}
+
+impl Seen {
+    /// How long a serial phase of this job is expected to last: as those before it on average, or as long as it
+    /// has lasted already if that is longer.
+    ///
+    /// The first one is taken to go on for as long as it has lasted: nothing else is known of it.
+    #[must_use]
+    pub fn expected(&self) -> Nanos {
+        let mean =
+            self.serial_time.0.checked_div(u64::from(self.serials)).map_or(Nanos::ZERO, Nanos);
+        match self.phase {
+            JobPhase::Serial => mean.max(self.lasted),
+            JobPhase::Asleep | JobPhase::Parallel => mean,
+        }
+    }
+
+    fn change(&mut self, phase: JobPhase) {
+        if self.phase == JobPhase::Serial {
+            self.serials = self.serials.saturating_add(1);
+            self.serial_time += self.lasted;
+        }
+        self.phase = phase;
+        self.lasted = Nanos::ZERO;
+        self.changes += 1;
+        self.pending = None;
+    }
+}
+
+/// The phases of all jobs, quantum by quantum.
+#[derive(Clone, Debug, Default)]
+pub struct Phases {
+    settings: Hysteresis,
+    jobs: BTreeMap<JobIdx, Seen>,
+}
+
+impl Phases {
+    /// Nothing is known yet.
+    #[must_use]
+    pub const fn new(settings: Hysteresis) -> Self {
+        Self { settings, jobs: BTreeMap::new() }
+    }
+
+    /// Looks at what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
+    /// that did not run in it stay what they were.
+    pub fn look(&mut self, queue: &[Queued], took: Nanos) {
+        let mut there = BTreeMap::new();
+        for job in queue {
+            let before = self.jobs.remove(&job.job);
+            let seen = match (job.runnable, job.just_ran) {
+                (Some(runnable), true) => Some(self.after(before, job, runnable, took)),
+                (None, true) => None,
+                (_, false) => before,
+            };
+            there.extend(seen.map(|seen| (job.job, seen)));
+        }
+        self.jobs = there;
+    }
+
+    /// What is known of a job; `None` before it has run, and where nobody can say how many of its threads are
+    /// runnable.
+    #[must_use]
+    pub fn of(&self, job: JobIdx) -> Option<&Seen> {
+        self.jobs.get(&job)
+    }
+
+    fn after(&self, before: Option<Seen>, job: &Queued, runnable: f64, took: Nanos) -> Seen {
+        let phase = self.settings.next(before.map(|seen| seen.phase), runnable);
+        let mut seen = before.unwrap_or(Seen {
+            phase,
+            lasted: Nanos::ZERO,
+            thread: None,
+            changes: 0,
+            serials: 0,
+            serial_time: Nanos::ZERO,
+            pending: None,
+        });
+        let times = match seen.pending {
+            Some((pending, times)) if pending == phase => times + 1,
+            _ => 1,
+        };
+        if phase == seen.phase {
+            seen.pending = None;
+        } else if times >= self.settings.confirm {
+            seen.change(phase);
+        } else {
+            seen.pending = Some((phase, times));
+        }
+        seen.lasted += took;
+        seen.thread = match seen.phase {
+            JobPhase::Serial => serial_thread(&job.threads, seen.thread),
+            JobPhase::Asleep | JobPhase::Parallel => None,
+        };
+        seen
+    }
+}
+
+/// Whose share is greatest, the first of several; but the one before it unless the work was handed over.
+fn serial_thread(threads: &[Thread], before: Option<TaskId>) -> Option<TaskId> {
+    let share = |thread: &Thread| thread.runnable.unwrap_or(0.0);
+    let most = threads.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let kept = threads.iter().find(|thread| Some(thread.id) == before);
+    let kept = kept.filter(|thread| share(thread) * HANDED_OVER > share(most));
+    Some(kept.unwrap_or(most).id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const QUANTUM: Nanos = Nanos::from_millis(10);
+
+    /// A job whose threads were runnable for these shares of the quantum.
+    fn job(shares: &[f64]) -> Queued {
+        let thread = |(order, share): (u32, &f64)| Thread {
+            id: TaskId { job: JobIdx(0), order },
+            ran: None,
+            pu: None,
+            runnable: Some(*share),
+        };
+        Queued {
+            job: JobIdx(0),
+            threads: (0..).zip(shares).map(thread).collect(),
+            runnable: Some(shares.iter().fold(0.0, |sum, share| sum + share)),
+            just_ran: true,
+            had_own_cores: false,
+        }
+    }
+
+    fn of(shares: &[f64], phases: &mut Phases) -> Seen {
+        phases.look(&[job(shares)], QUANTUM);
+        *phases.of(JobIdx(0)).expect("it ran")
+    }
+
+    /// The phases of a job with so many runnable threads, quantum by quantum: `z`, `s` and `p`.
+    fn course(settings: Hysteresis, runnable: &[f64]) -> String {
+        let mut phases = Phases::new(settings);
+        let letter = |&runnable: &f64| match of(&[runnable], &mut phases).phase {
+            JobPhase::Asleep => 'z',
+            JobPhase::Serial => 's',
+            JobPhase::Parallel => 'p',
+        };
+        runnable.iter().map(letter).collect()
+    }
+
+    /// Eight threads for two quanta, one for three, eight again, each change in the midst of a quantum: 8 · 1/4 + 1 · 3/4 =
+    /// 2.75 is parallel still, 1 · 1/4 + 8 · 3/4 = 6.25 parallel at once.
+    #[test]
+    fn fork_join_by_hand() {
+        let seen = [8.0, 8.0, 2.75, 1.0, 1.0, 6.25, 8.0];
+        assert_eq!(course(Hysteresis::USUAL, &seen), "pppsspp");
+        let slow = Hysteresis { confirm: 2, ..Hysteresis::USUAL };
+        assert_eq!(course(slow, &seen), "ppppssp");
+    }
+
+    /// 1.3 and 1.4 are between the thresholds: whatever was goes on, and at first that is left alone.
+    #[test]
+    fn mixtures_wait() {
+        let seen = [1.3, 1.4, 1.0, 1.3, 1.4, 1.5, 1.4, 1.3, 1.25];
+        assert_eq!(course(Hysteresis::USUAL, &seen), "ppsssppps");
+    }
+
+    /// Dozing at 0.06 wakes nobody and lets nobody fall asleep; from sleep into the midst of things.
+    #[test]
+    fn sleep_by_hand() {
+        let seen = [0.06, 0.04, 0.06, 0.1, 0.06, 0.0, 4.0, 0.0];
+        assert_eq!(course(Hysteresis::USUAL, &seen), "szzsszpz");
+    }
+
+    /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3 and 0.7 are. In a
+    /// parallel phase nobody is the one.
+    #[test]
+    fn work_is_handed_over() {
+        let mut phases = Phases::new(Hysteresis::USUAL);
+        let mut order = |shares: &[f64]| of(shares, &mut phases).thread.map(|id| id.order);
+        assert_eq!(order(&[1.0, 0.0]), Some(0));
+        assert_eq!(order(&[0.4, 0.6]), Some(0));
+        assert_eq!(order(&[0.3, 0.7]), Some(1));
+        assert_eq!(order(&[0.5, 0.5]), Some(1));
+        assert_eq!(order(&[1.0, 1.0]), None);
+        assert_eq!(order(&[0.5, 0.5]), Some(0), "the first of several");
+    }
+
+    /// Serial phases of 20 and 40 ms, and one of 10 ms so far: 30 are expected. One that lasts longer is expected to
+    /// last as long again as it has.
+    #[test]
+    fn lengths_by_hand() {
+        let mut phases = Phases::new(Hysteresis::USUAL);
+        let mut expected = Vec::new();
+        for runnable in [4.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0] {
+            expected.push(of(&[runnable], &mut phases).expected().0 / 1_000_000);
+        }
+        assert_eq!(expected, [0, 10, 20, 20, 20, 20, 30, 40, 30, 30, 30, 30, 40]);
+        let seen = phases.of(JobIdx(0)).expect("it ran");
+        assert_eq!((seen.changes, seen.serials, seen.serial_time), (5, 2, Nanos::from_millis(60)));
+    }
+
+    #[test]
+    fn unknown_is_no_phase() {
+        let mut phases = Phases::new(Hysteresis::USUAL);
+        of(&[1.0], &mut phases);
+        let waits = Queued { just_ran: false, runnable: None, ..job(&[1.0]) };
+        phases.look(std::slice::from_ref(&waits), QUANTUM);
+        assert_eq!(phases.of(JobIdx(0)).map(|seen| seen.phase), Some(JobPhase::Serial));
+        phases.look(&[Queued { just_ran: true, ..waits }], QUANTUM);
+        assert_eq!(phases.of(JobIdx(0)), None);
+        phases.look(&[], QUANTUM);
+        assert_eq!(phases.of(JobIdx(0)), None);
+    }
+
+    fn any_hysteresis() -> impl Strategy<Value = Hysteresis> {
+        let bounds = (1.0_f64..2.0, 0.0_f64..1.0, 1_u32..4);
+        bounds.prop_map(|(serial, more, confirm)| Hysteresis {
+            serial,
+            parallel: serial + more,
+            confirm,
+        })
+    }
+
+    /// Numbers near the thresholds, mostly.
+    fn runnable() -> impl Strategy<Value = f64> {
+        prop_oneof![Just(0.0), 0.0_f64..0.2, 0.9_f64..3.0, 3.0_f64..64.0]
+    }
+
+    fn changes(phases: &str) -> usize {
+        phases.as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count()
+    }
+
+    proptest! {
+        /// Whatever was before.
+        #[test]
+        fn no_flapping(settings in any_hysteresis(), before in prop::collection::vec(runnable(), 1..8), now in runnable()) {
+            let mut seen = before.clone();
+            seen.extend([now; 12]);
+            let phases = course(settings, &seen);
+            prop_assert!(changes(&phases[before.len() - 1..]) <= 1, "{phases}");
+        }
+
+        /// With one look a change: no more changes than of what is seen.
+        #[test]
+        fn one_change_for_one_change(settings in any_hysteresis(), seen in prop::collection::vec(prop::sample::select(vec![0.0_f64, 1.0, 1.3, 8.0]), 1..40)) {
+            let inputs = seen.windows(2).filter(|pair| (pair[0] - pair[1]).abs() > 1e-9).count();
+            let phases = course(settings, &seen);
+            prop_assert!(changes(&phases) <= inputs, "{phases}");
+        }
+
+        /// From one clear phase to another by way of any mixture.
+        #[test]
+        fn within_two_quanta(confirm in 1_u32..4, from in 0_usize..3, to in 0_usize..3, part in 0.0_f64..1.0) {
+            let (clear, letters) = ([0.0, 1.0, 6.0], ['z', 's', 'p']);
+            let settings = Hysteresis { confirm, ..Hysteresis::USUAL };
+            let mut seen = vec![clear[from]; 5];
+            seen.push(clear[from] * (1.0 - part) + clear[to] * part);
+            seen.extend([clear[to]; 5]);
+            let phases = course(settings, &seen);
+            let known = 5 + confirm as usize;
+            prop_assert!(phases[known..].chars().all(|letter| letter == letters[to]), "{phases}");
+        }
+    }
+}

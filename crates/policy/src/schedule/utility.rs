@@ -1,0 +1,258 @@
+//! `utility`: fast cores to the threads that are of most use there, by speed-up factor and by how many others run beside them
+//! (CAMP's combination; Saez et al.).
+//!
+//! # Problem
+//! [`efficiency`](super::efficiency) overlooks that speeding up one thread of many brings a job hardly forward,
+//! [`parallelism-aware`](super::parallelism_aware) that a thread that waits for memory gains nothing.
+//! # Approach
+//! One number for both, the utility factor: what a job gains if as many of its threads as possible are on fast cores.
+//! # Terms
+//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)); where unknown, the ratio of the cores' speeds, the most
+//!   that it can be for a thread that computes.
+//! - *N*: mean number of runnable threads of its job, at least 1. *N_FC*: fast cores that may be used.
+//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`. The formula is known from memory only and unverified. It is SF for a thread that
+//!   is alone, and near 1 for one of many more than there are fast cores.
+//! # Algorithm
+//! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds, *medium* from one third, else *low*. The published
+//!    thresholds were not found; thirds are chosen.
+//! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published, from memory: a bounded time).
+//! 3. Boosted ones first, then high, medium, low. Within the first three those come first that had fast cores for the least time, so they
+//!    share them. Ours: of the low ones who is there stays, since taking turns would cost moves and bring nothing.
+//! 4. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
+//!    those on fast cores last.
+//!
+//! Jobs of which nobody can say how many threads are runnable make everything be left to the kernel.
+//! # Properties
+//! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
+//! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
+//! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
+//! - **Still**: where nothing changes and nobody shares nobody moves. -> test `low_ones_stay`
+//! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
+
+use super::asymmetric::factors::Factors;
+use super::asymmetric::turns::Turns;
+use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, threads_of};
+use super::baselines::Os;
+use super::phases::{Hysteresis, JobPhase, Phases};
+use super::select::float;
+use super::{Allocated, Choice, Done, Quantum, Queued, Scheduler};
+use crate::plan::{JobIdx, TaskId};
+use colocate_machine::{Nanos, Performance};
+use colocate_model::Phase;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Quanta for which the thread of a new serial phase comes before all others. Chosen: as long as it takes until its time on
+/// fast cores says something.
+pub const BOOST: u32 = 5;
+
+/// How useful a fast core is to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Low,
+    Medium,
+    High,
+    Boosted,
+}
+
+/// The utility factor; see the module.
+#[must_use]
+pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
+    let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
+    (factor - 1.0) / (crowd * crowd) + 1.0
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Utility {
+    factors: Factors,
+    phases: Phases,
+    /// Quanta since the job of each came to its serial phase.
+    serial: BTreeMap<JobIdx, u32>,
+    took: Nanos,
+    turns: Turns<TaskId>,
+    seated: BTreeSet<TaskId>,
+    news: News,
+}
+
+impl Utility {
+    /// With what is known beforehand: how fast the machine is, and what each job demands.
+    #[must_use]
+    pub fn new(hysteresis: Hysteresis, known: Option<(Performance, Vec<Phase>)>) -> Self {
+        Self {
+            factors: Factors::new(known),
+            phases: Phases::new(hysteresis),
+            serial: BTreeMap::new(),
+            took: Nanos::ZERO,
+            turns: Turns::default(),
+            seated: BTreeSet::new(),
+            news: News::default(),
+        }
+    }
+
+    /// Counts for how many quanta jobs have been in serial phases.
+    fn note_serial(&mut self, queue: &[Queued]) {
+        let quanta = |job: &Queued| {
+            let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial)?;
+            // Who was serial from the start has not just become so.
+            let new = seen.changes > 0;
+            let before = self.serial.get(&job.job).copied();
+            let quanta = before.map_or(if new { 1 } else { u32::MAX }, |n| n.saturating_add(1));
+            Some((job.job, quanta))
+        };
+        self.serial = queue.iter().filter_map(quanta).collect();
+    }
+
+    /// Utility and class of each thread, in the order of the queue.
+    fn classes(&self, queue: &[Queued], fast: usize, ratio: f64) -> Vec<(f64, Class)> {
+        let mut found = Vec::new();
+        for job in queue {
+            let runnable = job.runnable.unwrap_or(1.0);
+            let serial = self.phases.of(job.job).and_then(|seen| seen.thread);
+            let is_new = self.serial.get(&job.job).is_some_and(|quanta| *quanta <= BOOST);
+            for thread in &job.threads {
+                let factor = self.factors.of(thread.id).unwrap_or(ratio);
+                let utility = utility(factor, runnable, fast);
+                let class = match (utility - 1.0) / (ratio - 1.0) {
+                    _ if is_new && serial == Some(thread.id) => Class::Boosted,
+                    high if high >= 2.0 / 3.0 => Class::High,
+                    medium if medium >= 1.0 / 3.0 => Class::Medium,
+                    _ => Class::Low,
+                };
+                found.push((utility, class));
+            }
+        }
+        found
+    }
+
+    /// Places among the threads, the most useful first.
+    fn ranked(&mut self, ids: &[TaskId], classes: &[(f64, Class)]) -> Vec<usize> {
+        let mut order = self.turns.order(ids);
+        let stays = |at: usize| classes[at].1 == Class::Low && self.seated.contains(&ids[at]);
+        order.sort_by_key(|&at| (Reverse(classes[at].1), !stays(at)));
+        order
+    }
+}
+
+impl Scheduler for Utility {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        self.phases.look(now.queue, std::mem::take(&mut self.took));
+        self.note_serial(now.queue);
+        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {
+            self.news.once(NO_PHASES);
+            self.turns.seat([]);
+            self.seated.clear();
+            return Os.choose(now);
+        }
+        self.factors.note(now.machine, &cores, now.queue);
+        let threads = threads_of(now.queue);
+        let ids: Vec<TaskId> = threads.iter().map(|thread| thread.id).collect();
+        let fast = cores.fast().count();
+        let classes = self.classes(now.queue, fast, cores.ratio());
+        let there: BTreeSet<TaskId> = ids.iter().copied().collect();
+        self.turns.retain(|id| there.contains(id));
+        let ranked = self.ranked(&ids, &classes);
+        let why = |at: usize| Allocated::Useful { utility: classes[at].0 };
+        let places = fast_for(&cores, &threads, &ranked, why);
+        self.seated = ranked.iter().take(fast).map(|&at| ids[at]).collect();
+        self.turns.seat(self.seated.iter().copied());
+        let choices = choices(now.queue, places);
+        self.factors.put(now.queue, &choices);
+        choices
+    }
+
+    fn saw(&mut self, done: &Done<'_>) {
+        self.took = done.took;
+        self.turns.took(done.took);
+    }
+
+    fn news(&mut self) -> Option<String> {
+        self.news.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asymmetric::testing::{World, amp_4x12, halves, machines, parallel, serial};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn new() -> Utility {
+        Utility::new(Hysteresis::USUAL, None)
+    }
+
+    /// Four fast cores, twice as fast: alone 2; of four 1 + 1/1² and of five 1 + 1/2², of nineteen 1 + 1/16².
+    #[test]
+    fn utility_by_hand() {
+        for (runnable, wanted) in [(0.2, 2.0), (1.0, 2.0), (4.0, 2.0), (5.0, 1.25)] {
+            assert!((utility(2.0, runnable, 4) - wanted).abs() < 1e-12, "{runnable}");
+        }
+        assert!((utility(2.0, 19.0, 4) - (1.0 + 1.0 / 256.0)).abs() < 1e-12);
+        assert!((utility(1.0, 1.0, 4) - 1.0).abs() < 1e-12);
+    }
+
+    /// Two jobs on one fast core and three slow ones. Both run three threads, N is 3 and UF 1 + 1/9: low, and who is there stays.
+    /// In B's serial phase its thread is boosted; later it is high, and A's are low.
+    #[test]
+    fn serial_before_parallel() {
+        let mut world = World::new(halves("core:4", &[0]), &[3, 3]);
+        let mut scheduler = new();
+        let mut on_fast = |a: &[f64], b: &[f64]| {
+            let placed = world.quantum(&mut scheduler, &[a.to_vec(), b.to_vec()]);
+            let fast = placed.iter().find(|placed| matches!(placed.why, Allocated::Useful { .. }));
+            let id = fast.expect("it is used").id;
+            (id.job.0, id.order)
+        };
+        let (all, one) = (parallel(3), serial(3, 2));
+        assert_eq!(on_fast(&all, &all), (0, 0));
+        assert_eq!(on_fast(&all, &all), (0, 0));
+        for _ in 0..2 * BOOST {
+            assert_eq!(on_fast(&all, &one), (1, 2));
+        }
+        assert_ne!(on_fast(&all, &all), (1, 0));
+    }
+
+    #[test]
+    fn low_ones_stay() {
+        let mut world = World::new(amp_4x12(), &[16]);
+        let mut scheduler = new();
+        world.quantum(&mut scheduler, &[parallel(16)]);
+        for _ in 0..5 {
+            let placed = world.quantum(&mut scheduler, &[parallel(16)]);
+            assert!(placed.iter().all(|placed| placed.pu.is_some() && !placed.moved));
+        }
+    }
+
+    #[test]
+    fn unknown_is_os() {
+        let world = World::new(amp_4x12(), &[4]);
+        let mut queue = world.queue(&[parallel(4)]);
+        queue[0].runnable = None;
+        let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
+        let mut scheduler = new();
+        assert_eq!(scheduler.choose(&now), Os.choose(&now));
+        assert_eq!(std::iter::from_fn(|| scheduler.news()).collect::<Vec<_>>(), [NO_PHASES]);
+        let alike = World::new(crate::testing::machine("core:4"), &[2]);
+        let queue = alike.queue(&[parallel(2)]);
+        let now = Quantum { number: 0, machine: &alike.machine, pus: &alike.pus, queue: &queue };
+        assert_eq!(scheduler.choose(&now), Os.choose(&now));
+    }
+
+    proptest! {
+        /// Jobs of one thread, all of high utility.
+        #[test]
+        fn a_class_shares(which in 0_usize..5, jobs in 1_usize..14, quanta in 1_usize..40) {
+            let mut world = World::new(machines()[which].clone(), &vec![1; jobs]);
+            let mut scheduler = new();
+            let mut had = vec![0_usize; jobs];
+            for _ in 0..quanta {
+                for placed in world.quantum(&mut scheduler, &vec![vec![1.0]; jobs]) {
+                    had[placed.id.job.0 as usize] += usize::from(placed.why != Allocated::OffFast);
+                }
+            }
+            let (least, most) = (had.iter().min().expect("some"), had.iter().max().expect("some"));
+            prop_assert!(most - least <= 1, "{:?}", had);
+        }
+    }
+}
