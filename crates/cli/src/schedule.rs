@@ -1,5 +1,6 @@
 //! `colocate schedule`: more programs than hardware threads, chosen quantum by quantum.
 
+mod cores;
 mod course;
 mod live;
 mod outputs;
@@ -63,6 +64,11 @@ pub struct Args {
     /// file. Then rates that nobody counts are estimated, of jobs whose demand vectors are known
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
+
+    /// How fast each core is, as `colocate bench cores --json` measured it here, instead of what is reported
+    /// (docs/cores.md)
+    #[arg(long, value_name = "FILE")]
+    core_speeds: Option<PathBuf>,
 
     /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/pmu.md);
     /// symbiotic and symbiotic-numa ask for it by themselves
@@ -174,7 +180,10 @@ impl Facts {
         };
         let alone = alone(args, &workload)?;
         let cpi = args.policy.cpi_model()?;
-        let machine = read::live()?;
+        let mut machine = read::live()?;
+        if let Some(path) = &args.core_speeds {
+            machine = cores::measured(path, &machine)?;
+        }
         let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
         let speeds = speeds.transpose()?;
         if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {

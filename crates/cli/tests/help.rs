@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["topo"],
     &["profile"],
@@ -20,6 +20,7 @@ const COMMANDS: [&[&str]; 23] = [
     &["bench"],
     &["bench", "smt"],
     &["bench", "bandwidth"],
+    &["bench", "cores"],
     &["compare"],
     &["simulate"],
     &["study"],

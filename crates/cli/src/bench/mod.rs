@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod beside;
+mod cores;
 #[cfg(test)]
 mod pretend;
 mod scenario_text;
@@ -23,6 +24,7 @@ pub struct Args {
 enum What {
     Smt(smt::Args),
     Bandwidth(bandwidth::Args),
+    Cores(cores::Args),
 }
 
 /// Runs `colocate bench`.
@@ -33,5 +35,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Smt(args) => smt::main(args),
         What::Bandwidth(args) => bandwidth::main(args),
+        What::Cores(args) => cores::main(args),
     }
 }

@@ -71,9 +71,9 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
     match (alike, kinds) {
         (true, [] | [_]) => None,
         (true, [slowest, .., _]) => Some(format!(
-            "{name} says that cores are alike ({top}), measured are {}: PUs {} have {:.2} of the fastest",
+            "{name} says that cores are alike ({top}), measured are {} kinds: {} at {:.2} of the fastest",
             kinds.len(),
-            slowest.pus,
+            named(&slowest.pus),
             slowest.speed.value
         )),
         // Favoured cores clock higher and are of one kind all the same.
@@ -88,13 +88,13 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
             let means: Vec<f64> =
                 kinds.iter().map(|kind| mean_in(&kind.pus, pus, &figures)).collect();
             if let Some(at) = means.windows(2).position(|pair| pair[0] >= pair[1]) {
+                let (slower, faster) = (&kinds[at], &kinds[at + 1]);
                 return Some(format!(
-                    "{name} says that PUs {} are no slower than PUs {}, measured are {:.2} and {:.2} of the \
-                     fastest",
-                    kinds[at].pus,
-                    kinds[at + 1].pus,
-                    kinds[at].speed.value,
-                    kinds[at + 1].speed.value
+                    "{name} ranks {} no lower than {}, measured are {:.2} and {:.2} of the fastest",
+                    named(&slower.pus),
+                    named(&faster.pus),
+                    slower.speed.value,
+                    faster.speed.value
                 ));
             }
             if source.of_speed { wrong_ratio(name, kinds, &means) } else { None }
@@ -111,11 +111,16 @@ fn wrong_ratio(name: &str, kinds: &[MeasuredKind], means: &[f64]) -> Option<Stri
     };
     let (kind, mean) = kinds.iter().zip(means).find(wrong)?;
     Some(format!(
-        "{name} says that PUs {} have {:.2} of the fastest, measured is {:.2}",
-        kind.pus,
+        "{name} says {:.2} of the fastest for {}, measured is {:.2}",
         mean / fastest,
+        named(&kind.pus),
         kind.speed.value
     ))
+}
+
+/// `PU 1`, `PUs 2-3`.
+fn named(pus: &PuSet) -> String {
+    if pus.len() == 1 { format!("PU {pus}") } else { format!("PUs {pus}") }
 }
 
 /// Where the lists of the hybrid counters say otherwise: a measured kind that has PUs of several lists, or a list
@@ -198,7 +203,7 @@ mod tests {
         assert_eq!(
             told([1.0, 0.48, 1.0, 0.48], capacities([1024; 4])),
             [
-                "cpu_capacity says that cores are alike (1024), measured are 2: PUs 1,3 have 0.48 of the fastest"
+                "cpu_capacity says that cores are alike (1024), measured are 2 kinds: PUs 1,3 at 0.48 of the fastest"
             ]
         );
         assert_eq!(
@@ -208,12 +213,12 @@ mod tests {
         assert_eq!(
             told([1.0, 1.0, 0.5, 0.5], capacities([446, 446, 1024, 1024])),
             [
-                "cpu_capacity says that PUs 2-3 are no slower than PUs 0-1, measured are 0.50 and 1.00 of the fastest"
+                "cpu_capacity ranks PUs 2-3 no lower than PUs 0-1, measured are 0.50 and 1.00 of the fastest"
             ]
         );
         assert_eq!(
             told([1.0, 1.0, 0.7, 0.7], capacities([1024, 1024, 446, 446])),
-            ["cpu_capacity says that PUs 2-3 have 0.44 of the fastest, measured is 0.70"]
+            ["cpu_capacity says 0.44 of the fastest for PUs 2-3, measured is 0.70"]
         );
     }
 
