@@ -221,6 +221,11 @@ mod tests {
         assert!(of(&sets(&["0"]), &numbers(1), &[visits], vec![Reported::default()]).is_none());
     }
 
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a second or so, in nanoseconds
+    fn whole(ns: f64) -> u64 {
+        ns as u64
+    }
+
     /// Visits to cores of these speeds, each wrong by up to `noise`, and every round by up to a half.
     fn noisy(speeds: &[f64], noise: f64, rounds: usize, random: &mut Random) -> Vec<Vec<Visit>> {
         let mut unit = || f64::from(u32::try_from(random.below(20_001)).unwrap()) / 10_000.0 - 1.0;
@@ -228,7 +233,7 @@ mod tests {
         let mut visits = Vec::new();
         for speed in speeds {
             let times = drift.iter().map(|drift| 1e9 / (speed * drift * (1.0 + noise * unit())));
-            visits.push(times.map(|ns| visit(1_000, ns as u64, ns as u64)).collect());
+            visits.push(times.map(|ns| visit(1_000, whole(ns), whole(ns))).collect());
         }
         visits
     }

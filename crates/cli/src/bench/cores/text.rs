@@ -34,7 +34,8 @@ pub fn text(speeds: &CoreSpeeds) -> String {
         "speed: work in a second on the wall, relative to the fastest core, with its range (99.9 %); running: in a\n\
          second of CPU time, relative to the fastest PU; had: the share of the time in which the thread had the PU"
     );
-    for line in held(speeds).into_iter().chain(speeds.disagreements.iter().cloned()) {
+    let odd = [held(speeds), busy(speeds)].into_iter().flatten();
+    for line in odd.chain(speeds.disagreements.iter().cloned()) {
         let _ = writeln!(text, "{line}");
     }
     text
@@ -53,11 +54,12 @@ fn kinds(speeds: &CoreSpeeds) -> String {
                 let speed = kind.speed;
                 let _ = writeln!(
                     text,
-                    "  {:.3} of the fastest, {:.3}-{:.3}, capacity {:>4}: PUs {}",
+                    "  {:.3} of the fastest, {:.3}-{:.3}, capacity {:>4}: PU{} {}",
                     speed.value,
                     speed.low,
                     speed.high,
                     speed.capacity(),
+                    if kind.pus.len() == 1 { "" } else { "s" },
                     kind.pus
                 );
             }
@@ -88,6 +90,15 @@ fn held(speeds: &CoreSpeeds) -> Option<String> {
     (!held.is_empty()).then(|| format!("others held PU {}", held.join(", ")))
 }
 
+/// A line if others ran beside it: the kernel moves them to where there is room, which makes PUs more alike.
+fn busy(speeds: &CoreSpeeds) -> Option<String> {
+    let others = speeds.others_runnable.filter(|&others| others > 0)?;
+    Some(format!(
+        "{others} other task{} ran at the start: on an idle machine speeds are known better",
+        if others == 1 { "" } else { "s" }
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,24 +110,30 @@ mod tests {
 
     #[test]
     fn a_pu_that_others_hold() {
-        check(include_str!("../../../tests/cores/held.json"), &expect![[r#"
-            2 kinds of cores, slowest first (15 visits of 60.0 ms to each PU)
-              0.480 of the fastest, 0.475-0.485, capacity  492: PUs 1
-              1.000 of the fastest, 0.990-1.010, capacity 1024: PUs 0
+        check(
+            include_str!("../../../tests/cores/held.json"),
+            &expect![[r#"
+                2 kinds of cores, slowest first (15 visits of 60.0 ms to each PU)
+                  0.480 of the fastest, 0.475-0.485, capacity  492: PU 1
+                  1.000 of the fastest, 0.990-1.010, capacity 1024: PU 0
 
-              PU  speed  range          running    had      clock  reported
-               0  1.000  0.990-1.010      1.000  100 %   2.70 GHz  core, capacity 1024
-               1  0.480  0.475-0.485      0.990   49 %   2.70 GHz  core, capacity 1024
-            speed: work in a second on the wall, relative to the fastest core, with its range (99.9 %); running: in a
-            second of CPU time, relative to the fastest PU; had: the share of the time in which the thread had the PU
-            others held PU 1 (49 % were left)
-            cpu_capacity says that cores are alike (1024), measured are 2 kinds: PU 1 at 0.48 of the fastest
-        "#]]);
+                  PU  speed  range          running    had      clock  reported
+                   0  1.000  0.990-1.010      1.000  100 %   2.70 GHz  core, capacity 1024
+                   1  0.480  0.475-0.485      0.990   49 %   2.70 GHz  core, capacity 1024
+                speed: work in a second on the wall, relative to the fastest core, with its range (99.9 %); running: in a
+                second of CPU time, relative to the fastest PU; had: the share of the time in which the thread had the PU
+                others held PU 1 (49 % were left)
+                1 other task ran at the start: on an idle machine speeds are known better
+                cpu_capacity says that cores are alike (1024), measured are 2 kinds: PU 1 at 0.48 of the fastest
+            "#]],
+        );
     }
 
     #[test]
     fn a_hybrid_machine() {
-        check(include_str!("../../../tests/cores/hybrid.json"), &expect![[r#"
+        check(
+            include_str!("../../../tests/cores/hybrid.json"),
+            &expect![[r#"
             2 kinds of cores, slowest first (15 visits of 60.0 ms to each PU)
               0.580 of the fastest, 0.574-0.586, capacity  594: PUs 4-11
               1.000 of the fastest, 0.988-1.010, capacity 1024: PUs 0-3
@@ -137,6 +154,7 @@ mod tests {
             speed: work in a second on the wall, relative to the fastest core, with its range (99.9 %); running: in a
             second of CPU time, relative to the fastest PU; had: the share of the time in which the thread had the PU
             cpu_capacity says that cores are alike (1024), measured are 2 kinds: PUs 4-11 at 0.58 of the fastest
-        "#]]);
+        "#]],
+        );
     }
 }
