@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::kernel::Kernel;
 use crate::measure::{MeasureError, sized};
 use crate::runner::Runner;
-use crate::thread::{cpu_ns, pin, wall_ns};
+use crate::thread::{PinError, cpu_ns, is_on, pin, wall_ns};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub fn portion(cpu: u32) -> Result<Portion, MeasureError> {
 /// goes there and ends.
 ///
 /// # Errors
-/// [`MeasureError`] if the PU cannot be used or a thread cannot be made.
+/// [`MeasureError`] if the PU cannot be used or goes offline meanwhile, or a thread cannot be made.
 pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, MeasureError> {
     on(cpu, || {
         let mut work = Work::new(portion);
@@ -89,10 +89,14 @@ pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, Measur
     })
 }
 
-/// Runs `what` in a thread that is on `cpu`.
+/// Runs `what` in a thread that is on `cpu`, and still is at the end: what was done elsewhere says nothing of it.
 fn on<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> Result<T, MeasureError> {
     std::thread::scope(|scope| {
-        let pinned = move || pin(cpu).map(|()| what());
+        let pinned = move || -> Result<T, PinError> {
+            pin(cpu)?;
+            let done = what();
+            is_on(cpu).map(|()| done)
+        };
         let thread = Builder::new()
             .name(format!("smt-bench {cpu}"))
             .spawn_scoped(scope, pinned)
@@ -166,6 +170,16 @@ mod tests {
             );
         }
         assert_eq!(usable().unwrap(), before, "the calling thread was moved");
+    }
+
+    /// A thread that lets itself be moved stands for one whose PU went offline.
+    #[test]
+    fn a_thread_that_was_moved_has_measured_nothing() {
+        let cpus = usable().unwrap();
+        let Some(&other) = cpus.get(1) else { return };
+        let told = on(cpus[0], || pin(other).unwrap()).unwrap_err().to_string();
+        let expected = format!("cannot run on PU {}: the mask read back is [{other}]", cpus[0]);
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -44,6 +44,12 @@ type Mask = [u64; MASK_BITS / WORD_BITS];
 /// - [`PinError::Unreadable`] if the mask cannot be read back.
 pub fn pin(cpu: u32) -> Result<(), PinError> {
     set_mask(cpu).map_err(|source| PinError::Refused { cpu, source })?;
+    is_on(cpu)
+}
+
+/// Makes sure that the calling thread may run on PU `cpu` only. The kernel widens the mask of a thread whose PU goes
+/// offline.
+pub(crate) fn is_on(cpu: u32) -> Result<(), PinError> {
     match usable()? {
         found if found == [cpu] => Ok(()),
         found => Err(PinError::Elsewhere { cpu, found }),
@@ -106,8 +112,11 @@ mod tests {
     #[test]
     fn a_pinned_thread_is_where_it_should_be() {
         for cpu in usable().unwrap() {
-            let seen = std::thread::spawn(move || pin(cpu).map(|()| usable().unwrap()));
-            assert_eq!(seen.join().unwrap().unwrap(), [cpu]);
+            let seen = std::thread::spawn(move || {
+                pin(cpu).unwrap();
+                (usable().unwrap(), is_on(cpu).is_ok(), is_on(cpu + 1).is_ok())
+            });
+            assert_eq!(seen.join().unwrap(), (vec![cpu], true, false));
         }
     }
 
