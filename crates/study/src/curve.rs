@@ -1,12 +1,12 @@
 //! Curves with intervals as an SVG picture: how one figure follows another, a line for each series.
 
-use crate::plot::padded;
+use crate::plot::{Area, padded};
 use crate::stats::Estimate;
 use crate::table::shown;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// Width and height of the picture in pixels.
+/// Width and height of a picture in pixels.
 const SIZE: (u32, u32) = (900, 520);
 /// Half the width of the bar at the end of an interval, as a share of the axis.
 const BAR: f64 = 0.006;
@@ -56,18 +56,35 @@ pub struct Curves {
 /// # Errors
 /// Only if the drawing library fails; its line says how.
 pub fn svg(curves: &Curves) -> Result<String, String> {
+    svg_of_all(std::slice::from_ref(curves))
+}
+
+/// Several pictures, one below the other, as one SVG document.
+///
+/// # Errors
+/// Only if the drawing library fails; its line says how.
+pub fn svg_of_all(all: &[Curves]) -> Result<String, String> {
     let mut out = String::new();
-    draw(curves, &mut out).map_err(|error| format!("cannot draw the curves: {error}"))?;
+    draw_all(all, &mut out).map_err(|error| format!("cannot draw the curves: {error}"))?;
     Ok(out)
 }
 
-fn draw(curves: &Curves, out: &mut String) -> Result<(), Box<dyn Error>> {
-    let root = SVGBackend::with_string(out, SIZE).into_drawing_area();
+fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
+    let count = u32::try_from(all.len().max(1))?;
+    let root = SVGBackend::with_string(out, (SIZE.0, SIZE.1 * count)).into_drawing_area();
     root.fill(&WHITE)?;
+    for (curves, area) in all.iter().zip(root.split_evenly((all.len().max(1), 1))) {
+        draw(curves, &area)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let points = || curves.series.iter().flat_map(|series| &series.points);
     let across = padded(points().map(|(at, _)| *at).chain([0.0]));
     let up = padded(points().flat_map(|(_, found)| heights(*found)).chain(curves.level));
-    let mut chart = ChartBuilder::on(&root)
+    let mut chart = ChartBuilder::on(area)
         .caption(shown(&curves.caption), ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(50)
@@ -102,7 +119,6 @@ fn draw(curves: &Curves, out: &mut String) -> Result<(), Box<dyn Error>> {
         .label_font(("sans-serif", 14))
         .background_style(WHITE.mix(0.8))
         .draw()?;
-    root.present()?;
     Ok(())
 }
 
@@ -160,6 +176,20 @@ mod tests {
         assert!(picture(Vec::new()).starts_with("<svg"));
         let empty = Series { name: "none".to_owned(), points: Vec::new() };
         assert_eq!(picture(vec![empty]).matches("<circle").count(), 0);
+    }
+
+    #[test]
+    fn several_are_in_one_document() {
+        let curves = |caption: &str| Curves {
+            caption: caption.to_owned(),
+            across: "t/µs".to_owned(),
+            up: "time".to_owned(),
+            level: None,
+            series: vec![Series { name: caption.to_owned(), points: vec![(1.0, found(1.0, None))] }],
+        };
+        let drawn = svg_of_all(&[curves("upper"), curves("lower")]).unwrap();
+        assert_eq!((drawn.matches("<svg").count(), drawn.matches("<circle").count()), (1, 2));
+        assert!(drawn.contains("upper") && drawn.contains("lower"));
     }
 
     /// The interval itself and its two ends, each as wide as twice the reach.

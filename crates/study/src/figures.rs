@@ -125,9 +125,7 @@ impl Comparison {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        crate::json::text(self)
     }
 }
 

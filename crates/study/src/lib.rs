@@ -7,6 +7,7 @@
 pub mod curve;
 pub mod feliu;
 pub mod figures;
+mod json;
 pub mod order;
 pub mod plot;
 pub mod serpa;
@@ -14,4 +15,6 @@ pub mod simulate;
 pub mod state;
 pub mod stats;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod train;

@@ -242,9 +242,7 @@ impl State {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        crate::json::text(self)
     }
 
     /// How long the runs that are left will take if they take what the finished ones took under

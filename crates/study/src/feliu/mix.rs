@@ -109,7 +109,7 @@ fn pus(machine: &Machine, cores: usize, each: usize) -> Vec<PuNr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::machine;
+    use crate::testing::machine;
     use super::super::{Number, program};
     use super::*;
 

@@ -11,8 +11,6 @@ pub mod run;
 pub mod setup;
 pub mod shown;
 pub mod table;
-#[cfg(test)]
-mod testing;
 pub mod work;
 
 use colocate_machine::{Machine, Nanos, Performance};
@@ -177,8 +175,6 @@ impl Report {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        crate::json::text(self)
     }
 }

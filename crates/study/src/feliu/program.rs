@@ -254,7 +254,7 @@ fn curve(first: f64, power: f64) -> MissCurve {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::machine;
+    use crate::testing::machine;
     use super::*;
 
     #[test]

@@ -157,7 +157,7 @@ pub fn kept(outcome: &Outcome) -> Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::machine;
+    use crate::testing::machine;
     use super::super::{Number, mix, program};
     use super::*;
     use colocate_model::Assumptions;

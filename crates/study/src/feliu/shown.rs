@@ -223,7 +223,7 @@ fn level(machine: &Machine) -> Option<(u8, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::machine;
+    use crate::testing::machine;
     use super::super::{Number, mix, program};
     use super::*;
     use colocate_model::Assumptions;

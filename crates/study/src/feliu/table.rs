@@ -100,7 +100,7 @@ fn in_times(metric: Metric) -> bool {
 }
 
 fn row(policy: &PolicyFigures, figures: &MetricFigures) -> Vec<String> {
-    let value = figures.value.as_ref().map_or("did not end".to_owned(), |value| digits(value, 3));
+    let value = figures.value.as_ref().map_or("did not end".to_owned(), |value| value.text(3));
     let ratio = figures.ratio.as_ref().map(|ratio| gain(figures.metric, ratio));
     let verdict = match figures.verdict {
         Verdict::Baseline => "",
@@ -121,18 +121,10 @@ fn row(policy: &PolicyFigures, figures: &MetricFigures) -> Vec<String> {
 /// A ratio, or by how much a time is shorter or a speed greater.
 fn gain(metric: Metric, ratio: &Spread) -> String {
     if in_times(metric) {
-        return digits(ratio, 3);
+        return ratio.text(3);
     }
-    let faster = |ratio: f64| if metric.less_is_better() { 1.0 / ratio } else { ratio };
-    let percent = |ratio: f64| (faster(ratio) - 1.0) * 100.0;
-    let ends = [percent(ratio.low), percent(ratio.high)];
-    let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
-    format!("{:+.1} ({low:+.1} to {high:+.1})", percent(ratio.value))
-}
-
-fn digits(spread: &Spread, count: usize) -> String {
-    let Spread { value, low, high } = spread;
-    format!("{value:.count$} ({low:.count$} to {high:.count$})")
+    let faster = ratio.map(|ratio| if metric.less_is_better() { 1.0 / ratio } else { ratio });
+    faster.percent_more().signed_text(1)
 }
 
 fn order(out: &mut String, orders: &[Order]) {

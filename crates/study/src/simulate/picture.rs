@@ -1,9 +1,9 @@
 //! Simulated figures as an SVG picture: every policy's ratio to the baseline, metric by metric.
 
-use super::figures::{Metric, PolicyFigures, Simulated, Spread, Verdict};
+use super::figures::{Metric, PolicyFigures, Simulated, Verdict};
 use super::table;
 use crate::plot::{Area, FASTER, MEAN, OPEN, SLOWER, chart, draw_estimate, label, middle, padded};
-use crate::stats::{Estimate, Interval};
+use crate::stats::Estimate;
 use crate::table::shown;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -65,7 +65,7 @@ fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<d
     let (names, rest) = area.split_horizontally(NAMES);
     let (ratios, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
     let estimates: Vec<Option<Estimate>> =
-        found.policies.iter().map(|policy| policy.metrics[place].ratio.map(estimate)).collect();
+        found.policies.iter().map(|policy| policy.metrics[place].ratio.map(Estimate::from)).collect();
     let ends = |estimate: &Estimate| {
         let interval = estimate.interval;
         [Some(estimate.value), interval.map(|i| i.low), interval.map(|i| i.high)]
@@ -89,11 +89,6 @@ fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<d
         verdicts.draw(&label(&said, (0, y), HPos::Left, colour(policy, place)))?;
     }
     Ok(())
-}
-
-fn estimate(spread: Spread) -> Estimate {
-    let Spread { value, low, high } = spread;
-    Estimate { value, interval: Some(Interval { low, high }) }
 }
 
 fn colour(policy: &PolicyFigures, place: usize) -> RGBColor {

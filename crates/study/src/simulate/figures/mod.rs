@@ -29,6 +29,7 @@ pub(super) mod tests;
 
 pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
+use crate::stats::{Estimate, Interval};
 use colocate_sim::{Method, Outcome};
 pub(crate) use grid::Column;
 use grid::Grid;
@@ -148,6 +149,41 @@ pub struct Spread {
     pub low: f64,
     /// Greatest under any.
     pub high: f64,
+}
+
+impl Spread {
+    /// The same in other terms; `f` rises all over the range, or falls.
+    #[must_use]
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        let ends = [f(self.low), f(self.high)];
+        Self { value: f(self.value), low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
+    }
+
+    /// A ratio of 1.25 as 25 percent more.
+    #[must_use]
+    pub fn percent_more(self) -> Self {
+        self.map(|ratio| (ratio - 1.0) * 100.0)
+    }
+
+    /// With so many decimals, as `1.23 (1.20 to 1.30)`.
+    #[must_use]
+    pub fn text(&self, decimals: usize) -> String {
+        let Self { value, low, high } = self;
+        format!("{value:.decimals$} ({low:.decimals$} to {high:.decimals$})")
+    }
+
+    /// The same with signs, as `+1.2 (-0.1 to +2.3)`.
+    #[must_use]
+    pub fn signed_text(&self, decimals: usize) -> String {
+        let Self { value, low, high } = self;
+        format!("{value:+.decimals$} ({low:+.decimals$} to {high:+.decimals$})")
+    }
+}
+
+impl From<Spread> for Estimate {
+    fn from(Spread { value, low, high }: Spread) -> Self {
+        Self { value, interval: Some(Interval { low, high }) }
+    }
 }
 
 /// What may be said of a policy.
@@ -285,9 +321,7 @@ impl Simulated {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        crate::json::text(self)
     }
 }
 
