@@ -7,6 +7,7 @@ mod exit;
 mod generate;
 mod moving;
 mod output;
+mod outputs;
 mod pages;
 mod plan;
 mod profile;

@@ -1,6 +1,7 @@
 //! `colocate study`: published studies again, simulated.
 
 mod feliu;
+mod given;
 mod keep;
 mod runner;
 mod serpa;

@@ -1,14 +1,12 @@
 //! `colocate study feliu-1` to `feliu-4`.
 
-use super::keep::Kept;
+use super::given;
 use super::runner::Runner;
 use crate::output;
-use anyhow::Context;
-use colocate_machine::{Nanos, read};
+use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_study::feliu::work::Work;
 use colocate_study::feliu::{Number, Study, table};
-use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,16 +92,11 @@ fn range(text: &str) -> Result<Traffic, String> {
 /// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
     let name = args.machine.as_deref().unwrap_or(number.machine());
-    let seen = read::look(name)?;
-    let performance = seen.performance.with_context(|| {
-        format!(
-            "expected a machine of which it is described how fast it is (docs/machines.md), found {name}"
-        )
-    })?;
+    let (machine, performance) = given::machine(name)?;
     let draws = Assumptions::sample(args.draws as usize, args.seed);
     let study = Study {
         number,
-        machine: &seen.machine,
+        machine: &machine,
         performance: &performance,
         draws: &draws,
         seeds: args.seeds,
@@ -124,15 +117,14 @@ fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<String> {
     let work = Work::new(study)?;
     let inputs = inputs(&study, &work);
     let head = format!("{}-1 {inputs}", study.number);
-    let kept = args.keep.as_deref().map(|path| Kept::open(path, &head, |piece| work.shape(piece)));
-    let kept = kept.transpose()?;
-    let done = runner.kept("", work.count(), kept.as_ref(), |piece| Ok(work.piece(piece)?))?;
+    let kept = (args.keep.as_deref(), &head[..]);
+    let shape = |piece| work.shape(piece);
+    let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
     let report = work.report(&done, VERSION, &inputs)?;
     Ok(if args.json { report.to_json() } else { table::text(&report, &study.setups()) })
 }
 
 /// A digest of all that the figures depend on, but for the program.
 fn inputs(study: &Study<'_>, work: &Work<'_>) -> String {
-    let all = format!("{VERSION}{study:?}{:?}{:?}", study.setups(), work.programs());
-    Sha256::digest(all.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    given::digest(&format!("{VERSION}{study:?}{:?}{:?}", study.setups(), work.programs()))
 }

@@ -26,18 +26,31 @@ impl Runner {
         Ok(Self { threads: threads.unwrap_or(here), quiet, stop })
     }
 
-    /// All pieces; those that are kept are not done again, and those that are done are kept.
+    /// All `count` pieces of a study, those in the file `keep` not again. `head` is its name and a digest of what is
+    /// simulated, and `shape` says how many policies and seeds a piece has.
     ///
     /// # Errors
-    /// Of the pieces that failed, that of the first; [`Failure`] if it was stopped.
-    pub fn kept<const N: usize>(
+    /// If the file is of something else, or cannot be read or written; of the pieces that failed, that of the first;
+    /// [`Failure`] if it was stopped.
+    pub fn study<const N: usize>(
         &self,
-        what: &str,
+        (keep, head): (Option<&Path>, &str),
+        count: usize,
+        shape: impl Fn(usize) -> Option<[usize; 2]>,
+        work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
+    ) -> anyhow::Result<Vec<Done<N>>> {
+        let kept = keep.map(|path| Kept::open(path, head, shape)).transpose()?;
+        self.kept(count, kept.as_ref(), work)
+    }
+
+    /// All pieces; those that are kept are not done again, and those that are done are kept.
+    fn kept<const N: usize>(
+        &self,
         count: usize,
         kept: Option<&Kept<N>>,
         work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
     ) -> anyhow::Result<Vec<Done<N>>> {
-        self.all(what, count, kept.map(Kept::path), |piece| {
+        self.all("", count, kept.map(Kept::path), |piece| {
             if let Some(done) = kept.and_then(|kept| kept.get(piece)) {
                 return Ok(done.clone());
             }
@@ -50,7 +63,7 @@ impl Runner {
     /// All pieces; `kept` is the file that keeps them, if one does.
     ///
     /// # Errors
-    /// As [`Self::kept`].
+    /// Of the pieces that failed, that of the first; [`Failure`] if it was stopped.
     pub fn all<T: Send>(
         &self,
         what: &str,

@@ -2,17 +2,16 @@
 
 mod settle;
 
-use super::keep::Kept;
+use super::given;
 use super::runner::Runner;
 use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
-use colocate_machine::{Machine, Nanos, Performance, read};
+use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::serpa::work::Work;
 use colocate_study::serpa::{ALONE, Study, bench, table};
-use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,16 +109,10 @@ struct Given {
 
 impl Given {
     fn load(args: &Args) -> anyhow::Result<Self> {
-        let seen = read::look(&args.machine)?;
-        let performance = seen.performance.with_context(|| {
-            format!(
-                "expected a machine of which it is described how fast it is (docs/machines.md), found {}",
-                args.machine
-            )
-        })?;
+        let (machine, performance) = given::machine(&args.machine)?;
         let applications = phases(args.applications.as_deref(), APPLICATIONS, 2)?;
         Ok(Self {
-            machine: seen.machine,
+            machine,
             performance,
             draws: Assumptions::sample(args.draws as usize, args.seed),
             kernels: phases(args.kernels.as_deref(), KERNELS, 2)?,
@@ -140,8 +133,7 @@ impl Given {
 
     /// A digest of all that the figures depend on, but for the program.
     fn inputs(&self, study: &Study<'_>) -> String {
-        let all = format!("{}{study:?}{:?}{:?}", VERSION, self.kernels, self.applications);
-        Sha256::digest(all.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+        given::digest(&format!("{}{study:?}{:?}{:?}", VERSION, self.kernels, self.applications))
     }
 }
 
@@ -170,9 +162,9 @@ fn simulated(
     let inputs = given.inputs(&study);
     let work = Work::new(study, &given.kernels, &given.applications);
     let head = format!("serpa-1 {inputs}");
-    let kept = args.keep.as_deref().map(|path| Kept::open(path, &head, |piece| work.shape(piece)));
-    let kept = kept.transpose()?;
-    let done = runner.kept("", work.count(), kept.as_ref(), |piece| Ok(work.piece(piece)?))?;
+    let kept = (args.keep.as_deref(), &head[..]);
+    let shape = |piece| work.shape(piece);
+    let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
     let report = work.report(&done, VERSION, &inputs)?;
     Ok(if args.json { report.to_json() } else { table::text(&report) })
 }

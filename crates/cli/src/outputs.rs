@@ -1,0 +1,59 @@
+//! Files for the report: what is written into each is told by its ending.
+
+use crate::exit::Failure;
+use crate::output;
+use std::path::{Path, PathBuf};
+
+/// A file and what is written into it.
+pub struct Output<'a> {
+    path: &'a Path,
+    form: Form,
+}
+
+/// What can be written into a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Tables for people.
+    Text,
+    /// JSON.
+    Json,
+    /// An SVG picture.
+    Picture,
+}
+
+/// What is written into each of `paths`; `-` is standard output, and gets text, or JSON if `json`.
+///
+/// # Errors
+/// Usage, if an ending says nothing.
+pub fn of(paths: &[PathBuf], json: bool) -> anyhow::Result<Vec<Output<'_>>> {
+    let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        match ending {
+            _ if path.as_os_str() == "-" => Ok(if json { Form::Json } else { Form::Text }),
+            Some("txt") => Ok(Form::Text),
+            Some("json") => Ok(Form::Json),
+            Some("svg") => Ok(Form::Picture),
+            _ => {
+                let found = path.display();
+                let message = format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}");
+                Err(Failure { code: 2, message }.into())
+            }
+        }
+    };
+    paths.iter().map(|path| Ok(Output { path, form: one(path)? })).collect()
+}
+
+impl Output<'_> {
+    /// Whether it is a picture.
+    pub fn is_picture(&self) -> bool {
+        self.form == Form::Picture
+    }
+
+    /// Writes what `told` says in its form.
+    ///
+    /// # Errors
+    /// That of `told`, or if the file cannot be written.
+    pub fn write(&self, told: impl FnOnce(Form) -> anyhow::Result<String>) -> anyhow::Result<()> {
+        output::write(Some(self.path), &told(self.form)?)
+    }
+}
