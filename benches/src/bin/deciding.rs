@@ -5,18 +5,19 @@
 //! also with `gain=0`, where a proof that nothing better is worth it never spares the search. A situation follows from the one
 //! before: who was chosen ran there, goes to the tail of the queue and has new rates, which are drawn. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same;
-//! the table has median and largest over the situations.
+//! the table has median and largest over the situations. Schedulers for fast and slow cores have a machine of which every
+//! fourth core is fast, and half of the jobs are in serial phases, others each quantum.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
 use anyhow::Context;
-use colocate_benches::cpu_ms;
-use colocate_machine::{CoreIdx, Machine, PuIdx, described};
+use colocate_benches::{cpu_ms, yardstick};
+use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::schedule::symbiotic::Settings;
 use colocate_policy::schedule::symbiotic_numa;
 use colocate_policy::schedule::{
-    Alone, Choice, Quantum, Queued, Ran, Scheduler, SchedulerKind, Thread, Traffic,
+    Alone, Choice, Done, Quantum, Queued, Ran, Scheduler, SchedulerKind, Thread, Traffic,
 };
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,14 +55,17 @@ const SEARCHING: [SchedulerKind; 2] = [
 
 fn main() -> anyhow::Result<()> {
     let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
+    println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
     println!("|---|---|---|---|---|---|---|---|");
     for size in &SIZES {
-        let machine = machine(size).context("describe a machine")?;
+        let alike = machine(size, ALIKE).context("describe a machine")?;
+        let hybrid = machine(size, &hybrid(size)).context("describe a machine")?;
         for kind in SchedulerKind::ALL.into_iter().chain(SEARCHING) {
-            row(size, &machine, kind, situations);
+            row(size, if is_for_hybrids(kind) { &hybrid } else { &alike }, kind, situations);
         }
     }
+    println!("yardstick after: {:.2} steps/ns", yardstick());
     Ok(())
 }
 
@@ -77,6 +81,10 @@ fn row(size: &Size, machine: &Machine, kind: SchedulerKind, situations: u64) {
             let (us, choices) = decide(&mut *scheduler, machine, number, &jobs);
             *least = least.min(us);
             run(machine, &mut jobs, &choices, &mut rng);
+            if is_for_hybrids(kind) {
+                scheduler.saw(&Done { took: Nanos::from_millis(200), did: &[] });
+                jobs.iter_mut().for_each(|job| draw_phase(job, &mut rng));
+            }
         }
     }
     least.sort_by(f64::total_cmp);
@@ -104,8 +112,39 @@ fn decide(
     (ms * 1000.0, choices)
 }
 
-/// The machine, with caches of three levels.
-fn machine(size: &Size) -> anyhow::Result<Machine> {
+/// Whether a scheduler leaves everything to the kernel where all cores are alike.
+fn is_for_hybrids(kind: SchedulerKind) -> bool {
+    kind.runs_all() && kind != SchedulerKind::Os
+}
+
+/// One thread is runnable, or all are.
+fn draw_phase(job: &mut Queued, rng: &mut SplitMix64) {
+    let serial = rng.below(2) == 0;
+    for (at, thread) in job.threads.iter_mut().enumerate() {
+        thread.runnable = Some(if serial && at > 0 { 0.0 } else { 1.0 });
+    }
+    job.runnable = job.threads.iter().map(|thread| thread.runnable).sum();
+}
+
+/// One kind of core.
+const ALIKE: &str = "[[kind]]\nname = \"core\"\n";
+
+/// Every fourth core is twice as fast.
+fn hybrid(size: &Size) -> String {
+    let (fast, slow): (Vec<usize>, Vec<usize>) =
+        (0..size.packages * size.cores).partition(|core| core.is_multiple_of(4));
+    let kind = |name: &str, cores: Vec<usize>, capacity: u32| {
+        let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+        format!(
+            "[[kind]]\nname = \"{name}\"\ncores = \"{}\"\ncapacity = {capacity}\n",
+            cores.join(",")
+        )
+    };
+    kind("slow", slow, 512) + &kind("fast", fast, 1024)
+}
+
+/// The machine, with caches of three levels and these kinds of cores.
+fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
     let Size { packages, cores, .. } = size;
     let cache = |level: u8, kind: &str, kib: u32, cores: u8| {
         format!(
@@ -121,7 +160,7 @@ fn machine(size: &Size) -> anyhow::Result<Machine> {
     let text = format!(
         "version = 1\nname = \"{packages} x {cores} cores\"\n[shape]\npackages = {packages}\n\
          cores-per-package = {cores}\npus-per-core = 2\nnodes = {packages}\n[numbering]\n\
-         pus = \"siblings-last\"\n{}[[kind]]\nname = \"core\"\n",
+         pus = \"siblings-last\"\n{}{kinds}",
         caches.concat()
     );
     Ok(described::from_toml(&text)?.machine)
@@ -130,11 +169,12 @@ fn machine(size: &Size) -> anyhow::Result<Machine> {
 /// A job that has run once, nobody knows where.
 fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
     let job = JobIdx(job);
-    let thread = |order| Thread { id: TaskId { job, order }, ran: None, pu: None };
+    let thread = |order| Thread { id: TaskId { job, order }, ran: None, pu: None, runnable: None };
     let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
     let mut queued = Queued {
         job,
         threads: (0..count).map(thread).collect(),
+        runnable: None,
         just_ran: false,
         had_own_cores: false,
     };

@@ -5,11 +5,12 @@
 //! nothing is known, and other tasks were there before. `job`: a job's phase has changed since, and two tasks
 //! have changed places. `task`: one task's phase has changed. `same`: nothing has changed. Before every run
 //! that is measured, what was there before is predicted again, so that none finds its own end. Times are the
-//! least of several runs of each situation; medians and largest over all situations.
+//! least of several runs of each situation; medians and largest over all situations. The yardstick says how fast the
+//! machine was meanwhile.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
-use colocate_benches::cpu_ms;
+use colocate_benches::{cpu_ms, yardstick};
 use colocate_machine::performance::{CorePerformance, Performance, WorkKind};
 use colocate_machine::{Bytes, Machine, PuIdx, described};
 use colocate_model::phase::{Known, Phase, Work};
@@ -27,6 +28,7 @@ fn main() {
     let named = described::MACHINES.iter().find(|(name, _)| *name == "epyc-7301").expect("there");
     let machine = described::from_toml(named.1).expect("described").machine;
     let performance = described::performance(named.1).expect("right").expect("there");
+    println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| overlap | begins | median, µs | largest, µs | median rounds | most rounds |");
     println!("|---|---|---|---|---|---|");
     for overlap in [0.0, 0.5, 1.0] {
@@ -48,6 +50,7 @@ fn main() {
             println!("| {overlap} | {name} | {median:.0} | {largest:.0} | {usual} | {most} |");
         }
     }
+    println!("yardstick after: {:.2} steps/ns", yardstick());
 }
 
 /// Microseconds and rounds: cold, after changes, and again.

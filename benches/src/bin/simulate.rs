@@ -6,7 +6,7 @@
 //!
 //! `cargo run --release -p colocate-benches --bin simulate [-- SECONDS]`
 
-use colocate_benches::cpu_ms;
+use colocate_benches::{cpu_ms, yardstick};
 use colocate_engine::QuantumEnd;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuIdx, described};
@@ -115,6 +115,9 @@ fn main() {
             while host.go_on(&plan, QUANTUM).expect("no rule is broken") == QuantumEnd::Elapsed {}
             host.predictions()
         });
-        println!("{name}: {ms:.0} ms for {seconds} simulated seconds, {asked} predictions");
+        println!(
+            "{name}: {ms:.0} ms for {seconds} simulated seconds, {asked} predictions; yardstick {:.2} steps/ns",
+            yardstick()
+        );
     }
 }

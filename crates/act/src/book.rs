@@ -92,8 +92,12 @@ pub struct Task {
     pub last_ran: Option<PuNr>,
     /// CPU time, as last read.
     pub cpu_time: Option<Nanos>,
+    /// Time for which it could run and had no PU, as last read.
+    pub waited: Option<Nanos>,
     /// What was counted of it, as last read.
     pub counted: Metered,
+    /// Whether it had not run when it was last read, and did not wait for a PU.
+    pub sleeps: bool,
 }
 
 impl Task {
@@ -298,6 +302,17 @@ impl Book {
         self.by_tid.iter().map(|(tid, id)| (*tid, *id))
     }
 
+    /// All living tasks, in the order of their IDs.
+    pub fn living_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.tasks.values_mut().filter(|task| task.ended.is_none())
+    }
+
+    /// The living processes that have several threads.
+    pub fn with_threads(&self) -> impl Iterator<Item = Pid> + '_ {
+        let several = self.processes.iter().filter(|(_, process)| process.living > 1);
+        several.map(|(pid, _)| *pid)
+    }
+
     /// A task by its ID, unless it was forgotten.
     pub fn task(&mut self, id: TaskId) -> Option<&mut Task> {
         self.tasks.get_mut(&id)
@@ -343,7 +358,9 @@ impl Book {
             allowed: PuSet::new(),
             last_ran: None,
             cpu_time: None,
+            waited: None,
             counted: Metered::default(),
+            sleeps: false,
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);
@@ -493,6 +510,8 @@ impl Book {
             born: task.born.saturating_sub(launch),
             ended: task.ended.map(|end| end.saturating_sub(launch)),
             cpu_time: task.cpu_time,
+            waited: task.waited,
+            spun: None,
             instructions: task.counted.instructions,
             cycles: task.counted.cycles,
             counts: Counts {

@@ -1,15 +1,26 @@
 //! What each thread has done, from look to look: CPU time in nanoseconds and what counters say.
+//!
+//! The kernel adds a wait for a PU to its sum when the wait is over, so of a thread that waits through a whole quantum the
+//! sums show nothing, as if it slept. But who could run at a look, and whose sums have not changed since, has waited
+//! all the time: it cannot have gone to sleep without having run. [`Waits`] adds that, at the cost of nothing but
+//! remembering the state of those threads that are asked where they run anyway.
 
 use crate::book::Task;
-use colocate_machine::{CacheKind, Machine, PuNr};
+use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
-use colocate_observe::SysError;
 use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
 use colocate_observe::runstate::RunTime;
+use colocate_observe::sys::process_time;
+use colocate_observe::{Pid, SysError};
 use colocate_policy::TaskId;
 use std::collections::HashMap;
 use std::path::Path;
+
+/// Who sleeps is not read unless its process has run for more than this part of the time that was not its other
+/// threads'. Chosen: a fifth of what a thread has to use to count as active; what runs less is noticed when it has
+/// summed up, or when all is looked at.
+const STIRRED: u64 = 100;
 
 /// The open counters and files of living tasks.
 #[derive(Debug)]
@@ -18,6 +29,8 @@ pub struct Gauges {
     /// Whether CPU time is asked for in nanoseconds, not in clock ticks.
     fine: bool,
     of: HashMap<TaskId, Gauge>,
+    /// Processes with several threads.
+    wholes: HashMap<Pid, Whole>,
     /// Why a thread could not be counted, until that is told.
     why: Option<SysError>,
     told: bool,
@@ -29,13 +42,59 @@ struct Gauge {
     time: Option<RunTime>,
     /// Whether its CPU time was asked for in vain.
     no_time: bool,
+    waits: Waits,
+}
+
+/// CPU time of a process as a whole, beside that of its threads: what is not theirs who were read is theirs who
+/// were taken to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Whole {
+    /// Its clock, before its threads were last read, and when that was.
+    clock: (Nanos, Nanos),
+    /// The same before all of them were read.
+    all: (Nanos, Nanos),
+    /// What was read of its threads since then.
+    threads: Nanos,
+}
+
+impl Whole {
+    /// Whether threads have run that were not read.
+    fn stirred(&self) -> bool {
+        let ran = self.clock.0.saturating_sub(self.all.0);
+        let took = self.clock.1.saturating_sub(self.all.1);
+        ran.saturating_sub(self.threads).0 > took.0 / STIRRED
+    }
+}
+
+/// The waits of one thread for a PU, with one that goes on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    /// What the kernel said last: time on PUs, and waits that are over.
+    last: Option<(Nanos, Nanos)>,
+    /// Since when it could run and has not run.
+    since: Option<Nanos>,
+}
+
+impl Waits {
+    /// Takes in what the kernel says at `at`; returns for how long it has waited, also now.
+    fn read(&mut self, sums: (Nanos, Nanos), at: Nanos) -> Nanos {
+        if self.last.replace(sums) != Some(sums) {
+            self.since = None;
+        }
+        sums.1 + self.since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
+    }
+
+    /// Takes in whether it could run, asked at `at` or later, after its sums were read.
+    fn could_run(&mut self, could: bool, at: Nanos) {
+        self.since = could.then(|| self.since.unwrap_or(at));
+    }
 }
 
 impl Gauges {
     /// With these counters, if any, and CPU time in nanoseconds if `fine`.
     #[must_use]
     pub fn new(counters: Option<Counters>, fine: bool) -> Self {
-        Self { counters, fine, of: HashMap::new(), why: None, told: false }
+        Self { counters, fine, of: HashMap::new(), wholes: HashMap::new(), why: None, told: false }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.
@@ -58,8 +117,42 @@ impl Gauges {
         }
     }
 
-    /// Asks what a living task has done.
-    pub fn read(&mut self, task: &mut Task, proc: &Path) {
+    /// Asks for the clocks of processes, before their threads are read at `at`. Who is not among them has
+    /// its threads read one by one.
+    pub fn begin(&mut self, processes: impl Iterator<Item = Pid>, at: Nanos) {
+        if !self.fine {
+            return;
+        }
+        for pid in processes {
+            match (process_time(pid), self.wholes.get_mut(&pid)) {
+                (Some(time), Some(whole)) => whole.clock = (time, at),
+                (Some(time), None) => {
+                    // Nothing was read before: as if none of it were explained.
+                    let all = (Nanos::ZERO, at);
+                    self.wholes.insert(pid, Whole { clock: (time, at), all, threads: Nanos::ZERO });
+                }
+                (None, _) => drop(self.wholes.remove(&pid)),
+            }
+        }
+        self.wholes.retain(|_, whole| whole.clock.1 == at);
+    }
+
+    /// Whether threads of a process have run since all were read that were not read since, as far as that can be
+    /// told.
+    #[must_use]
+    pub fn stirred(&self, pid: Pid) -> bool {
+        self.wholes.get(&pid).is_none_or(Whole::stirred)
+    }
+
+    /// Notes that all threads of a process have been read since [`Gauges::begin`].
+    pub fn all_read(&mut self, pid: Pid) {
+        if let Some(whole) = self.wholes.get_mut(&pid) {
+            (whole.all, whole.threads) = (whole.clock, Nanos::ZERO);
+        }
+    }
+
+    /// Asks at `at`, on the kernel's clock, what a living task has done.
+    pub fn read(&mut self, task: &mut Task, proc: &Path, at: Nanos) {
         if self.counters.is_none() && !self.fine {
             return;
         }
@@ -68,9 +161,25 @@ impl Gauges {
             gauge.time = RunTime::open(proc, task.pid, task.tid).ok();
             gauge.no_time = gauge.time.is_none();
         }
-        let time = gauge.time.as_ref().and_then(RunTime::read);
-        task.cpu_time = task.cpu_time.max(time);
+        if let Some(sums) = gauge.time.as_ref().and_then(RunTime::read_both) {
+            let before = (task.cpu_time, task.waited);
+            task.cpu_time = task.cpu_time.max(Some(sums.0));
+            task.waited = task.waited.max(Some(gauge.waits.read(sums, at)));
+            task.sleeps = before == (task.cpu_time, task.waited);
+            if let Some(whole) = self.wholes.get_mut(&task.pid) {
+                let grown = sums.0.saturating_sub(before.0.unwrap_or(Nanos::ZERO));
+                whole.threads += grown;
+            }
+        }
         gauge.count(self.counters.as_ref(), task, false);
+    }
+
+    /// Notes whether a living task could run when it was asked for its state, at `at` or later, and after
+    /// [`Gauges::read`].
+    pub fn could_run(&mut self, id: TaskId, could: bool, at: Nanos) {
+        if let Some(gauge) = self.of.get_mut(&id) {
+            gauge.waits.could_run(could, at);
+        }
     }
 
     /// Asks what a task has done that has ended, and closes what was open for it.
@@ -136,6 +245,8 @@ impl DataLevels {
     /// Misses of each data cache over a PU, nearest first, as far as they are known without a gap.
     #[must_use]
     pub fn misses(&self, counted: &Metered, pu: PuNr) -> Option<Vec<u64>> {
+        // Where nobody counts, this is asked of every thread in every quantum.
+        counted.misses.iter().flatten().next()?;
         let of_level = |level: &u8| *counted.misses.get(usize::from(*level).checked_sub(1)?)?;
         let misses: Vec<u64> = self.0.get(&pu)?.iter().map_while(of_level).collect();
         (!misses.is_empty()).then_some(misses)
@@ -145,6 +256,53 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Looks at 10, 20, … ms. It runs for 2 ms and can run at the first look, then waits until 37 ms, runs for 1 ms and
+    /// sleeps; at 75 ms it wakes, and is first asked for its state at 90 ms, when the kernel has shown nothing yet.
+    #[test]
+    fn a_wait_that_goes_on() {
+        let ms = Nanos::from_millis;
+        let mut waits = Waits::default();
+        let mut look = |at, sums: (u64, u64), state: Option<bool>| {
+            let waited = waits.read((ms(sums.0), ms(sums.1)), ms(at));
+            if let Some(could) = state {
+                waits.could_run(could, ms(at));
+            }
+            waited.0 / 1_000_000
+        };
+        assert_eq!(look(10, (2, 0), Some(true)), 0);
+        assert_eq!(look(20, (2, 0), None), 10);
+        assert_eq!(look(30, (2, 0), None), 20);
+        assert_eq!(look(40, (3, 27), Some(false)), 27, "the kernel has it all now");
+        assert_eq!(look(50, (3, 27), None), 27, "it sleeps");
+        assert_eq!(look(80, (3, 27), None), 27, "nobody knows yet that it woke");
+        assert_eq!(look(90, (3, 27), Some(true)), 27);
+        assert_eq!(
+            look(100, (3, 27), Some(true)),
+            37,
+            "asked again, it has waited since the first time"
+        );
+        assert_eq!(look(110, (3, 27), None), 47);
+        assert_eq!(look(120, (4, 65), Some(true)), 65);
+    }
+
+    /// A hundredth of the time, and what others did, is allowed for.
+    #[test]
+    fn who_sleeps_is_asked_when_the_process_has_run_for_more() {
+        let ms = Nanos::from_millis;
+        let whole = |ran: u64, took: u64, threads: u64| Whole {
+            clock: (ms(1_000 + ran), ms(5_000 + took)),
+            all: (ms(1_000), ms(5_000)),
+            threads: ms(threads),
+        };
+        assert!(!whole(0, 100, 0).stirred());
+        assert!(!whole(1, 100, 0).stirred());
+        assert!(whole(2, 100, 0).stirred());
+        assert!(!whole(200, 100, 200).stirred(), "two threads that were read");
+        assert!(!whole(200, 100, 204).stirred(), "a tick later");
+        assert!(whole(300, 100, 200).stirred(), "a third");
+        assert!(!whole(9, 1_000, 0).stirred(), "little over a long time");
+    }
 
     /// A second level is not there, a first one for instructions is not asked for.
     #[test]

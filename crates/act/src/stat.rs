@@ -53,6 +53,12 @@ impl Stat {
         matches!(self.state, 'T' | 't')
     }
 
+    /// Whether it has a PU or waits for one.
+    #[must_use]
+    pub fn could_run(&self) -> bool {
+        self.state == 'R'
+    }
+
     /// Whether it has ended and only waits to be reaped.
     #[must_use]
     pub fn is_dead(&self) -> bool {

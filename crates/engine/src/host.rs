@@ -95,6 +95,11 @@ pub struct SeenTask {
     pub ended: Option<Nanos>,
     /// CPU time it has used since it was born; `None` if the host cannot say.
     pub cpu_time: Option<Nanos>,
+    /// Time since it was born for which it could run and waited for a PU; `None` if the host cannot say. A wait that
+    /// goes on may be missing.
+    pub waited: Option<Nanos>,
+    /// Of its CPU time, that in which it only asked again and again whether others are done; `None` if nobody looked.
+    pub spun: Option<Nanos>,
     /// Instructions it has done; `None` if the host does not count them.
     pub instructions: Option<u64>,
     /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.

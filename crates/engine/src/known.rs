@@ -274,6 +274,8 @@ mod tests {
             born: Nanos::ZERO,
             ended: None,
             cpu_time: None,
+            waited: None,
+            spun: None,
             instructions,
             cycles,
             counts: crate::Counts::default(),

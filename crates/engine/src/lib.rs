@@ -10,6 +10,7 @@ pub mod planner;
 pub mod rates;
 pub mod run;
 pub mod schedule;
+mod walk;
 
 pub use host::{Counts, Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;

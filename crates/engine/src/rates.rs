@@ -71,6 +71,18 @@ pub(crate) fn did(
     })
 }
 
+/// The share of the time between two looks, `took`, for which a thread had a PU or waited for one, without what it only
+/// waited for others in a loop.
+pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) -> Option<f64> {
+    let since = |of: &dyn Fn(&SeenTask) -> Option<Nanos>| {
+        Some(of(task)?.saturating_sub(before.and_then(of).unwrap_or(Nanos::ZERO)))
+    };
+    let wanted = since(&|task| task.cpu_time)? + since(&|task| task.waited)?;
+    let spun = since(&|task| task.spun).unwrap_or(Nanos::ZERO);
+    let share = float(wanted.saturating_sub(spun).0) / float(took.0);
+    share.is_finite().then(|| share.min(1.0))
+}
+
 /// Requests to each level of caches and to memory. `levels` are those over a PU, nearest first; `requests`
 /// says how many go to the cache at a place among them, and behind the last one to memory.
 pub(crate) fn by_level(levels: &[u8], requests: impl Fn(usize) -> Option<f64>) -> Traffic {

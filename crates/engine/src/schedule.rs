@@ -24,6 +24,7 @@ use crate::estimate::{self, Estimate};
 use crate::guard;
 use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
 use crate::rates::{self, ThreadDid};
+use crate::walk::Walk;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
 use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
@@ -60,6 +61,9 @@ pub struct Turn<'a> {
     pub seen: &'a Snapshot,
     /// What the threads of the chosen jobs did that ran, in the order of their IDs.
     pub did: &'a [ThreadDid],
+    /// How many threads of each chosen job were runnable, in the mean: had a PU or waited for one, and did not only wait
+    /// for others in a loop. Without jobs of which the host cannot say.
+    pub runnable: &'a BTreeMap<JobIdx, f64>,
     /// What the scheduler has to say of itself.
     pub state: Option<&'a str>,
     /// What people should hear of now.
@@ -136,6 +140,7 @@ pub fn schedule_estimating(
             plan: &plan,
             seen: &after,
             did: &did,
+            runnable: &queue.runnable(),
             state: state.as_deref(),
             news: &news,
         });
@@ -155,6 +160,7 @@ struct Queue {
 struct Job {
     just_ran: bool,
     had_own_cores: bool,
+    runnable: Option<f64>,
     threads: BTreeMap<TaskId, Known>,
 }
 
@@ -164,6 +170,7 @@ struct Known {
     ran: Ran,
     active: bool,
     pu: Option<PuIdx>,
+    runnable: Option<f64>,
 }
 
 impl Queue {
@@ -189,6 +196,7 @@ impl Queue {
                 id: task.id,
                 ran: known.map(|known| known.ran.clone()),
                 pu: known.and_then(|known| known.pu),
+                runnable: known.and_then(|known| known.runnable),
             };
             let of_job = threads.entry(task.id.job).or_default();
             // A job whose threads all sleep must get its turn, too.
@@ -205,6 +213,7 @@ impl Queue {
             Some(Queued {
                 job: *job,
                 threads: threads.remove(job)?,
+                runnable: known.runnable,
                 just_ran: known.just_ran,
                 had_own_cores: known.had_own_cores,
             })
@@ -232,14 +241,19 @@ impl Queue {
             let chosen = own.get(id);
             job.just_ran = chosen.is_some();
             job.had_own_cores = chosen.copied().unwrap_or(job.had_own_cores);
+            job.runnable = if job.just_ran { Some(0.0) } else { job.runnable };
         }
+        let took = after.at.saturating_sub(before.at);
+        let mut before = Walk::through(&before.tasks);
         for task in &after.tasks {
             let Some(job) = self.known.get_mut(&task.id.job).filter(|job| job.just_ran) else {
                 continue;
             };
-            let earlier = before.tasks.binary_search_by_key(&task.id, |task| task.id);
-            let earlier = earlier.ok().map(|place| &before.tasks[place]);
+            let earlier = before.find(task.id);
+            let runnable = rates::runnable(task, earlier, took);
+            job.runnable = job.runnable.zip(runnable).map(|(sum, more)| sum + more);
             let known = job.threads.entry(task.id).or_default();
+            known.runnable = runnable;
             known.active = is_active(task, earlier, fair);
             known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
             did.extend(rates::did(machine, task, earlier));
@@ -251,14 +265,17 @@ impl Queue {
         did
     }
 
+    /// How many threads were runnable of each job that ran last, where that is known.
+    fn runnable(&self) -> BTreeMap<JobIdx, f64> {
+        let ran = self.known.iter().filter(|(_, job)| job.just_ran);
+        ran.filter_map(|(id, job)| Some((*id, job.runnable?))).collect()
+    }
+
     /// Forgets threads that have ended: a job may create them by the million.
     fn forget_ended(&mut self, seen: &Snapshot) {
-        let lives = |id: &TaskId| {
-            let place = seen.tasks.binary_search_by_key(id, |task| task.id);
-            place.is_ok_and(|place| seen.tasks[place].alive())
-        };
+        let mut seen = Walk::through(&seen.tasks);
         for job in self.known.values_mut() {
-            job.threads.retain(|id, _| lives(id));
+            job.threads.retain(|id, _| seen.find(*id).is_some_and(SeenTask::alive));
         }
     }
 

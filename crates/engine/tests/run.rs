@@ -103,6 +103,8 @@ fn seen(at: (u32, u32)) -> SeenTask {
         born: Nanos::ZERO,
         ended: None,
         cpu_time: Some(Nanos::from_secs(1)),
+        waited: None,
+        spun: None,
         instructions: None,
         cycles: None,
         counts: Counts::default(),

@@ -236,7 +236,7 @@ impl RunState {
     }
 }
 
-/// The CPU time of one thread, to be asked for again and again.
+/// The CPU time of one thread and its waits for a CPU, to be asked for again and again.
 #[derive(Debug)]
 pub struct RunTime(File);
 
@@ -254,7 +254,13 @@ impl RunTime {
     /// CPU time until now, up to one tick short while it runs; `None` if it has ended.
     #[must_use]
     pub fn read(&self) -> Option<Nanos> {
-        read(&self.0).ok().map(|sums| Nanos(sums.run))
+        self.read_both().map(|(run, _)| run)
+    }
+
+    /// The same, and the time for which it could run and waited for a CPU, without a wait that goes on.
+    #[must_use]
+    pub fn read_both(&self) -> Option<(Nanos, Nanos)> {
+        read(&self.0).ok().map(|sums| (Nanos(sums.run), Nanos(sums.wait)))
     }
 }
 

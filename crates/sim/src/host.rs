@@ -22,6 +22,7 @@ pub struct SimHost<'a> {
     mixes: Vec<Mix>,
     /// By task: what was seen of it while it was watched.
     seen: Vec<Mix>,
+    hides_spinning: bool,
 }
 
 impl<'a> SimHost<'a> {
@@ -37,6 +38,7 @@ impl<'a> SimHost<'a> {
             watched: Vec::new(),
             mixes: scenario.phases.iter().map(|phase| phase.mix).collect(),
             seen: vec![Mix::default(); world.tasks.len()],
+            hides_spinning: false,
             world,
         })
     }
@@ -44,6 +46,11 @@ impl<'a> SimHost<'a> {
     /// Keeps up to `most` spans of who ran where, for a picture. None are kept unless this is called.
     pub fn record(&mut self, most: usize) {
         self.world.tally.most_spans = most;
+    }
+
+    /// Whether nobody is told for how long tasks spin. Everybody is unless this is called.
+    pub fn hide_spinning(&mut self, hidden: bool) {
+        self.hides_spinning = hidden;
     }
 
     /// What has come of it so far.
@@ -111,6 +118,8 @@ impl<'a> SimHost<'a> {
             born,
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: Some(task.total.ran),
+            waited: Some(self.world.waited(no)),
+            spun: (!self.hides_spinning).then_some(task.total.spun),
             instructions: Some(whole(task.counted.instructions)),
             cycles: Some(whole(task.total.cycles)),
             counts: counts(task),

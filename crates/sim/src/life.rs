@@ -82,6 +82,14 @@ impl World<'_> {
         self.tasks[task].total.waited += waited;
     }
 
+    /// For how long a task could run and waited for its PU, with a wait that goes on.
+    pub fn waited(&self, task: TaskNo) -> Nanos {
+        let Task { total, state, pu, since, .. } = &self.tasks[task];
+        let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
+        let waits = *state == State::Ready && !has_pu;
+        total.waited + if waits { self.now - *since } else { Nanos::ZERO }
+    }
+
     pub fn finish(&mut self, task: TaskNo) {
         self.leave_queue(task);
         self.tasks[task].state = State::Done;

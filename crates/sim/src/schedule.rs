@@ -24,6 +24,8 @@ pub struct ScheduleOptions<'a> {
     /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
     /// another, [`CpiModel::built_in`].
     pub cpi: Option<&'a CpiModel>,
+    /// Whether schedulers are not told of threads that they only spin: as if nobody could look.
+    pub hides_spinning: bool,
 }
 
 /// Simulates `scenario` under the scheduler `kind` to its end.
@@ -69,6 +71,7 @@ pub fn schedule_with(
 ) -> Result<Outcome, SimError> {
     let mut host = SimHost::new(platform, scenario)?;
     host.record(options.spans);
+    host.hide_spinning(options.hides_spinning);
     let jobs = u32::try_from(scenario.jobs.len()).unwrap_or(u32::MAX);
     let workload = Workload { jobs, quantum: scenario.quantum, scheduler: name };
     colocate_engine::schedule::schedule(&mut host, scheduler, &workload, look)?;

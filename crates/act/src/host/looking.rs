@@ -6,7 +6,8 @@
 use super::LinuxHost;
 use super::placing::Waiting;
 use super::preparing::usable;
-use crate::gauge::DataLevels;
+use crate::book::Task;
+use crate::gauge::{DataLevels, Gauges};
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
@@ -15,7 +16,7 @@ use colocate_machine::{Nanos, read};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
 /// administrator.
@@ -93,11 +94,13 @@ impl LinuxHost {
 
     /// Looks at all tasks that may run.
     pub(super) fn look_at_tasks(&mut self) {
-        let mut asleep = BTreeMap::new();
+        let (mut asleep, at) = (BTreeMap::new(), now());
+        self.gauges.begin(self.book.with_threads(), at);
         for id in self.who_may_run() {
             let Some(task) = self.book.task(id) else { continue };
+            self.gauges.read(task, &self.placer.proc, at);
             let stat = self.placer.look(task);
-            self.gauges.read(task, &self.placer.proc);
+            self.gauges.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
             if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
                 self.book.aim(id, None);
             }
@@ -107,18 +110,34 @@ impl LinuxHost {
             }
         }
         self.asleep = asleep;
+        self.book.with_threads().for_each(|pid| self.gauges.all_read(pid));
     }
 
-    /// Looks at those tasks that may have run, and where only if they have.
+    /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
     pub(super) fn look_at_who_ran(&mut self) {
-        for id in self.who_may_run() {
-            let Some(task) = self.book.task(id) else { continue };
+        let at = now();
+        self.gauges.begin(self.book.with_threads(), at);
+        let may_run = |task: &Task| !self.waiting.contains(&task.id.job);
+        let ask = |task: &mut Task, gauges: &mut Gauges| {
             let before = task.cpu_time;
-            self.gauges.read(task, &self.placer.proc);
+            gauges.read(task, &self.placer.proc, at);
             if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
-                self.placer.look_where(task);
+                let stat = self.placer.look_where(task);
+                gauges.could_run(task.id, stat.is_some_and(|stat| stat.could_run()), at);
+            }
+        };
+        for task in self.book.living_mut().filter(|task| !task.sleeps && may_run(task)) {
+            ask(task, &mut self.gauges);
+        }
+        // The kernel tells with one call how long all threads of a process have run.
+        let mut stirred: HashMap<Pid, bool> = HashMap::new();
+        for task in self.book.living_mut().filter(|task| task.sleeps && may_run(task)) {
+            if *stirred.entry(task.pid).or_insert_with(|| self.gauges.stirred(task.pid)) {
+                ask(task, &mut self.gauges);
             }
         }
+        let all_read = stirred.into_iter().filter(|(_, stirred)| *stirred);
+        all_read.for_each(|(pid, _)| self.gauges.all_read(pid));
     }
 
     /// The living tasks of jobs that do not wait.

@@ -1,6 +1,7 @@
 //! What jobs did between two looks, as the guard wants it.
 
 use crate::host::{SeenTask, Snapshot};
+use crate::walk::Walk;
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
 use colocate_policy::schedule::Did;
@@ -20,9 +21,9 @@ struct Sums {
 /// Threads that ended before anybody could look at them are left out: they did little.
 pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<Did> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
+    let mut before = Walk::through(&before.tasks);
     for task in &after.tasks {
-        let earlier = before.tasks.binary_search_by_key(&task.id, |task| task.id);
-        let earlier = earlier.ok().map(|place| &before.tasks[place]);
+        let earlier = before.find(task.id);
         if earlier.is_some_and(|earlier| !earlier.alive()) {
             continue;
         }

@@ -63,6 +63,8 @@ impl Scripted {
             born: Nanos::ZERO,
             ended: ended.then_some(self.at),
             cpu_time: Some(Nanos(100 * self.ran[job])),
+            waited: None,
+            spun: None,
             instructions: Some(200 * self.ran[job]),
             cycles: Some(400 * self.ran[job]),
             counts: Counts::default(),

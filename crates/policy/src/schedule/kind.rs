@@ -1,17 +1,22 @@
 //! Which scheduler, as people write it, and what it has to know beforehand.
 
 use super::Scheduler;
+use super::all_fast_first::AllFastFirst;
 use super::bas::Bas;
 use super::baselines::{Os, Random, RoundRobin};
+use super::efficiency::{self, Efficiency};
 use super::fair::{Fair, Mixing};
 use super::idas::{self, Idas};
 use super::l1::{L1Dynamic, L1Static};
 use super::mhas::Mhas;
 use super::mmas::Mmas;
 use super::oracle::Oracle;
+use super::parallelism_aware::{self, ParallelismAware};
+use super::phases::Hysteresis;
 use super::progress::Estimating;
 use super::symbiotic::{self, Aim, Symbiotic};
 use super::symbiotic_numa::{self, Homes};
+use super::utility::Utility;
 use colocate_machine::Performance;
 use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};
@@ -43,9 +48,9 @@ pub struct Knowledge<'a> {
     /// What becomes of CPI stacks on a shared core of this machine; without it
     /// [`CpiModel::built_in`], which is that of another.
     pub cpi: Option<&'a CpiModel>,
-    /// What each job demands, by job: the oracle's.
+    /// What each job demands, by job: for the oracle, and where speed-up factors are asked for.
     pub demands: &'a [Phase],
-    /// How fast the machine is: the oracle's.
+    /// How fast the machine is, for the same.
     pub performance: Option<&'a Performance>,
 }
 
@@ -97,13 +102,21 @@ pub enum SchedulerKind {
     },
     /// The best places that the contention model knows.
     Oracle,
+    /// Serial phases on fast cores.
+    ParallelismAware(parallelism_aware::Settings),
+    /// Fast cores to who gains most from them.
+    Efficiency(efficiency::Settings),
+    /// Fast cores to who is of most use there, with an eye on how many run beside them.
+    Utility(Hysteresis),
+    /// Fast cores before slow ones.
+    AllFastFirst,
 }
 
 const SYMBIOTIC: symbiotic::Settings = symbiotic::Settings::USUAL;
 
 impl SchedulerKind {
     /// Every scheduler with its default settings, in the order of this list.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::Os,
         Self::RoundRobin,
         Self::Random { seed: 0 },
@@ -118,6 +131,10 @@ impl SchedulerKind {
         Self::Symbiotic(SYMBIOTIC),
         Self::SymbioticNuma { settings: SYMBIOTIC, away: symbiotic_numa::AWAY },
         Self::Oracle,
+        Self::ParallelismAware(parallelism_aware::Settings::USUAL),
+        Self::Efficiency(efficiency::Settings::USUAL),
+        Self::Utility(Hysteresis::USUAL),
+        Self::AllFastFirst,
     ];
 
     /// Its name without settings.
@@ -138,6 +155,35 @@ impl SchedulerKind {
             Self::Symbiotic(_) => "symbiotic",
             Self::SymbioticNuma { .. } => "symbiotic-numa",
             Self::Oracle => "oracle",
+            Self::ParallelismAware(_) => "parallelism-aware",
+            Self::Efficiency(_) => "efficiency",
+            Self::Utility(_) => "utility",
+            Self::AllFastFirst => "all-fast-first",
+        }
+    }
+
+    /// Whether it lets all jobs run all the time, also more threads than there are PUs.
+    #[must_use]
+    pub const fn runs_all(self) -> bool {
+        match self {
+            Self::Os
+            | Self::ParallelismAware(_)
+            | Self::Efficiency(_)
+            | Self::Utility(_)
+            | Self::AllFastFirst => true,
+            Self::RoundRobin
+            | Self::Random { .. }
+            | Self::Mmas
+            | Self::Mhas
+            | Self::Idas { .. }
+            | Self::L1Static
+            | Self::L1Dynamic
+            | Self::Bas
+            | Self::Fair(_)
+            | Self::PerfFair { .. }
+            | Self::Symbiotic(_)
+            | Self::SymbioticNuma { .. }
+            | Self::Oracle => false,
         }
     }
 
@@ -163,6 +209,7 @@ impl SchedulerKind {
     #[must_use]
     pub fn scheduler_knowing(self, known: &Knowledge<'_>) -> Box<dyn Scheduler> {
         let alone = known.alone;
+        let demands = || Some((known.performance?.clone(), known.demands.to_vec()));
         let cpi = || Some(known.cpi.cloned().unwrap_or_else(CpiModel::built_in));
         match self {
             Self::Os => Box::new(Os),
@@ -186,6 +233,10 @@ impl SchedulerKind {
             Self::Oracle => {
                 Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec()))
             }
+            Self::ParallelismAware(settings) => Box::new(ParallelismAware::new(settings)),
+            Self::Efficiency(settings) => Box::new(Efficiency::new(settings, demands())),
+            Self::Utility(hysteresis) => Box::new(Utility::new(hysteresis, demands())),
+            Self::AllFastFirst => Box::<AllFastFirst>::default(),
         }
     }
 }
@@ -210,6 +261,9 @@ impl fmt::Display for SchedulerKind {
                 let other = away.to_bits() != symbiotic_numa::AWAY.to_bits();
                 if other { write!(f, ":away={away}") } else { Ok(()) }
             }
+            Self::ParallelismAware(settings) => settings.write(f),
+            Self::Efficiency(settings) => settings.write(f),
+            Self::Utility(hysteresis) => hysteresis.write(f),
             _ => Ok(()),
         }
     }
@@ -393,6 +447,23 @@ impl SchedulerKind {
                 let kind = Self::SymbioticNuma { settings, away };
                 if done { Ok(kind) } else { Err(wrong(NUMA_SETTINGS)) }
             }
+            (Self::ParallelismAware(mut settings), _) => {
+                let set = |name: &str, value: &str| settings.set(name, value);
+                let done = each_setting(setting, set) && settings.hysteresis.is_valid();
+                let expected = parallelism_aware::Settings::EXPECTED;
+                if done { Ok(Self::ParallelismAware(settings)) } else { Err(wrong(expected)) }
+            }
+            (Self::Efficiency(mut settings), _) => {
+                let done = each_setting(setting, |name, value| settings.set(name, value));
+                let expected = efficiency::Settings::EXPECTED;
+                if done { Ok(Self::Efficiency(settings)) } else { Err(wrong(expected)) }
+            }
+            (Self::Utility(mut hysteresis), _) => {
+                let set = |name: &str, value: &str| hysteresis.set(name, value);
+                let done = each_setting(setting, set) && hysteresis.is_valid();
+                let expected = Hysteresis::EXPECTED;
+                if done { Ok(Self::Utility(hysteresis)) } else { Err(wrong(expected)) }
+            }
             _ => Err(wrong("no setting")),
         }
     }
@@ -418,7 +489,15 @@ mod tests {
     #[test]
     fn reads_back_what_it_writes() {
         let settings = symbiotic::Settings { aim: Aim::Antt, weight: 1.0, gain: 0.0 };
+        let hysteresis = Hysteresis { serial: 2.0, parallel: 3.5, confirm: 3 };
         let more = [
+            SchedulerKind::ParallelismAware(parallelism_aware::Settings {
+                hysteresis,
+                cost: 0.0,
+                spare: true,
+            }),
+            SchedulerKind::Efficiency(efficiency::Settings { gain: 0.0 }),
+            SchedulerKind::Utility(Hysteresis { confirm: 2, ..hysteresis }),
             SchedulerKind::Random { seed: u64::MAX },
             SchedulerKind::Idas { kappa: 0.1 },
             SchedulerKind::Symbiotic(settings),
@@ -439,7 +518,7 @@ mod tests {
         let refusal = |text: &str| text.parse::<SchedulerKind>().unwrap_err().to_string();
         assert_eq!(
             refusal("best"),
-            "expected os, round-robin, random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa or oracle, found scheduler \"best\""
+            "expected os, round-robin, random, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found scheduler \"best\""
         );
         assert_eq!(refusal("bas:seed=1"), "expected bas with no setting, found \"seed=1\"");
         assert_eq!(
@@ -469,5 +548,16 @@ mod tests {
             assert!(refusal(text).starts_with("expected perf-fair with share=F"), "{text}");
         }
         assert!(refusal("symbiotic-numa:away=-1").contains("away=A not below 0"));
+        let odd = ["serial=0.5", "serial=2", "confirm=0", "cost=-1", "spare=maybe", ""];
+        for setting in odd {
+            let said = refusal(&format!("parallelism-aware:{setting}"));
+            assert!(said.starts_with("expected parallelism-aware with serial=N"), "{said}");
+        }
+        for text in
+            ["efficiency:gain=-1", "efficiency:serial=1", "utility:cost=1", "utility:serial=9"]
+        {
+            let (name, _) = text.split_once(':').unwrap();
+            assert!(refusal(text).starts_with(&format!("expected {name} with ")), "{text}");
+        }
     }
 }

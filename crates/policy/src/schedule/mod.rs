@@ -14,9 +14,12 @@
 //!   in which the job ran. A rate over time falls under contention, as misses per instruction do not: it
 //!   says what the resource has to serve.
 
+pub mod all_fast_first;
 pub mod allocate;
+pub mod asymmetric;
 pub mod bas;
 pub mod baselines;
+pub mod efficiency;
 pub mod fair;
 pub mod idas;
 pub mod kind;
@@ -24,12 +27,15 @@ pub mod l1;
 pub mod mhas;
 pub mod mmas;
 pub mod oracle;
+pub mod parallelism_aware;
+pub mod phases;
 pub mod progress;
 pub mod select;
 pub mod symbiotic;
 pub mod symbiotic_numa;
 #[cfg(test)]
 mod testing;
+pub mod utility;
 
 use crate::plan::{JobIdx, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx};
@@ -91,6 +97,9 @@ pub struct Thread {
     pub ran: Option<Ran>,
     /// Where it last ran; `None` if it never did.
     pub pu: Option<PuIdx>,
+    /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
+    /// did not only wait for others in a loop. `None` if nobody can say.
+    pub runnable: Option<f64>,
 }
 
 impl Thread {
@@ -108,6 +117,9 @@ pub struct Queued {
     pub job: JobIdx,
     /// Its threads in the order of their creation. Never empty: a job always has its first thread.
     pub threads: Vec<Thread>,
+    /// Mean number of its threads that were runnable in the last quantum in which it ran, also of those that hardly
+    /// were and are not among `threads`; `None` if nobody can say.
+    pub runnable: Option<f64>,
     /// Whether it ran in the quantum before this one.
     pub just_ran: bool,
     /// Whether, when it last ran, no other job had a thread on any of its cores.
@@ -196,6 +208,26 @@ pub enum Allocated {
     },
     /// No other job has a thread on its cores.
     OwnCores,
+    /// Its job is in a serial phase, so it has a fast core.
+    SerialPhase,
+    /// It is its turn on a fast core that no serial phase needs.
+    FastTurn,
+    /// Others have the fast cores.
+    OffFast,
+    /// Fast cores are filled first.
+    FastFirst,
+    /// It gains more from a fast core than those that have none.
+    Gains {
+        /// How many times faster it is there.
+        factor: f64,
+    },
+    /// What it gains from a fast core is found out.
+    Explored,
+    /// A fast core is of more use to its job there than elsewhere.
+    Useful {
+        /// CAMP's utility factor.
+        utility: f64,
+    },
     /// The kernel chooses.
     LeftToKernel,
 }
@@ -216,7 +248,8 @@ pub trait Scheduler: fmt::Debug {
     /// Who runs in this quantum. Jobs of the queue that it does not name wait.
     ///
     /// At least one job of a queue that is not empty, none twice; threads of all chosen jobs together are
-    /// no more than the contexts, unless the only one chosen has more.
+    /// no more than the contexts, unless the only one chosen has more, or the scheduler lets all run
+    /// ([`SchedulerKind::runs_all`]).
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
 
     /// Where threads are put for a moment before the quantum that was chosen last begins, whatever was chosen for
@@ -290,6 +323,15 @@ impl fmt::Display for Allocated {
                 write!(f, "expected {slowdown:.2} times slower than alone, good company")
             }
             Self::OwnCores => f.write_str("cores of its own"),
+            Self::SerialPhase => f.write_str("a fast core for the serial phase of its job"),
+            Self::FastTurn => f.write_str("its turn on a fast core"),
+            Self::OffFast => f.write_str("others have the fast cores"),
+            Self::FastFirst => f.write_str("fast cores first"),
+            Self::Gains { factor } => write!(f, "{factor:.2} times faster on a fast core"),
+            Self::Explored => f.write_str("what a fast core is worth to it is found out"),
+            Self::Useful { utility } => {
+                write!(f, "a fast core is of most use, utility {utility:.2}")
+            }
             Self::LeftToKernel => f.write_str("left to the kernel"),
         }
     }
