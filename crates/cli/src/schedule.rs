@@ -123,6 +123,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .map_err(|why| jobs::failure(&why))?;
     let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
     speaker.say(speeds::note(speeds.as_ref(), workload));
+    speaker.say(cores::note(args.core_speeds.as_deref(), machine));
     speaker.say(host.notes());
     speaker.say(facts.stacks(args).trouble(host.stack_parts()));
     let usable = host.usable().iter().copied().collect();

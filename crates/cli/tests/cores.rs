@@ -125,6 +125,13 @@ fn schedule_reads_what_bench_cores_wrote() {
     let file = scratch.path("cores.json");
     assert_eq!(printed(&bench("--json -o").arg(&file).output().unwrap()), "");
     printed(&schedule(&scratch, &file));
+    // The report says whose kinds these are.
+    let mut command = scratch.colocate();
+    command.args(["schedule", "--policy", "os", "--json", "--core-speeds"]).arg(&file);
+    let output = command.args(["--", "true"]).output().unwrap();
+    let said = run_support::text(&output.stderr);
+    let note = format!("kinds of cores as measured ({}): ", file.display());
+    assert!(output.status.success() && said.contains(&note), "{said}");
 }
 
 #[test]
