@@ -3,15 +3,17 @@
 mod cores;
 mod course;
 mod live;
-mod outputs;
+mod phases;
 pub mod policy;
 mod report;
 mod speeds;
 mod stacks;
 mod tally;
+mod timeline;
 mod workload;
 
 use crate::output;
+use crate::outputs::{self, Form};
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::host::GRACE;
@@ -51,12 +53,13 @@ pub struct Args {
 
     /// Scheduler: os, round-robin, random[:seed=N], mmas, mhas, idas[:kappa=K], l1-static, l1-dynamic,
     /// bas, fair[:SETTING=VALUE…], perf-fair[:SETTING=VALUE…], symbiotic:model=FILE[:SETTING=VALUE…],
-    /// symbiotic-numa:model=FILE[:SETTING=VALUE…] or oracle
+    /// symbiotic-numa:model=FILE[:SETTING=VALUE…], oracle, parallelism-aware[:SETTING=VALUE…],
+    /// efficiency[:gain=G], utility[:SETTING=VALUE…] or all-fast-first
     #[arg(long, value_name = "P", default_value = "bas")]
     policy: Policy,
 
-    /// Time between two decisions, such as 200ms; else as the file says, else 200 ms
-    /// [range: 10ms-60s]
+    /// Time between two decisions, such as 200ms; else as the file says, else 200 ms, or 100 ms with a
+    /// scheduler that stops nobody [range: 10ms-60s]
     #[arg(long, value_name = "TIME", value_parser = workload::quantum)]
     quantum: Option<Nanos>,
 
@@ -258,7 +261,7 @@ fn quanta(
 }
 
 fn quantum(args: &Args, workload: &Workload) -> Nanos {
-    args.quantum.unwrap_or_else(|| workload.quantum())
+    args.quantum.unwrap_or_else(|| workload.quantum(args.policy.kind))
 }
 
 /// Speaks to the user, unless told to be quiet, and remembers what there was to say.
@@ -289,7 +292,14 @@ fn tell(
         let text = if args.json { report.to_json() } else { report.text(args.explain) };
         output::aside(&text);
     }
-    let written = outputs.iter().map(|output| output.write(report, tally, args.explain));
+    let told = |form| -> anyhow::Result<String> {
+        Ok(match form {
+            Form::Text => report.text(args.explain),
+            Form::Json => report.to_json(),
+            Form::Picture => report.svg(tally).map_err(anyhow::Error::msg)?,
+        })
+    };
+    let written = outputs.iter().map(|output| output.write(told));
     let written: Vec<anyhow::Result<()>> = written.collect();
     written.into_iter().collect()
 }

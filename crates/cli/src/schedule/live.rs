@@ -130,8 +130,9 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
     let memory = any(&|job| job.now.memory.get().is_some());
     let cycles = any(&|job| job.now.cycles.most().is_some());
     let progress = any(&|job| job.progress.is_some());
-    let pick = |cells: [String; 10]| -> Vec<String> {
-        let wanted = [true, true, done, true, true, ipc, memory, cycles, progress, true];
+    let phase = any(&|job| job.timeline.now().is_some());
+    let pick = |cells: [String; 11]| -> Vec<String> {
+        let wanted = [true, true, done, true, true, phase, ipc, memory, cycles, progress, true];
         cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(cell, _)| cell).collect()
     };
     let head = [
@@ -140,6 +141,7 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
         "done",
         "quanta",
         "CPU, s",
+        "phase",
         "IPC",
         "memory, t/µs",
         "cycles",
@@ -156,6 +158,7 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
             done.clone(),
             job.quanta.to_string(),
             seconds(job.cpu_time),
+            phase_of(job),
             rate(job.now.ipc, job.now.estimated),
             rate(job.now.memory, job.now.estimated),
             mostly(job.now.cycles.most(), job.now.estimated),
@@ -164,6 +167,12 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
         ]));
     }
     rows
+}
+
+/// What a job that runs was in the last quantum, and how many of its threads were runnable.
+fn phase_of(job: &JobTally) -> String {
+    let now = job.timeline.now().filter(|_| job.state == State::Running);
+    now.map_or_else(String::new, |(phase, runnable)| format!("{} {runnable:.1}", phase.name()))
 }
 
 fn state(state: State) -> &'static str {
@@ -203,10 +212,10 @@ mod tests {
         ]);
         expect![[r#"
             0.20 s, 2 quanta: 1 running, 1 waiting, 1 ended
-            job  state    quanta  CPU, s  IPC    memory, t/µs  cycles         progress  on PU
-            a    waiting  1       0.10    1.25   12.50         frontend 62 %  0.5
-            b    running  2       0.19    ~0.40  ~4.00         ~backend 80 %  1.5       2
-            c    ended    1       0.10    ?      ?             ?              2.5
+            job  state    quanta  CPU, s  phase         IPC    memory, t/µs  cycles         progress  on PU
+            a    waiting  1       0.10                  1.25   12.50         frontend 62 %  0.5
+            b    running  2       0.19    parallel 2.0  ~0.40  ~4.00         ~backend 80 %  1.5       2
+            c    ended    1       0.10                  ?      ?             ?              2.5
             the scheduler's line
         "#]]
         .assert_eq(&(drawn(&found, &[], Size { lines: 24, columns: 100 }) + "\n"));

@@ -1,5 +1,6 @@
 //! What came of a scheduled workload, as JSON (docs/schemas/scheduled.json), text and picture.
 
+use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Mean, Placed, Tally};
 use crate::plan::aligned;
 use colocate_engine::Snapshot;
@@ -60,6 +61,8 @@ struct JobReport {
     /// Quanta in which it had to wait.
     waited: u64,
     rates: RatesReport,
+    /// When it was serial, parallel or asleep; null if nobody can say.
+    phases: Option<PhasesReport>,
     /// Why it ran when it last did; null if it never did.
     last_choice: Option<ChoiceReport>,
 }
@@ -177,6 +180,8 @@ impl Report {
         if self.jobs.iter().any(|job| job.rates.estimated) {
             text.push_str("~: the contention model's word; nobody counted\n");
         }
+        let jobs = || self.jobs.iter().map(|job| (shown(&job.name), job.phases.as_ref()));
+        text.push_str(&phases::text(jobs, explain));
         self.together(&mut text);
         if explain {
             text.push_str("\nwhy each job ran when it last did\n");
@@ -303,6 +308,7 @@ impl Report {
             machine: &tally.machine,
             jobs: &names,
             spans: tally.spans(),
+            phases: &phases::drawn(tally),
             lasted: tally.spans().iter().map(|span| span.to).max().unwrap_or(Nanos::ZERO),
             axis: "time since the launch",
         })
@@ -341,6 +347,7 @@ impl JobReport {
                 mostly: job.all.cycles.most(),
                 estimated: job.all.estimated,
             },
+            phases: PhasesReport::of(&job.timeline),
             last_choice: job.selected.clone().map(|selected| ChoiceReport {
                 selected,
                 places: job.placed.iter().map(PlaceReport::of).collect(),
@@ -437,6 +444,11 @@ mod tests {
             c    ?       0     ?         ?       0       2       ?      ?             ?
             ~: the contention model's word; nobody counted
 
+            phases, and the mean number of runnable threads
+            job  serial, s  parallel, s  asleep, s  runnable  from when to when, s
+            a    0.00       0.10         0.00       6.2       parallel 0.00–0.10
+            b    0.00       0.20         0.00       2.5       parallel 0.00–0.20
+
             quanta in which threads of two jobs shared a core
                a  b  c
             a  0  2  0
@@ -462,8 +474,9 @@ mod tests {
         let found = of_two_quanta();
         let drawn = report(&found).svg(&found).unwrap();
         assert!(drawn.contains("3 jobs under fair on") && !drawn.contains("simulated"), "{drawn}");
-        // The ground, four stretches, three jobs.
-        assert_eq!(drawn.matches("<rect").count(), 8);
+        assert!(drawn.contains("phases: thick"), "{drawn}");
+        // The ground, four stretches on PUs, a parallel phase each of two jobs, three jobs.
+        assert_eq!(drawn.matches("<rect").count(), 10);
     }
 
     #[test]

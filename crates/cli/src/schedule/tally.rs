@@ -1,5 +1,6 @@
 //! What is counted while a workload runs: who ran, where, beside whom and how fast.
 
+use super::timeline::Timeline;
 use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
@@ -55,6 +56,8 @@ pub struct JobTally {
     pub all: Rates,
     /// Rates in the last of them.
     pub now: Rates,
+    /// When it was serial, parallel or asleep.
+    pub timeline: Timeline,
 }
 
 /// Where a thread was to run, and why there.
@@ -103,7 +106,8 @@ pub struct Mean {
 }
 
 impl Mean {
-    fn add(&mut self, value: Option<f64>, seconds: f64) {
+    /// Adds a value, if it is known, that held for so long.
+    pub fn add(&mut self, value: Option<f64>, seconds: f64) {
         if let Some(value) = value {
             self.sum += value * seconds;
             self.seconds += seconds;
@@ -201,6 +205,7 @@ impl Tally {
                 job.ran(did);
             }
         }
+        self.follow(turn);
         self.share(turn.did);
         self.draw(turn.did, turn.seen.at);
         self.at = turn.seen.at;
@@ -234,6 +239,16 @@ impl Tally {
                     pu: decision.place.pu(),
                     allocated: allocated.clone(),
                 });
+            }
+        }
+    }
+
+    /// Takes in the phases of those who ran.
+    fn follow(&mut self, turn: &Turn<'_>) {
+        for choice in turn.choices {
+            if let Some(job) = self.jobs.get_mut(choice.job.0 as usize) {
+                let runnable = turn.runnable.get(&choice.job).copied();
+                job.timeline.ran(self.at, turn.seen.at, runnable);
             }
         }
     }
@@ -328,6 +343,13 @@ pub mod tests {
         }
     }
 
+    /// How many threads of each job were runnable: as many as instructions were done in five cycles, for something
+    /// that differs, where that is known.
+    fn runnable(ran: &[Ran1]) -> BTreeMap<JobIdx, f64> {
+        let known = ran.iter().filter_map(|(job, _, _, ipc)| Some((JobIdx(*job), 5.0 * (*ipc)?)));
+        known.collect()
+    }
+
     /// Three jobs on two cores of two PUs. In each quantum of 100 ms `ran` is chosen and runs; jobs `over` have
     /// ended at its end.
     pub fn tally(quanta: &[(&[Ran1], &[u32])]) -> Tally {
@@ -372,6 +394,7 @@ pub mod tests {
                 plan: &plan,
                 seen: &seen,
                 did: &did,
+                runnable: &runnable(ran),
                 state: Some("the scheduler's line"),
                 news: &[],
             });

@@ -7,7 +7,7 @@ use colocate_act::Target;
 use colocate_act::launch::Command;
 use colocate_machine::Nanos;
 use colocate_model::Phase;
-use colocate_policy::schedule::Alone;
+use colocate_policy::schedule::{Alone, SchedulerKind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,6 +23,9 @@ const MOST: usize = 500;
 const MAX_BYTES: u64 = 16 << 20;
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
+/// The quantum where nobody is stopped: how often it is looked in which phase jobs are. Chosen: looking at 1,000 threads takes
+/// less than 1 % of a PU (docs/benchmarks.md), and a change is acted on within 0.2 s.
+const LOOKED: Nanos = Nanos::from_millis(100);
 /// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
 /// a full queue waits for hours.
 const QUANTA: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(60)];
@@ -157,9 +160,10 @@ impl Workload {
         self.jobs.iter().map(|job| job.command.argv.iter().map(text).collect()).collect()
     }
 
-    /// Time between two decisions; 200 ms if nobody says.
-    pub fn quantum(&self) -> Nanos {
-        self.quantum.unwrap_or(QUANTUM)
+    /// Time between two decisions of such a scheduler; a usual one if nobody says.
+    pub fn quantum(&self, scheduler: SchedulerKind) -> Nanos {
+        let usual = if scheduler.runs_all() { LOOKED } else { QUANTUM };
+        self.quantum.unwrap_or(usual)
     }
 }
 
@@ -381,7 +385,8 @@ mod tests {
         let found = parse(text).unwrap();
         let names: Vec<&str> = found.jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["true#1", "true#2", "true#3", "the last"]);
-        assert_eq!(found.quantum(), Nanos::from_millis(50));
+        assert_eq!(found.quantum(SchedulerKind::Bas), Nanos::from_millis(50));
+        assert_eq!(found.quantum(SchedulerKind::Os), Nanos::from_millis(50));
         assert_eq!(found.jobs[1].target, Target::Instructions(5_000));
         assert_eq!(found.jobs[0].command.env.len(), 2);
         let last = &found.jobs[3];
@@ -409,6 +414,9 @@ mod tests {
             assert_eq!(quantum(text), Ok(Nanos::from_millis(200)), "{text}");
         }
         assert_eq!(quantum("60 s"), Ok(Nanos::from_secs(60)));
+        let words = ["true".into()];
+        let usual = |kind| Workload::of_words(&words).unwrap().quantum(kind).0 / 1_000_000;
+        assert_eq!([SchedulerKind::Bas, SchedulerKind::Os].map(usual), [200, 100]);
         for wrong in ["", "200", "ms", "9 ms", "61 s", "-5 ms", "0.5 s", "99999999999999 s"] {
             assert!(quantum(wrong).is_err(), "{wrong}");
         }

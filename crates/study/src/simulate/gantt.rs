@@ -5,9 +5,10 @@
 
 use crate::plot::label;
 use crate::table::shown;
-use colocate_machine::{Machine, Nanos};
-use colocate_policy::TaskId;
+use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_policy::{JobIdx, TaskId};
 use colocate_sim::Outcome;
+use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
@@ -29,6 +30,8 @@ const AXIS: i32 = 44;
 const LEAST: f64 = 0.05;
 /// Most jobs that are named. Chosen: as many as can be told apart.
 const MOST_NAMED: usize = 24;
+/// Most characters of a job's name before its phases. Chosen: what fits before them.
+const NAME: usize = 20;
 
 pub use colocate_sim::Span;
 
@@ -43,10 +46,34 @@ pub struct Drawn<'a> {
     pub jobs: &'a [String],
     /// Who ran where and when.
     pub spans: &'a [Span],
+    /// When jobs were serial or parallel, drawn below the PUs; may be empty.
+    pub phases: &'a [PhaseSpan],
     /// How long it took.
     pub lasted: Nanos,
     /// What the axis below shows.
     pub axis: &'a str,
+}
+
+/// A time for which a job was serial or parallel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// Its place among the jobs.
+    pub job: usize,
+    /// Which of the two.
+    pub busy: Busy,
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end.
+    pub to: Nanos,
+}
+
+/// What a job is at that does not sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// About one thread of it can run: a thin line.
+    Serial,
+    /// More can: a thick one.
+    Parallel,
 }
 
 /// A simulated run as an SVG document.
@@ -62,6 +89,7 @@ pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String,
         machine,
         jobs: &jobs,
         spans: &outcome.spans,
+        phases: &[],
         lasted: outcome.lasted,
         axis: "simulated time",
     })
@@ -77,10 +105,15 @@ pub fn of_run(run: &Drawn<'_>) -> Result<String, String> {
     Ok(out)
 }
 
+/// The picture while it is drawn.
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
 fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     let machine = run.machine;
     let named = run.jobs.len().min(MOST_NAMED + 1);
-    let rows = i32::try_from(machine.pus.len().max(named))?;
+    let courses = courses(run);
+    let below = if courses.is_empty() { 0 } else { courses.len() + 1 };
+    let rows = i32::try_from((machine.pus.len() + below).max(named))?;
     let size =
         (NAMES.unsigned_abs() + COLUMNS + LEGEND, (HEADING + rows * ROW + AXIS).unsigned_abs());
     let root = SVGBackend::with_string(out, size).into_drawing_area();
@@ -99,7 +132,8 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
             root.draw(&Rectangle::new(corners, colour(stretch.task).filled()))?;
         }
     }
-    let bottom = HEADING + i32::try_from(machine.pus.len())? * ROW;
+    draw_courses(&root, run, &courses)?;
+    let bottom = HEADING + i32::try_from(machine.pus.len() + below)? * ROW;
     for (x, text) in ticks(run.lasted) {
         let x = NAMES + x;
         root.draw(&PathElement::new([(x, bottom), (x, bottom + 5)], BLACK))?;
@@ -109,12 +143,60 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     for (place, job) in run.jobs.iter().enumerate().take(MOST_NAMED) {
         let y = HEADING + i32::try_from(place)? * ROW + ROW / 2;
         let x = NAMES + COLUMNS.cast_signed() + GAP;
-        let task = TaskId { job: colocate_policy::JobIdx(u32::try_from(place)?), order: 0 };
+        let task = TaskId { job: JobIdx(u32::try_from(place)?), order: 0 };
         root.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour(task).filled()))?;
         root.draw(&small(&shown(job), (x + 16, y), HPos::Left))?;
     }
     root.present()?;
     Ok(())
+}
+
+/// A row for each job's phases, below a line that says what they are.
+fn draw_courses(
+    root: &Area<'_>,
+    run: &Drawn<'_>,
+    courses: &[Vec<Stretch>],
+) -> Result<(), Box<dyn Error>> {
+    if courses.is_empty() {
+        return Ok(());
+    }
+    let top = |row: usize| -> Result<i32, Box<dyn Error>> {
+        Ok(HEADING + i32::try_from(run.machine.pus.len() + row)? * ROW)
+    };
+    let what = "phases: thick where the job was parallel, thin where serial, nothing where it slept or waited";
+    root.draw(&small(what, (NAMES, top(0)? + ROW / 2), HPos::Left))?;
+    for (job, row) in courses.iter().enumerate() {
+        let top = top(job + 1)?;
+        let name: String = shown(&run.jobs[job]).chars().take(NAME).collect();
+        root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
+        let whose = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
+        for stretch in row {
+            let edge = if stretch.task.order == PARALLEL { 2 } else { ROW / 2 - 1 };
+            let corner = |column: u32, y| (NAMES + column.cast_signed(), y);
+            let corners = [corner(stretch.from, top + edge), corner(stretch.to, top + ROW - edge)];
+            root.draw(&Rectangle::new(corners, colour(whose).filled()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Stands for a thread's number where phases are drawn as if they were threads, the serial ones as thread 0.
+const PARALLEL: u32 = 1;
+
+/// For each named job the phases that had most of a pixel's time; none if no phases are known.
+fn courses(run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
+    if run.phases.is_empty() {
+        return Vec::new();
+    }
+    let mut by_job: Vec<Vec<Span>> = vec![Vec::new(); run.jobs.len().min(MOST_NAMED)];
+    for phase in run.phases.iter().filter(|phase| phase.to > phase.from) {
+        let Some(spans) = by_job.get_mut(phase.job) else { continue };
+        let order = if phase.busy == Busy::Parallel { PARALLEL } else { 0 };
+        // The same phase on both sides of a change is still one phase, so the job does not matter here.
+        let task = TaskId { job: JobIdx(0), order };
+        spans.push(Span { task, pu: PuIdx::new(0), from: phase.from, to: phase.to });
+    }
+    by_job.iter_mut().map(|spans| row(spans, run.lasted)).collect()
 }
 
 /// Where the axis has a mark, in pixels from its beginning, and what is said there: at most ten steps of 1, 2 or 5
@@ -217,9 +299,7 @@ fn row(spans: &mut [Span], lasted: Nanos) -> Vec<Stretch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_machine::PuIdx;
     use colocate_model::Assumptions;
-    use colocate_policy::JobIdx;
     use colocate_sim::{JobOutcome, Together, Used};
 
     fn span(job: u32, pu: usize, from: u64, to: u64) -> Span {
@@ -284,6 +364,48 @@ mod tests {
             row(&mut spans, Nanos(100_000)).len()
         };
         assert_eq!((every_pixel(6), every_pixel(4)), (1, 0));
+    }
+
+    /// A job that is parallel for a tenth of every pixel and serial otherwise is shown as serial; another one is
+    /// parallel, asleep, and serial at the end; of a third nothing is known.
+    #[test]
+    fn the_phase_that_lasts_longest_wins_a_pixel() {
+        let (_, text) = colocate_machine::described::MACHINES[1];
+        let machine = colocate_machine::described::from_toml(text).unwrap().machine;
+        let phase = |job, busy, from: u64, to: u64| PhaseSpan {
+            job,
+            busy,
+            from: Nanos(from),
+            to: Nanos(to),
+        };
+        let mut phases: Vec<PhaseSpan> = (0..1_000)
+            .flat_map(|n| {
+                let (from, change, to) = (1_000 * n, 1_000 * n + 900, 1_000 * n + 1_000);
+                [phase(0, Busy::Serial, from, change), phase(0, Busy::Parallel, change, to)]
+            })
+            .collect();
+        phases.push(phase(1, Busy::Parallel, 0, 500_000));
+        phases.push(phase(1, Busy::Serial, 900_000, 1_000_000));
+        let jobs = ["a", "b", "c"].map(str::to_owned);
+        let drawn = Drawn {
+            heading: ["", ""],
+            machine: &machine,
+            jobs: &jobs,
+            spans: &[],
+            phases: &phases,
+            lasted: Nanos(1_000_000),
+            axis: "",
+        };
+        let found: Vec<Vec<_>> = courses(&drawn)
+            .iter()
+            .map(|row| row.iter().map(|it| (it.task.order, it.from, it.to)).collect())
+            .collect();
+        assert_eq!(found, [vec![(0, 0, 1_000)], vec![(1, 0, 500), (0, 900, 1_000)], Vec::new()]);
+        let text = of_run(&drawn).unwrap();
+        assert!(text.contains("phases: thick"), "{text}");
+        // The ground, three stretches, three jobs.
+        assert_eq!(text.matches("<rect").count(), 7);
+        assert!(!of_run(&Drawn { phases: &[], ..drawn }).unwrap().contains("phases"));
     }
 
     #[test]

@@ -1,0 +1,109 @@
+//! The phases of jobs as they are told: in JSON, as text and in the picture.
+
+use super::report::seconds;
+use super::tally::Tally;
+use super::timeline::{self, ORDER, Timeline};
+use crate::plan::aligned;
+use colocate_machine::Nanos;
+use colocate_policy::schedule::phases::JobPhase;
+use colocate_study::simulate::gantt::{Busy, PhaseSpan};
+use serde::Serialize;
+
+/// Most stretches of a job that are told as text. Chosen: a line of some 120 characters.
+const MOST_TOLD: usize = 6;
+
+/// The phases of a job.
+#[derive(Serialize)]
+pub struct PhasesReport {
+    /// For how long it was in each.
+    serial_ns: Nanos,
+    parallel_ns: Nanos,
+    asleep_ns: Nanos,
+    /// Mean number of its threads that were runnable while it ran.
+    runnable: f64,
+    stretches: Vec<StretchReport>,
+    /// Whether later ones are missing.
+    cut: bool,
+}
+
+#[derive(Clone, Serialize)]
+struct StretchReport {
+    phase: &'static str,
+    from_ns: Nanos,
+    to_ns: Nanos,
+    /// When it was noticed.
+    noticed_ns: Nanos,
+    /// Mean number of runnable threads in it.
+    runnable: Option<f64>,
+}
+
+impl PhasesReport {
+    /// Of a job; `None` if nobody could say how many of its threads were runnable.
+    pub fn of(timeline: &Timeline) -> Option<Self> {
+        let stretch = |stretch: &timeline::Stretch| StretchReport {
+            phase: stretch.phase.name(),
+            from_ns: stretch.from,
+            to_ns: stretch.to,
+            noticed_ns: stretch.noticed,
+            runnable: stretch.runnable.get(),
+        };
+        let [serial_ns, parallel_ns, asleep_ns] = ORDER.map(|phase| timeline.spent(phase));
+        Some(Self {
+            serial_ns,
+            parallel_ns,
+            asleep_ns,
+            runnable: timeline.runnable()?,
+            stretches: timeline.stretches().iter().map(stretch).collect(),
+            cut: timeline.is_cut(),
+        })
+    }
+
+    /// The first stretches, with the seconds at which they began and ended.
+    fn course(&self) -> String {
+        let told = self.stretches.iter().take(MOST_TOLD).map(|stretch| {
+            let [from, to] = [stretch.from_ns, stretch.to_ns].map(|time| seconds(Some(time)));
+            format!("{} {from}–{to}", stretch.phase)
+        });
+        let more = self.stretches.len().saturating_sub(MOST_TOLD);
+        let rest = (more > 0).then(|| format!("{more} more in the JSON"));
+        told.chain(rest).collect::<Vec<String>>().join(", ")
+    }
+}
+
+/// A table of the jobs' phases, by name: if one of them was ever parallel, or `always`.
+pub fn text<'a, I>(jobs: impl Fn() -> I, always: bool) -> String
+where
+    I: Iterator<Item = (String, Option<&'a PhasesReport>)>,
+{
+    let known = || jobs().filter_map(|(name, phases)| Some((name, phases?)));
+    let parallel = known().any(|(_, phases)| phases.parallel_ns > Nanos::ZERO);
+    if known().next().is_none() || !(parallel || always) {
+        return String::new();
+    }
+    let head = ["job", "serial, s", "parallel, s", "asleep, s", "runnable", "from when to when, s"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(known().map(|(name, phases)| {
+        let spent = [phases.serial_ns, phases.parallel_ns, phases.asleep_ns];
+        let spent = spent.map(|time| seconds(Some(time)));
+        let runnable = format!("{:.1}", phases.runnable);
+        [name].into_iter().chain(spent).chain([runnable, phases.course()]).collect()
+    }));
+    format!("\nphases, and the mean number of runnable threads\n{}", aligned(&rows))
+}
+
+/// What of the phases is drawn: all but sleep.
+pub fn drawn(tally: &Tally) -> Vec<PhaseSpan> {
+    let of_job = |(job, timeline): (usize, &Timeline)| -> Vec<PhaseSpan> {
+        let busy = |phase| match phase {
+            JobPhase::Serial => Some(Busy::Serial),
+            JobPhase::Parallel => Some(Busy::Parallel),
+            JobPhase::Asleep => None,
+        };
+        let span = |stretch: &timeline::Stretch| {
+            let busy = busy(stretch.phase)?;
+            Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
+        };
+        timeline.stretches().iter().filter_map(span).collect()
+    };
+    tally.jobs.iter().map(|job| &job.timeline).enumerate().flat_map(of_job).collect()
+}

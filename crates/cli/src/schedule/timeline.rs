@@ -1,0 +1,162 @@
+//! The course of a job: when it was serial, when parallel, and when it slept.
+//!
+//! A stretch is made of quanta, so it begins and ends with one: a phase that is shorter is not seen. What a
+//! quantum's phase is says [`Hysteresis::next`], which the schedulers that look at phases ask as well.
+
+use super::tally::Mean;
+use colocate_machine::Nanos;
+use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
+
+/// Most stretches of a job that are kept. Chosen: with a change every quantum of 100 ms, half an hour.
+const MOST: usize = 20_000;
+
+/// A time for which a job was in one phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// Which.
+    pub phase: JobPhase,
+    /// When its first quantum began, since the launch.
+    pub from: Nanos,
+    /// When its last quantum ended.
+    pub to: Nanos,
+    /// When it was noticed: at the end of its first quantum.
+    pub noticed: Nanos,
+    /// How many of the job's threads were runnable.
+    pub runnable: Mean,
+}
+
+/// The phases of a job so far.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    stretches: Vec<Stretch>,
+    /// Whether there were more than can be kept.
+    is_cut: bool,
+    /// The phase in the quantum in which it last ran, and how many threads were runnable then.
+    now: Option<(JobPhase, f64)>,
+    /// Time in each phase, in the order of [`ORDER`].
+    spent: [Nanos; 3],
+    runnable: Mean,
+}
+
+/// The phases in the order in which they are told.
+pub const ORDER: [JobPhase; 3] = [JobPhase::Serial, JobPhase::Parallel, JobPhase::Asleep];
+
+impl Timeline {
+    /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if anybody can say.
+    pub fn ran(&mut self, from: Nanos, to: Nanos, runnable: Option<f64>) {
+        let Some(runnable) = runnable else {
+            self.now = None;
+            return;
+        };
+        let phase = Hysteresis::USUAL.next(self.now.map(|(phase, _)| phase), runnable);
+        let took = to.saturating_sub(from);
+        let seconds = took.as_secs_f64();
+        self.now = Some((phase, runnable));
+        self.runnable.add(Some(runnable), seconds);
+        if let Some(place) = ORDER.iter().position(|other| *other == phase) {
+            self.spent[place] += took;
+        }
+        let is_full = self.stretches.len() >= MOST;
+        match self.stretches.last_mut() {
+            Some(last) if last.phase == phase && last.to == from => {
+                last.to = to;
+                last.runnable.add(Some(runnable), seconds);
+            }
+            _ if is_full => self.is_cut = true,
+            _ => {
+                let mut mean = Mean::default();
+                mean.add(Some(runnable), seconds);
+                self.stretches.push(Stretch { phase, from, to, noticed: to, runnable: mean });
+            }
+        }
+    }
+
+    /// Its phase in the quantum in which it last ran, and how many threads were runnable then; `None` if nobody
+    /// can say.
+    pub const fn now(&self) -> Option<(JobPhase, f64)> {
+        self.now
+    }
+
+    /// All stretches, the first one first, with a gap where it waited or nobody can say.
+    pub fn stretches(&self) -> &[Stretch] {
+        &self.stretches
+    }
+
+    /// Whether later stretches are missing, because there were too many.
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// For how long it was in a phase, all stretches together, also those that are not kept.
+    pub fn spent(&self, phase: JobPhase) -> Nanos {
+        let place = ORDER.iter().position(|other| *other == phase);
+        place.map_or(Nanos::ZERO, |place| self.spent[place])
+    }
+
+    /// How many threads were runnable, over all quanta in which it ran; `None` if nobody can say.
+    pub fn runnable(&self) -> Option<f64> {
+        self.runnable.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Quanta of 100 ms with so many runnable threads; a quantum in which nobody can say, one in which it waits.
+    #[test]
+    fn stretches_by_hand() {
+        let mut timeline = Timeline::default();
+        let ms = Nanos::from_millis;
+        let seen = [Some(1.0), Some(1.2), Some(4.0), Some(2.0), None, Some(2.0), Some(0.0)];
+        for (from, runnable) in (0..).step_by(100).zip(seen) {
+            timeline.ran(ms(from), ms(from + 100), runnable);
+        }
+        assert_eq!(timeline.now(), Some((JobPhase::Asleep, 0.0)));
+        timeline.ran(ms(800), ms(850), Some(0.0));
+        let told: Vec<_> = timeline
+            .stretches()
+            .iter()
+            .map(|it| (it.phase.name(), it.from.0 / 1_000_000, it.to.0 / 1_000_000, it.noticed))
+            .collect();
+        let expected = [
+            ("serial", 0, 200, ms(100)),
+            ("parallel", 200, 400, ms(300)),
+            ("parallel", 500, 600, ms(600)),
+            ("asleep", 600, 700, ms(700)),
+            ("asleep", 800, 850, ms(850)),
+        ];
+        assert_eq!(told, expected);
+        let means: Vec<f64> =
+            timeline.stretches().iter().filter_map(|it| it.runnable.get()).collect();
+        for (mean, by_hand) in means.iter().zip([1.1, 3.0, 2.0, 0.0, 0.0]) {
+            assert!((mean - by_hand).abs() < 1e-9, "{means:?}");
+        }
+        assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [ms(200), ms(300), ms(150)]);
+        // 1 + 1.2 + 4 + 2 + 2 threads for 100 ms each, of 650 ms.
+        assert!((timeline.runnable().unwrap() - 1.02 / 0.65).abs() < 1e-9);
+    }
+
+    /// Sums go on when no further stretch is kept.
+    #[test]
+    fn a_course_without_end_is_cut() {
+        let mut timeline = Timeline::default();
+        for quantum in 0..MOST as u64 + 10 {
+            let runnable = if quantum % 2 == 0 { 1.0 } else { 4.0 };
+            timeline.ran(Nanos(10 * quantum), Nanos(10 * quantum + 10), Some(runnable));
+        }
+        assert!(timeline.is_cut() && timeline.stretches().len() == MOST);
+        let half = Nanos(5 * (MOST as u64 + 10));
+        assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [half, half, Nanos::ZERO]);
+    }
+
+    #[test]
+    fn of_nothing_nothing_is_told() {
+        let mut timeline = Timeline::default();
+        timeline.ran(Nanos(0), Nanos(10), None);
+        assert_eq!(
+            (timeline.now(), timeline.runnable(), timeline.stretches().len()),
+            (None, None, 0)
+        );
+    }
+}
