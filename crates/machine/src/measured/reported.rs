@@ -168,6 +168,7 @@ fn mean_in(set: &PuSet, pus: &[PuSpeed], figures: &[u64]) -> f64 {
 mod tests {
     use super::*;
     use crate::measured::testing::measured;
+    use proptest::prelude::*;
 
     /// Four cores of one PU with these speeds, of which this is reported.
     fn told(speeds: [f64; 4], reported: impl Fn(usize) -> Reported) -> Vec<String> {
@@ -248,5 +249,39 @@ mod tests {
             told([1.0, 0.5, 0.5, 0.5], lists),
             ["PUs 0 and 1 are both in cpu_core, measured are 1.00 and 0.50 of the fastest"]
         );
+    }
+
+    proptest! {
+        /// Who reports what was measured is never contradicted, in whatever unit.
+        #[test]
+        fn the_truth_is_never_contradicted(
+            slow in 0.1..0.9_f64,
+            fast in prop::collection::vec(any::<bool>(), 4),
+            unit in 500..4_000_u32,
+        ) {
+            let speeds = [0, 1, 2, 3].map(|core| if fast[core] { 1.0 } else { slow });
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 4000
+            let figure = |core: usize| (speeds[core] * f64::from(unit)).round() as u32;
+            let said = told(speeds, |core| Reported {
+                cpu_capacity: Some(figure(core)),
+                cppc_highest: Some(figure(core)),
+                max_frequency: Some(Hertz::mhz(figure(core).into())),
+                hybrid_pmu: fast.contains(&true).then(|| if fast[core] { "cpu_core" } else { "cpu_atom" }.into()),
+                kind: None,
+            });
+            prop_assert_eq!(said, [""; 0]);
+        }
+
+        /// Figures that are the wrong way round always are.
+        #[test]
+        fn the_opposite_always_is(slow in 0.1..0.9_f64, fast in prop::collection::vec(any::<bool>(), 4)) {
+            prop_assume!(fast.contains(&true) && fast.contains(&false));
+            let speeds = [0, 1, 2, 3].map(|core| if fast[core] { 1.0 } else { slow });
+            let said = told(speeds, |core| Reported {
+                cpu_capacity: Some(if fast[core] { 500 } else { 1024 }),
+                ..Reported::default()
+            });
+            prop_assert_eq!(said.len(), 1);
+        }
     }
 }
