@@ -45,7 +45,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
         self.competing = competitors.iter().copied().collect();
         let mut order: Vec<usize> = (0..competitors.len()).collect();
-        order.sort_by_key(|&at| {
+        order.sort_by_cached_key(|&at| {
             (self.had(competitors[at]), !self.seated.contains(&competitors[at]))
         });
         order
