@@ -58,25 +58,27 @@ def rows(lines):
     return [[run for run in runs if (run["policy"] != "os", run["guard"], run["policy"]) == name] for name in names]
 
 
-def row(runs, os_by_round):
-    """A line of the table. Rounds without a whole run under `os` count for nothing but seconds."""
+def row(runs, os_by_round, pus):
+    """A line of the table, for a machine of so many PUs. Rounds without a whole run under `os` count for nothing but seconds."""
     pairs = [(run, os_by_round[run["round"]]) for run in runs if run["round"] in os_by_round]
     ratios = lambda of: percent([math.log(of(run) / of(base)) for run, base in pairs]) if pairs else "–"
     is_os = runs[0]["policy"] == "os"
     seconds = sum(run["turnaround_s"] for run in runs) / len(runs)
     own = sum(run["colocate_cpu_s"] for run in runs) / sum(run["turnaround_s"] for run in runs)
+    idle = 1 - sum(run["busy_s"] for run in runs) / sum(pus * run["turnaround_s"] for run in runs)
     right = sum(len(run["jobs"]) - len(run["wrong"]) for run in runs)
     all_ = sum(len(run["jobs"]) for run in runs)
     cells = [label(runs[0]), str(len(runs)), f"{seconds:.2f}", "–" if is_os else ratios(lambda run: run["turnaround_s"]),
-             "–" if is_os else ratios(mean_end), f"{100 * own:.2f}", f"{right} of {all_}"]
+             "–" if is_os else ratios(mean_end), f"{100 * idle:.1f}", "–" if is_os else ratios(lambda run: run["busy_s"]),
+             f"{100 * own:.2f}", f"{right} of {all_}"]
     return "| " + " | ".join(cells) + " |"
 
 
 def schedulers(lines):
     os_by_round = {run["round"]: run for run in lines if run["kind"] == "run" and run["policy"] == "os"}
-    out = ["| scheduler | runs | turnaround, s | against `os`, % | mean end of the programs, % | colocate itself, % of a PU "
-           "| programs that did all right |", "|---|--:|--:|--:|--:|--:|--:|"]
-    out += [row(runs, os_by_round) for runs in rows(lines)]
+    out = ["| scheduler | runs | turnaround, s | against `os`, % | mean end of the programs, % | PUs idle, % "
+           "| CPU time, % | colocate itself, % of a PU | programs that did all right |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    out += [row(runs, os_by_round, lines[0]["pus"]) for runs in rows(lines)]
     said = {}
     for line in lines:
         if line["kind"] == "refused":
