@@ -5,6 +5,7 @@
 //! a program or reads a clock; whoever does hands the times in.
 
 pub mod curve;
+pub mod fedorova;
 pub mod feliu;
 pub mod figures;
 mod json;

@@ -1,0 +1,138 @@
+//! The study as text for a terminal.
+
+use super::Report;
+use super::figures::{PointFigures, PolicyFigures};
+use super::points::Question;
+use crate::simulate::figures::{Spread, Verdict};
+use crate::table::aligned;
+use std::fmt::Write;
+
+/// The report as tables and their legend; ends in a newline.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let Report { machine, threads, draws, seeds, length_s, quantum_s, .. } = report;
+    let _ = writeln!(
+        out,
+        "fedorova, simulated on {machine}: {threads} threads, programs of {length_s} s on slow cores, a sample every {quantum_s} s;\n\
+         in brackets the range over {draws} sets of assumptions and what chance does ({seeds} seeds); ~: not resolved, less than \
+         {:.0} % or of\nanother sign under other assumptions. A fast core is {} times as fast as a slow one for a thread alone",
+        report.resolution * 100.0,
+        report.faster.text(2),
+    );
+    for question in Question::ALL {
+        let points: Vec<&PointFigures> =
+            report.points.iter().filter(|point| point.question == question).collect();
+        let _ = writeln!(out, "\n{}", heading(question, report));
+        out.push_str(&aligned(&rows(question, &points)));
+        for published in report.published.iter().filter(|each| each.question == question) {
+            let _ = writeln!(out, "  published: {} ({})", published.text, published.source);
+        }
+    }
+    out.push('\n');
+    if !report.missing.is_empty() {
+        let _ = writeln!(out, "note: without {}, which are not there", report.missing.join(", "));
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn heading(question: Question, report: &Report) -> String {
+    match question {
+        Question::Shares => format!(
+            "simulated: faster than os by serial share, percent; migration-friendly layout, a serial and a parallel part take {} s \
+             together on slow cores, who waits sleeps",
+            report.round_s
+        ),
+        Question::Migrations => "simulated: what moves cost, percent of speed beside os; fast cores are only said to be fast, so there \
+             is nothing to gain; half of the time serial, phases as long as said on slow cores"
+            .to_owned(),
+        Question::Waiting => {
+            "simulated: faster than os where threads spin that wait, percent; otherwise as the first table".to_owned()
+        }
+        Question::Threads => {
+            "simulated: faster than os with a thread on each core where all stream through memory, percent; fdt: as many threads as \
+             feedback-driven threading says"
+                .to_owned()
+        }
+    }
+}
+
+fn rows(question: Question, points: &[&PointFigures]) -> Vec<Vec<String>> {
+    let mut head = vec![match question {
+        Question::Shares => "  serial, by".to_owned(),
+        Question::Migrations => "  layout, phases".to_owned(),
+        Question::Waiting => "  serial, waiting".to_owned(),
+        Question::Threads => "  serial".to_owned(),
+    }];
+    let policies = points.first().map_or(&[][..], |point| &point.policies);
+    head.push("os, s".to_owned());
+    head.extend(told(question, policies).map(|policy| policy.policy.clone()));
+    let more = match question {
+        Question::Threads => "busy cores",
+        _ => "of oracle's gain; moves/s, across",
+    };
+    head.extend(movers(question, policies).map(|policy| format!("{}: {more}", policy.policy)));
+    let mut rows = vec![head];
+    for point in points {
+        let mut row = vec![label(point)];
+        row.push(
+            point.policies[0].seconds.as_ref().map_or_else(unended, |seconds| seconds.text(3)),
+        );
+        row.extend(told(question, &point.policies).map(speedup));
+        let more = if question == Question::Threads { busy } else { moves };
+        row.extend(movers(question, &point.policies).map(more));
+        rows.push(row);
+    }
+    rows
+}
+
+/// The policies of which a speed-up is told: the oracle has nothing to say of what moves cost.
+fn told(question: Question, policies: &[PolicyFigures]) -> impl Iterator<Item = &PolicyFigures> {
+    let oracle = question != Question::Migrations;
+    let count = policies.len().saturating_sub(1) + usize::from(oracle);
+    policies.iter().take(count).skip(1)
+}
+
+/// The policies of which more is told: how often they move threads, or how many cores are busy.
+fn movers(question: Question, policies: &[PolicyFigures]) -> impl Iterator<Item = &PolicyFigures> {
+    let first = usize::from(question != Question::Threads);
+    policies.iter().take(policies.len().saturating_sub(1)).skip(first)
+}
+
+fn label(point: &PointFigures) -> String {
+    match point.question {
+        Question::Shares => {
+            format!("  {:.0} %, {}", point.serial * 100.0, point.serial_by.name())
+        }
+        Question::Threads => format!("  {:.0} %", point.serial * 100.0),
+        Question::Migrations => {
+            format!("  {}, {:.0} ms", point.layout.name(), point.parallel_s * 1000.0)
+        }
+        Question::Waiting => format!("  {:.0} %, {}", point.serial * 100.0, point.waiting.name()),
+    }
+}
+
+fn speedup(policy: &PolicyFigures) -> String {
+    let Some(speedup) = policy.speedup else { return unended() };
+    let open = if policy.verdict == Verdict::NotResolved { " ~" } else { "" };
+    speedup.percent_more().signed_text(1) + open
+}
+
+fn moves(policy: &PolicyFigures) -> String {
+    let part =
+        policy.of_oracle.map_or("-".to_owned(), |part| format!("{:.0} %", part.value * 100.0));
+    let count =
+        |count: Option<Spread>| count.map_or("-".to_owned(), |count| format!("{:.0}", count.value));
+    format!("{part}; {}, {}", count(policy.moves), count(policy.crossings))
+}
+
+fn busy(policy: &PolicyFigures) -> String {
+    policy.busy.map_or_else(unended, |busy| busy.text(1))
+}
+
+fn unended() -> String {
+    "did not end".to_owned()
+}
