@@ -47,6 +47,11 @@ def own_options(way, args):
             "oracle": ["--oracle", ",".join([*fast, slow])]}.get(way, [])
 
 
+def nice(args):
+    """What commands begin with, so that others on the machine have less of it."""
+    return ["nice", "-n", str(args.nice)] if args.nice else []
+
+
 def command(args, programs, name, way, folder):
     """The command of a run."""
     program = programs.command(name, own_options(way, args))
@@ -66,7 +71,7 @@ def run(args, programs, name, way, folder, look=False):
     folder.mkdir(parents=True)
     line = {"program": name, "way": way, "load_before": round(os.getloadavg()[0], 2)}
     begun = time.monotonic()
-    child = subprocess.Popen(command(args, programs, name, way, folder), cwd=folder, env=suite.environment(), text=True,
+    child = subprocess.Popen([*nice(args), *command(args, programs, name, way, folder)], cwd=folder, env=suite.environment(), text=True,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     watcher = watch.Runnable(child.pid) if look else None
     if watcher:
@@ -87,7 +92,7 @@ def run(args, programs, name, way, folder, look=False):
         watcher.join()
         line["steps"] = watcher.steps
     if child.returncode in (2, 125) and not any(folder.iterdir()) and not printed:
-        return {"kind": "refused", **line, "said": said.strip()}
+        return {"kind": "refused", **line, "said": said.strip().splitlines()[0] if said else ""}
     report = folder.parent / f"{folder.name}.json"
     if report.exists():
         # Without colocate's own beginning and end.
@@ -113,7 +118,7 @@ def speeds(args, folder):
     if args.core_speeds != "measure":
         return Path(args.core_speeds).resolve(), None
     path = Path(folder) / "cores.json"
-    subprocess.run([args.colocate, "bench", "cores", "--json", "-o", str(path)], check=True)
+    subprocess.run([*nice(args), args.colocate, "bench", "cores", "--json", "-o", str(path)], check=True)
     return path, json.loads(path.read_text())
 
 
@@ -127,7 +132,7 @@ def head(args, programs):
             "pus": len(os.sched_getaffinity(0)), "system": f"{system.sysname} {system.release}",
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%F %R UTC"),
             "load": os.getloadavg()[0], "colocate": version.strip(), "command": "scripts/" + " ".join(args.words),
-            "quantum_ms": args.quantum_ms, "length_ms": args.length_ms, "seed": args.seed, "inputs": programs.digests()}
+            "quantum_ms": args.quantum_ms, "length_ms": args.length_ms, "nice": args.nice, "seed": args.seed, "inputs": programs.digests()}
 
 
 def ways(args, name):
@@ -135,9 +140,9 @@ def ways(args, name):
     return [*BASES, *args.policies, *(["pinned-by-birth"] if name in suite.REAL else OWN_WAYS)]
 
 
-def plan(args, round_, refused):
+def plan(args, round_):
     """The runs of a round in their order."""
-    runs = [(name, way) for name in args.programs for way in ways(args, name) if way not in refused]
+    runs = [(name, way) for name in args.programs for way in ways(args, name)]
     random.Random(args.seed * 1_000 + round_).shuffle(runs)
     return runs
 
@@ -165,7 +170,9 @@ def measure(args, programs, folder, file):
         if start - begun + longest > 60 * args.minutes:
             say(f"{args.minutes:g} minutes are over after {round_ - 1} rounds")
             break
-        for place, (name, way) in enumerate(plan(args, round_, refused)):
+        for place, (name, way) in enumerate(plan(args, round_)):
+            if way in refused:
+                continue
             line = run(args, programs, name, way, folder / f"{round_}-{place}")
             keep({**line, "round": round_, "place": place})
             shutil.rmtree(folder / f"{round_}-{place}")

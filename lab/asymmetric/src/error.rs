@@ -34,7 +34,7 @@ pub enum Error {
     #[error(
         "expected PU {cpu} to become {asked} times slower, found {}: are real-time threads limited further \
          (kernel.sched_rt_runtime_us, cpu.rt_runtime_us), or do others have any?",
-        .found.map(interval).unwrap_or_default()
+        interval(*.found)
     )]
     NotReached {
         /// The PU.
@@ -42,7 +42,7 @@ pub enum Error {
         /// The ratio that was asked for.
         asked: f64,
         /// What was measured last.
-        found: Option<Estimate>,
+        found: Estimate,
     },
     /// A loop made no step in a whole window.
     #[error("cannot measure PU {cpu}: a loop there did nothing for {ms} ms")]

@@ -137,20 +137,22 @@ fn reached(
     measure: impl Fn(u32) -> Result<Measured, Error>,
 ) -> Result<(f64, Measured), Error> {
     let asked = args.ratio;
-    let mut found = None;
-    for _ in 0..ATTEMPTS {
+    let mut left = ATTEMPTS;
+    loop {
         let share = share::reach(asked, |share| {
             hog.take(share);
             measure(args.windows / 2).map(|found| found.median)
         })?;
         hog.take(share);
-        let now = measure(args.windows)?;
-        if (now.mean.value / asked - 1.0).abs() <= TOLERANCE {
-            return Ok((share, now));
+        let found = measure(args.windows)?;
+        left -= 1;
+        if (found.mean.value / asked - 1.0).abs() <= TOLERANCE {
+            return Ok((share, found));
         }
-        found = Some(now.mean);
+        if left == 0 {
+            return Err(Error::NotReached { cpu: args.cpu, asked, found: found.mean });
+        }
     }
-    Err(Error::NotReached { cpu: args.cpu, asked, found })
 }
 
 /// The PU that the slow one is compared with: the first other one.
