@@ -100,7 +100,7 @@ impl Default for Settings {
 pub struct ParallelismAware {
     settings: Settings,
     phases: Phases,
-    /// How long the last quantum took.
+    /// How long the last quantum took that it chose; others, which a guard gives to the kernel, are taken to be as long.
     took: Nanos,
     serial: Turns<JobIdx>,
     spare: Turns<TaskId>,
@@ -260,7 +260,7 @@ impl ParallelismAware {
 
 impl Scheduler for ParallelismAware {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.phases.look(now.queue, std::mem::take(&mut self.took));
+        self.phases.look(now.queue, self.took);
         let there: BTreeSet<JobIdx> = now.queue.iter().map(|job| job.job).collect();
         self.serial.retain(|job| there.contains(job));
         let Some(cores) = cores_of(now, &mut self.news) else {

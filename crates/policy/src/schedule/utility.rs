@@ -136,7 +136,7 @@ impl Utility {
 
 impl Scheduler for Utility {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.phases.look(now.queue, std::mem::take(&mut self.took));
+        self.phases.look(now.queue, self.took);
         self.note_serial(now.queue);
         let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
         if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {

@@ -13,7 +13,8 @@
 //! A rate counts only where the thread was put on a PU for the quantum and was last seen there. What was sampled on both kinds goes before the model's word.
 //! A thread that was placed for [`BLIND`] quanta and showed no rate is taken for one of which none will ever be known.
 //! # Properties
-//! - **By hand** -> tests `sampled_by_hand`, `told_by_the_model`
+//! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `told_by_the_model`
+//! - **Nobody is asked for ever** who shows no rates. -> test `who_shows_nothing_is_given_up`
 
 use super::super::{Choice, Queued};
 use super::cores::{Cores, clock};
@@ -169,4 +170,115 @@ fn said(
         known.then(|| Some(rate(phase, fast)? / rate(phase, slow)?)).flatten()
     };
     Some(demands.iter().map(factor).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Allocated, Selected};
+    use super::super::testing::{World, halves, parallel};
+    use super::*;
+    use crate::plan::JobIdx;
+    use colocate_machine::performance::WorkKind;
+    use colocate_machine::{Bytes, Hertz, described};
+    use colocate_model::MissCurve;
+    use colocate_model::phase::{Known, Work};
+
+    const ID: TaskId = TaskId { job: JobIdx(0), order: 0 };
+
+    /// A fast and a slow core.
+    struct Two {
+        world: World,
+        factors: Factors,
+    }
+
+    impl Two {
+        fn new() -> Self {
+            let world = World::new(halves("core:2", &[0]), &[1]);
+            Self { world, factors: Factors::default() }
+        }
+
+        /// After a quantum for which the thread was put on `put`, at so many instructions per cycle, and was last seen on
+        /// `seen`.
+        fn ran(&mut self, put: u32, seen: u32, ipc: Option<f64>) {
+            let mut queue = self.world.queue(&[parallel(1)]);
+            let places = vec![(Some(PuIdx(put)), Allocated::Next)];
+            let choice = Choice { job: JobIdx(0), selected: Selected::Room, places };
+            self.factors.put(&queue, &[choice]);
+            queue[0].threads[0].pu = Some(PuIdx(seen));
+            queue[0].threads[0].ran.as_mut().expect("it ran").ipc = ipc;
+            let cores = Cores::new(&self.world.machine, &self.world.pus);
+            self.factors.note(&self.world.machine, &cores, &queue);
+        }
+    }
+
+    /// 0.8 per cycle on the fast core, 1.0 on the slow one of half the clock: 1.6. Then 0.4 on the fast core, of which half
+    /// counts: 0.6 over 0.5. A quantum that ended elsewhere says nothing.
+    #[test]
+    fn sampled_by_hand() {
+        let mut two = Two::new();
+        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(Missing::Fast)));
+        two.ran(0, 0, Some(0.8));
+        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(Missing::Slow)));
+        two.ran(1, 0, Some(9.0));
+        assert_eq!(two.factors.missing(ID), Some(Missing::Slow));
+        two.ran(1, 1, Some(1.0));
+        assert!((two.factors.of(ID).expect("both") - 1.6).abs() < 1e-12);
+        two.ran(0, 0, Some(0.4));
+        assert!((two.factors.of(ID).expect("both") - 1.2).abs() < 1e-12);
+        assert_eq!(two.factors.missing(ID), None);
+    }
+
+    /// With a clock of 3 and of 1 GHz the same rates per cycle are 3 times faster, whatever the capacities say.
+    #[test]
+    fn clocks_count_before_capacities() {
+        let mut two = Two::new();
+        for (kind, mhz) in two.world.machine.kinds.iter_mut().zip([1000, 3000]) {
+            kind.max_frequency = Some(Hertz::mhz(mhz));
+        }
+        two.ran(0, 0, Some(1.0));
+        two.ran(1, 1, Some(1.0));
+        assert!((two.factors.of(ID).expect("both") - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn who_shows_nothing_is_given_up() {
+        let mut two = Two::new();
+        two.ran(0, 0, None);
+        assert_eq!(two.factors.missing(ID), Some(Missing::Fast));
+        two.ran(0, 0, None);
+        assert_eq!((two.factors.is_blind(ID), two.factors.missing(ID)), (true, None));
+        two.ran(0, 0, Some(1.0));
+        assert_eq!(two.factors.missing(ID), Some(Missing::Slow));
+    }
+
+    /// 2.3 and 1.15 GHz: additions that wait for each other are twice as fast. A load from memory every ten instructions, one
+    /// after the other, takes as long on both, which is nearly all of it. Of the third job nothing is known.
+    #[test]
+    fn told_by_the_model() {
+        let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();
+        let machine = described::from_toml(text).unwrap().machine;
+        let performance = described::performance(text).unwrap().unwrap();
+        let known = |value: f64| Known::new(value, "made up for a test");
+        let computes = Phase {
+            slots: known(1.0),
+            work: Known::new(Work::Kinds(vec![(WorkKind::Int, 1.0)]), "made up for a test"),
+            dependent_cycles: known(1.0),
+            misses: Known::new(MissCurve::new([(Bytes(64), 0.0)]).unwrap(), "made up for a test"),
+            branch_misses: known(0.0),
+            ..Phase::default()
+        };
+        let waits = Phase {
+            misses: Known::new(MissCurve::new([(Bytes(64), 0.1)]).unwrap(), "made up for a test"),
+            parallel_misses: known(1.0),
+            ..computes.clone()
+        };
+        let demands = vec![computes, waits, Phase::default()];
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let mut factors = Factors::new(Some((performance, demands)));
+        factors.note(&machine, &Cores::new(&machine, &pus), &[]);
+        let of = |job| factors.of(TaskId { job: JobIdx(job), order: 0 });
+        assert!((of(0).unwrap() - 2.0).abs() < 1e-6, "{:?}", of(0));
+        assert!(of(1).is_some_and(|factor| (1.0..1.2).contains(&factor)), "{:?}", of(1));
+        assert_eq!(of(2), None);
+    }
 }
