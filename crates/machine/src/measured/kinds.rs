@@ -23,10 +23,12 @@
 
 use super::Speed;
 
-/// Up to how much apart the ranges of two cores may be and still be called noise, as a share. Chosen: cores that the
-/// firmware favours clock some percent higher than others of their kind, and schedulers gain little by such; the
-/// kinds that machines are built of differ by far more.
-pub const NOISE: f64 = 0.05;
+/// Up to how much apart the ranges of two cores may be and still be called noise, as a share. Chosen: rounds follow
+/// each other, so what holds a PU back for some seconds is in all of them and in no range. Two alike PUs of a virtual
+/// machine, measured above all other programs while those compiled, differed by up to 13 %, and their ranges were
+/// apart by 7 % then (2026-11-21, docs/cores.md). Cores that the firmware favours clock some percent higher than
+/// others of their kind; the kinds that machines are built of differ by far more.
+pub const NOISE: f64 = 0.1;
 
 /// The kind of each core, 0 is the slowest.
 #[must_use]
@@ -67,12 +69,12 @@ mod tests {
     fn traced_by_hand() {
         assert_eq!(kinds(&[]), [0; 0]);
         assert_eq!(kinds(&[(1.0, 0.001)]), [0]);
-        // 0.5 reaches to 0.5 · 1.01 · 1.05 = 0.530; 0.98 begins at 0.970.
+        // 0.5 reaches to 0.5 · 1.01 · 1.1 = 0.556; 0.98 begins at 0.970.
         assert_eq!(kinds(&[(1.0, 0.01), (0.5, 0.01), (0.98, 0.01)]), [1, 0, 1]);
-        // 0.93 reaches to 0.93 · 1.001 · 1.05 = 0.977, 1 begins at 0.999; with 0.96 between them they are one.
-        assert_eq!(kinds(&[(1.0, 0.001), (0.93, 0.001)]), [1, 0]);
-        assert_eq!(kinds(&[(1.0, 0.001), (0.93, 0.001), (0.96, 0.001)]), [0, 0, 0]);
-        // What is not known is not told apart: 0.5 ± 60 % reaches to 0.84, 1 ± 20 % begins at 0.8.
+        // 0.88 reaches to 0.88 · 1.001 · 1.1 = 0.969, 1 begins at 0.999; with 0.94 between them they are one.
+        assert_eq!(kinds(&[(1.0, 0.001), (0.88, 0.001)]), [1, 0]);
+        assert_eq!(kinds(&[(1.0, 0.001), (0.88, 0.001), (0.94, 0.001)]), [0, 0, 0]);
+        // What is not known is not told apart: 0.5 ± 60 % reaches to 0.88, 1 ± 20 % begins at 0.8.
         assert_eq!(kinds(&[(0.5, 0.6), (1.0, 0.2)]), [0, 0]);
         // A core of which little is known joins those on both sides.
         assert_eq!(kinds(&[(0.4, 0.01), (1.0, 0.01), (0.65, 0.6)]), [0, 0, 0]);
@@ -91,7 +93,7 @@ mod tests {
         #[test]
         fn alike_cores_are_one_kind(
             around in 0.01..10.0_f64,
-            cores in prop::collection::vec((0.976..1.024_f64, 0.0..0.5_f64), 1..64),
+            cores in prop::collection::vec((0.953..1.047_f64, 0.0..0.5_f64), 1..64),
         ) {
             let cores: Vec<Speed> =
                 cores.into_iter().map(|(off, half)| speed(around * off, half)).collect();

@@ -197,6 +197,7 @@ mod tests {
         assert_eq!(told([1.0, 1.0, 0.5, 0.5], capacities([1024, 1000, 446, 446])), [""; 0]);
         // Favoured cores.
         assert_eq!(told([1.0; 4], capacities([231, 226, 221, 216])), [""; 0]);
+        assert_eq!(told([1.0; 4], capacities([255, 231, 221, 201])), [""; 0]);
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         /// Who reports what was measured is never contradicted, in whatever unit.
         #[test]
         fn the_truth_is_never_contradicted(
-            slow in 0.1..0.9_f64,
+            slow in 0.1..0.88_f64,
             fast in prop::collection::vec(any::<bool>(), 4),
             unit in 500..4_000_u32,
         ) {
@@ -274,7 +275,7 @@ mod tests {
 
         /// Figures that are the wrong way round always are.
         #[test]
-        fn the_opposite_always_is(slow in 0.1..0.9_f64, fast in prop::collection::vec(any::<bool>(), 4)) {
+        fn the_opposite_always_is(slow in 0.1..0.88_f64, fast in prop::collection::vec(any::<bool>(), 4)) {
             prop_assume!(fast.contains(&true) && fast.contains(&false));
             let speeds = [0, 1, 2, 3].map(|core| if fast[core] { 1.0 } else { slow });
             let said = told(speeds, |core| Reported {
