@@ -57,8 +57,14 @@ class Series:
         return watch.serial_share(self.alike[program]["steps"])
 
 
+def name_of(way):
+    """A scheduler without its settings."""
+    return way.split(":")[0]
+
+
 def order(way):
-    return (ORDER.index(way) if way in ORDER else len(ORDER), way)
+    name = name_of(way)
+    return (ORDER.index(name) if name in ORDER else len(ORDER), way)
 
 
 def ratio_of_means(pairs):
@@ -144,11 +150,11 @@ def answer(value, holds, surely):
 def targets(series):
     out = [f"| placed by | least share of the oracle's gain, %, where ≥ {100 * SERIAL:.0f} % is serial | ≥ {WANTED:.0f} % "
            f"| worst against `os`, % | ≤ {HARMLESS:.0f} % |", "|---|--:|---|--:|---|"]
-    for way in sorted({way for _, way in series.seconds if way in JUDGED}, key=order):
+    for way in sorted({way for _, way in series.seconds if name_of(way) in JUDGED}, key=order):
         least, most = verdict(series, way)
         cells = [f"`{way}`", "–" if least is None else f"{share_text(least[:2])}, {least[2]}",
                  answer(least, least and least[0] >= WANTED, least and least[1] is not None and least[0] - least[1] >= WANTED),
-                 "–" if most is None else f"{most[0]:+.1f}, {most[2]}".replace("-", "−"),
+                 "–" if most is None else f"{most[0]:+.1f}".replace("-", "−") + f", {most[2]}",
                  answer(most, most and most[0] <= HARMLESS, most and most[1] is not None and most[1] <= HARMLESS)]
         out.append("| " + " | ".join(cells) + " |")
     return out

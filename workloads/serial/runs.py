@@ -39,6 +39,14 @@ class Slow:
         self.tool.wait()
         return self.told()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.tool.stdin.close()
+        self.tool.terminate()
+        self.tool.wait()
+
 
 def own_options(way, args):
     """Options of our own program for a way of placing its threads."""
@@ -48,8 +56,16 @@ def own_options(way, args):
 
 
 def nice(args):
-    """What commands begin with, so that others on the machine have less of it."""
-    return ["nice", "-n", str(args.nice)] if args.nice else []
+    """What a process begins with so that others on the machine have less of it; nothing if that is not asked for. Where the
+    kernel shares PUs between sessions first, the session's own `nice` counts (autogroups, sched(7))."""
+    def begin():
+        os.setsid()
+        os.nice(args.nice)
+        session = Path("/proc/self/autogroup")
+        if session.exists():
+            session.write_text(str(args.nice))
+
+    return begin if args.nice else None
 
 
 def command(args, programs, name, way, folder):
@@ -71,8 +87,9 @@ def run(args, programs, name, way, folder, look=False):
     folder.mkdir(parents=True)
     line = {"program": name, "way": way, "load_before": round(os.getloadavg()[0], 2)}
     begun = time.monotonic()
-    child = subprocess.Popen([*nice(args), *command(args, programs, name, way, folder)], cwd=folder, env=suite.environment(), text=True,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(command(args, programs, name, way, folder), cwd=folder, env=suite.environment(), text=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=nice(args))
     watcher = watch.Runnable(child.pid) if look else None
     if watcher:
         watcher.start()
@@ -118,7 +135,10 @@ def speeds(args, folder):
     if args.core_speeds != "measure":
         return Path(args.core_speeds).resolve(), None
     path = Path(folder) / "cores.json"
-    subprocess.run([*nice(args), args.colocate, "bench", "cores", "--json", "-o", str(path)], check=True)
+    words = [args.colocate, "bench", "cores", "--json", "-o", str(path)]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, preexec_fn=nice(args))
+    if done.returncode:
+        raise SystemExit(f"asymmetric: cannot measure the cores: {done.stderr.strip()}")
     return path, json.loads(path.read_text())
 
 
@@ -149,7 +169,7 @@ def plan(args, round_):
 
 def measure(args, programs, folder, file):
     """The series; whether all was right."""
-    begun, good, refused, longest = time.monotonic(), True, set(), 0.0
+    good = True
 
     def keep(line):
         nonlocal good
@@ -161,10 +181,18 @@ def measure(args, programs, folder, file):
     keep(head(args, programs))
     for name in args.programs:
         keep(phases(args, programs, name, folder / f"phases-{name}"))
-    slow = Slow(args, folder)
-    keep({"kind": "slow", "report": slow.told()})
-    args.speeds, found = speeds(args, folder)
-    keep({"kind": "cores", "report": found})
+    with Slow(args, folder) as slow:
+        keep({"kind": "slow", "report": slow.told()})
+        args.speeds, found = speeds(args, folder)
+        keep({"kind": "cores", "report": found})
+        rounds(args, programs, folder, keep)
+        keep({"kind": "still", "report": slow.close()})
+    return good
+
+
+def rounds(args, programs, folder, keep):
+    """All rounds that there is time for."""
+    begun, refused, longest = time.monotonic(), set(), 0.0
     for round_ in range(1, args.rounds + 1):
         start = time.monotonic()
         if start - begun + longest > 60 * args.minutes:
@@ -182,8 +210,6 @@ def measure(args, programs, folder, file):
             else:
                 say(f"round {round_}, {name}, {way}: {line['seconds']:.2f} s")
         longest = max(longest, time.monotonic() - start)
-    keep({"kind": "still", "report": slow.close()})
-    return good
 
 
 def phases(args, programs, name, folder):
