@@ -210,9 +210,8 @@ impl ParallelismAware {
         let is_free = |core: &usize| !taken.iter().any(|(taken, _)| taken == core);
         let free: Vec<usize> = cores.fast().filter(is_free).collect();
         let ids: Vec<TaskId> = others.iter().map(|(_, thread)| thread.id).collect();
-        let there: BTreeSet<TaskId> = ids.iter().copied().collect();
-        self.spare.retain(|id| there.contains(id));
         let order = self.spare.order(&ids);
+        self.spare.forget_others();
         let first: Vec<usize> = order.into_iter().take(free.len()).collect();
         let threads: Vec<&Thread> = first.iter().map(|&at| others[at].1).collect();
         let seats = cores.seats(&threads, &free, &|_, _| true);

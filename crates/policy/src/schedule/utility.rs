@@ -150,9 +150,8 @@ impl Scheduler for Utility {
         let ids: Vec<TaskId> = threads.iter().map(|thread| thread.id).collect();
         let fast = cores.fast().count();
         let classes = self.classes(now.queue, fast, cores.ratio());
-        let there: BTreeSet<TaskId> = ids.iter().copied().collect();
-        self.turns.retain(|id| there.contains(id));
         let ranked = self.ranked(&ids, &classes);
+        self.turns.forget_others();
         let why = |at: usize| Allocated::Useful { utility: classes[at].0 };
         let places = fast_for(&cores, &threads, &ranked, why);
         self.seated = ranked.iter().take(fast).map(|&at| ids[at]).collect();

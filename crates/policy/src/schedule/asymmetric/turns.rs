@@ -18,60 +18,77 @@
 //! - **Late is not early**: a newcomer does not keep the others waiting. -> test `newcomers_do_not_make_up`
 
 use colocate_machine::Nanos;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Who had a fast core for how long.
 #[derive(Clone, Debug)]
 pub struct Turns<K> {
-    had: BTreeMap<K, Nanos>,
-    competing: BTreeSet<K>,
-    seated: BTreeSet<K>,
+    known: BTreeMap<K, Known>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    had: Nanos,
+    competes: bool,
+    seated: bool,
 }
 
 impl<K> Default for Turns<K> {
     fn default() -> Self {
-        Self { had: BTreeMap::new(), competing: BTreeSet::new(), seated: BTreeSet::new() }
+        Self { known: BTreeMap::new() }
     }
 }
 
 impl<K: Copy + Ord> Turns<K> {
     /// These compete in this quantum; their places in the order in which they get seats. Equals stay in their order.
     pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {
-        let known = |key: &&K| self.competing.contains(key);
-        let least = competitors.iter().filter(known).map(|key| self.had(*key)).min();
-        for key in competitors.iter().filter(|key| !self.competing.contains(key)) {
-            let had = self.had.get(key).copied().unwrap_or(Nanos::ZERO);
-            self.had.insert(*key, had.max(least.unwrap_or(Nanos::ZERO)));
+        let mut found: Vec<Known> = competitors
+            .iter()
+            .map(|key| self.known.get(key).copied().unwrap_or_default())
+            .collect();
+        let before = found.iter().filter(|known| known.competes).map(|known| known.had);
+        let least = before.min().unwrap_or(Nanos::ZERO);
+        for new in found.iter_mut().filter(|known| !known.competes) {
+            *new = Known { had: new.had.max(least), competes: true, ..*new };
         }
-        self.competing = competitors.iter().copied().collect();
+        self.known.values_mut().for_each(|known| known.competes = false);
+        for (key, known) in competitors.iter().zip(&found) {
+            self.known.insert(*key, *known);
+        }
         let mut order: Vec<usize> = (0..competitors.len()).collect();
-        order.sort_by_cached_key(|&at| {
-            (self.had(competitors[at]), !self.seated.contains(&competitors[at]))
-        });
+        order.sort_by_key(|&at| (found[at].had, !found[at].seated));
         order
     }
 
-    /// These have a seat in this quantum.
+    /// These have a seat in this quantum, and no others.
     pub fn seat(&mut self, seated: impl IntoIterator<Item = K>) {
-        self.seated = seated.into_iter().collect();
+        self.known.values_mut().for_each(|known| known.seated = false);
+        for key in seated {
+            self.known.entry(key).or_default().seated = true;
+        }
     }
 
     /// The quantum took so long.
     pub fn took(&mut self, time: Nanos) {
-        for key in &self.seated {
-            *self.had.entry(*key).or_insert(Nanos::ZERO) += time;
+        for known in self.known.values_mut().filter(|known| known.seated) {
+            known.had += time;
         }
     }
 
     /// How long one had a seat.
     #[must_use]
     pub fn had(&self, key: K) -> Nanos {
-        self.had.get(&key).copied().unwrap_or(Nanos::ZERO)
+        self.known.get(&key).map_or(Nanos::ZERO, |known| known.had)
     }
 
     /// Forgets those that are gone.
     pub fn retain(&mut self, lives: impl Fn(&K) -> bool) {
-        self.had.retain(|key, _| lives(key));
+        self.known.retain(|key, _| lives(key));
+    }
+
+    /// Forgets all that did not compete when the order was asked for last.
+    pub fn forget_others(&mut self) {
+        self.known.retain(|_, known| known.competes);
     }
 }
 
@@ -106,6 +123,9 @@ mod tests {
         assert_eq!(after, [0, 1, 1, 0]);
         turns.retain(|key| *key == 1);
         assert_eq!((turns.had(0), turns.had(1)), (Nanos(0), Nanos(12)));
+        turns.order(&[2]);
+        turns.forget_others();
+        assert_eq!(turns.had(1), Nanos(0));
     }
 
     proptest! {
