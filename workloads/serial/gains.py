@@ -72,7 +72,7 @@ def ratio_of_means(pairs):
 
 
 def share(pairs):
-    """The share of the oracle's gain in percent with half its 95 % interval, by the jackknife; `None` where there is no
+    """The share of the oracle's gain in percent, with half its 95 % interval by the jackknife's pseudo-values; `None` where there is no
     gain to have a share of."""
     if not pairs or sum(best for _, best in pairs) / len(pairs) < LEAST_GAIN:
         return None
@@ -80,8 +80,8 @@ def share(pairs):
     if count < 3:
         return 100 * whole, None
     without = [ratio_of_means(pairs[:at] + pairs[at + 1:]) for at in range(count)]
-    mean, half = interval([count * whole - (count - 1) * one for one in without])
-    return 100 * mean, 100 * half
+    _, half = interval([count * whole - (count - 1) * one for one in without])
+    return 100 * whole, 100 * half
 
 
 def number(value):
