@@ -1,5 +1,6 @@
 //! `colocate study`: published studies again, simulated.
 
+mod fedorova;
 mod feliu;
 mod given;
 mod keep;
@@ -34,6 +35,7 @@ enum Study {
     /// Symbiotic scheduling on POWER8 (Feliu, fourth contribution)
     #[command(name = "feliu-4", long_about = None)]
     Feliu4(feliu::Args),
+    Fedorova(fedorova::Args),
 }
 
 /// Runs `colocate study`.
@@ -47,5 +49,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Study::Feliu2(args) => feliu::main(Number::Two, args),
         Study::Feliu3(args) => feliu::main(Number::Three, args),
         Study::Feliu4(args) => feliu::main(Number::Four, args),
+        Study::Fedorova(args) => fedorova::main(args),
     }
 }

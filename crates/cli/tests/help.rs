@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 25] = [
     &[],
     &["topo"],
     &["profile"],
@@ -29,6 +29,7 @@ const COMMANDS: [&[&str]; 24] = [
     &["study", "feliu-2"],
     &["study", "feliu-3"],
     &["study", "feliu-4"],
+    &["study", "fedorova"],
     &["train"],
     &["train", "cpi-model"],
 ];
