@@ -496,14 +496,20 @@ impl Book {
         launch: Nanos,
         watched: impl Fn(Tid, Nanos) -> Option<(Mix, Option<Nanos>)>,
     ) -> Vec<SeenTask> {
-        let seen = |task: &Task| {
+        // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
+        let (mut pus, mut listed) = (&PuSet::new(), Vec::new());
+        let seen = self.tasks.values().map(|task| {
+            if task.allowed != *pus {
+                (pus, listed) = (&task.allowed, task.allowed.iter().collect());
+            }
             let (mix, cpu_time) = watched(task.tid, task.born).unwrap_or_default();
-            SeenTask { mix, cpu_time: cpu_time.max(task.cpu_time), ..self.seen_task(task, launch) }
-        };
-        self.tasks.values().map(seen).collect()
+            let cpu_time = cpu_time.max(task.cpu_time);
+            SeenTask { mix, cpu_time, ..self.seen_task(task, launch, listed.clone()) }
+        });
+        seen.collect()
     }
 
-    fn seen_task(&self, task: &Task, launch: Nanos) -> SeenTask {
+    fn seen_task(&self, task: &Task, launch: Nanos, allowed: Vec<PuNr>) -> SeenTask {
         SeenTask {
             id: task.id,
             name: format!("{}/{}", self.jobs[task.id.job.0 as usize].name, task.name),
@@ -523,7 +529,7 @@ impl Book {
             mix: Mix::default(),
             aim: task.aim,
             stand: task.stand.clone(),
-            allowed: task.allowed.iter().collect(),
+            allowed,
             last_ran: task.last_ran,
         }
     }
