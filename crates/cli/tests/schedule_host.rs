@@ -74,6 +74,29 @@ fn a_job_that_stops_itself() {
     }
 }
 
+/// Who has to wait and is told to go on by somebody else is stopped again, long before its turn.
+#[test]
+fn jobs_that_are_woken_from_outside() {
+    let scratch = Scratch::new();
+    let word = format!("woken{}", std::process::id());
+    let works = format!(": {word}; while :; do :; done");
+    let pus = std::thread::available_parallelism().unwrap().get();
+    let copies = format!("copies = {}", pus + 3);
+    let file = workload(&scratch, "", &[(&works, &copies)]);
+    let mut child = start(&scratch, &["--only-signals", "--quantum", "60s"], &file);
+    let is_stopped = |pid: &i32| stat(*pid).is_some_and(|(state, _)| state == 'T');
+    let stopped = || called(&word).into_iter().filter(is_stopped).collect::<Vec<_>>();
+    wait_until("three wait", || stopped().len() == 3);
+    let waiting = stopped();
+    for _ in 0..3 {
+        waiting.iter().for_each(|pid| signal("-CONT", *pid));
+        wait_until("they are stopped again", || stopped() == waiting);
+    }
+    signal("-TERM", i32::try_from(child.id()).unwrap());
+    wait_until("colocate ends", || child.try_wait().unwrap().is_some());
+    wait_until("nobody is left", || called(&word).is_empty());
+}
+
 #[test]
 fn launched_anew_until_the_target() {
     for way in WAYS {

@@ -82,7 +82,13 @@ impl Toy {
         let queued = |&job: &u32| {
             let id = TaskId { job: JobIdx(job), order: 0 };
             let threads = vec![Thread { id, ran: None, pu: None, runnable: None }];
-            Queued { job: JobIdx(job), threads, runnable: None, just_ran: false, had_own_cores: false }
+            Queued {
+                job: JobIdx(job),
+                threads,
+                runnable: None,
+                just_ran: false,
+                had_own_cores: false,
+            }
         };
         self.queue.iter().map(queued).collect()
     }

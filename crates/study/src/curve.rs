@@ -185,7 +185,10 @@ mod tests {
             across: "t/µs".to_owned(),
             up: "time".to_owned(),
             level: None,
-            series: vec![Series { name: caption.to_owned(), points: vec![(1.0, found(1.0, None))] }],
+            series: vec![Series {
+                name: caption.to_owned(),
+                points: vec![(1.0, found(1.0, None))],
+            }],
         };
         let drawn = svg_of_all(&[curves("upper"), curves("lower")]).unwrap();
         assert_eq!((drawn.matches("<svg").count(), drawn.matches("<circle").count()), (1, 2));

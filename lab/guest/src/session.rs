@@ -1,4 +1,4 @@
-//! One `colocate run` that a case watches.
+//! One `colocate run` or `colocate schedule` that a case watches.
 
 use crate::evidence::eventually;
 use crate::tasks::{self, Task};
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A `colocate run` and everything that it has started; all of it is killed when this is dropped.
+/// A `colocate` and everything that it has started; all of it is killed when this is dropped.
 pub struct Session {
     mark: String,
     report: PathBuf,
@@ -59,12 +59,33 @@ impl Session {
         options: &[&str],
         program: &[&str],
     ) -> anyhow::Result<Self> {
+        Self::launch(wrapper, &["run", "--json"], options, program)
+    }
+
+    /// Starts `colocate schedule OPTIONS -- PROGRAMS`, by way of `wrapper`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn schedule_by(
+        wrapper: Wrapper<'_>,
+        options: &[&str],
+        programs: &[&str],
+    ) -> anyhow::Result<Self> {
+        Self::launch(wrapper, &["schedule"], options, programs)
+    }
+
+    fn launch(
+        wrapper: Wrapper<'_>,
+        command: &[&str],
+        options: &[&str],
+        program: &[&str],
+    ) -> anyhow::Result<Self> {
         keep_an_event()?;
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
         let report = PathBuf::from(format!("/tmp/report-{mark}.json"));
         let said = std::fs::File::create(format!("/tmp/said-{mark}"))?;
-        let colocate = ["colocate", "run", "--json", "-o"];
+        let colocate = [&["colocate"], command, &["-o"]].concat();
         let mut words = wrapper.iter().chain(&colocate).copied();
         let mut command = Command::new(words.next().context("no words")?);
         command.args(words).arg(&report).args(options).arg("--").args(program);

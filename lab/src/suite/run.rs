@@ -1,5 +1,5 @@
-//! The boots that show that `colocate run` puts threads where the plan has them, and that nothing of
-//! it remains.
+//! The boots that show that `colocate run` puts threads where the plan has them, that programs take turns under
+//! `colocate schedule`, and that nothing of it remains.
 
 use super::{Boot, Size};
 use crate::guest::Guest;
@@ -49,6 +49,18 @@ const UNDO_OFTEN: &[&str] = &[
     "undo-follows-a-pu-that-comes",
 ];
 
+const SCHEDULE: &[&str] = &[
+    "schedule-follows-a-pu-that-goes-and-returns",
+    "schedule-follows-a-cpuset-that-changes",
+    "schedule-undone-after-6-kills",
+];
+/// Again on the other kernel, and more often.
+const SCHEDULE_OFTEN: &[&str] = &[
+    "schedule-follows-a-pu-that-goes-and-returns",
+    "schedule-follows-a-cpuset-that-changes",
+    "schedule-undone-after-100-kills",
+];
+
 /// A boot with its cases and its limit in seconds.
 const fn boot(
     name: &'static str,
@@ -66,6 +78,8 @@ pub const BOOTS: &[Boot] = &[
     boot("run", TWO_SOCKETS, Guest::X86Linux6_12, Size::Quick, RUN, 900),
     boot("run-6.1", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, RUN, 900),
     boot("run-epyc", "epyc-7301", Guest::X86Linux6_12, Size::Full, RUN, 900),
+    boot("schedule", TWO_SOCKETS, Guest::X86Linux6_12, Size::Quick, SCHEDULE, 900),
+    boot("schedule-often", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, SCHEDULE_OFTEN, 3600),
     boot("undo", TWO_SOCKETS, Guest::X86Linux6_1, Size::Quick, UNDO, 900),
     boot("undo-often", TWO_SOCKETS, Guest::X86Linux6_12, Size::Full, UNDO_OFTEN, 1800),
     boot(

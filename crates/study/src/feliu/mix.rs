@@ -109,9 +109,9 @@ fn pus(machine: &Machine, cores: usize, each: usize) -> Vec<PuNr> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::machine;
     use super::super::{Number, program};
     use super::*;
+    use crate::testing::machine;
 
     /// Ten mixes from 20 to 40: the third from 24 to 26.
     #[test]

@@ -254,8 +254,8 @@ fn curve(first: f64, power: f64) -> MissCurve {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::machine;
     use super::*;
+    use crate::testing::machine;
 
     #[test]
     fn traffic_is_as_drawn() {

@@ -157,9 +157,9 @@ pub fn kept(outcome: &Outcome) -> Kept {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::machine;
     use super::super::{Number, mix, program};
     use super::*;
+    use crate::testing::machine;
     use colocate_model::Assumptions;
 
     /// 6 ms · (1 + 2) for 4 CPUs, (1 + 3) from 8 on; halved by two threads.

@@ -223,9 +223,9 @@ fn level(machine: &Machine) -> Option<(u8, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::machine;
     use super::super::{Number, mix, program};
     use super::*;
+    use crate::testing::machine;
     use colocate_model::Assumptions;
 
     #[test]

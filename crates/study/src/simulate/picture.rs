@@ -64,8 +64,11 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
 fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<dyn Error>> {
     let (names, rest) = area.split_horizontally(NAMES);
     let (ratios, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
-    let estimates: Vec<Option<Estimate>> =
-        found.policies.iter().map(|policy| policy.metrics[place].ratio.map(Estimate::from)).collect();
+    let estimates: Vec<Option<Estimate>> = found
+        .policies
+        .iter()
+        .map(|policy| policy.metrics[place].ratio.map(Estimate::from))
+        .collect();
     let ends = |estimate: &Estimate| {
         let interval = estimate.interval;
         [Some(estimate.value), interval.map(|i| i.low), interval.map(|i| i.high)]

@@ -6,6 +6,7 @@ mod kernel;
 mod pages;
 mod run;
 mod run_limits;
+mod schedule;
 mod topo;
 mod undo;
 
@@ -65,6 +66,8 @@ pub const ALL: &[(&str, Case)] = &[
     ("pages-refuse-what-cannot-be", pages::refuse_what_cannot_be),
     ("pages-split-where-there-is-no-room", pages::split_where_there_is_no_room),
     ("pages-that-drift-are-noticed", pages::that_drift_are_noticed),
+    ("schedule-follows-a-cpuset-that-changes", schedule::follows_a_cpuset_that_changes),
+    ("schedule-follows-a-pu-that-goes-and-returns", schedule::follows_a_pu_that_goes_and_returns),
     ("topo-capacities-are-described", topo::capacities_are_described),
     ("topo-has-holes", topo::has_holes),
     ("topo-is-described", topo::is_described),
@@ -79,6 +82,8 @@ pub const ALL: &[(&str, Case)] = &[
 
 /// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.
 pub const SEEDED: &[(&str, Seeded)] = &[
+    ("schedule-undone-after-6-kills", schedule::undone_after_6_kills),
+    ("schedule-undone-after-100-kills", schedule::undone_after_100_kills),
     ("undo-after-15-kills", undo::after_15_kills),
     ("undo-after-200-kills", undo::after_200_kills),
     ("undo-after-5000-kills", undo::after_5000_kills),

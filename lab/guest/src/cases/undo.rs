@@ -18,13 +18,13 @@ const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
 const AT_ONCE: [&str; 4] = ["--settle-ms", "0", "--policy", "scatter"];
 
 /// How everything is bound before colocate comes.
-struct Before {
+pub(super) struct Before {
     bonds: Bonds,
     groups: Vec<[String; 4]>,
 }
 
 impl Before {
-    fn now() -> anyhow::Result<Self> {
+    pub(super) fn now() -> anyhow::Result<Self> {
         // What a failed case leaves behind is not to be blamed on this one.
         for folder in JOURNALS {
             let _ = std::fs::remove_dir_all(folder);
@@ -33,7 +33,7 @@ impl Before {
     }
 
     /// Everything is as it was, and nothing lies about.
-    fn is_back(&self, session: &Session) -> anyhow::Result<()> {
+    pub(super) fn is_back(&self, session: &Session) -> anyhow::Result<()> {
         let (left, tasks): (Vec<_>, Vec<_>) =
             session.all().into_iter().partition(Task::is_colocate);
         ensure!(left.is_empty(), "expected no process of colocate's, found {}", picture(&left));
@@ -49,6 +49,11 @@ impl Before {
                 "process {pid}: expected no memory policy, found {policies:?}"
             );
         }
+        self.left_nothing()
+    }
+
+    /// No control group and no journal lies about.
+    pub(super) fn left_nothing(&self) -> anyhow::Result<()> {
         let groups = groups()?;
         ensure!(groups == self.groups, "expected {:?}, found {groups:?}", self.groups);
         no_journal()

@@ -1,3 +1,5 @@
+//! The properties of `parallelism-aware`, by hand and by drawn machines and programs.
+
 use super::super::asymmetric::testing::{
     Placed, World, amp_4x12, halves, machines, parallel, serial,
 };

@@ -1,3 +1,5 @@
+//! What the seats on fast cores are held to.
+
 use super::super::super::testing::queue;
 use super::super::testing::{amp_4x12, halves, machines};
 use super::*;
