@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// The quantum where nobody is stopped: how often it is looked in which phase jobs are. Chosen: a change
-/// is acted on within 0.2 s, and looking at 1,000 threads is expected to take less than 1 % of a PU (docs/benchmarks.md).
+/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/benchmarks.md).
 const LOOKED: Nanos = Nanos::from_millis(100);
 /// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
 /// a full queue waits for hours.
