@@ -2,7 +2,7 @@
 //!
 //! The kernel adds a wait for a PU to its sum when the wait is over, so of a thread that waits through a whole quantum the
 //! sums show nothing, as if it slept. But who could run at a look, and whose sums have not changed since, has waited
-//! all the time: it cannot have gone to sleep without having run. [`Waits`] adds that, at the cost of nothing but
+//! all the time: it cannot have gone to sleep without having run. `Waits` adds that, at the cost of nothing but
 //! remembering the state of those threads that are asked where they run anyway.
 
 use crate::book::Task;

@@ -95,7 +95,11 @@ mod tests {
         let me = Pid(std::process::id().cast_signed());
         let (before, enough) = (process_time(me).unwrap(), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            scope.spawn(|| while !enough.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !enough.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             while process_time(me).unwrap() < before + Nanos::from_millis(20) {
                 std::thread::yield_now();
             }
