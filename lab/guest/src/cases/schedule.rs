@@ -14,9 +14,18 @@ use std::time::Duration;
 /// Jobs are stopped by cgroups, or by signals.
 const WAYS: [&[&str]; 2] = [&[], &["--only-signals"]];
 
-/// Shells that work for ever, every quantum those that have waited longest, and all of them there.
-fn at_work(wrapper: Wrapper<'_>, way: &[&str], jobs: usize) -> anyhow::Result<Session> {
-    let job: &[&str] = &["sh", "-c", "while :; do :; done"];
+/// A program that works for ever.
+const WORKS: &[&str] = &["sh", "-c", "while :; do :; done"];
+/// One that takes its turns as well, at no cost to the host.
+const SLEEPS: &[&str] = &["sleep", "1000"];
+
+/// So many of a program, every quantum those that have waited longest, and all of them there.
+fn at_work(
+    wrapper: Wrapper<'_>,
+    way: &[&str],
+    job: &'static [&'static str],
+    jobs: usize,
+) -> anyhow::Result<Session> {
     let programs = vec![job; jobs].join(&":::");
     let options = [&["--no-guard", "--policy", "round-robin", "-q"], way].concat();
     let session = Session::schedule_by(wrapper, &options, &programs)?;
@@ -65,7 +74,7 @@ pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
         let group = Group::new("small", &[("cpuset.cpus", "0-3")])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let session = at_work(&wrapper, way, 6)?;
+        let session = at_work(&wrapper, way, WORKS, 6)?;
         turns_on(&session, 6, &[0, 1, 2, 3])?;
         let offline = Offline::take(2)?;
         turns_on(&session, 6, &[0, 1, 3])?;
@@ -85,7 +94,7 @@ pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
         let group = Group::new("changes", &[("cpuset.cpus", "0-3")])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let session = at_work(&wrapper, way, 6)?;
+        let session = at_work(&wrapper, way, WORKS, 6)?;
         for cpuset in ["0-3", "5,9-10", "12", "1-5"] {
             group.set("cpuset.cpus", cpuset)?;
             turns_on(&session, 6, &list(cpuset)?)?;
@@ -106,7 +115,7 @@ fn undone_after_kills(rounds: u64, seed: u64) -> anyhow::Result<()> {
         let (way, wait) = (random.pick(&WAYS), Duration::from_millis(random.below(700)));
         let kill = || {
             let before = Before::now()?;
-            let mut session = at_work(&[], way, JOBS)?;
+            let mut session = at_work(&[], way, SLEEPS, JOBS)?;
             std::thread::sleep(wait);
             if round % 2 == 1 {
                 kill_the_guardian(&session)?;
