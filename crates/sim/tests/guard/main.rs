@@ -2,7 +2,8 @@
 //!
 //! The whole of it takes long and is run by
 //! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture thousand_workloads`, `CASES=1000`
-//! being the workloads and `MINUTES=600` the time after which no other one is begun; `where_it_is_lost` says of
+//! being the workloads and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
+//! what an earlier run has left in the file. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
 //! schedulers that `UNDER=random,mmas` names. docs/guard.md has the figures.
 
@@ -13,6 +14,7 @@
 mod common;
 
 mod cases;
+mod kept;
 mod loss;
 mod study;
 mod under;
@@ -66,7 +68,8 @@ fn number(name: &str, default: u64) -> u64 {
 #[ignore = "takes an hour; see the head of this file"]
 #[allow(clippy::print_stdout)] // its table is what it is run for
 fn thousand_workloads() {
-    let (done, text) = study::study(number("CASES", 1000), number("MINUTES", 600));
+    let keep = std::env::var_os("KEEP").map(std::path::PathBuf::from);
+    let (done, text) = study::study(number("CASES", 1000), number("MINUTES", 600), keep.as_deref());
     println!("{text}");
     assert!(done > 0);
 }

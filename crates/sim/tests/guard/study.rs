@@ -17,12 +17,14 @@
 //! above three times; larger ones more often.
 
 use super::cases::{Case, any_case};
+use super::kept::Kept;
 use super::under::Under;
 use super::{Runs, turnaround};
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_policy::schedule::SchedulerKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,16 +52,16 @@ const APART: u64 = 100;
 
 /// What came of a scheduler on a workload: effects.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    seed: u64,
-    free: f64,
-    guarded: f64,
+pub struct Found {
+    pub seed: u64,
+    pub free: f64,
+    pub guarded: f64,
     /// Part of the quanta that was the kernel's.
-    controls: f64,
+    pub controls: f64,
     /// Of the last round, if it was above the limit in all: the effect and its standard error.
-    above: Option<(f64, f64)>,
+    pub above: Option<(f64, f64)>,
     /// Without and with the guard in fresh runs, if it gained.
-    gain: Option<(f64, f64)>,
+    pub gain: Option<(f64, f64)>,
 }
 
 /// A workload, and what is known of it under the kernel: by first run and number.
@@ -170,21 +172,28 @@ fn line(name: &str, found: &[Found]) -> String {
     text
 }
 
-/// Every scheduler in `cases` cases, or as many as are begun in `minutes`; how many were done, and what came of
-/// them.
-pub fn study(cases: u64, minutes: u64) -> (u64, String) {
+/// Every scheduler in `cases` cases, or as many as are begun in `minutes`, those included that the file `keep` holds
+/// already; how many were done, and what came of them.
+pub fn study(cases: u64, minutes: u64, keep: Option<&Path>) -> (u64, String) {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
-    let (next, found) = (AtomicU64::new(0), Mutex::new(BTreeMap::<String, Vec<Found>>::new()));
+    let schedulers = Under::all();
+    let (kept, before) = Kept::open(keep, schedulers.len());
+    let done: BTreeSet<u64> = before.values().flatten().map(|found| found.seed).collect();
+    let (next, found) = (AtomicU64::new(0), Mutex::new(before));
     let work = || {
         while Instant::now() < until {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= cases {
                 break;
             }
+            if done.contains(&seed) {
+                continue;
+            }
             let case = any_case(seed);
             let mut bench = Bench { case: &case, kernel: BTreeMap::new() };
-            for under in Under::all() {
+            for &under in &schedulers {
                 let one = bench.found(under);
+                kept.add(&under.name(), &one);
                 found.lock().unwrap().entry(under.name()).or_default().push(one);
             }
         }

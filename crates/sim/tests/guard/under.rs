@@ -48,9 +48,10 @@ pub enum Under {
 }
 
 impl Under {
-    /// All of them.
+    /// All of them, but for schedulers of fast and slow cores, which are as `os` where cores are alike.
     pub fn all() -> Vec<Self> {
-        let ours = SchedulerKind::ALL.into_iter().map(Self::Kind);
+        let chooses = |kind: &SchedulerKind| !kind.runs_all() || *kind == SchedulerKind::Os;
+        let ours = SchedulerKind::ALL.into_iter().filter(chooses).map(Self::Kind);
         ours.chain([Self::OnePu, Self::StarvesOne]).collect()
     }
 
