@@ -48,6 +48,17 @@ impl Console {
         !came.contains(line) && self.last_words().contains(PANIC)
     }
 
+    /// Whether the kernel ended by an int3 in its own code, before anything else went wrong there.
+    ///
+    /// It has none there but while it rewrites its code, when a static key is switched, and then it knows of it.
+    #[must_use]
+    pub fn fell_over_int3(&self) -> bool {
+        const FIRST: &str = "int3: 0000 [#1]";
+        let mut all = self.head.clone();
+        all.extend(&self.tail);
+        String::from_utf8_lossy(&all).contains(FIRST) && self.last_words().contains(PANIC)
+    }
+
     /// The line that says most about the end: the kernel's panic if there was one, else the last
     /// line that is not blank; shortened, without control characters.
     #[must_use]
@@ -118,6 +129,21 @@ mod tests {
         let mut console = Console::default();
         console.push(b"lab-1 begin\r\n[ 9.1] Kernel panic - not syncing: sysrq\r\n");
         assert!(!console.panicked_before("lab-1 begin"));
+    }
+
+    #[test]
+    fn an_int3_is_told_from_other_ends() {
+        let ends = |first: &str| {
+            let mut console = Console::default();
+            console.push(b"lab-1 begin\r\n");
+            console.push(first.as_bytes());
+            console.push(b"[ 9.2] Kernel panic - not syncing: Fatal exception in interrupt\r\n");
+            console.fell_over_int3()
+        };
+        assert!(ends("[ 9.1] Oops: int3: 0000 [#1] PREEMPT SMP PTI\r\n"), "Linux 6.12");
+        assert!(ends("[ 9.1] int3: 0000 [#1] PREEMPT SMP PTI\r\n"), "Linux 6.1");
+        assert!(!ends("[ 9.0] Oops: 0002 [#1] SMP\r\n[ 9.1] Oops: int3: 0000 [#2] SMP\r\n"));
+        assert!(!ends(""));
     }
 
     #[test]
