@@ -12,6 +12,7 @@ use colocate_observe::pmu::Metered;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, Newborn, Place, Plan, TaskId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
 /// create millions.
@@ -43,6 +44,13 @@ pub struct Job {
     instructions: u64,
 }
 
+impl Job {
+    /// The name of one of its tasks, for people.
+    fn name_of(&self, task: &str) -> Arc<str> {
+        format!("{}/{task}", self.name).into()
+    }
+}
+
 /// A living process.
 #[derive(Debug)]
 pub struct Process {
@@ -66,8 +74,8 @@ pub struct Task {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// Its name, at most 15 bytes.
-    pub name: String,
+    /// Its job's name and its own, of at most 15 bytes, with a slash between them.
+    pub name: Arc<str>,
     /// When it was born, on the kernel's clock.
     pub born: Nanos,
     /// When it ended; `None` while it lives.
@@ -323,8 +331,8 @@ impl Book {
         let Birth { at, pid, tid, parent_pid, parent_tid } = birth;
         let creator = self.living(parent_tid).and_then(|id| self.tasks.get(&id));
         let (name, mark, had) = creator.map_or_else(
-            || (String::new(), Mark::Original, Had::default()),
-            |task| (task.name.clone(), task.mark, task.had.clone()),
+            || (None, Mark::Original, Had::default()),
+            |task| (Some(task.name.clone()), task.mark, task.had.clone()),
         );
         let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
@@ -340,7 +348,8 @@ impl Book {
         let entry = &mut self.jobs[job.0 as usize];
         let id = TaskId { job, order: entry.born };
         entry.born += 1;
-        let name = if name.is_empty() { entry.name.clone() } else { name };
+        // A job begins with the name of its program.
+        let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
         let task = Task {
             id,
             pid,
@@ -366,6 +375,14 @@ impl Book {
         self.by_tid.insert(tid, id);
         self.most_living = self.most_living.max(self.by_tid.len());
         Some(id)
+    }
+
+    /// Notes that a task has a new name.
+    pub fn rename(&mut self, id: TaskId, name: &str) {
+        let job = self.jobs.get(id.job.0 as usize);
+        if let Some((job, task)) = job.zip(self.tasks.get_mut(&id)) {
+            task.name = job.name_of(name);
+        }
     }
 
     /// Notes that a thread has ended, and gives back the place of its journal line, if it had one.
@@ -497,7 +514,7 @@ impl Book {
         watched: impl Fn(Tid, Nanos) -> Option<(Mix, Option<Nanos>)>,
     ) -> Vec<SeenTask> {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
-        let (mut pus, mut listed) = (&PuSet::new(), Vec::new());
+        let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
         let seen = self.tasks.values().map(|task| {
             if task.allowed != *pus {
                 (pus, listed) = (&task.allowed, task.allowed.iter().collect());
@@ -509,10 +526,10 @@ impl Book {
         seen.collect()
     }
 
-    fn seen_task(&self, task: &Task, launch: Nanos, allowed: Vec<PuNr>) -> SeenTask {
+    fn seen_task(&self, task: &Task, launch: Nanos, allowed: Arc<[PuNr]>) -> SeenTask {
         SeenTask {
             id: task.id,
-            name: format!("{}/{}", self.jobs[task.id.job.0 as usize].name, task.name),
+            name: task.name.clone(),
             born: task.born.saturating_sub(launch),
             ended: task.ended.map(|end| end.saturating_sub(launch)),
             cpu_time: task.cpu_time,

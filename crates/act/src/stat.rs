@@ -3,6 +3,8 @@
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::{Pid, Tid};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// What the kernel says of one thread.
@@ -36,11 +38,14 @@ impl Stat {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         // The name stands in parentheses and may itself hold some, so the last one counts.
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        let number = |place: usize| fields.get(place - 3)?.parse::<u64>().ok();
+        let mut fields = (3..).zip(text.rsplit_once(')')?.1.split_ascii_whitespace());
+        let mut field = |place: usize| fields.find(|(at, _)| *at == place).map(|(_, field)| field);
+        let state = field(3)?.chars().next()?;
+        let parent = Pid(field(4)?.parse().ok()?);
+        let mut number = |place| field(place)?.parse::<u64>().ok();
         Some(Self {
-            state: fields.first()?.chars().next()?,
-            parent: Pid(fields.get(1)?.parse().ok()?),
+            state,
+            parent,
             cpu_time: Nanos((number(14)? + number(15)?).saturating_mul(TICK_NS)),
             start_ticks: number(22)?,
             last_ran: PuNr(u32::try_from(number(39)?).ok()?),
@@ -66,9 +71,15 @@ impl Stat {
     }
 }
 
-/// A file's text. A thread's name is any bytes, for one often the first half of a character.
+/// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what stands between
+/// them (proc(5), fs/proc/array.c).
+const LONGEST: usize = 2048;
+
+/// A file's text, with one call. A thread's name is any bytes, for one often the first half of a character.
 fn text(path: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+    let mut bytes = [0; LONGEST];
+    let length = File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
 /// The parent of every process below `proc`.

@@ -409,7 +409,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
             },
             decision.place.pu().map_or(elsewhere.to_owned(), |pu| pu.0.to_string()),
             decision.task.to_string(),
-            decision.name.clone(),
+            decision.name.to_string(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
             task.mix.dominant().map_or("?".to_owned(), |(class, share)| format!("{class} {share}")),
             plan.slowdowns.as_ref().map_or("?".to_owned(), |all| told(&all[at])),

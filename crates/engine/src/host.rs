@@ -3,6 +3,7 @@
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use colocate_policy::{JobIdx, Plan, TaskId};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// A machine with programs on it: this one, or a simulated one.
@@ -87,8 +88,8 @@ pub struct Counts {
 pub struct SeenTask {
     /// Which task.
     pub id: TaskId,
-    /// Job and thread name, for people.
-    pub name: String,
+    /// Job and thread name, for people. Shared, as plans take it over every quantum.
+    pub name: Arc<str>,
     /// When it was born, on the host's clock.
     pub born: Nanos,
     /// When it ended, on the host's clock; `None` while it lives.
@@ -114,7 +115,7 @@ pub struct SeenTask {
     pub stand: Stand,
     /// PUs that it really may run on, as last read back from the host; empty if it ended before it
     /// could be read.
-    pub allowed: Vec<PuNr>,
+    pub allowed: Arc<[PuNr]>,
     /// The PU where it was last seen to run; `None` if it ended before it could be read.
     pub last_ran: Option<PuNr>,
 }

@@ -172,7 +172,7 @@ fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
     };
     Task {
         id: task.id,
-        name: task.name.clone(),
+        name: task.name.to_string(),
         mix,
         busy: before
             .as_ref()
@@ -282,7 +282,7 @@ mod tests {
             mix: Mix::default(),
             aim: None,
             stand: crate::Stand::LeftToKernel,
-            allowed: vec![],
+            allowed: [].into(),
             last_ran: None,
         };
         assert_eq!(ipc(&threads, &[]), None);

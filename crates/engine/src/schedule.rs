@@ -19,6 +19,7 @@
 //!   `threads_are_put_somewhere_first`
 
 mod own_cores;
+mod threads;
 
 use crate::estimate::{self, Estimate};
 use crate::guard;
@@ -32,6 +33,8 @@ use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use own_cores::own_cores;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use threads::Threads;
 
 /// The share of what it could use of a quantum that a thread must use to count as active. Chosen: threads that wait for others
 /// or for input use far less, threads that compute nearly all.
@@ -161,7 +164,7 @@ struct Job {
     just_ran: bool,
     had_own_cores: bool,
     runnable: Option<f64>,
-    threads: BTreeMap<TaskId, Known>,
+    threads: Threads<Known>,
 }
 
 /// A thread that has run.
@@ -171,6 +174,29 @@ struct Known {
     active: bool,
     pu: Option<PuIdx>,
     runnable: Option<f64>,
+}
+
+impl Job {
+    /// Those of its living threads that want to run, or one of them if none does: a job whose threads all sleep must get
+    /// its turn, too. `None` if none lives.
+    fn queued(&self, tasks: &[SeenTask]) -> Option<Vec<Thread>> {
+        let (mut active, mut idle) = (Vec::new(), None);
+        for task in tasks.iter().filter(|task| task.alive()) {
+            let known = self.threads.get(task.id);
+            let thread = || Thread {
+                id: task.id,
+                ran: known.map(|known| known.ran.clone()),
+                pu: known.and_then(|known| known.pu),
+                runnable: known.and_then(|known| known.runnable),
+            };
+            if known.is_none_or(|known| known.active) {
+                active.push(thread());
+            } else if idle.is_none() {
+                idle = Some(thread());
+            }
+        }
+        if active.is_empty() { idle.map(|idle| vec![idle]) } else { Some(active) }
+    }
 }
 
 impl Queue {
@@ -188,42 +214,20 @@ impl Queue {
 
     /// The queue as a scheduler sees it, head first.
     fn queued(&self, seen: &Snapshot) -> Vec<Queued> {
-        let mut threads: BTreeMap<JobIdx, Vec<Thread>> = BTreeMap::new();
-        for task in seen.tasks.iter().filter(|task| task.alive()) {
-            let Some(job) = self.known.get(&task.id.job) else { continue };
-            let known = job.threads.get(&task.id);
-            let thread = Thread {
-                id: task.id,
-                ran: known.map(|known| known.ran.clone()),
-                pu: known.and_then(|known| known.pu),
-                runnable: known.and_then(|known| known.runnable),
-            };
-            let of_job = threads.entry(task.id.job).or_default();
-            // A job whose threads all sleep must get its turn, too.
-            let idle_first = of_job.first().is_some_and(|first| !self.is_active(first.id));
-            match self.is_active(task.id) {
-                true if idle_first => *of_job = vec![thread],
-                true => of_job.push(thread),
-                false if of_job.is_empty() => of_job.push(thread),
-                false => {}
-            }
-        }
+        let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
+        let by_job: BTreeMap<JobIdx, &[SeenTask]> =
+            by_job.map(|tasks| (tasks[0].id.job, tasks)).collect();
         let queued = |job: &JobIdx| {
             let known = &self.known[job];
             Some(Queued {
                 job: *job,
-                threads: threads.remove(job)?,
+                threads: known.queued(by_job.get(job)?)?,
                 runnable: known.runnable,
                 just_ran: known.just_ran,
                 had_own_cores: known.had_own_cores,
             })
         };
         self.order.iter().filter_map(queued).collect()
-    }
-
-    fn is_active(&self, id: TaskId) -> bool {
-        let known = self.known.get(&id.job).and_then(|job| job.threads.get(&id));
-        known.is_none_or(|known| known.active)
     }
 
     /// Takes in what a quantum has shown, but for the rates, which it returns.
@@ -245,18 +249,19 @@ impl Queue {
         }
         let took = after.at.saturating_sub(before.at);
         let mut before = Walk::through(&before.tasks);
-        for task in &after.tasks {
-            let Some(job) = self.known.get_mut(&task.id.job).filter(|job| job.just_ran) else {
-                continue;
-            };
-            let earlier = before.find(task.id);
-            let runnable = rates::runnable(task, earlier, took);
-            job.runnable = job.runnable.zip(runnable).map(|(sum, more)| sum + more);
-            let known = job.threads.entry(task.id).or_default();
-            known.runnable = runnable;
-            known.active = is_active(task, earlier, fair);
-            known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
-            did.extend(rates::did(machine, task, earlier));
+        for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
+            let job = self.known.get_mut(&tasks[0].id.job).filter(|job| job.just_ran);
+            let Some(job) = job else { continue };
+            for task in tasks {
+                let earlier = before.find(task.id);
+                let runnable = rates::runnable(task, earlier, took);
+                job.runnable = job.runnable.zip(runnable).map(|(sum, more)| sum + more);
+                let known = job.threads.of(task.id);
+                known.runnable = runnable;
+                known.active = is_active(task, earlier, fair);
+                known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
+                did.extend(rates::did(machine, task, earlier));
+            }
         }
         self.forget_ended(after);
         let (ran, waited): (Vec<JobIdx>, Vec<JobIdx>) =
@@ -275,7 +280,7 @@ impl Queue {
     fn forget_ended(&mut self, seen: &Snapshot) {
         let mut seen = Walk::through(&seen.tasks);
         for job in self.known.values_mut() {
-            job.threads.retain(|id, _| seen.find(*id).is_some_and(SeenTask::alive));
+            job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));
         }
     }
 
@@ -283,7 +288,7 @@ impl Queue {
     fn remember(&mut self, did: &[ThreadDid]) {
         for did in did {
             if let Some(job) = self.known.get_mut(&did.id.job) {
-                job.threads.entry(did.id).or_default().ran.clone_from(&did.ran);
+                job.threads.of(did.id).ran.clone_from(&did.ran);
             }
         }
     }
@@ -351,7 +356,7 @@ fn plan_of(
     chosen: &Chosen,
     tasks: &[SeenTask],
 ) -> Plan {
-    let waiting = |task: TaskId, name: String| Decision {
+    let waiting = |task: TaskId, name: Arc<str>| Decision {
         task,
         name,
         place: Place::Waiting,
@@ -374,9 +379,10 @@ fn plan_of(
     };
     let mut decisions: Vec<Decision> =
         tasks.iter().filter(|task| task.alive()).map(decide).collect();
-    let seen: BTreeSet<JobIdx> = tasks.iter().map(|task| task.id.job).collect();
+    let by_job = tasks.chunk_by(|one, next| one.id.job == next.id.job);
+    let seen: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
     let unseen = (0..workload.jobs).map(JobIdx).filter(|job| !seen.contains(job));
-    decisions.extend(unseen.map(|job| waiting(TaskId { job, order: 0 }, String::new())));
+    decisions.extend(unseen.map(|job| waiting(TaskId { job, order: 0 }, "".into())));
     decisions.sort_by_key(|decision| decision.task);
     Plan {
         version: VERSION,

@@ -33,7 +33,7 @@ mod tests {
     fn task((job, order): (u32, u32)) -> SeenTask {
         SeenTask {
             id: TaskId { job: JobIdx(job), order },
-            name: String::new(),
+            name: "".into(),
             born: Nanos::ZERO,
             ended: None,
             cpu_time: None,
@@ -45,7 +45,7 @@ mod tests {
             mix: Mix::default(),
             aim: None,
             stand: Stand::LeftToKernel,
-            allowed: Vec::new(),
+            allowed: [].into(),
             last_ran: None,
         }
     }

@@ -111,7 +111,7 @@ fn seen(at: (u32, u32)) -> SeenTask {
         mix: Mix { int: Share::new(0.5), ..Mix::default() },
         aim: None,
         stand: Stand::LeftToKernel,
-        allowed: vec![PuNr(0)],
+        allowed: [PuNr(0)].into(),
         last_ran: Some(PuNr(0)),
     }
 }
@@ -134,7 +134,7 @@ impl Planner for Dealer {
         let pus: Vec<PuNr> = pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
         let decisions = tasks.iter().zip(pus.iter().cycle()).map(|(task, &pu)| Decision {
             task: task.id,
-            name: task.name.clone(),
+            name: task.name.as_str().into(),
             place: Place::Pu(pu),
             why: Why::OwnCore,
         });

@@ -6,6 +6,7 @@ use colocate_machine::{Machine, PuNr};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Version of the plan format that this build reads and writes.
@@ -248,7 +249,7 @@ pub struct Decision {
     /// The task.
     pub task: TaskId,
     /// Job and thread name, for people.
-    pub name: String,
+    pub name: Arc<str>,
     /// Where it may be.
     pub place: Place,
     /// The reason.
@@ -269,7 +270,8 @@ struct DecisionForm {
 
 impl From<Decision> for DecisionForm {
     fn from(Decision { task, name, place, why }: Decision) -> Self {
-        Self { task, name, pu: place.pu(), waits: place == Place::Waiting, why }
+        let waits = place == Place::Waiting;
+        Self { task, name: name.as_ref().into(), pu: place.pu(), waits, why }
     }
 }
 
@@ -283,7 +285,7 @@ impl TryFrom<DecisionForm> for Decision {
             None if waits => Place::Waiting,
             pu => Place::from(pu),
         };
-        Ok(Self { task, name, place, why })
+        Ok(Self { task, name: name.into(), place, why })
     }
 }
 

@@ -109,12 +109,12 @@ impl<'a> SimHost<'a> {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (aim, stand) = self.world.stand(no);
         let allowed = match task.pinned {
-            Some(pu) => vec![os(pu)],
-            None => self.usable.clone(),
+            Some(pu) => [os(pu)].into(),
+            None => self.usable.as_slice().into(),
         };
         SeenTask {
             id: task.id,
-            name: task.name.clone(),
+            name: task.name.as_str().into(),
             born,
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: Some(task.total.ran),

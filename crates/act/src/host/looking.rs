@@ -16,7 +16,7 @@ use colocate_machine::{Nanos, read};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
 /// administrator.
@@ -130,14 +130,14 @@ impl LinuxHost {
             ask(task, &mut self.gauges);
         }
         // The kernel tells with one call how long all threads of a process have run.
-        let mut stirred: HashMap<Pid, bool> = HashMap::new();
-        for task in self.book.living_mut().filter(|task| task.sleeps && may_run(task)) {
-            if *stirred.entry(task.pid).or_insert_with(|| self.gauges.stirred(task.pid)) {
-                ask(task, &mut self.gauges);
-            }
+        let quiet = self.book.with_threads().filter(|pid| !self.gauges.stirred(*pid));
+        let (quiet, mut stirred): (BTreeSet<Pid>, _) = (quiet.collect(), BTreeSet::new());
+        let may_wake = |task: &Task| task.sleeps && !quiet.contains(&task.pid);
+        for task in self.book.living_mut().filter(|task| may_wake(task) && may_run(task)) {
+            ask(task, &mut self.gauges);
+            stirred.insert(task.pid);
         }
-        let all_read = stirred.into_iter().filter(|(_, stirred)| *stirred);
-        all_read.for_each(|(pid, _)| self.gauges.all_read(pid));
+        stirred.into_iter().for_each(|pid| self.gauges.all_read(pid));
     }
 
     /// The living tasks of jobs that do not wait.

@@ -109,9 +109,7 @@ impl LinuxHost {
 
     pub(super) fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
         let Some(id) = self.book.living(tid) else { return };
-        if let Some(task) = self.book.task(id) {
-            task.name = name;
-        }
+        self.book.rename(id, &name);
         if exec {
             self.executes(at, pid, id);
         }
@@ -167,22 +165,22 @@ impl LinuxHost {
             !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
         };
         living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
+        let places = living.into_iter().map(|id| (id, plan.place_of(id)));
         // Named ones first, so that the others find the room that is left.
-        let (named, others): (Vec<_>, Vec<_>) =
-            living.into_iter().partition(|&id| plan.place_of(id).is_some());
-        for &id in &named {
-            self.book.aim(id, plan.place_of(id).and_then(Place::pu));
+        let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
+        for &(id, place) in &named {
+            self.book.aim(id, place.and_then(Place::pu));
         }
-        let waits = |id: &TaskId| plan.place_of(*id) == Some(Place::Waiting);
-        for &id in &others {
+        for &(id, _) in &others {
             let before = self.book.task(id).and_then(|task| task.aim);
             self.book.aim(id, None);
             let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
             self.book.aim(id, aim);
         }
         // Who waits stays where it is: it runs nowhere.
-        let who_runs = named.into_iter().filter(|id| !waits(id)).chain(others);
-        who_runs.for_each(|id| self.follow(id));
+        let waits = |place| place == Some(Place::Waiting);
+        let who_runs = named.into_iter().filter(|(_, place)| !waits(*place)).chain(others);
+        who_runs.for_each(|(id, _)| self.follow(id));
     }
 
     /// Puts a living task where it is aimed at now.

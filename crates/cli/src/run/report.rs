@@ -273,7 +273,7 @@ impl ReportedTask {
         let (stands, detail) = stands(&task.stand);
         Self {
             task: task.id,
-            name: task.name.clone(),
+            name: task.name.to_string(),
             born_ns: task.born,
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,

@@ -372,7 +372,7 @@ pub mod tests {
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },
-                name: String::new(),
+                name: "".into(),
                 place: Place::Pu(PuNr(ran.1)),
                 why: Why::Chosen { selected: Selected::Drawn, allocated: BALANCED },
             };

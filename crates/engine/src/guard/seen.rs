@@ -22,12 +22,15 @@ struct Sums {
 pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<Did> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = Walk::through(&before.tasks);
-    for task in &after.tasks {
-        let earlier = before.find(task.id);
-        if earlier.is_some_and(|earlier| !earlier.alive()) {
-            continue;
+    for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
+        let mut sums = None;
+        for task in tasks {
+            let earlier = before.find(task.id);
+            if earlier.is_none_or(SeenTask::alive) {
+                sums.get_or_insert_with(Sums::default).add(task, earlier);
+            }
         }
-        jobs.entry(task.id.job).or_default().add(task, earlier);
+        jobs.extend(sums.map(|sums| (tasks[0].id.job, sums)));
     }
     let did = |(job, sums): (JobIdx, Sums)| Did {
         job,

@@ -59,7 +59,7 @@ impl Scripted {
         let ended = self.ran[job] > job as u64;
         SeenTask {
             id: TaskId { job: JobIdx(u32::try_from(job).unwrap()), order: 0 },
-            name: format!("job {job}"),
+            name: format!("job {job}").into(),
             born: Nanos::ZERO,
             ended: ended.then_some(self.at),
             cpu_time: Some(Nanos(100 * self.ran[job])),
@@ -71,7 +71,7 @@ impl Scripted {
             mix: Mix::default(),
             aim: None,
             stand: Stand::Placed,
-            allowed: vec![],
+            allowed: [].into(),
             last_ran: Some(PuNr(0)),
         }
     }

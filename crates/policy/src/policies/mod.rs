@@ -98,7 +98,7 @@ fn place(
 fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
     Decision {
         task: task.id,
-        name: task.name.clone(),
+        name: task.name.as_str().into(),
         place: choice.pu.map(|pu| places.nr(pu)).into(),
         why: choice.why,
     }

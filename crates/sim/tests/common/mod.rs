@@ -134,7 +134,7 @@ pub fn job(name: &str, phase: u32, millions: u64) -> JobSpec {
 pub fn placed(places: &[Place]) -> Plan {
     let decision = |(job, &place): (u32, &Place)| Decision {
         task: TaskId { job: JobIdx(job), order: 0 },
-        name: String::new(),
+        name: "".into(),
         place,
         why: Why::LeftToKernel,
     };

@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
         let machine = self.platform.machine();
         let decision = |(job, pu): (u32, &PuIdx)| Decision {
             task: TaskId { job: JobIdx(job), order: 0 },
-            name: String::new(),
+            name: "".into(),
             place: Place::from(Some(machine.pus[pu.idx()].os)),
             why: Why::LeftToKernel,
         };

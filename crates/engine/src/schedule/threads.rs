@@ -1,0 +1,116 @@
+//! What is remembered of each thread of a job.
+
+use colocate_policy::TaskId;
+use std::cell::Cell;
+
+/// Something for each thread. Threads are mostly asked for in the order of their IDs, all of them, every quantum: who
+/// comes after the one that was asked for last is found at once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Threads<T> {
+    /// In the order of the IDs.
+    all: Vec<(TaskId, T)>,
+    /// The place after the last one that was found.
+    next: Cell<usize>,
+}
+
+impl<T: Default> Threads<T> {
+    /// What is remembered of a thread; `None` if nothing is.
+    pub fn get(&self, id: TaskId) -> Option<&T> {
+        self.place(id).ok().map(|place| &self.all[place].1)
+    }
+
+    /// The same, or nothing yet.
+    pub fn of(&mut self, id: TaskId) -> &mut T {
+        let place = self.place(id).unwrap_or_else(|place| {
+            self.all.insert(place, (id, T::default()));
+            self.next.set(place + 1);
+            place
+        });
+        &mut self.all[place].1
+    }
+
+    /// Forgets all but some; `keeps` is asked in the order of the IDs.
+    pub fn retain(&mut self, mut keeps: impl FnMut(TaskId) -> bool) {
+        self.all.retain(|(id, _)| keeps(*id));
+        self.next.set(0);
+    }
+
+    /// Of how many something is remembered.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Where a thread is, or belongs.
+    fn place(&self, id: TaskId) -> Result<usize, usize> {
+        let next = self.next.get();
+        let found = match self.all.get(next) {
+            Some((there, _)) if *there == id => Ok(next),
+            // A newborn: it has the highest number of all.
+            None if self.all.last().is_none_or(|(last, _)| *last < id) => Err(self.all.len()),
+            _ => self.all.binary_search_by_key(&id, |(id, _)| *id),
+        };
+        if let Ok(place) = found {
+            self.next.set(place + 1);
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_policy::JobIdx;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn id(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    /// What is asked of it.
+    #[derive(Clone, Debug)]
+    enum Ask {
+        Of(u32, u8),
+        Get(u32),
+        All,
+        KeepEven,
+    }
+
+    fn ask() -> impl Strategy<Value = Ask> {
+        prop_oneof![
+            4 => (0_u32..30, any::<u8>()).prop_map(|(order, value)| Ask::Of(order, value)),
+            2 => (0_u32..30).prop_map(Ask::Get),
+            1 => Just(Ask::All),
+            1 => Just(Ask::KeepEven),
+        ]
+    }
+
+    proptest! {
+        /// In any order it says what a map says.
+        #[test]
+        fn as_a_map(asks in prop::collection::vec(ask(), 0..80)) {
+            let (mut threads, mut map) = (Threads::<u8>::default(), BTreeMap::new());
+            for ask in asks {
+                match ask {
+                    Ask::Of(order, value) => {
+                        *threads.of(id(order)) = value;
+                        map.insert(id(order), value);
+                    }
+                    Ask::Get(order) => prop_assert_eq!(threads.get(id(order)), map.get(&id(order))),
+                    Ask::All => {
+                        for order in 0..30 {
+                            prop_assert_eq!(threads.get(id(order)), map.get(&id(order)));
+                        }
+                    }
+                    Ask::KeepEven => {
+                        threads.retain(|id| id.order % 2 == 0);
+                        map.retain(|id, _| id.order % 2 == 0);
+                    }
+                }
+            }
+            let left: Vec<(TaskId, u8)> = map.into_iter().collect();
+            prop_assert_eq!(threads.all, left);
+        }
+    }
+}
