@@ -18,6 +18,7 @@ mod aarch64;
 mod assembly;
 pub mod class;
 mod decode;
+pub mod effect;
 mod x86;
 
 pub use assembly::{Arithmetic, arithmetic, assembly};

@@ -152,7 +152,8 @@ fn push(instruction: &Instruction, operand: &str) -> String {
     }
 }
 
-fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
+/// The first instruction of `bytes`, at address `ip`, as iced-x86 has it.
+pub fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
     let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
 }

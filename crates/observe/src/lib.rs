@@ -15,6 +15,7 @@ pub mod pmu;
 pub mod proc;
 pub mod runstate;
 pub mod sample;
+pub mod spin;
 pub mod sys;
 pub mod task;
 

@@ -1,0 +1,261 @@
+//! What one instruction does to registers and memory: enough to tell a loop that waits from one that works.
+//!
+//! [`effect`] says which values go into what an instruction writes, at which addresses it reads and writes
+//! memory, and in what way the new value comes from the old ones ([`Way`]). It does not say the value.
+//!
+//! # Limits
+//! A write of a part of a register counts as one of the whole. All flags are one register. Of A64 only the instructions
+//! that loops of waiting are made of are known, all others are [`Way::Unknown`]; so a loop with one of them is never
+//! taken for a loop that waits.
+
+mod aarch64;
+mod x86;
+
+use crate::{Decoded, Isa, classify};
+use std::ops::BitOr;
+
+/// A set of registers. General ones are 0 to 31, vectors 32 to 63, the flags 64, masks 65 to 72, x87 and MMX 73 to 80.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Registers(u128);
+
+impl Registers {
+    /// No register.
+    pub const NONE: Self = Self(0);
+    /// The flags.
+    pub const FLAGS: Self = Self(1 << 64);
+
+    /// The one with this number, below 128.
+    #[must_use]
+    pub const fn one(number: u8) -> Self {
+        Self(1 << (number & 127))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Their numbers, lowest first.
+    pub fn numbers(self) -> impl Iterator<Item = u8> {
+        (0..128).filter(move |number| self.0 & (1 << number) != 0)
+    }
+}
+
+impl BitOr for Registers {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Where in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The registers that it is computed from.
+    pub registers: Registers,
+    /// Its place relative to a stack or frame pointer (`rsp`, `rbp`, `sp`, `x29`), by the number of that register and
+    /// the distance in bytes; `None` if it is computed in another way.
+    pub slot: Option<(u8, i64)>,
+}
+
+/// One access to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// Where.
+    pub address: Address,
+    /// Whether it reads.
+    pub reads: bool,
+    /// Whether it writes, perhaps only under a condition.
+    pub writes: bool,
+}
+
+/// How what an instruction writes comes from what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It is one of the values read.
+    Copy,
+    /// It is the sum of the values read and of constants, or one value shifted by a constant.
+    Sum,
+    /// Any other function of the values read.
+    Mix,
+    /// Exchanges a register with memory (`xchg`, `swp`), or stores if nobody else has written (`stxr`).
+    Swap,
+    /// Writes to memory if it holds what is expected (`lock cmpxchg`, `cas`).
+    CompareSwap,
+    /// Sets or clears bits in memory: doing it twice is doing it once (`lock bts`, `lock or`).
+    SetBits,
+    /// Tells the processor that the program waits: `pause`, `tpause`, `umwait`, `yield`, `wfe`, and `isb`, which is used
+    /// where `yield` does nothing.
+    Hint,
+    /// Reads a clock: `rdtsc`, `mrs x0, cntvct_el0`.
+    Clock,
+    /// A system call.
+    System,
+    /// Something that is not described here.
+    Unknown,
+}
+
+/// What one instruction does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The instruction.
+    pub decoded: Decoded,
+    /// How its results come about.
+    pub way: Way,
+    /// Registers whose values go into its results or decide where it jumps; not those of addresses.
+    pub reads: Registers,
+    /// Registers that it writes.
+    pub writes: Registers,
+    /// Of the registers read, those that go to memory, for [`Way::Swap`], [`Way::CompareSwap`] and [`Way::SetBits`].
+    pub stored: Registers,
+    /// Its accesses to memory.
+    pub memory: Vec<Access>,
+}
+
+/// What the first instruction of `bytes`, at address `ip`, does; `None` where [`classify`] knows none.
+#[must_use]
+pub fn effect(isa: Isa, bytes: &[u8], ip: u64) -> Option<Effect> {
+    let decoded = classify(isa, bytes, ip)?;
+    match isa {
+        Isa::X86_64 => x86::effect(bytes, decoded),
+        Isa::Aarch64 => aarch64::effect(bytes, decoded),
+    }
+}
+
+/// Whether the instructions in `bytes` right before the end are those of a system call that gives the processor to somebody
+/// else (`sched_yield`), as the C libraries of Linux have them: the number of the call, then the call.
+#[must_use]
+pub fn ends_with_yield(isa: Isa, bytes: &[u8]) -> bool {
+    match isa {
+        // mov eax, 24; syscall
+        Isa::X86_64 => bytes.ends_with(&[0xb8, 0x18, 0, 0, 0, 0x0f, 0x05]),
+        // mov x8, #124 (of either width); svc #0
+        Isa::Aarch64 => [0x5280_0f88_u32, 0xd280_0f88].into_iter().any(|number| {
+            let code: Vec<u8> =
+                [number, 0xd400_0001].iter().flat_map(|w| w.to_le_bytes()).collect();
+            bytes.ends_with(&code)
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(bytes: &[u8]) -> Effect {
+        effect(Isa::X86_64, bytes, 0x1000).unwrap()
+    }
+
+    fn of_word(word: u32) -> Effect {
+        effect(Isa::Aarch64, &word.to_le_bytes(), 0x1000).unwrap()
+    }
+
+    fn set(numbers: &[u8]) -> Registers {
+        numbers.iter().fold(Registers::NONE, |all, number| all | Registers::one(*number))
+    }
+
+    const FLAGS: u8 = 64;
+
+    #[test]
+    fn values_and_addresses_are_apart() {
+        // mov eax, [rdi+rcx*4]
+        let load = of(&[0x8b, 0x04, 0x8f]);
+        assert_eq!((load.way, load.reads, load.writes), (Way::Copy, set(&[]), set(&[0])));
+        let [access] = load.memory[..] else { panic!("{load:?}") };
+        assert_eq!(access.address, Address { registers: set(&[1, 7]), slot: None });
+        assert!(access.reads && !access.writes);
+        // cmp dword [rsp+8], edx
+        let compared = of(&[0x39, 0x54, 0x24, 0x08]);
+        assert_eq!((compared.reads, compared.writes), (set(&[2]), set(&[FLAGS])));
+        assert_eq!(compared.memory[0].address.slot, Some((4, 8)));
+        // jne
+        let jump = of(&[0x75, 0xfe]);
+        assert_eq!((jump.reads, jump.writes), (set(&[FLAGS]), set(&[])));
+    }
+
+    #[test]
+    fn ways_of_x86() {
+        let cases: [(&[u8], Way); 19] = [
+            (&[0xf3, 0x90], Way::Hint),                      // pause
+            (&[0x66, 0x0f, 0xae, 0xf0], Way::Hint),          // tpause eax
+            (&[0xf2, 0x0f, 0xae, 0xf0], Way::Hint),          // umwait eax
+            (&[0x0f, 0x31], Way::Clock),                     // rdtsc
+            (&[0x0f, 0x05], Way::System),                    // syscall
+            (&[0x48, 0x89, 0xc8], Way::Copy),                // mov rax, rcx
+            (&[0x0f, 0x44, 0xc1], Way::Copy),                // cmove eax, ecx
+            (&[0xff, 0xc8], Way::Sum),                       // dec eax
+            (&[0x83, 0x45, 0xfc, 0x01], Way::Sum),           // add dword [rbp-4], 1
+            (&[0x48, 0x8d, 0x40, 0x01], Way::Sum),           // lea rax, [rax+1]
+            (&[0xd1, 0xe0], Way::Sum),                       // shl eax, 1
+            (&[0xd3, 0xe0], Way::Mix),                       // shl eax, cl
+            (&[0x0f, 0xaf, 0xc1], Way::Mix),                 // imul eax, ecx
+            (&[0x87, 0x07], Way::Swap),                      // xchg [rdi], eax
+            (&[0xf0, 0x0f, 0xb1, 0x17], Way::CompareSwap),   // lock cmpxchg [rdi], edx
+            (&[0xf0, 0x0f, 0xba, 0x2f, 0x00], Way::SetBits), // lock bts dword [rdi], 0
+            (&[0xf0, 0xff, 0x0f], Way::Sum),                 // lock dec dword [rdi]
+            (&[0xf0, 0x0f, 0xc1, 0x07], Way::Mix),           // lock xadd [rdi], eax
+            (&[0xf3, 0xa4], Way::Unknown),                   // rep movsb
+        ];
+        for (bytes, way) in cases {
+            assert_eq!(of(bytes).way, way, "{bytes:02x?}");
+        }
+        assert_eq!(of(&[0xf0, 0x0f, 0xb1, 0x17]).stored, set(&[2]));
+        assert_eq!(of(&[0x87, 0x07]).stored, set(&[0]));
+        // Set to zero: nothing is read.
+        assert_eq!(of(&[0x31, 0xc0]).reads, Registers::NONE);
+    }
+
+    #[test]
+    fn ways_of_aarch64() {
+        let cases: [(u32, Way); 15] = [
+            (0xd503_203f, Way::Hint),        // yield
+            (0xd503_205f, Way::Hint),        // wfe
+            (0xd503_3fdf, Way::Hint),        // isb
+            (0xd503_201f, Way::Copy),        // nop
+            (0xd53b_e040, Way::Clock),       // mrs x0, cntvct_el0
+            (0xd400_0001, Way::System),      // svc #0
+            (0x88df_fc20, Way::Copy),        // ldar w0, [x1]
+            (0xb940_0020, Way::Copy),        // ldr w0, [x1]
+            (0x9100_0400, Way::Sum),         // add x0, x0, #1
+            (0x6b02_001f, Way::Sum),         // cmp w0, w2
+            (0x8804_fc22, Way::Swap),        // stlxr w4, w2, [x1]
+            (0x88e0_7c22, Way::CompareSwap), // casa w0, w2, [x1]
+            (0xb8e0_8022, Way::Swap),        // swpal w0, w2, [x1]
+            (0x9b02_7c20, Way::Mix),         // mul x0, x1, x2
+            (0x4ea1_1c20, Way::Unknown),     // mov v0.16b, v1.16b
+        ];
+        for (word, way) in cases {
+            assert_eq!(of_word(word).way, way, "{word:08x}");
+        }
+        // ldr w0, [x1], #4 moves on; cbz w0 reads it.
+        let walks = of_word(0xb840_4420);
+        assert_eq!((walks.way, walks.writes), (Way::Unknown, set(&[0, 1])));
+        assert_eq!(of_word(0x3400_0000).reads, set(&[0]));
+        // b.ne reads the flags, cmp writes them.
+        assert_eq!(of_word(0x54ff_ffc1).reads, set(&[FLAGS]));
+        let compared = of_word(0x6b02_001f);
+        assert_eq!((compared.reads, compared.writes), (set(&[0, 2]), set(&[FLAGS])));
+        // str w0, [sp, #12]
+        let spill = of_word(0xb900_0fe0);
+        assert_eq!((spill.reads, spill.memory[0].address.slot), (set(&[0]), Some((31, 12))));
+        assert!(spill.memory[0].writes && !spill.memory[0].reads);
+    }
+
+    #[test]
+    fn the_call_that_yields() {
+        let x86 = [0xf3, 0x0f, 0x1e, 0xfa, 0xb8, 0x18, 0, 0, 0, 0x0f, 0x05];
+        assert!(ends_with_yield(Isa::X86_64, &x86));
+        assert!(!ends_with_yield(Isa::X86_64, &x86[..10]));
+        let arm = [0x88, 0x0f, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
+        assert!(ends_with_yield(Isa::Aarch64, &arm));
+        assert!(!ends_with_yield(Isa::Aarch64, &arm[4..]));
+    }
+}

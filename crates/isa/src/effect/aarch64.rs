@@ -1,0 +1,193 @@
+//! Effects of those A64 instructions that loops of waiting are made of.
+
+use super::{Access, Address, Effect, Registers, Way};
+use crate::{Decoded, Flow};
+use yaxpeax_arch::{Decoder, U8Reader};
+use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
+
+/// The numbers of the stack and the frame pointer.
+const STACK: u16 = 31;
+const FRAME: u16 = 29;
+
+/// `yield`, `wfe`, `wfi` among the hints; the number is in bits 5 to 11.
+const WAITING_HINTS: std::ops::RangeInclusive<u32> = 1..=3;
+/// `mrs Xt, cntvct_el0` and its kin, without the number of the register and the last bits of the clock's name.
+const CLOCK: (u32, u32) = (0xffff_ff00, 0xd53b_e000);
+
+pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
+    let word = u32::from_le_bytes(*bytes.first_chunk::<4>()?);
+    let instruction = InstDecoder::default().decode(&mut U8Reader::new(&bytes[..4])).ok()?;
+    let mut effect = Effect {
+        decoded,
+        way: Way::Unknown,
+        reads: Registers::NONE,
+        writes: Registers::NONE,
+        stored: Registers::NONE,
+        memory: Vec::new(),
+    };
+    let [first, second, third, _] = instruction.operands;
+    let values = |from: &[Operand]| from.iter().fold(Registers::NONE, |all, one| all | value(*one));
+    let name = instruction.opcode.to_string();
+    effect.memory.extend(instruction.operands.iter().filter_map(|one| address(*one)));
+    match &name[..] {
+        _ if decoded.flow != Flow::Next => {
+            effect.way = Way::Mix;
+            effect.reads = branch_reads(&instruction);
+        }
+        _ if word & CLOCK.0 == CLOCK.1 => (effect.way, effect.writes) = (Way::Clock, value(first)),
+        "isb" => effect.way = Way::Hint,
+        "hint" | "yield" | "wfe" | "wfi" | "nop" | "sevl" | "sev" => {
+            let waits = WAITING_HINTS.contains(&(word >> 5 & 0x7f));
+            effect.way = if waits { Way::Hint } else { Way::Copy };
+        }
+        "dmb" | "dsb" | "bti" => effect.way = Way::Copy,
+        "svc" => effect.way = Way::System,
+        _ if is_load(&name) => {
+            (effect.way, effect.writes) = (Way::Copy, value(first));
+            effect.memory.iter_mut().for_each(|access| access.reads = true);
+        }
+        "str" | "strb" | "strh" | "stur" | "sturb" | "sturh" => {
+            (effect.way, effect.reads) = (Way::Copy, value(first));
+            effect.memory.iter_mut().for_each(|access| access.writes = true);
+        }
+        _ if name.starts_with("stxr") || name.starts_with("stlxr") => {
+            (effect.way, effect.writes) = (Way::Swap, value(first));
+            (effect.reads, effect.stored) = (value(second), value(second));
+            effect.memory.iter_mut().for_each(|access| access.writes = true);
+        }
+        _ if name.starts_with("swp") || (name.starts_with("cas") && !name.starts_with("casp")) => {
+            let swaps = name.starts_with("swp");
+            effect.way = if swaps { Way::Swap } else { Way::CompareSwap };
+            // `swp` stores the first and loads the second; `cas` compares the first, loads it and stores the second.
+            let (stored, loaded) = if swaps { (first, second) } else { (second, first) };
+            (effect.writes, effect.stored) = (value(loaded), value(stored));
+            effect.reads = values(&[first, second]);
+            effect
+                .memory
+                .iter_mut()
+                .for_each(|access| (access.reads, access.writes) = (true, true));
+        }
+        _ => compute(&mut effect, &name, [first, second, third]),
+    }
+    if moves_on(&instruction) || is_pair(&name) {
+        effect.way = Way::Unknown;
+        effect.writes = effect.writes
+            | effect.memory.iter().fold(Registers::NONE, |all, one| all | one.address.registers);
+    }
+    Some(effect)
+}
+
+/// Arithmetic: the first operand comes from the others.
+fn compute(effect: &mut Effect, name: &str, [first, second, third]: [Operand; 3]) {
+    let vector = [first, second, third].iter().any(|one| is_vector(*one));
+    let sum = ["add", "sub", "adds", "subs"].contains(&name);
+    let flags = ["adds", "subs", "ands", "bics"].contains(&name);
+    let mix = [
+        "and", "orr", "eor", "bic", "orn", "eon", "lsl", "lsr", "asr", "ubfm", "sbfm", "mul",
+        "madd", "msub", "udiv", "sdiv",
+    ];
+    let set = ["movz", "movn", "adrp", "adr"].contains(&name);
+    let select = ["csel", "csinc", "csinv", "csneg"].contains(&name);
+    let compare = ["ccmp", "ccmn"].contains(&name);
+    if vector || !(sum || flags || set || select || compare || mix.contains(&name)) {
+        return;
+    }
+    effect.way = match name {
+        "csel" | "orr" if value(second).is_empty() || select => Way::Copy,
+        _ if set => Way::Copy,
+        _ if sum => Way::Sum,
+        _ => Way::Mix,
+    };
+    effect.reads = value(second) | value(third);
+    effect.writes = value(first);
+    if compare {
+        (effect.reads, effect.writes) = (effect.reads | value(first), Registers::NONE);
+    }
+    if select || compare {
+        effect.reads = effect.reads | Registers::FLAGS;
+    }
+    if flags || compare {
+        effect.writes = effect.writes | Registers::FLAGS;
+    }
+}
+
+fn branch_reads(instruction: &Instruction) -> Registers {
+    match instruction.opcode {
+        Opcode::Bcc(_) | Opcode::BCcc(_) => Registers::FLAGS,
+        Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => value(instruction.operands[0]),
+        _ => Registers::NONE,
+    }
+}
+
+/// Loads of one register.
+fn is_load(name: &str) -> bool {
+    let loads = ["ldr", "ldur", "ldar", "ldapr", "ldxr", "ldaxr"];
+    let base = name.trim_end_matches(['b', 'h']);
+    loads.contains(&base) || ["ldrsw", "ldursw", "ldrsb", "ldrsh", "ldrs"].contains(&base)
+}
+
+fn is_pair(name: &str) -> bool {
+    ["ldp", "stp", "ldxp", "stxp", "ldaxp", "stlxp", "casp", "ldnp", "stnp"]
+        .iter()
+        .any(|pair| name.starts_with(pair))
+}
+
+/// Whether the address register is changed.
+fn moves_on(instruction: &Instruction) -> bool {
+    instruction.operands.iter().any(|operand| {
+        matches!(
+            operand,
+            Operand::RegPreIndex(_, _, true)
+                | Operand::RegPostIndex(..)
+                | Operand::RegPostIndexReg(..)
+        )
+    })
+}
+
+fn is_vector(operand: Operand) -> bool {
+    matches!(
+        operand,
+        Operand::SIMDRegister(..)
+            | Operand::SIMDRegisterElements(..)
+            | Operand::SIMDRegisterElementsLane(..)
+            | Operand::SIMDRegisterElementsMultipleLane(..)
+            | Operand::SIMDRegisterGroup(..)
+            | Operand::SIMDRegisterGroupLane(..)
+    )
+}
+
+/// The register of an operand; none for the zero register, constants and addresses. Vectors have numbers from 32 on.
+fn value(operand: Operand) -> Registers {
+    let number = match operand {
+        Operand::Register(_, 31) => return Registers::NONE,
+        Operand::RegShift(_, _, _, 31) => return Registers::NONE,
+        Operand::Register(_, number)
+        | Operand::RegisterPair(_, number)
+        | Operand::RegisterOrSP(_, number)
+        | Operand::RegShift(_, _, _, number) => number,
+        Operand::SIMDRegister(_, number) => 32 + number,
+        _ => return Registers::NONE,
+    };
+    u8::try_from(number).map_or(Registers::NONE, Registers::one)
+}
+
+/// The access of an operand, which neither reads nor writes yet.
+fn address(operand: Operand) -> Option<Access> {
+    let register =
+        |number: u16| value(Operand::RegisterOrSP(yaxpeax_arm::armv8::a64::SizeCode::X, number));
+    let (registers, slot) = match operand {
+        Operand::RegPreIndex(base, offset, _) => {
+            let slot = [STACK, FRAME].contains(&base).then_some((base, offset));
+            (register(base), slot)
+        }
+        Operand::RegPostIndex(base, _) => (register(base), None),
+        Operand::RegRegOffset(base, index, ..) | Operand::RegPostIndexReg(base, index) => {
+            (register(base) | register(index), None)
+        }
+        // The address of a literal.
+        Operand::PCOffset(_) => (Registers::NONE, None),
+        _ => return None,
+    };
+    let slot = slot.and_then(|(base, offset)| Some((u8::try_from(base).ok()?, i64::from(offset))));
+    Some(Access { address: Address { registers, slot }, reads: false, writes: false })
+}

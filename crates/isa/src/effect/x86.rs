@@ -1,0 +1,148 @@
+//! Effects of x86 instructions, from what iced-x86 knows of their operands.
+
+use super::{Access, Address, Effect, Registers, Way};
+use crate::{Decoded, Flow, x86};
+use iced_x86::{
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+
+/// Where the numbers of vectors, masks and x87 begin.
+const VECTORS: usize = 32;
+const MASKS: usize = 65;
+const X87: usize = 73;
+
+pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
+    let instruction = x86::decode(bytes, decoded.ip)?;
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&instruction);
+    let memory: Vec<Access> = info.used_memory().iter().filter_map(access).collect();
+    let in_addresses =
+        memory.iter().fold(Registers::NONE, |all, access| all | access.address.registers);
+    let (mut reads, mut writes) = (Registers::NONE, Registers::NONE);
+    let (mut values, mut first) = (Registers::NONE, true);
+    for place in 0..instruction.op_count() {
+        if instruction.op_kind(place) == OpKind::Register {
+            let register = number(instruction.op_register(place));
+            if is_read(info.op_access(place)) {
+                reads = reads | register;
+            }
+            if !(first && instruction.op0_kind() == OpKind::Register) {
+                values = values | register;
+            }
+        }
+        first = false;
+    }
+    for used in info.used_registers() {
+        let register = number(used.register());
+        if is_read(used.access()) {
+            reads = reads | register.without(in_addresses);
+        }
+        if is_write(used.access()) {
+            writes = writes | register;
+        }
+    }
+    if instruction.rflags_read() != 0 {
+        reads = reads | Registers::FLAGS;
+    }
+    if instruction.rflags_modified() != 0 {
+        writes = writes | Registers::FLAGS;
+    }
+    let way = way(&instruction, decoded, &memory);
+    let stored = match way {
+        Way::Swap if instruction.op0_kind() == OpKind::Register => {
+            number(instruction.op0_register())
+        }
+        Way::Swap | Way::CompareSwap | Way::SetBits => values,
+        _ => Registers::NONE,
+    };
+    Some(Effect { decoded, way, reads, writes, stored, memory })
+}
+
+fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
+    use Mnemonic as M;
+    let constant = || {
+        matches!(
+            instruction.op1_kind(),
+            OpKind::Immediate8
+                | OpKind::Immediate8to16
+                | OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+        )
+    };
+    let changes_memory = memory.iter().any(|access| access.reads && access.writes);
+    match instruction.mnemonic() {
+        M::Pause | M::Tpause | M::Umwait | M::Umonitor | M::Monitorx | M::Mwaitx => Way::Hint,
+        M::Rdtsc | M::Rdtscp => Way::Clock,
+        _ if decoded.flow == Flow::Trap || instruction.is_string_instruction() => Way::Unknown,
+        M::Syscall | M::Sysenter | M::Int => Way::System,
+        M::Xchg if changes_memory => Way::Swap,
+        M::Cmpxchg if changes_memory => Way::CompareSwap,
+        M::Bts | M::Btr | M::Or | M::And if changes_memory && instruction.has_lock_prefix() => {
+            Way::SetBits
+        }
+        M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Movd | M::Movq | M::Nop | M::Endbr64 => {
+            Way::Copy
+        }
+        M::Cdqe | M::Cwde => Way::Copy,
+        M::Cmova
+        | M::Cmovae
+        | M::Cmovb
+        | M::Cmovbe
+        | M::Cmove
+        | M::Cmovg
+        | M::Cmovge
+        | M::Cmovl
+        | M::Cmovle
+        | M::Cmovne
+        | M::Cmovno
+        | M::Cmovnp
+        | M::Cmovns
+        | M::Cmovo
+        | M::Cmovp
+        | M::Cmovs => Way::Copy,
+        M::Inc | M::Dec | M::Add | M::Sub | M::Lea => Way::Sum,
+        M::Shl | M::Sal | M::Shr | M::Sar if constant() => Way::Sum,
+        _ => Way::Mix,
+    }
+}
+
+fn access(memory: &UsedMemory) -> Option<Access> {
+    let (reads, writes) = (is_read(memory.access()), is_write(memory.access()));
+    let (base, index) = (memory.base(), memory.index());
+    let on_stack = matches!(base, Register::RSP | Register::RBP) && index == Register::None;
+    let address = Address {
+        registers: number(base) | number(index),
+        slot: on_stack.then(|| {
+            let base = if base == Register::RSP { 4 } else { 5 };
+            (base, memory.displacement().cast_signed())
+        }),
+    };
+    (reads || writes).then_some(Access { address, reads, writes })
+}
+
+/// The set of one register; none for those that loops leave alone, such as segments and the instruction pointer.
+fn number(register: Register) -> Registers {
+    let full = register.full_register();
+    let number = if full.is_gpr64() {
+        full.number()
+    } else if full.is_zmm() {
+        VECTORS + full.number()
+    } else if full.is_k() {
+        MASKS + full.number()
+    } else if full.is_st() || full.is_mm() {
+        X87 + full.number()
+    } else {
+        return Registers::NONE;
+    };
+    u8::try_from(number).map_or(Registers::NONE, Registers::one)
+}
+
+fn is_read(access: OpAccess) -> bool {
+    use OpAccess::{CondRead, Read, ReadCondWrite, ReadWrite};
+    matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
+}
+
+fn is_write(access: OpAccess) -> bool {
+    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
+}

@@ -1,0 +1,3 @@
+//! Threads that only wait for others in a loop.
+
+pub mod loops;
