@@ -18,4 +18,5 @@ pub mod stats;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod threads;
 pub mod train;

@@ -153,12 +153,23 @@ pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 pub fn ratio_estimate(values: &[f64], base: &[f64]) -> Option<Estimate> {
     let (over, under) = (logarithms(values)?, logarithms(base)?);
     let value = mean(&over)? - mean(&under)?;
-    let interval = welch_reach(&over, &under).map(|reach| Interval::around(value, reach).exp());
+    let interval = welch_reach(&over, &under, 0.95).map(|reach| Interval::around(value, reach).exp());
     Some(Estimate { value: value.exp(), interval })
 }
 
-/// Half the width of Welch's 95 % interval for the difference of two means.
-fn welch_reach(a: &[f64], b: &[f64]) -> Option<f64> {
+/// As the interval of [`ratio_estimate`], but with another `confidence` than 0.95: for who looks at it again and again.
+///
+/// `None` if a set has fewer than two values or one that is not finite and above 0, or for a `confidence` that is not
+/// between 0 and 1.
+#[must_use]
+pub fn ratio_interval(values: &[f64], base: &[f64], confidence: f64) -> Option<Interval> {
+    let (over, under) = (logarithms(values)?, logarithms(base)?);
+    let reach = welch_reach(&over, &under, confidence)?;
+    Some(Interval::around(mean(&over)? - mean(&under)?, reach).exp())
+}
+
+/// Half the width of Welch's interval for the difference of two means.
+fn welch_reach(a: &[f64], b: &[f64], confidence: f64) -> Option<f64> {
     let part = |values: &[f64]| deviation(values).map(|d| d * d / count(values));
     let (of_a, of_b) = (part(a)?, part(b)?);
     let variance = of_a + of_b;
@@ -168,7 +179,7 @@ fn welch_reach(a: &[f64], b: &[f64]) -> Option<f64> {
     // Welch and Satterthwaite's degrees of freedom; rarely whole.
     let freedom =
         variance.powi(2) / (of_a.powi(2) / (count(a) - 1.0) + of_b.powi(2) / (count(b) - 1.0));
-    Some(t_quantile(0.975, freedom)? * variance.sqrt())
+    Some(t_quantile(f64::midpoint(confidence, 1.0), freedom)? * variance.sqrt())
 }
 
 /// A small generator for orders: Steele, Lea and Flood's `SplitMix64`.

@@ -1,0 +1,166 @@
+//! Critical sections of a parallel region that is executed again and again, told by its executions with one thread and with
+//! all of them.
+//!
+//! # Problem
+//! One thread does not tell whether every further thread adds critical sections, as where each merges its result, or shares
+//! them out, as where each iteration of a loop has one. [`super::Trained`] is about the first.
+//! # Terms
+//! - `o`: time outside of critical sections by one thread; `c`: time inside that is shared out; `i`: that every thread adds.
+//! - `b`: share of what a shared resource can give that one thread asks for. With `P` threads the time outside is then `P · o · b`
+//!   in all instead of `o`, once it is used up. So it is told without counters: by the growth of the time outside. That it is the
+//!   memory's bandwidth is supposed.
+//! # Equations
+//! - `T(P) = max(max(o / P, o · b) + c / P, c) + P · i` (derived): nobody is faster than the critical sections one after the
+//!   other.
+//! - From `h(1) = c + i` and `h(P) = c + P · i`, time inside in all: `i = (h(P) - h(1)) / (P - 1)`.
+//!
+//! # Properties
+//! - **Told again**: parts that make times come back from them. -> test `parts_of_executions`
+//! - **Least time** but for [`TOLERANCE`]. -> test `least_but_for_tolerance`
+
+use super::{Advice, Limit, Trained};
+
+/// How much slower counts as equal where it frees a quarter of the threads. Chosen.
+pub const TOLERANCE: f64 = 0.02;
+/// Growth of the time outside from which a shared resource is said to be used up. Chosen: above what a busy machine
+/// does to threads.
+const GROWTH: f64 = 1.25;
+
+/// A mean execution of a region. Times are in any one unit, summed over threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Executed {
+    /// How many threads; at least 1.
+    pub threads: u32,
+    /// Time outside of critical sections and not waiting for them; above 0.
+    pub outside: f64,
+    /// Time inside.
+    pub inside: f64,
+}
+
+/// What a region's time is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sections {
+    /// What every thread adds, and the time outside.
+    pub trained: Trained,
+    /// Time inside that threads share out.
+    pub shared: f64,
+}
+
+impl Sections {
+    /// Of executions with one thread and with more; `None` if `more` has not more than one.
+    #[must_use]
+    pub fn of(one: Executed, more: Executed) -> Option<Self> {
+        if more.threads < 2 {
+            return None;
+        }
+        let threads = f64::from(more.threads);
+        let each = ((more.inside - one.inside) / (threads - 1.0)).clamp(0.0, one.inside);
+        let growth = more.outside / one.outside;
+        let bandwidth = (growth >= GROWTH).then(|| (growth / threads).min(1.0));
+        let trained = Trained { outside: one.outside, inside: each, bandwidth };
+        Some(Self { trained, shared: one.inside - each })
+    }
+
+    /// Time with so many threads.
+    #[must_use]
+    pub fn time(&self, threads: u32) -> f64 {
+        let each = f64::from(threads.max(1)) * self.trained.inside;
+        let parallel = self.trained.time(threads) - each;
+        (parallel + self.shared / f64::from(threads.max(1))).max(self.shared) + each
+    }
+
+    /// Share of one thread's time that is in critical sections.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        let inside = self.shared + self.trained.inside;
+        inside / (inside + self.trained.outside)
+    }
+
+    /// How many threads on so many cores. Fewer than take least time where that costs at most [`TOLERANCE`] and frees a
+    /// quarter of them.
+    #[must_use]
+    pub fn advise(&self, cores: u32) -> Advice {
+        let cores = cores.max(1);
+        let least = |best: u32, threads: u32| {
+            if self.time(threads) < self.time(best) { threads } else { best }
+        };
+        let best = (1..=cores).fold(1, least);
+        let enough = self.time(best) * (1.0 + TOLERANCE);
+        let fewest = (1..=best).find(|&threads| self.time(threads) <= enough).unwrap_or(best);
+        let threads = if 4 * fewest <= 3 * best { fewest } else { best };
+        let limit = if threads == cores { Limit::Cores } else { self.limit(threads + 1) };
+        Advice { threads, limit }
+    }
+
+    /// What so many threads would meet with: the larger of what they lose at critical sections and by the shared resource.
+    fn limit(&self, threads: u32) -> Limit {
+        let without = Self { trained: Trained { bandwidth: None, ..self.trained }, ..*self };
+        let free = self.trained.outside / f64::from(threads);
+        let queue = without.time(threads) - free;
+        if self.time(threads) - without.time(threads) > queue {
+            Limit::Bandwidth
+        } else {
+            Limit::CriticalSections
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 76 outside and 24 inside on one thread. Shared out: with 8 threads still 24, so 24 is the least, and 100 / 24 = 4.2
+    /// threads reach it: five, or four within 4.2 %, which is too much. Added by each: 192 on 8 threads, and √(76 / 24) = 1.8: two.
+    #[test]
+    fn both_kinds_by_hand() {
+        let one = Executed { threads: 1, outside: 76.0, inside: 24.0 };
+        let more = |inside, outside| Executed { threads: 8, outside, inside };
+        let told = |more| {
+            let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
+            (threads, limit)
+        };
+        assert_eq!(told(more(24.0, 76.0)), (5, Limit::CriticalSections));
+        assert_eq!(told(more(192.0, 76.0)), (2, Limit::CriticalSections));
+        assert_eq!(Sections::of(one, more(24.0, 76.0)).unwrap().share(), 0.24);
+        assert_eq!(Sections::of(one, one), None);
+    }
+
+    /// All parallel: eight. Twice the time outside on eight threads: four use the resource up. Nearly all inside: one.
+    #[test]
+    fn nothing_everything_and_bandwidth() {
+        let told = |inside: [f64; 2], outside: [f64; 2]| {
+            let one = Executed { threads: 1, outside: outside[0], inside: inside[0] };
+            let more = Executed { threads: 8, outside: outside[1], inside: inside[1] };
+            let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
+            (threads, limit)
+        };
+        assert_eq!(told([0.0, 0.0], [100.0, 104.0]), (8, Limit::Cores));
+        assert_eq!(told([0.0, 0.0], [100.0, 200.0]), (4, Limit::Bandwidth));
+        assert_eq!(told([99.0, 99.0], [1.0, 1.0]), (1, Limit::CriticalSections));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_executions(outside in 1.0..1e3_f64, each in 0.0..10.0_f64, shared in 0.0..100.0_f64, threads in 2..100_u32) {
+            let inside = |threads: u32| shared + each * f64::from(threads);
+            let executed = |threads| Executed { threads, outside, inside: inside(threads) };
+            let told = Sections::of(executed(1), executed(threads)).unwrap();
+            prop_assert!((told.shared - shared).abs() < 1e-6 && (told.trained.inside - each).abs() < 1e-6);
+            prop_assert_eq!(told.trained.bandwidth, None);
+            prop_assert!((told.time(1) - outside - each - shared).abs() < 1e-6);
+        }
+
+        #[test]
+        fn least_but_for_tolerance(
+            outside in 1.0..1e3_f64, each in 0.0..10.0_f64, shared in 0.0..100.0_f64,
+            bandwidth in prop_oneof![Just(None), (0.01..=1.0_f64).prop_map(Some)], cores in 1..100_u32,
+        ) {
+            let sections = Sections { trained: Trained { outside, inside: each, bandwidth }, shared };
+            let best = (1..=cores).map(|threads| sections.time(threads)).fold(f64::INFINITY, f64::min);
+            let advice = sections.advise(cores);
+            prop_assert!((1..=cores).contains(&advice.threads));
+            prop_assert!(sections.time(advice.threads) <= best * (1.0 + TOLERANCE) * (1.0 + 1e-12));
+        }
+    }
+}
