@@ -3,6 +3,7 @@
 //! Bookkeeping only: nothing here makes a system call.
 
 use crate::gauge::DataLevels;
+use crate::idle::Fair;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
 use colocate_engine::{Counts, JobEnd, SeenTask, Stand};
@@ -106,6 +107,10 @@ pub struct Task {
     pub counted: Metered,
     /// Whether it had not run when it was last read, and did not wait for a PU.
     pub sleeps: bool,
+    /// The policy that it had before we put it under SCHED_IDLE, where it is now.
+    pub lowered: Option<Fair>,
+    /// The same of the last time that it, or its creator, was put there.
+    pub was_lowered: Option<Fair>,
 }
 
 impl Task {
@@ -310,6 +315,13 @@ impl Book {
         self.by_tid.iter().map(|(tid, id)| (*tid, *id))
     }
 
+    /// The living tasks of a job, in the order of their IDs.
+    pub fn living_of(&mut self, job: JobIdx) -> impl Iterator<Item = &mut Task> {
+        let of_job = TaskId { job, order: 0 }..=TaskId { job, order: u32::MAX };
+        let tasks = self.tasks.range_mut(of_job).map(|(_, task)| task);
+        tasks.filter(|task| task.ended.is_none())
+    }
+
     /// All living tasks, in the order of their IDs.
     pub fn living_mut(&mut self) -> impl Iterator<Item = &mut Task> {
         self.tasks.values_mut().filter(|task| task.ended.is_none())
@@ -330,9 +342,9 @@ impl Book {
     pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
         let Birth { at, pid, tid, parent_pid, parent_tid } = birth;
         let creator = self.living(parent_tid).and_then(|id| self.tasks.get(&id));
-        let (name, mark, had) = creator.map_or_else(
-            || (None, Mark::Original, Had::default()),
-            |task| (Some(task.name.clone()), task.mark, task.had.clone()),
+        let (name, mark, had, was_lowered) = creator.map_or_else(
+            || (None, Mark::Original, Had::default(), None),
+            |task| (Some(task.name.clone()), task.mark, task.had.clone(), task.was_lowered),
         );
         let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
@@ -370,6 +382,8 @@ impl Book {
             waited: None,
             counted: Metered::default(),
             sleeps: false,
+            lowered: None,
+            was_lowered,
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);

@@ -81,8 +81,11 @@ fn guard(ear: io::PipeReader, colocate: Pid, memory: &File, path: Option<PathBuf
         let proc = Path::new("/proc");
         // First of all, what was stopped goes on.
         let gone_on = restore::let_go_on(&journal, proc, false);
+        let raised = restore::raise(&journal, proc, false);
         let undone = restore::undo(&journal, proc, false);
-        let all = gone_on.is_ok() && undone.iter().all(|undone| undone.trouble.is_none());
+        let troubles = raised.iter().map(|raised| &raised.trouble);
+        let mut troubles = troubles.chain(undone.iter().map(|undone| &undone.trouble));
+        let all = gone_on.is_ok() && troubles.all(Option::is_none);
         // What could not be undone is left for `colocate restore` to speak of.
         if let Some(path) = path.filter(|_| all) {
             let _ = std::fs::remove_file(path);

@@ -5,6 +5,7 @@
 //! calls, and nothing has to be locked.
 
 mod counting;
+mod filling;
 mod giving_back;
 mod lives;
 mod looking;
@@ -25,7 +26,7 @@ use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
 use crate::watch::Watchers;
-use colocate_engine::{Host, HostError, JobEnd, QuantumEnd, Snapshot, Stand};
+use colocate_engine::{Host, HostError, JobEnd, Meanwhile, QuantumEnd, Snapshot, Stand};
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
@@ -34,6 +35,7 @@ use colocate_observe::sample::{Counted, SampleOptions};
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
 use colocate_policy::{JobIdx, Plan, TaskId};
+use filling::Fillers;
 use lives::Leaving;
 use looking::{GLANCE_EVERY, LOOK_EVERY};
 use preparing::{begin_journal, counters, hold_all, pauser, usable, watch_all};
@@ -47,8 +49,10 @@ use std::time::Duration;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
-    /// Whether plans may leave jobs waiting, which are then stopped. If so, CPU times are in nanoseconds.
+    /// Whether plans may leave jobs waiting. If so, CPU times are in nanoseconds.
     pub may_pause: bool,
+    /// What waiting jobs do meanwhile.
+    pub meanwhile: Meanwhile,
     /// Whether jobs are stopped by signals even where they could have cgroups.
     pub only_signals: bool,
     /// Whether instructions, cycles and requests to caches and memory are counted.
@@ -118,6 +122,7 @@ pub struct LinuxHost {
     /// By job, until it is let go for the first time.
     held: Vec<Option<Held>>,
     pauser: Option<Pauser>,
+    fillers: Option<Fillers>,
     /// Jobs that wait.
     waiting: BTreeSet<JobIdx>,
     /// What could not be done to whom, so that it is said once.
@@ -171,6 +176,8 @@ impl LinuxHost {
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
         let pauser = setup.may_pause.then(|| pauser(setup, &mut notes));
+        let fillers =
+            pauser.as_ref().and_then(|_| Fillers::new(setup.meanwhile, &setup.proc, &mut notes));
         let mut journal = begin_journal(setup, &original, pauser.as_ref());
         if let Some(why) = journal.trouble() {
             notes.push(format!(
@@ -208,6 +215,7 @@ impl LinuxHost {
             guardian,
             held: held.into_iter().map(Some).collect(),
             pauser,
+            fillers,
             waiting: BTreeSet::new(),
             told: BTreeSet::new(),
             ending: false,

@@ -7,21 +7,23 @@
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 2
+//! colocate-journal 3
 //! owner 4242 1234567
 //! original 0-63
 //! pauses cgroup /sys/fs/cgroup/colocate-4242
 //!
-//! 4243 4243 1234570 - - 5bd1e995
-//! 4243 4250 1234581 17 3 9ae16a3b
+//! 4243 4243 1234570 - - o 5bd1e995
+//! 4243 4250 1234581 17 3 - 9ae16a3b
 //! ```
 //! Columns: process, thread, its start in clock ticks since boot, the PU that it is put on (`-` for
 //! the original mask, `=` if the program chose its PUs itself), the PU that it was on before (a
-//! crash can come between line and deed), check sum.
+//! crash can come between line and deed), the policy that it had before it was put under SCHED_IDLE (`o`
+//! SCHED_OTHER, `b` SCHED_BATCH; `-` if it was not), check sum.
 //!
 //! It is kept twice: in memory for the guardian, and in a file for `colocate restore`. Neither the
 //! one nor the other can stop a program: what cannot be written is done without.
 
+use crate::idle::Fair;
 use crate::pause::How;
 use crate::sys;
 use colocate_machine::{PuNr, PuSet};
@@ -35,14 +37,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 2";
-/// The version before, which did not know of stopped jobs and is still read.
-const HEAD_BEFORE: &str = "colocate-journal 1";
+const HEAD: &str = "colocate-journal 3";
+/// The versions before, which did not know of stopped jobs, and of jobs that fill idle PUs, and are still read.
+const HEADS_BEFORE: [&str; 2] = ["colocate-journal 1", "colocate-journal 2"];
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
 
-/// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 8
-/// characters (Linux's largest thread number is 4194304) and 5 spaces.
+/// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 1 +
+/// 8 characters (Linux's largest thread number is 4194304) and 6 spaces.
 const LINE_B: usize = 64;
 
 /// The place of a task's line.
@@ -99,6 +101,8 @@ pub struct Entry {
     pub mark: Mark,
     /// What was done to it before; the mark of its creator for a newborn.
     pub was: Mark,
+    /// The policy that it had before we put it under SCHED_IDLE; `None` if it is not there by our doing.
+    pub lowered: Option<Fair>,
 }
 
 /// A process, so named that a later one with the same number is not mistaken for it.
@@ -168,7 +172,7 @@ impl Journal {
             (found, wrong)
         };
         let (first, wrong) = head(HEAD);
-        if ![HEAD, HEAD_BEFORE].contains(&first) {
+        if first != HEAD && !HEADS_BEFORE.contains(&first) {
             return Err(wrong);
         }
         let (line, wrong) = head("owner PID START");
@@ -200,12 +204,15 @@ fn entry(line: &str) -> Option<Entry> {
         start_ticks: next()?.parse().ok()?,
         mark: Mark::parse(next()?)?,
         was: Mark::parse(next()?)?,
+        // Before version 3 nothing stood here.
+        lowered: next().and_then(Fair::parse),
     })
 }
 
 fn line(entry: &Entry) -> String {
-    let Entry { pid, tid, start_ticks, mark, was } = entry;
-    let body = format!("{pid} {tid} {start_ticks} {mark} {was}");
+    let Entry { pid, tid, start_ticks, mark, was, lowered } = entry;
+    let lowered = lowered.map_or('-', Fair::letter);
+    let body = format!("{pid} {tid} {start_ticks} {mark} {was} {lowered}");
     let sum = check_sum(&body);
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
@@ -333,7 +340,8 @@ mod tests {
     fn some(tid: i32, pu: Option<u32>) -> Entry {
         let mark = pu.map_or(Mark::Original, |pu| Mark::On(PuNr(pu)));
         let was = if pu.is_some() { Mark::On(PuNr(8191)) } else { Mark::Programs };
-        Entry { pid: Pid(10), tid: Tid(tid), start_ticks: u64::MAX, mark, was }
+        let lowered = Some(Fair::Batch).filter(|_| pu.is_none());
+        Entry { pid: Pid(10), tid: Tid(tid), start_ticks: u64::MAX, mark, was, lowered }
     }
 
     fn read(writer: &Writer) -> Journal {
@@ -383,11 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn the_version_before_is_read() {
-        let text =
-            format!("{HEAD_BEFORE}\nowner 7 99\noriginal 0-3\n\n{}", line(&some(10, Some(1))));
-        let journal = Journal::parse(&text).unwrap();
-        assert_eq!((journal.pauses, journal.entries), (None, vec![some(10, Some(1))]));
+    fn versions_before_are_read() {
+        let body = "10 10 18446744073709551615 1 8191";
+        for head in HEADS_BEFORE {
+            let line = format!("{body} {:08x}", check_sum(body));
+            let text = format!("{head}\nowner 7 99\noriginal 0-3\n\n{line}\n");
+            let journal = Journal::parse(&text).unwrap();
+            assert_eq!((journal.pauses, journal.entries), (None, vec![some(10, Some(1))]));
+        }
     }
 
     #[test]
@@ -404,14 +415,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 2, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 3, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 3\n"),
-            "expected colocate-journal 2, found \"colocate-journal 3\""
+            refusal("colocate-journal 4\n"),
+            "expected colocate-journal 3, found \"colocate-journal 4\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 3");
+        let text = format!("{HEAD}\nowner colocate-journal 4");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");

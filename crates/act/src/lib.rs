@@ -18,6 +18,7 @@ pub mod watch;
 pub mod book;
 pub mod gauge;
 pub mod host;
+pub mod idle;
 pub mod latency;
 pub mod pages;
 pub mod pause;

@@ -153,9 +153,14 @@ impl Placer {
         }
         let Some(start_ticks) = task.start_ticks else { return false };
         let slot = *task.slot.get_or_insert_with(|| self.journal.slot());
-        let (pid, tid, was) = (task.pid, task.tid, task.mark);
-        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was });
+        let (pid, tid, was, lowered) = (task.pid, task.tid, task.mark, task.lowered);
+        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
         true
+    }
+
+    /// Writes to the journal what has changed of a task beside its place. False if it has ended.
+    pub(crate) fn rewrite(&mut self, task: &mut Task) -> bool {
+        self.write(task, task.mark)
     }
 
     /// It has ended; one that was to be left to the kernel was left to it.

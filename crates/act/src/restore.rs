@@ -4,10 +4,12 @@
 //! journal does not know, because they were born from a placed one just before the crash, are found
 //! below the processes that it does know.
 
+use crate::idle::{self, Fair};
 use crate::journal::{Entry, Journal, JournalError, Mark, Owner};
 use crate::pause::{self, How, freezer};
 use crate::pin;
 use crate::stat::{Stat, parents, threads};
+use crate::sys;
 use colocate_machine::PuNr;
 use colocate_observe::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -87,6 +89,69 @@ pub fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pi
             }
             Ok(stopped)
         }
+    }
+}
+
+/// A thread that was, or would be, given back its scheduling policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Its process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The policy that it had before it was put under SCHED_IDLE.
+    pub to: Fair,
+    /// Why it could not be given back, in one line; `None` if it was, or if nothing was tried.
+    pub trouble: Option<String>,
+}
+
+/// Takes every living thread of the journal's workload out of SCHED_IDLE that was put there; with `dry` only says
+/// which ones. `proc` is `/proc`.
+#[must_use]
+pub fn raise(journal: &Journal, proc: &Path, dry: bool) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    let mut seen = HashSet::new();
+    for _ in 0..if dry { 1 } else { LOOKS } {
+        let before = raised.len();
+        let known = living(journal, proc);
+        let parents = parents(proc);
+        for pid in with_descendants(&known, proc) {
+            for tid in threads(proc, pid) {
+                let Some(to) = lowered(&known, &parents, pid, tid) else { continue };
+                let is_idle = |found: sys::Schedule| found.policy == libc::SCHED_IDLE;
+                // What only waits to be reaped runs nowhere any more.
+                let dead = || Stat::read(proc, pid, tid).is_none_or(|stat| stat.is_dead());
+                if !sys::schedule_of(tid).is_ok_and(is_idle) || dead() {
+                    continue;
+                }
+                // One that cannot be raised is not tried for ever.
+                if seen.insert((pid, tid)) {
+                    let trouble = (!dry).then(|| idle::raise(tid, to)).and_then(Result::err);
+                    let trouble = trouble.map(|why| why.to_string());
+                    raised.push(Raised { pid, tid, to, trouble });
+                }
+            }
+        }
+        if raised.len() == before {
+            break;
+        }
+    }
+    raised
+}
+
+/// The policy that we have taken from a thread, or from one that may have created it just before the crash, if the
+/// journal does not know it: one of its process, or of its process's parent.
+fn lowered(
+    known: &HashMap<Tid, &Entry>,
+    parents: &HashMap<Pid, Pid>,
+    pid: Pid,
+    tid: Tid,
+) -> Option<Fair> {
+    let of_process =
+        |pid: Pid| known.values().find_map(|entry| entry.lowered.filter(|_| entry.pid == pid));
+    match known.get(&tid) {
+        Some(entry) => entry.lowered,
+        None => of_process(pid).or_else(|| of_process(*parents.get(&pid)?)),
     }
 }
 
@@ -214,7 +279,7 @@ mod tests {
         fn entry(&self, mark: Mark, was: Mark) -> Entry {
             let tid = self.pid.first_thread();
             let start_ticks = Stat::read(Path::new(PROC), self.pid, tid).unwrap().start_ticks;
-            Entry { pid: self.pid, tid, start_ticks, mark, was }
+            Entry { pid: self.pid, tid, start_ticks, mark, was, lowered: None }
         }
 
         fn mask(&self) -> PuSet {

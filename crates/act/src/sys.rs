@@ -348,6 +348,7 @@ pub fn set_name(name: &CStr) {
 }
 
 /// Parameters of sched_setattr(2), as far as its first version goes.
+#[derive(Default)]
 #[repr(C)]
 struct SchedAttr {
     size_b: u32,
@@ -393,19 +394,96 @@ pub fn be_as_before(policy: c_int, nice: i32) {
 }
 
 fn schedule_as(policy: c_int, slice: Nanos, nice: i32) -> Result<(), SysError> {
+    set_schedule(Tid(0), &Schedule { policy, nice, flags: 0, slice_ns: slice.0 })
+}
+
+/// How a thread of a policy without fixed priorities is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The policy, by the kernel's number (sched(7)).
+    pub policy: c_int,
+    /// The nice value.
+    pub nice: i32,
+    flags: u64,
+    slice_ns: u64,
+}
+
+impl Schedule {
+    /// The same under another policy.
+    #[must_use]
+    pub const fn under(self, policy: c_int) -> Self {
+        Self { policy, ..self }
+    }
+}
+
+/// How thread `tid` is scheduled; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
+    let mut attr = SchedAttr::default();
+    let size = size_of::<SchedAttr>();
+    // SAFETY: the kernel writes at most `size` bytes to `attr`, and every bit pattern is valid for it.
+    let ret = unsafe { libc::syscall(libc::SYS_sched_getattr, tid.0, &raw mut attr, size, 0) };
+    if ret < 0 {
+        return Err(SysError::last("sched_getattr"));
+    }
+    let SchedAttr { policy, flags, nice, runtime_ns, .. } = attr;
+    Ok(Schedule { policy: policy.cast_signed(), nice, flags, slice_ns: runtime_ns })
+}
+
+/// Schedules thread `tid` so; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EPERM` if it is another user's, if it is to get more than it has and its limit does not
+/// allow that, and under some seccomp filters.
+pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
-        policy: policy.cast_unsigned(),
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime_ns: slice.0,
-        deadline_ns: 0,
-        period_ns: 0,
+        policy: wanted.policy.cast_unsigned(),
+        flags: wanted.flags,
+        nice: wanted.nice,
+        runtime_ns: wanted.slice_ns,
+        ..SchedAttr::default()
     };
     // SAFETY: the kernel reads the 48 bytes that `size_b` says, and that the type has.
-    let ret = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    let ret = unsafe { libc::syscall(libc::SYS_sched_setattr, tid.0, &raw const attr, 0) };
     if ret < 0 { Err(SysError::last("sched_setattr")) } else { Ok(()) }
+}
+
+/// Soft and hard limit of process `pid` for nice values (RLIMIT_NICE: 20 less the lowest one); process 0 is the
+/// caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EPERM` if it is another user's.
+pub fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is given; the old one is written to a valid place.
+    let ret = unsafe { libc::prlimit(pid.0, libc::RLIMIT_NICE, std::ptr::null(), &raw mut limit) };
+    if ret < 0 { Err(SysError::last("prlimit")) } else { Ok((limit.rlim_cur, limit.rlim_max)) }
+}
+
+/// Sets the limits of this process for nice values.
+///
+/// # Errors
+/// `EPERM` if the hard limit would be raised.
+pub fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `limit` is read only during the call.
+    let ret = unsafe { libc::setrlimit(libc::RLIMIT_NICE, &raw const limit) };
+    if ret < 0 { Err(SysError::last("setrlimit")) } else { Ok(()) }
+}
+
+/// The session of process `pid`; process 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
+    // SAFETY: takes no pointer.
+    match unsafe { libc::getsid(pid.0) } {
+        -1 => Err(SysError::last("getsid")),
+        session => Ok(Pid(session)),
+    }
 }
 
 /// Lets this process have so many descriptors open, as far as it may.

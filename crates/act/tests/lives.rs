@@ -7,7 +7,7 @@
 
 use colocate_act::launch::Command;
 use colocate_act::{Count, LinuxHost, Setup, Target};
-use colocate_engine::Snapshot;
+use colocate_engine::{Meanwhile, Snapshot};
 use colocate_engine::schedule::{Workload, schedule};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
@@ -46,6 +46,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
     Setup {
         commands: scripts.iter().map(command).collect(),
         may_pause: true,
+        meanwhile: Meanwhile::Stop,
         only_signals: false,
         count: Count::With(clock()),
         targets: targets.to_vec(),

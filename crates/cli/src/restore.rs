@@ -3,7 +3,7 @@
 //! Its guardian does that at once; this is for when the guardian was killed as well.
 
 use crate::output;
-use colocate_act::restore::{self, Found, FoundError, Undone};
+use colocate_act::restore::{self, Found, FoundError, Raised, Undone};
 use colocate_act::{rundir, sys};
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 /// Undoes what a killed colocate left behind
 ///
-/// Lets everything go on that a dead colocate had stopped, and gives every thread that it had put on one
-/// PU the mask back that it would have had. Exit status: 0 if nothing is left to undo, 125 if something
+/// Lets everything go on that a dead colocate had stopped, gives every thread that it had put on one PU the
+/// mask back that it would have had, and takes those out of SCHED_IDLE that it had put there. Exit status: 0 if nothing is left to undo, 125 if something
 /// could not be undone or a journal could not be read.
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,6 +43,16 @@ struct Done {
     /// Why some of them could not be let go on.
     stopped_trouble: Option<String>,
     threads: Vec<Thread>,
+    /// Threads that were under SCHED_IDLE.
+    idle: Vec<Idle>,
+}
+
+#[derive(Serialize)]
+struct Idle {
+    pid: i32,
+    tid: i32,
+    to: String,
+    trouble: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -78,6 +88,7 @@ impl Done {
         unread
             || self.stopped_trouble.is_some()
             || self.threads.iter().any(|thread| thread.trouble.is_some())
+            || self.idle.iter().any(|thread| thread.trouble.is_some())
     }
 }
 
@@ -94,6 +105,7 @@ fn undo(found: Found, dry: bool) -> Done {
         stopped: Vec::new(),
         stopped_trouble: None,
         threads: Vec::new(),
+        idle: Vec::new(),
     };
     match journal {
         Err(why) => done.trouble = Some(why.to_string()),
@@ -104,6 +116,8 @@ fn undo(found: Found, dry: bool) -> Done {
                     Ok(pids) => done.stopped = pids.into_iter().map(|pid| pid.0).collect(),
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }
+                let raised = restore::raise(&journal, proc, dry);
+                done.idle = raised.into_iter().map(Idle::from).collect();
                 let undone = restore::undo(&journal, proc, dry);
                 done.threads = undone.into_iter().map(Thread::from).collect();
             }
@@ -122,6 +136,13 @@ impl From<Undone> for Thread {
     }
 }
 
+impl From<Raised> for Idle {
+    fn from(raised: Raised) -> Self {
+        let Raised { pid, tid, to, trouble } = raised;
+        Self { pid: pid.0, tid: tid.0, to: to.to_string(), trouble }
+    }
+}
+
 fn json(done: &[Done]) -> String {
     let mut text = serde_json::to_string_pretty(done).expect("every field has a JSON form");
     text.push('\n');
@@ -135,8 +156,10 @@ fn text(done: &[Done], dry: bool) -> String {
     let mut text = String::new();
     for done in done {
         let path = done.journal.display();
-        let nothing =
-            done.threads.is_empty() && done.stopped.is_empty() && done.stopped_trouble.is_none();
+        let nothing = done.threads.is_empty()
+            && done.idle.is_empty()
+            && done.stopped.is_empty()
+            && done.stopped_trouble.is_none();
         let _ = match (&done.trouble, nothing) {
             _ if done.alive => writeln!(text, "{path}: its colocate is at work, left alone"),
             (Some(why), _) if !done.spoilt => writeln!(text, "{path}: left alone: {why}"),
@@ -152,6 +175,13 @@ fn text(done: &[Done], dry: bool) -> String {
         for pid in &done.stopped {
             let verb = if dry { "would be let go on" } else { "was let go on" };
             let _ = writeln!(text, "  process {pid}: stopped, {verb}");
+        }
+        for Idle { pid, tid, to, trouble } in &done.idle {
+            let verb = if dry { "would be given" } else { "was given" };
+            let _ = match trouble {
+                None => writeln!(text, "  thread {tid} of process {pid}: SCHED_IDLE, {verb} {to}"),
+                Some(why) => writeln!(text, "  thread {tid} of process {pid}: SCHED_IDLE, {why}"),
+            };
         }
         for Thread { pid, tid, from, trouble } in &done.threads {
             let verb = if dry { "would be given" } else { "was given" };

@@ -13,7 +13,7 @@ use anyhow::Context;
 use cache::Cache;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
-use colocate_engine::{FixedPlan, Known, Outcome, Planner, Settings, first_plan};
+use colocate_engine::{FixedPlan, Known, Meanwhile, Outcome, Planner, Settings, first_plan};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_observe::{births, sample};
@@ -250,6 +250,7 @@ fn run(
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
     Ok(Setup {
         may_pause: false,
+        meanwhile: Meanwhile::Stop,
         only_signals: false,
         count: Count::Not,
         targets: Vec::new(),

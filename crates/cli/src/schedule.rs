@@ -21,7 +21,7 @@ use colocate_act::{Count, LinuxHost, Setup};
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
-use colocate_engine::{Host, HostError, Snapshot};
+use colocate_engine::{Host, HostError, Meanwhile, Snapshot};
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
 use colocate_observe::{births, sample};
@@ -72,6 +72,11 @@ pub struct Args {
     /// (docs/cores.md)
     #[arg(long, value_name = "FILE")]
     core_speeds: Option<PathBuf>,
+
+    /// What programs do that have to wait: stop, or fill PUs that nobody else wants, with the least priority
+    /// (SCHED_IDLE)
+    #[arg(long, value_name = "stop|fill", default_value_t)]
+    waiting: Meanwhile,
 
     /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/pmu.md);
     /// symbiotic and symbiotic-numa ask for it by themselves
@@ -324,6 +329,7 @@ fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
     let workload = &facts.workload;
     Ok(Setup {
         may_pause: true,
+        meanwhile: args.waiting,
         only_signals: args.only_signals,
         count: if facts.stacks(args).count() { Count::Stacks } else { Count::Hardware },
         commands: workload.jobs.iter().map(|job| job.command.clone()).collect(),

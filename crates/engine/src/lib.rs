@@ -6,6 +6,7 @@ pub mod estimate;
 pub mod guard;
 pub mod host;
 pub mod known;
+pub mod meanwhile;
 pub mod planner;
 pub mod rates;
 pub mod run;
@@ -14,5 +15,6 @@ mod walk;
 
 pub use host::{Counts, Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;
+pub use meanwhile::Meanwhile;
 pub use planner::{FixedPlan, Modelled, Planner};
 pub use run::{Cause, Outcome, Planned, Settings, first_plan, run};

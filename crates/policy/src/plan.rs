@@ -415,6 +415,13 @@ impl Plan {
         Ok(jobs)
     }
 
+    /// Whether it finds out how fast a job is on cores of its own: then nobody else may fill PUs that it leaves idle.
+    #[must_use]
+    pub fn measures(&self) -> bool {
+        let measured = |why: &Why| matches!(why, Why::Chosen { selected: Selected::Estimated, .. });
+        self.decisions.iter().any(|decision| measured(&decision.why))
+    }
+
     /// The plan as JSON text, ending in a newline.
     ///
     /// # Panics

@@ -46,6 +46,7 @@ impl LinuxHost {
         self.look_for_lost_jobs();
         self.look_at_tasks();
         self.look_at_stopped();
+        self.look_at_fillers();
         let took = now().saturating_sub(begun);
         self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
     }
@@ -117,7 +118,8 @@ impl LinuxHost {
     pub(super) fn look_at_who_ran(&mut self) {
         let at = now();
         self.gauges.begin(self.book.with_threads(), at);
-        let may_run = |task: &Task| !self.waiting.contains(&task.id.job);
+        let rests = self.who_rests();
+        let may_run = |task: &Task| !rests.contains(&task.id.job);
         let ask = |task: &mut Task, gauges: &mut Gauges| {
             let before = task.cpu_time;
             gauges.read(task, &self.placer.proc, at);
@@ -140,10 +142,10 @@ impl LinuxHost {
         stirred.into_iter().for_each(|pid| self.gauges.all_read(pid));
     }
 
-    /// The living tasks of jobs that do not wait.
+    /// The living tasks of jobs that are not stopped.
     fn who_may_run(&self) -> Vec<TaskId> {
-        let living = self.book.all_living().map(|(_, id)| id);
-        living.filter(|id| !self.waiting.contains(&id.job)).collect()
+        let (living, rests) = (self.book.all_living().map(|(_, id)| id), self.who_rests());
+        living.filter(|id| !rests.contains(&id.job)).collect()
     }
 
     /// Looks whether who was stopped has stopped, and who was not has.

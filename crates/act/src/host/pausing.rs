@@ -22,16 +22,23 @@ impl LinuxHost {
         }
         self.waiting = waiting(plan, self.pauser.is_some())?.into_iter().collect();
         for job in self.waiting.clone() {
-            self.stop(job);
+            self.have_wait(job, plan);
         }
         Ok(())
     }
 
-    /// Stops a job, unless it is stopped, has not begun or has ended.
-    fn stop(&mut self, job: JobIdx) {
+    /// Stops a job, or has it fill idle PUs, unless it has not begun or has ended.
+    fn have_wait(&mut self, job: JobIdx, plan: &Plan) {
         let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = self.book.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
-        if !begun || ended || self.is_stopped(job) {
+        if begun && !ended && !self.lower(job, plan) {
+            self.stop_now(job);
+        }
+    }
+
+    /// Stops a job that has begun, unless it is stopped.
+    pub(super) fn stop_now(&mut self, job: JobIdx) {
+        if self.is_stopped(job) {
             return;
         }
         let pids = self.book.processes_of(job);
@@ -62,6 +69,11 @@ impl LinuxHost {
     }
 
     pub(super) fn let_go_on(&mut self, job: JobIdx) {
+        self.raise(job);
+        self.go_on_stopped(job);
+    }
+
+    pub(super) fn go_on_stopped(&mut self, job: JobIdx) {
         if !self.is_stopped(job) {
             return;
         }

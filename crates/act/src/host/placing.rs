@@ -41,6 +41,7 @@ impl LinuxHost {
             self.begin_program(birth.pid, birth.at);
             self.stop_newborn(id, birth.pid);
         }
+        self.meet_newborn(id);
         self.count_newborn(id, birth.pid);
         let Some(plan) = &self.plan else { return };
         let aim = self.book.aim_of(plan, id);
@@ -177,10 +178,12 @@ impl LinuxHost {
             let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
             self.book.aim(id, aim);
         }
-        // Who waits stays where it is: it runs nowhere.
-        let waits = |place| place == Some(Place::Waiting);
-        let who_runs = named.into_iter().filter(|(_, place)| !waits(*place)).chain(others);
-        who_runs.for_each(|(id, _)| self.follow(id));
+        // Who is stopped stays where it is: it runs nowhere.
+        for (id, place) in named.into_iter().chain(others) {
+            if place != Some(Place::Waiting) || self.fills(id.job) {
+                self.follow(id);
+            }
+        }
     }
 
     /// Puts a living task where it is aimed at now.

@@ -27,7 +27,9 @@
 //!
 //! Where speed is not counted, a quantum counts as if alone: then progress is time. So does a quantum before the first
 //! estimate, until there is one; then it counts what it was. A quantum that was cut short counts as
-//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual.
+//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual. Who was not chosen and ran all the
+//! same, on PUs that nobody else wanted, counts its CPU time, shared by its threads, as if alone: how fast it was then is
+//! not known.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
 //! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
@@ -36,6 +38,7 @@
 //!   `no_quantum_counts_more_than_itself`
 //! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
 //!   `before_the_first_estimate`
+//! - **Filling counts**: so does CPU time of who was not chosen. -> test `filling_by_hand`
 //! - **Short is short**: half a quantum is half the progress. -> tests `cut_short_by_hand`,
 //!   `cutting_changes_nothing`
 //! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `nobody_is_light_unseen`
@@ -45,7 +48,7 @@
 //!   `without_counters`
 //! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
 
-use super::{Done, Quantum, Queued, select};
+use super::{Did, Done, Quantum, Queued, select};
 use crate::plan::JobIdx;
 use colocate_machine::CoreIdx;
 use std::collections::BTreeMap;
@@ -156,6 +159,8 @@ pub struct Book {
     solo: Vec<JobIdx>,
     /// How long the quantum before took, in seconds; `None` if nobody said.
     took: Option<f64>,
+    /// CPU time of each job in it, in seconds.
+    used: BTreeMap<JobIdx, f64>,
     /// How many quanta there were, and how long they took together, in seconds.
     quanta: (f64, f64),
     /// Quanta since the last one that made estimates.
@@ -180,6 +185,8 @@ impl Book {
     /// Takes in how long the last quantum took. Whoever does not say so has quanta of a second.
     pub fn saw(&mut self, done: &Done<'_>) {
         self.took = Some(done.took.as_secs_f64());
+        let used = |did: &Did| Some((did.job, did.cpu_time?.as_secs_f64()));
+        self.used = done.did.iter().filter_map(used).collect();
     }
 
     /// Takes in what the last quantum showed.
@@ -194,6 +201,8 @@ impl Book {
             let known = self.jobs.entry(job.job).or_default();
             known.there += took;
             if !job.just_ran {
+                let each = select::float(job.threads.len().max(1));
+                known.done += (self.used.get(&job.job).unwrap_or(&0.0) / each).min(took);
                 continue;
             }
             known.has_run = true;

@@ -1,5 +1,6 @@
 //! `fair` and `perf-fair` by hand, and what always holds of them and of progress.
 
+use super::super::Did;
 use super::super::testing::{chosen, queue, run, traffic};
 use super::*;
 use crate::plan::JobIdx;
@@ -95,6 +96,32 @@ fn cut_short_by_hand() {
     let (done, alone, due) = quantum(true, 4.0, 20);
     near(done, 0.33);
     assert_eq!((alone, due), (Some(2.0), 1), "it is still due");
+}
+
+/// Two jobs, a quantum of 200 ms. The first runs at 1.0 and 50 ms of CPU time are the second's, which was not chosen: that
+/// is as much progress. With two threads it would be half of that, and more than the quantum it never is.
+#[test]
+fn filling_by_hand() {
+    let filled = |threads: usize, ms: u64| {
+        let (machine, mut fair) = (machine("core:1 pu:1"), fair());
+        let mut jobs = queue(&[1.0, 1.0]);
+        let thread = jobs[1].threads[0].clone();
+        jobs[1].threads = vec![thread; threads];
+        next(&mut fair, &machine, &jobs, None);
+        ran(&mut jobs[0], false, Some(1.0));
+        let used = |job, ms| Did {
+            job: JobIdx(job),
+            cpu_time: Some(Nanos::from_millis(ms)),
+            instructions: None,
+        };
+        let took = Nanos::from_millis(200);
+        fair.saw(&Done { took, did: &[used(0, 150), used(1, ms)] });
+        next(&mut fair, &machine, &jobs, None);
+        [0, 1].map(|job| fair.book.of(JobIdx(job)).done)
+    };
+    assert_eq!(filled(1, 50), [0.2, 0.05]);
+    assert_eq!(filled(2, 50), [0.2, 0.025]);
+    assert_eq!(filled(1, 900), [0.2, 0.2]);
 }
 
 /// Four streams and two that compute, on four PUs. Nothing is known of them, so nobody is estimated in the two quanta

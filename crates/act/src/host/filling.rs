@@ -1,0 +1,137 @@
+//! Jobs that a plan has wait and that fill idle PUs meanwhile; see [`crate::idle`].
+//!
+//! A job fills as a whole or is stopped as a whole. It is stopped where one of its threads must not be lowered, or
+//! could not be raised again, or lowering would not help; that is said once.
+
+use super::LinuxHost;
+use crate::idle::{Licence, licence, sessions_are_groups};
+use crate::sys;
+use colocate_engine::Meanwhile;
+use colocate_observe::Pid;
+use colocate_policy::{JobIdx, Plan, TaskId};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What is known of jobs that may fill idle PUs.
+#[derive(Debug)]
+pub(super) struct Fillers {
+    licence: Licence,
+    /// The session that all threads must be in, where each has its own share of the CPU time.
+    session: Option<Pid>,
+    /// Jobs whose threads are under SCHED_IDLE by our doing.
+    down: BTreeSet<JobIdx>,
+    /// Jobs that are stopped instead.
+    refused: BTreeSet<JobIdx>,
+}
+
+impl Fillers {
+    /// If waiting jobs are to fill idle PUs and can; a note says why they cannot. To be called before threads are
+    /// created. `proc` is `/proc`.
+    pub fn new(meanwhile: Meanwhile, proc: &Path, notes: &mut Vec<String>) -> Option<Self> {
+        if meanwhile == Meanwhile::Stop {
+            return None;
+        }
+        let licence = licence()
+            .map_err(|why| {
+                notes.push(format!("waiting jobs are stopped and fill no idle PUs: {why}"));
+            })
+            .ok()?;
+        let session = sessions_are_groups(proc).then(|| sys::session_of(Pid(0)).ok()).flatten();
+        Some(Self { licence, session, down: BTreeSet::new(), refused: BTreeSet::new() })
+    }
+}
+
+impl LinuxHost {
+    /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead.
+    pub(super) fn lower(&mut self, job: JobIdx, plan: &Plan) -> bool {
+        let Some(fillers) = &self.fillers else { return false };
+        if plan.measures() || fillers.refused.contains(&job) {
+            self.raise(job);
+            return false;
+        }
+        if fillers.down.contains(&job) {
+            return true;
+        }
+        if self.is_stopped(job) {
+            // It was stopped while a job was measured.
+            self.go_on_stopped(job);
+        }
+        self.lower_all(job)
+    }
+
+    /// The same for a job that is not stopped.
+    fn lower_all(&mut self, job: JobIdx) -> bool {
+        let pids = self.book.processes_of(job);
+        let Some(fillers) = &mut self.fillers else { return false };
+        fillers.down.insert(job);
+        let licence = fillers.licence;
+        let other_session = fillers.session.and_then(|ours| {
+            pids.iter().copied().find(|pid| sys::session_of(*pid).is_ok_and(|its| its != ours))
+        });
+        let mut why = other_session.map(|pid| {
+            format!("process {pid} has a session of its own, which has a share of the CPU time as a whole (autogroup)")
+        });
+        for task in self.book.living_of(job) {
+            if why.is_none() {
+                why = self.placer.lower(task, licence).err().map(|why| why.to_string());
+            }
+        }
+        let Some(why) = why else { return true };
+        self.raise(job);
+        self.say(job, &format!("is stopped while it waits, and fills no idle PUs: {why}"));
+        if let Some(fillers) = &mut self.fillers {
+            fillers.refused.insert(job);
+        }
+        false
+    }
+
+    /// Gives all threads of a job their policies back that were put under SCHED_IDLE.
+    pub(super) fn raise(&mut self, job: JobIdx) {
+        let Some(fillers) = &mut self.fillers else { return };
+        if !fillers.down.remove(&job) {
+            return;
+        }
+        let mut trouble = None;
+        for task in self.book.living_of(job) {
+            trouble = self.placer.raise(task).err().or(trouble);
+        }
+        self.tell(
+            job,
+            "take out of SCHED_IDLE",
+            trouble.map_or(Ok(()), |why| Err(std::io::Error::other(why))),
+        );
+    }
+
+    /// Whether the threads of a job are under SCHED_IDLE by our doing.
+    pub(super) fn fills(&self, job: JobIdx) -> bool {
+        self.fillers.as_ref().is_some_and(|fillers| fillers.down.contains(&job))
+    }
+
+    /// A thread that a job has borne has inherited what its creator had, when its birth began.
+    pub(super) fn meet_newborn(&mut self, id: TaskId) {
+        let down = self.fills(id.job);
+        let Some(fillers) = &self.fillers else { return };
+        let licence = fillers.licence;
+        let Some(task) = self.book.task(id) else { return };
+        self.placer.meet(task);
+        let met = if down { self.placer.lower(task, licence) } else { self.placer.raise(task) };
+        let what = if down { "put under SCHED_IDLE" } else { "take out of SCHED_IDLE" };
+        self.tell(id.job, what, met.map_err(std::io::Error::other));
+    }
+
+    /// Looks whether those that fill idle PUs still do so with the least priority: programs may have changed that.
+    pub(super) fn look_at_fillers(&mut self) {
+        let down =
+            self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
+        for job in down {
+            if !self.lower_all(job) && self.waiting.contains(&job) {
+                self.stop_now(job);
+            }
+        }
+    }
+
+    /// The jobs that wait and are stopped.
+    pub(super) fn who_rests(&self) -> BTreeSet<JobIdx> {
+        self.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! Threads that only run where nobody else wants to: SCHED_IDLE, and the way back.
+//!
+//! # Problem
+//! Jobs that wait for their turn could use the PUs of chosen jobs that wait for input, a lock or each other; but who
+//! was chosen must not notice.
+//! # Approach
+//! Their threads are put under SCHED_IDLE: they weigh 3 where others weigh 1,024 (kernel/sched/sched.h, 6.18), and who
+//! wakes with another policy takes their PU at once. Threads and processes that they create inherit it.
+//!
+//! The way back needs a right that the way there does not need: without CAP_SYS_NICE the kernel lets a thread leave
+//! SCHED_IDLE only if RLIMIT_NICE of its process would allow its nice value (`user_check_sched_setscheduler` in
+//! kernel/sched/syscalls.c, 6.18). So that is tried out first, by a process that is made for it.
+//!
+//! The kernel keeps the nice value of a thread under SCHED_IDLE, its slice, and whether its children are to begin anew
+//! (tried on 6.18: the test `what_a_thread_had_comes_back`). So only the policy has to be remembered, which the journal
+//! does; and who gives a thread another nice value meanwhile is not overruled.
+//!
+//! Threads with fixed priorities or deadlines are not lowered: who asked for these must not be made to wait by others
+//! at the worst moment, which holding a lock may be.
+
+use crate::book::Task;
+use crate::placer::Placer;
+use crate::sys::{self, Fork, Schedule};
+use colocate_observe::{Pid, SysError};
+use std::ffi::c_int;
+use std::fmt;
+use std::path::Path;
+use thiserror::Error;
+
+/// A policy that threads come from and go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fair {
+    /// SCHED_OTHER, the usual one.
+    Other,
+    /// SCHED_BATCH.
+    Batch,
+}
+
+impl Fair {
+    /// By the kernel's number; `None` for all other policies.
+    #[must_use]
+    pub const fn of(policy: c_int) -> Option<Self> {
+        match policy {
+            libc::SCHED_OTHER => Some(Self::Other),
+            libc::SCHED_BATCH => Some(Self::Batch),
+            _ => None,
+        }
+    }
+
+    /// The kernel's number.
+    #[must_use]
+    pub const fn policy(self) -> c_int {
+        match self {
+            Self::Other => libc::SCHED_OTHER,
+            Self::Batch => libc::SCHED_BATCH,
+        }
+    }
+
+    /// Reads what [`Fair::letter`] writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "o" => Some(Self::Other),
+            "b" => Some(Self::Batch),
+            _ => None,
+        }
+    }
+
+    /// Its letter in the journal.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Other => 'o',
+            Self::Batch => 'b',
+        }
+    }
+}
+
+impl fmt::Display for Fair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Other => "SCHED_OTHER",
+            Self::Batch => "SCHED_BATCH",
+        })
+    }
+}
+
+/// What lets threads leave SCHED_IDLE again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Licence {
+    /// CAP_SYS_NICE: all of them.
+    Capability,
+    /// RLIMIT_NICE: those whose nice value it allows.
+    Limit,
+}
+
+/// Why there is no way back.
+#[derive(Debug, Error)]
+pub enum LicenceError {
+    /// Neither right is there.
+    #[error(
+        "to leave SCHED_IDLE again takes CAP_SYS_NICE or an RLIMIT_NICE of {} (`ulimit -e`), found {found}",
+        20 - .nice
+    )]
+    Denied {
+        /// The nice value of colocate, which its programs inherit.
+        nice: i32,
+        /// The soft limit.
+        found: u64,
+    },
+    /// Nobody could try.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+/// Exit codes of the process that tries.
+const BY_CAPABILITY: i32 = 0;
+const BY_LIMIT: i32 = 1;
+
+/// Finds out what would let threads leave SCHED_IDLE, by a process that is made for it. To be called before threads
+/// are created.
+///
+/// # Errors
+/// [`LicenceError`], also where SCHED_IDLE itself cannot be had.
+pub fn licence() -> Result<Licence, LicenceError> {
+    let child = match sys::fork()? {
+        Fork::Parent(child) => child,
+        Fork::Child => sys::exit_now(try_it().map_or(2, |licence| match licence {
+            Licence::Capability => BY_CAPABILITY,
+            Licence::Limit => BY_LIMIT,
+        })),
+    };
+    match sys::wait(Some(child), true)?.map(|waited| waited.status) {
+        Some(BY_CAPABILITY) => Ok(Licence::Capability),
+        Some(BY_LIMIT) => Ok(Licence::Limit),
+        _ => {
+            let me = Pid(std::process::id().cast_signed());
+            Err(LicenceError::Denied { nice: sys::nice(), found: sys::limit_of_nice(me)?.0 })
+        }
+    }
+}
+
+/// In a process of its own, which ends up with another policy and limit. Only system calls.
+fn try_it() -> Result<Licence, SysError> {
+    let me = colocate_observe::Tid(0);
+    let mine = sys::schedule_of(me)?.under(libc::SCHED_OTHER);
+    let (soft, hard) = sys::limit_of_nice(Pid(0))?;
+    sys::set_schedule(me, &mine.under(libc::SCHED_IDLE))?;
+    sys::set_limit_of_nice(0, hard)?;
+    if sys::set_schedule(me, &mine).is_ok() {
+        return Ok(Licence::Capability);
+    }
+    sys::set_limit_of_nice(soft, hard)?;
+    sys::set_schedule(me, &mine).map(|()| Licence::Limit)
+}
+
+/// Why a thread cannot be lowered, or not be raised again.
+#[derive(Debug, Error)]
+pub enum IdleError {
+    /// It has a fixed priority, a deadline or a scheduler of its own (policy by the kernel's number).
+    #[error(
+        "one of its threads has a scheduling policy of its own (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE or SCHED_EXT)"
+    )]
+    OwnPolicy,
+    /// It could not be raised again.
+    #[error("RLIMIT_NICE of one of its threads would not let it leave SCHED_IDLE again")]
+    NoWayBack,
+    /// The kernel accepted the policy and then has another one.
+    #[error("expected scheduling policy {wanted} to be read back, found {found}")]
+    Elsewhere {
+        /// What was asked for.
+        wanted: c_int,
+        /// What was found.
+        found: c_int,
+    },
+    /// Another reason.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+impl Placer {
+    /// Puts `task` under SCHED_IDLE, journal first. Nothing is done to one that is there already, by our doing or its
+    /// own, or has ended.
+    ///
+    /// # Errors
+    /// [`IdleError`]; it has the policy then that it had.
+    pub fn lower(&mut self, task: &mut Task, licence: Licence) -> Result<(), IdleError> {
+        let Some(found) = living(sys::schedule_of(task.tid))? else { return Ok(()) };
+        if found.policy == libc::SCHED_IDLE {
+            return Ok(());
+        }
+        let fair = Fair::of(found.policy).ok_or(IdleError::OwnPolicy)?;
+        if licence == Licence::Limit && !may_come_back(task.pid, found.nice)? {
+            return Err(IdleError::NoWayBack);
+        }
+        (task.lowered, task.was_lowered) = (Some(fair), Some(fair));
+        if !self.rewrite(task) {
+            return Ok(());
+        }
+        let done = put(task, &found.under(libc::SCHED_IDLE));
+        if done.is_err() {
+            task.lowered = None;
+            self.rewrite(task);
+        }
+        done
+    }
+
+    /// Gives `task` its policy back, if it is under SCHED_IDLE by our doing.
+    ///
+    /// # Errors
+    /// [`IdleError`]; the journal then still says what it had.
+    pub fn raise(&mut self, task: &mut Task) -> Result<(), IdleError> {
+        let Some(fair) = task.lowered else { return Ok(()) };
+        raise(task.tid, fair)?;
+        task.lowered = None;
+        self.rewrite(task);
+        Ok(())
+    }
+
+    /// Takes in that a newborn may have inherited SCHED_IDLE from one that we have put there.
+    pub fn meet(&mut self, task: &mut Task) {
+        let inherited = task.was_lowered.filter(|_| {
+            sys::schedule_of(task.tid).is_ok_and(|found| found.policy == libc::SCHED_IDLE)
+        });
+        if inherited.is_some() {
+            task.lowered = inherited;
+            self.rewrite(task);
+        }
+    }
+}
+
+/// Gives a thread its policy back, unless it has another one than SCHED_IDLE or has ended.
+///
+/// # Errors
+/// [`IdleError::Sys`] and [`IdleError::Elsewhere`].
+pub fn raise(tid: colocate_observe::Tid, fair: Fair) -> Result<(), IdleError> {
+    match living(sys::schedule_of(tid))? {
+        Some(found) if found.policy == libc::SCHED_IDLE => set(tid, &found.under(fair.policy())),
+        _ => Ok(()),
+    }
+}
+
+fn put(task: &Task, wanted: &Schedule) -> Result<(), IdleError> {
+    set(task.tid, wanted)
+}
+
+/// Sets what is wanted and reads it back.
+fn set(tid: colocate_observe::Tid, wanted: &Schedule) -> Result<(), IdleError> {
+    if living(sys::set_schedule(tid, wanted))?.is_none() {
+        return Ok(());
+    }
+    match living(sys::schedule_of(tid))? {
+        Some(found) if found.policy != wanted.policy => {
+            Err(IdleError::Elsewhere { wanted: wanted.policy, found: found.policy })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `None` if the thread has ended.
+fn living<T>(result: Result<T, SysError>) -> Result<Option<T>, SysError> {
+    match result {
+        Err(error) if error.errno() == Some(libc::ESRCH) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE (`nice_to_rlimit`,
+/// include/linux/sched/prio.h).
+fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
+    let limit = living(sys::limit_of_nice(pid))?;
+    let wanted = u64::try_from(20 - nice).unwrap_or(0);
+    Ok(limit.is_none_or(|(soft, _)| soft >= wanted))
+}
+
+/// Whether each session has a share of the CPU time of its own (`autogroup`, sched(7)), so that SCHED_IDLE counts only
+/// within it.
+#[must_use]
+pub fn sessions_are_groups(proc: &Path) -> bool {
+    let enabled = std::fs::read_to_string(proc.join("sys/kernel/sched_autogroup_enabled"));
+    enabled.is_ok_and(|enabled| enabled.trim() == "1")
+}

@@ -1,0 +1,194 @@
+//! Whole runs of `colocate schedule --waiting fill`: jobs that wait fill idle PUs, and have their policies and nice values
+//! again when they are chosen, and at the end, whatever it is.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod run_support;
+mod schedule_support;
+
+use run_support::{Scratch, child_called, children, have, masks, name, original, two_pus};
+use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// SCHED_OTHER and SCHED_IDLE by the kernel's numbers (sched(7)).
+const OTHER: i32 = 0;
+const IDLE: i32 = 5;
+/// The nice value of all jobs here.
+const NICE: i32 = 5;
+
+/// Scheduling policy and nice value of every thread of a process.
+fn schedules(pid: i32) -> Vec<(i32, i32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let of = |text: String| {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        Some((fields[38].parse().ok()?, fields[16].parse().ok()?))
+    };
+    texts.filter_map(of).collect()
+}
+
+/// Whether this user may let threads leave SCHED_IDLE again.
+fn may_fill() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let may = u64::from_str_radix(mask.trim(), 16).unwrap() >> 23 & 1 == 1;
+    if !may {
+        eprintln!("skipped: no CAP_SYS_NICE, so nobody can leave SCHED_IDLE again");
+    }
+    may && have("renice")
+}
+
+/// A shell script that has the nice value of all jobs here, is known by a word, and then goes on.
+fn nice(word: &str, then: &str) -> String {
+    format!(": {word}; renice -n {NICE} $$ > /dev/null; {then}")
+}
+
+fn way(of: &[&'static str]) -> Vec<&'static str> {
+    [&["--waiting", "fill"], of].concat()
+}
+
+/// `colocate schedule --waiting fill` on the first two PUs.
+fn start_on_two(scratch: &Scratch, of: &[&str], file: &Path) -> Child {
+    let mut command = Command::new("taskset");
+    scratch.homes(&mut command);
+    command.args(["-c", &two()]).arg(env!("CARGO_BIN_EXE_colocate"));
+    command.args(["schedule", "--no-guard", "--policy", "round-robin", "--waiting", "fill"]);
+    let out = std::fs::File::create(scratch.path("out")).unwrap();
+    let said = std::fs::File::create(scratch.path("said")).unwrap();
+    let child = command.args(of).arg(file).stdin(Stdio::null()).stdout(out).stderr(said).spawn();
+    child.unwrap()
+}
+
+/// The first two PUs that this test may use, as a list.
+fn two() -> String {
+    let two: Vec<String> = pus(&original()).iter().take(2).map(ToString::to_string).collect();
+    two.join(",")
+}
+
+/// The PUs of a list as the kernel writes it.
+fn pus(list: &str) -> Vec<u32> {
+    let ranges = list.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    let number = |text: &str| text.parse::<u32>().unwrap();
+    ranges.flat_map(|(first, last)| number(first)..=number(last)).collect()
+}
+
+/// A quantum of a minute: the worker runs beside one that ends at once; then two sleepers are chosen, and the worker
+/// waits. It works all the same, to its end.
+#[test]
+fn idle_pus_are_filled() {
+    if !may_fill() || !have("taskset") || !two_pus() {
+        return;
+    }
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let (enough, word) = (scratch.path("enough"), format!("fills{}", std::process::id()));
+        let work = until(&enough);
+        let work = nice(&word, &format!("({work}) & {work}; wait; echo worked"));
+        let sleeps = format!("while [ ! -e {} ]; do sleep 0.1; done", enough.display());
+        let file = workload(&scratch, "", &[(&work, ""), ("exit", ""), (&sleeps, "copies = 2")]);
+        let text = std::fs::read_to_string(&file).unwrap().replace("20 ms", "60 s");
+        std::fs::write(&file, text).unwrap();
+        let mut child = start_on_two(&scratch, way, &file);
+        let idle = |pid: &i32| schedules(*pid) == [(IDLE, NICE)];
+        wait_until("the worker has forked and is to wait", || {
+            called(&word).iter().filter(|pid| idle(pid)).count() == 2
+        });
+        let family = called(&word);
+        let unpinned = |pid: &i32| masks(*pid).iter().all(|mask| pus(mask) == pus(&two()));
+        assert!(family.iter().all(unpinned));
+        let used = || family.iter().map(|pid| stat(*pid).unwrap().1).sum::<u64>();
+        let before = used();
+        wait_until("it works", || used() > before + 20);
+        assert!(family.iter().all(idle), "and not because it was chosen");
+        std::fs::write(&enough, "").unwrap();
+        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert_eq!(out(&scratch), "worked\n");
+    }
+}
+
+/// Seven shells that work for ever: who is chosen has its policy and nice value again, who waits has not.
+fn at_work(scratch: &Scratch, of: &[&'static str], purpose: &str) -> (Child, String) {
+    let word = format!("{purpose}{}", std::process::id());
+    let file = workload(scratch, "", &[(&nice(&word, "while :; do :; done"), "copies = 7")]);
+    let child = start(scratch, &way(of), &file);
+    wait_until("all have begun", || {
+        called(&word).iter().filter(|pid| schedules(**pid)[0].1 == NICE).count() == 7
+    });
+    (child, word)
+}
+
+/// All shells have their policies and nice values, and go on; then they are ended.
+fn as_before(word: &str) {
+    let left = called(word);
+    assert_eq!(left.len(), 7);
+    wait_until("policies are back", || left.iter().all(|pid| schedules(*pid) == [(OTHER, NICE)]));
+    wait_until("all are free", || left.iter().all(|pid| masks(*pid) == [original()]));
+    let used = |pid: &i32| stat(*pid).unwrap().1;
+    let before: Vec<u64> = left.iter().map(used).collect();
+    wait_until("all go on", || left.iter().zip(&before).all(|(pid, before)| used(pid) > *before));
+    left.iter().for_each(|pid| signal("-KILL", *pid));
+    wait_until("all have ended", || called(word).is_empty());
+}
+
+#[test]
+fn turns_change_policies() {
+    if !may_fill() {
+        return;
+    }
+    for of in WAYS {
+        let scratch = Scratch::new();
+        let (mut child, word) = at_work(&scratch, of, "turns");
+        for pid in called(&word) {
+            for policy in [OTHER, IDLE, OTHER, IDLE] {
+                wait_until("its policy changes", || schedules(pid) == [(policy, NICE)]);
+            }
+            assert_ne!(stat(pid).unwrap().0, 'T', "nobody is stopped");
+        }
+        signal("-TERM", child.id().cast_signed());
+        assert_eq!(child.wait().unwrap().code(), Some(143), "{}", said(&scratch));
+        wait_until("nobody is left", || called(&word).is_empty());
+    }
+}
+
+#[test]
+fn killed_by_force() {
+    if !may_fill() {
+        return;
+    }
+    for of in WAYS {
+        let scratch = Scratch::new();
+        let (mut child, word) = at_work(&scratch, of, "force");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        as_before(&word);
+        wait_until("the guardian is done", || scratch.journals().is_empty());
+    }
+}
+
+/// With the guardian killed before, nothing helps but `colocate restore`.
+#[test]
+fn killed_with_its_guardian() {
+    if !may_fill() {
+        return;
+    }
+    for of in WAYS {
+        let scratch = Scratch::new();
+        let (mut child, word) = at_work(&scratch, of, "both");
+        signal("-KILL", child_called(&child, "colocate-guard"));
+        wait_until("the guardian is gone", || {
+            children(child.id()).iter().all(|pid| name(*pid) != "colocate-guard")
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let idle = || called(&word).iter().any(|pid| schedules(*pid)[0].0 == IDLE);
+        assert!(idle(), "somebody was to wait");
+        let would = scratch.colocate().args(["restore", "--dry-run"]).output().unwrap();
+        let would = String::from_utf8_lossy(&would.stdout).into_owned();
+        assert!(would.contains("SCHED_IDLE, would be given SCHED_OTHER") && idle(), "{would}");
+        let restored = scratch.colocate().arg("restore").output().unwrap();
+        assert!(restored.status.success(), "{restored:?}");
+        as_before(&word);
+        assert!(scratch.journals().is_empty());
+    }
+}
