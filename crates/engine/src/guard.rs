@@ -426,7 +426,10 @@ impl Scheduler for Guard {
     }
 
     fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        self.back.clone()
+        match self.now {
+            Some(Whose::Scheduler) => self.inner.begin(),
+            _ => self.back.clone(),
+        }
     }
 
     fn saw(&mut self, done: &Done<'_>) {

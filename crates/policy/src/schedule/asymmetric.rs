@@ -16,15 +16,22 @@ pub(super) type Seat = (PuIdx, Allocated);
 /// All jobs run. Threads have the places that `seats` says, in the order of the queue and of the jobs' threads; the others
 /// are left to the kernel.
 pub(super) fn choices(queue: &[Queued], seats: Vec<Option<Seat>>) -> Vec<Choice> {
-    let mut seats = seats.into_iter();
-    let mut place = |_: &Thread| match seats.next().flatten() {
+    let place = |seat: Option<Seat>| match seat {
         Some((pu, why)) => (Some(pu), why),
         None => (None, Allocated::LeftToKernel),
     };
+    choices_as(queue, seats.into_iter().map(place))
+}
+
+/// The same with a reason for those that are left to the kernel, too.
+pub(super) fn choices_as(
+    queue: &[Queued],
+    mut places: impl Iterator<Item = (Option<PuIdx>, Allocated)>,
+) -> Vec<Choice> {
     let choice = |job: &Queued| Choice {
         job: job.job,
         selected: Selected::Room,
-        places: job.threads.iter().map(&mut place).collect(),
+        places: places.by_ref().take(job.threads.len()).collect(),
     };
     queue.iter().map(choice).collect()
 }

@@ -494,7 +494,7 @@ mod tests {
             SchedulerKind::ParallelismAware(parallelism_aware::Settings {
                 hysteresis,
                 cost: 0.0,
-                spare: true,
+                spare: false,
             }),
             SchedulerKind::Efficiency(efficiency::Settings { gain: 0.0 }),
             SchedulerKind::Utility(Hysteresis { confirm: 2, ..hysteresis }),

@@ -161,29 +161,54 @@ pub struct Seen {
     pub serials: u32,
     /// How long these lasted, all together.
     pub serial_time: Nanos,
+    /// Parallel phases that are over.
+    pub parallels: u32,
+    /// How long these lasted, all together.
+    pub parallel_time: Nanos,
     /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
     pending: Option<(JobPhase, u32)>,
 }
 
 impl Seen {
-    /// How long a serial phase of this job is expected to last: as those before it on average, or as long as it
-    /// has lasted already if that is longer.
+    /// How long the phase that it is in is expected to last: as those of its kind before it on average, or as long as it has lasted
+    /// already if that is longer; of sleep only that.
     ///
     /// The first one is taken to go on for as long as it has lasted: nothing else is known of it.
     #[must_use]
     pub fn expected(&self) -> Nanos {
-        let mean =
-            self.serial_time.0.checked_div(u64::from(self.serials)).map_or(Nanos::ZERO, Nanos);
-        match self.phase {
-            JobPhase::Serial => mean.max(self.lasted),
-            JobPhase::Asleep | JobPhase::Parallel => mean,
-        }
+        self.mean().max(self.lasted)
+    }
+
+    /// How much longer the phase that it is in is expected to last: until it is as long as those of its kind before it on average,
+    /// or, if it is longer than these already, as long as that is ago.
+    ///
+    /// The first one is taken to go on for as long as it has lasted.
+    #[must_use]
+    pub fn left(&self) -> Nanos {
+        Nanos(self.mean().0.abs_diff(self.lasted.0))
+    }
+
+    /// How long phases of the kind that it is in lasted on average; 0 if there were none.
+    fn mean(&self) -> Nanos {
+        let (time, count) = match self.phase {
+            JobPhase::Serial => (self.serial_time, self.serials),
+            JobPhase::Parallel => (self.parallel_time, self.parallels),
+            JobPhase::Asleep => (Nanos::ZERO, 0),
+        };
+        time.0.checked_div(u64::from(count)).map_or(Nanos::ZERO, Nanos)
     }
 
     fn change(&mut self, phase: JobPhase) {
-        if self.phase == JobPhase::Serial {
-            self.serials = self.serials.saturating_add(1);
-            self.serial_time += self.lasted;
+        match self.phase {
+            JobPhase::Serial => {
+                self.serials = self.serials.saturating_add(1);
+                self.serial_time += self.lasted;
+            }
+            JobPhase::Parallel => {
+                self.parallels = self.parallels.saturating_add(1);
+                self.parallel_time += self.lasted;
+            }
+            JobPhase::Asleep => {}
         }
         self.phase = phase;
         self.lasted = Nanos::ZERO;
@@ -238,6 +263,8 @@ impl Phases {
             changes: 0,
             serials: 0,
             serial_time: Nanos::ZERO,
+            parallels: 0,
+            parallel_time: Nanos::ZERO,
             pending: None,
         });
         let times = match seen.pending {
@@ -347,17 +374,21 @@ mod tests {
         assert_eq!(order(&[0.5, 0.5]), Some(0), "the first of several");
     }
 
-    /// Serial phases of 20 and 40 ms, and one of 10 ms so far: 30 are expected. One that lasts longer is expected to
-    /// last as long again as it has.
+    /// Parallel phases of 10 ms; serial ones of 20 and 40 ms, and one of 10 ms so far: 30 are expected, 20 more. One that lasts
+    /// longer than those before it is expected to last as long as it has, and as much longer as it already has.
     #[test]
     fn lengths_by_hand() {
         let mut phases = Phases::new(Hysteresis::USUAL);
-        let mut expected = Vec::new();
+        let (mut expected, mut left) = (Vec::new(), Vec::new());
         for runnable in [4.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0] {
-            expected.push(of(&[runnable], &mut phases).expected().0 / 1_000_000);
+            let seen = of(&[runnable], &mut phases);
+            expected.push(seen.expected().0 / 1_000_000);
+            left.push(seen.left().0 / 1_000_000);
         }
-        assert_eq!(expected, [0, 10, 20, 20, 20, 20, 30, 40, 30, 30, 30, 30, 40]);
+        assert_eq!(expected, [10, 10, 20, 10, 20, 20, 30, 40, 10, 30, 30, 30, 40]);
+        assert_eq!(left, [10, 10, 20, 0, 10, 0, 10, 20, 0, 20, 10, 0, 10]);
         let seen = phases.of(JobIdx(0)).expect("it ran");
+        assert_eq!((seen.parallels, seen.parallel_time), (3, Nanos::from_millis(30)));
         assert_eq!((seen.changes, seen.serials, seen.serial_time), (5, 2, Nanos::from_millis(60)));
     }
 

@@ -4,6 +4,7 @@ use super::super::{Allocated, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use crate::plan::{JobIdx, TaskId};
 use crate::testing::machine;
 use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, described};
+use std::collections::BTreeMap;
 
 /// Four domains of one fast and three slow cores: 0, 4, 8 and 12 are fast.
 pub fn amp_4x12() -> Machine {
@@ -43,6 +44,8 @@ pub fn machines() -> Vec<Machine> {
 pub struct Placed {
     pub id: TaskId,
     pub pu: Option<PuIdx>,
+    /// Where it was put before the quantum began.
+    pub put: Option<PuIdx>,
     pub why: Allocated,
     /// Whether it was elsewhere before.
     pub moved: bool,
@@ -105,6 +108,7 @@ impl World {
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
         let choices = scheduler.choose(&now);
+        let begin: BTreeMap<TaskId, PuIdx> = scheduler.begin().into_iter().collect();
         self.number += 1;
         scheduler.saw(&Done { took: self.quantum, did: &[] });
         assert_eq!(choices.len(), queue.len(), "every job runs");
@@ -114,9 +118,10 @@ impl World {
             for ((pu, why), thread) in choice.places.iter().zip(&job.threads) {
                 let TaskId { job, order } = thread.id;
                 let before = &mut self.at[job.0 as usize][order as usize];
-                let now = pu.unwrap_or(*before);
+                let put = begin.get(&thread.id).copied();
+                let now = pu.or(put).unwrap_or(*before);
                 let moved = std::mem::replace(before, now) != now;
-                placed.push(Placed { id: thread.id, pu: *pu, why: why.clone(), moved });
+                placed.push(Placed { id: thread.id, pu: *pu, put, why: why.clone(), moved });
             }
         }
         placed

@@ -8,8 +8,11 @@ use crate::testing::machine;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Whatever it costs.
-const FREE: Settings = Settings { cost: 0.0, ..Settings::USUAL };
+/// Serial phases only.
+const SERIAL: Settings = Settings { spare: false, ..Settings::USUAL };
+
+/// The same, whatever it costs.
+const FREE: Settings = Settings { cost: 0.0, ..SERIAL };
 
 fn new(settings: Settings) -> ParallelismAware {
     ParallelismAware::new(settings)
@@ -21,12 +24,18 @@ fn numbers(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
     placed.iter().filter_map(each).collect()
 }
 
+/// The same of all that are put somewhere and left to the kernel.
+fn put(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
+    let each = |placed: &Placed| Some((placed.id.job.0, placed.id.order, placed.put?.0));
+    placed.iter().filter_map(each).collect()
+}
+
 /// Sixteen threads, one on each core. In a serial phase the sixth goes from the slow core 5 to the fast core 4 beside it.
 /// When all run again, all are the kernel's.
 #[test]
 fn near_first() {
     let mut world = World::new(amp_4x12(), &[16]);
-    let mut pa = new(Settings::USUAL);
+    let mut pa = new(SERIAL);
     let mut quantum = |shares: Vec<f64>| numbers(&world.quantum(&mut pa, &[shares]));
     assert_eq!(quantum(parallel(16)), []);
     assert_eq!(quantum(serial(16, 5)), [(0, 5, 4)]);
@@ -35,44 +44,66 @@ fn near_first() {
     assert_eq!(
         pa.state().as_deref(),
         Some(
-            "0 serial phases have fast cores now; fast cores were given 1 times, 0 of them across last-level caches"
+            "0 serial phases have fast cores now; fast cores were given 1 times, 0 of them across last-level caches, and 0 times to threads of parallel phases"
         )
     );
 }
 
-/// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three share the slow ones: who was
-/// on the fast core goes, the others stay. When A's phase is over and B's begins, A's threads get out of its way.
+/// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three are left to the kernel: they have
+/// a core each, and nobody is on the fast one. When A's phase is over and B's begins, A's threads, which both were last on the
+/// fast core, are put out of its way: one where B's serial thread was, one where somebody sleeps.
 #[test]
 fn who_is_done_goes_back() {
     let mut world = World::new(halves("core:4", &[1]), &[2, 3]);
     // A is on 0 and 1, B on 2, 3 and 0.
-    let mut pa = new(Settings::USUAL);
-    let mut quantum = |a: Vec<f64>, b: Vec<f64>| numbers(&world.quantum(&mut pa, &[a, b]));
-    let first = quantum(serial(2, 0), parallel(3));
-    assert_eq!(first, [(0, 0, 1), (1, 0, 2), (1, 1, 3), (1, 2, 0)]);
-    assert_eq!(quantum(parallel(2), parallel(3)), []);
+    let mut pa = new(SERIAL);
+    let mut quantum = |a: Vec<f64>, b: Vec<f64>| {
+        let placed = world.quantum(&mut pa, &[a, b]);
+        (numbers(&placed), put(&placed))
+    };
+    assert_eq!(quantum(serial(2, 0), parallel(3)), (vec![(0, 0, 1)], vec![]));
+    assert_eq!(quantum(parallel(2), parallel(3)), (vec![], vec![]));
     let second = quantum(parallel(2), serial(3, 2));
-    assert_eq!(second, [(0, 0, 0), (0, 1, 2), (1, 2, 1)]);
+    assert_eq!(second, (vec![(1, 2, 1)], vec![(0, 0, 0), (0, 1, 2)]));
+}
+
+/// The same with five threads of B, which have no core each: they share the slow ones.
+#[test]
+fn crowds_are_kept_off() {
+    let mut world = World::new(halves("core:4", &[1]), &[2, 5]);
+    // A is on 0 and 1, B on 2, 3, 0, 1 and 2.
+    let mut pa = new(SERIAL);
+    world.quantum(&mut pa, &[serial(2, 0), parallel(5)]);
+    let placed = world.quantum(&mut pa, &[serial(2, 0), parallel(5)]);
+    let expected = [(0, 0, 1), (1, 0, 2), (1, 1, 3), (1, 2, 0), (1, 3, 0), (1, 4, 2)];
+    assert_eq!((numbers(&placed), put(&placed)), (expected.to_vec(), vec![]));
 }
 
 /// A quantum of 1 ms. There and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
-/// phase's length: after 3 ms that is worth it. The next phase is expected to last as long, and crosses at once.
+/// phase's length: after 3 ms that is worth it. The next phase is expected to last as long: when 1 ms of it was seen, 2 ms are
+/// left, of which a third is less. It goes on for 9 ms: when it is 3 ms longer than the first one, 3 more are expected. The next
+/// one is expected to last 6 ms, and crosses at once.
 #[test]
 fn short_phases_do_not_cross() {
     let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
     world.quantum = Nanos::from_millis(1);
-    let quanta = |settings: Settings, world: &mut World| -> Vec<bool> {
+    let quanta = |settings: Settings, world: &mut World| -> String {
         let mut pa = new(settings);
+        let longer = [vec![serial(3, 2); 8], vec![parallel(3), serial(3, 1)]].concat();
         // The first question is asked before anything was seen for any time.
         let course =
             [parallel(3), serial(3, 1), serial(3, 1), serial(3, 1), parallel(3), serial(3, 2)];
-        let placed = |shares: Vec<f64>| !numbers(&world.quantum(&mut pa, &[shares])).is_empty();
-        course.into_iter().map(placed).collect()
+        let course = course.into_iter().chain(longer);
+        let placed = |shares: Vec<f64>| match numbers(&world.quantum(&mut pa, &[shares])).len() {
+            0 => '-',
+            _ => 'F',
+        };
+        course.map(placed).collect()
     };
-    assert_eq!(quanta(Settings::USUAL, &mut world), [false, false, false, true, false, true]);
+    assert_eq!(quanta(SERIAL, &mut world), "---F------FFFF-F");
     let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
     world.quantum = Nanos::from_millis(1);
-    assert_eq!(quanta(FREE, &mut world), [false, true, true, true, false, true]);
+    assert_eq!(quanta(FREE, &mut world), "-FFF-FFFFFFFFF-F");
 }
 
 /// Quanta of 0.1 ms. A's thread on core 2 would fill half of 1 MiB on each side, 0.52 ms, for 0.05 ms: it stays. B's, which
@@ -84,7 +115,7 @@ fn not_worth_it_is_no_obstacle() {
     let mut pa = new(Settings::USUAL);
     world.quantum(&mut pa, &[parallel(3), parallel(3)]);
     let placed = world.quantum(&mut pa, &[serial(3, 2), serial(3, 2)]);
-    assert_eq!(numbers(&placed), [(0, 2, 2), (1, 2, 0)]);
+    assert_eq!((numbers(&placed), put(&placed)), (vec![(1, 2, 0)], vec![]));
 }
 
 #[test]
@@ -117,20 +148,6 @@ fn unknown_is_os() {
     let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
     let mut pa = new(Settings::USUAL);
     assert_eq!((pa.choose(&now), pa.news()), (Os.choose(&now), None));
-}
-
-/// Three threads of a parallel job on one fast core of three: with `spare` they take turns, one quantum each or two.
-#[test]
-fn spare_cores_in_turn() {
-    let mut world = World::new(halves("core:3", &[0]), &[3]);
-    let mut pa = new(Settings { spare: true, ..Settings::USUAL });
-    let mut on_fast = |_| {
-        let placed = numbers(&world.quantum(&mut pa, &[parallel(3)]));
-        assert_eq!(placed.len(), 3);
-        placed.iter().find(|(_, _, pu)| *pu == 0).expect("it is used").1
-    };
-    let turns: Vec<u32> = (0..7).map(&mut on_fast).collect();
-    assert_eq!(turns, [0, 1, 2, 2, 0, 1, 1]);
 }
 
 /// Shares of the threads of some jobs in a quantum.
@@ -167,7 +184,7 @@ proptest! {
         let mut pa = new(Settings { spare, ..FREE });
         for shares in course {
             let placed = world.quantum(&mut pa, &shares);
-            prop_assert!(placed.iter().flat_map(|placed| placed.pu).all(|pu| world.pus.contains(&pu)));
+            prop_assert!(placed.iter().flat_map(|placed| [placed.pu, placed.put]).flatten().all(|pu| world.pus.contains(&pu)));
             let serial = serial_places(&placed);
             let on: BTreeSet<_> = serial.iter().map(|pu| world.machine.core_of(*pu)).collect();
             prop_assert_eq!(on.len(), serial.len(), "two on one core");
@@ -175,9 +192,13 @@ proptest! {
             let candidates = pa.candidates(&world.queue(&shares)).len();
             let seats = if cores.are_alike() { 0 } else { cores.fast().count().min(candidates) };
             prop_assert_eq!(serial.len(), seats);
-            // Nobody shares a PU with a serial thread.
+            // Nobody begins where a serial thread is.
             for pu in serial {
-                prop_assert_eq!(placed.iter().filter(|placed| placed.pu == Some(pu)).count(), 1);
+                let on = |placed: &&Placed| placed.pu.or(placed.put) == Some(pu);
+                prop_assert_eq!(placed.iter().filter(on).count(), 1);
+                let stays = |placed: &&Placed| world.queue(&shares).iter().flat_map(|job| &job.threads)
+                    .any(|thread| thread.id == placed.id && thread.pu == Some(pu));
+                prop_assert_eq!(placed.iter().filter(stays).count(), 1);
             }
         }
     }
@@ -245,10 +266,10 @@ proptest! {
     #[test]
     fn parallel_is_os(which in 0_usize..5, quanta in 1_usize..5) {
         let mut world = World::new(machines()[which].clone(), &[4, 3]);
-        let mut pa = new(Settings::USUAL);
+        let mut pa = new(SERIAL);
         for _ in 0..quanta {
             let placed = world.quantum(&mut pa, &[parallel(4), parallel(3)]);
-            prop_assert!(placed.iter().all(|placed| placed.pu.is_none()));
+            prop_assert!(placed.iter().all(|placed| placed.pu.or(placed.put).is_none()));
         }
     }
 }

@@ -1,0 +1,209 @@
+//! Fast cores that no serial phase needs, shared by the threads of parallel phases.
+//!
+//! # Problem
+//! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have all the time shorten it by
+//! nothing. But each exchange of two threads costs both what they had in their caches.
+//! # Approach
+//! Who has been on fast cores for longest makes room for who has been there for the least time, as seldom as is best for a
+//! phase of the expected length. Two threads exchange their PUs and are left to the kernel there: PUs have as many threads as
+//! before, and the kernel may go on to balance them.
+//! # Terms
+//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is shared. *Challenger*: one on a slow
+//!   core.
+//! - *Had*: time for which a sharer was runnable on a fast core while it was one.
+//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time that a
+//!   thread saves on a fast core; `c`: seconds of refill there and back. All but `L` in seconds per second or counts.
+//! # Algorithm
+//! 1. A fast core where nobody is goes to the challenger that had least, if what is left of its phase is worth the refill: `left · g ≥ c`.
+//! 2. A holder and a challenger change PUs if the holder had at least `m` more, half a quantum being nothing: holders that had
+//!    most first, challengers that had least first, of those under the holder's last-level cache if there are any, else of all. At the
+//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. Who gets ahead from
+//!    `−m` to `m` changes once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is
+//!    least at `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
+//! 3. Nobody changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
+//!    `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on fast cores for `x` of it beside one that never is.
+//!
+//! Ours: steps 2 and 3. The published policy shares evenly, which is known from memory only; how often it changes is not.
+//! # Properties
+//! - **Even**: of sharers that are there all the time nobody gets ahead by more than the margin and two quanta. -> test `shares_are_even`
+//! - **Seldom**: the dearer the longer a turn. -> test `turns_by_hand`
+//! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
+//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
+//! - **Near first** -> test `near_first`
+
+use super::super::Thread;
+use super::super::asymmetric::cores::{Cores, Move};
+use super::super::select::float;
+use crate::plan::TaskId;
+use colocate_machine::{Nanos, PuIdx};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A thread of a parallel phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharer<'a> {
+    /// Which.
+    pub thread: &'a Thread,
+    /// How long its job's phase is expected to last, in seconds.
+    pub expected: f64,
+    /// How much of that is left.
+    pub left: f64,
+}
+
+/// A thread that goes to another PU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its place among the sharers.
+    pub sharer: usize,
+    /// Where it goes.
+    pub to: PuIdx,
+    /// Whether that is a fast core.
+    pub fast: bool,
+}
+
+/// Who had fast cores for how long.
+#[derive(Clone, Debug, Default)]
+pub struct Sharing {
+    /// Of those that were sharers in the last quantum, in seconds.
+    had: BTreeMap<TaskId, f64>,
+    /// Of those that were before.
+    earlier: BTreeMap<TaskId, f64>,
+}
+
+/// The cores of a quantum and how they are shared.
+struct Round<'a> {
+    cores: &'a Cores,
+    sharers: &'a [Sharer<'a>],
+    had: Vec<f64>,
+    /// By how much longer than needed a quantum makes a turn, in seconds.
+    half: f64,
+    cost: f64,
+    /// Shared fast cores for each sharer, at most 1.
+    each: f64,
+    /// Whether a sharer has its new place.
+    done: Vec<bool>,
+}
+
+impl Sharing {
+    /// Who changes PUs: `shared` are fast cores, `idle` says which of them nobody is on, `took` is how long the last quantum took,
+    /// and refills count `cost` times.
+    pub fn turns(
+        &mut self,
+        cores: &Cores,
+        sharers: &[Sharer<'_>],
+        (shared, idle): (&[usize], &BTreeSet<usize>),
+        took: Nanos,
+        cost: f64,
+    ) -> Vec<Change> {
+        let had = self.note(cores, sharers, took.as_secs_f64());
+        let each = float(shared.len()) / float(sharers.len().max(1));
+        let done = vec![false; sharers.len()];
+        let half = took.as_secs_f64() / 2.0;
+        let mut round = Round { cores, sharers, had, half, cost, each: each.min(1.0), done };
+        round.changes(shared, idle)
+    }
+
+    /// Forgets threads that are gone.
+    pub fn retain(&mut self, lives: impl Fn(&TaskId) -> bool) {
+        self.had.retain(|id, _| lives(id));
+        self.earlier.retain(|id, _| lives(id));
+    }
+
+    /// Takes in where sharers were in the last quantum, and returns what they had. What somebody missed who was no sharer then is
+    /// not made up for.
+    fn note(&mut self, cores: &Cores, sharers: &[Sharer<'_>], took: f64) -> Vec<f64> {
+        for sharer in sharers {
+            let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all()[core].fast);
+            if let Some(had) = self.had.get_mut(&sharer.thread.id).filter(|_| on_fast) {
+                *had += took * sharer.thread.runnable.unwrap_or(1.0);
+            }
+        }
+        let known = |sharer: &Sharer<'_>| self.had.get(&sharer.thread.id).copied();
+        let least = sharers.iter().filter_map(known).fold(f64::INFINITY, f64::min);
+        let least = if least.is_finite() { least } else { 0.0 };
+        let of = |sharer: &Sharer<'_>| {
+            let before = || self.earlier.get(&sharer.thread.id).copied().unwrap_or(0.0);
+            known(sharer).unwrap_or_else(|| before().max(least))
+        };
+        let had: Vec<f64> = sharers.iter().map(of).collect();
+        self.earlier.append(&mut self.had);
+        self.had = sharers.iter().zip(&had).map(|(sharer, had)| (sharer.thread.id, *had)).collect();
+        had
+    }
+}
+
+impl Round<'_> {
+    fn changes(&mut self, shared: &[usize], idle: &BTreeSet<usize>) -> Vec<Change> {
+        let cores = self.cores;
+        let on: Vec<Option<usize>> =
+            self.sharers.iter().map(|sharer| cores.of(sharer.thread)).collect();
+        let mut waiting: Vec<usize> = (0..self.sharers.len())
+            .filter(|&at| on[at].is_some_and(|core| !cores.all()[core].fast))
+            .collect();
+        waiting.sort_by(|&a, &b| self.had[a].total_cmp(&self.had[b]));
+        let mut found = Vec::new();
+        for &core in shared.iter().filter(|core| idle.contains(core)) {
+            let worth = |at: usize, way: Move| {
+                self.sharers[at].left * way.gain >= self.cost * way.cost && way.gain > 0.0
+            };
+            let Some(at) = self.first(&waiting, core, worth) else { continue };
+            let to = cores.all()[core].pus[0];
+            self.done[at] = true;
+            found.push(Change { sharer: at, to, fast: true });
+        }
+        let is_shared = |at: &usize| on[*at].is_some_and(|core| shared.contains(&core));
+        let mut holders: Vec<usize> = (0..self.sharers.len()).filter(is_shared).collect();
+        holders.sort_by(|&a, &b| self.had[b].total_cmp(&self.had[a]));
+        for holder in holders {
+            let Some(core) = on[holder] else { continue };
+            let ahead = |at: usize, way: Move| self.is_due(holder, at, way);
+            let Some(at) = self.first(&waiting, core, ahead) else { continue };
+            let pus = [holder, at].map(|at| self.sharers[at].thread.pu);
+            let [Some(fast), Some(slow)] = pus else { continue };
+            self.done[at] = true;
+            self.done[holder] = true;
+            found.push(Change { sharer: at, to: fast, fast: true });
+            found.push(Change { sharer: holder, to: slow, fast: false });
+        }
+        found
+    }
+
+    /// The first of those that wait that may go to a core: under its last-level cache, else from anywhere.
+    fn first(
+        &self,
+        waiting: &[usize],
+        core: usize,
+        may: impl Fn(usize, Move) -> bool,
+    ) -> Option<usize> {
+        let way = |at: usize| self.cores.way(self.sharers[at].thread, core);
+        let left = || waiting.iter().copied().filter(|&at| !self.done[at]);
+        let near = left().find(|&at| !way(at).crossing).filter(|&at| may(at, way(at)));
+        near.or_else(|| left().next().filter(|&at| may(at, way(at))))
+    }
+
+    /// Whether a challenger and a holder change PUs.
+    fn is_due(&self, holder: usize, challenger: usize, way: Move) -> bool {
+        let Sharer { expected, .. } = self.sharers[challenger];
+        let ahead = self.had[holder] - self.had[challenger];
+        let cost = self.cost * way.cost;
+        let enough = (margin(expected, self.each, cost, way.gain) - self.half).max(self.half);
+        pays(expected, self.each, cost, way.gain) && ahead > 0.0 && ahead >= enough
+    }
+}
+
+/// By how much more time on fast cores, in seconds, a thread is relieved; see the module for the terms.
+fn margin(expected: f64, each: f64, cost: f64, gain: f64) -> f64 {
+    (cost * expected * each / gain).sqrt()
+}
+
+/// Whether a phase gains more from sharing than changes cost it.
+fn pays(expected: f64, each: f64, cost: f64, gain: f64) -> bool {
+    if gain <= 0.0 || gain >= 1.0 {
+        return false;
+    }
+    let faster = each * (1.0 / (1.0 - gain) - 1.0);
+    let saved = expected * faster / (1.0 + faster);
+    saved > (cost * expected * gain * each).sqrt()
+}
+
+#[cfg(test)]
+mod tests;
