@@ -36,6 +36,8 @@ struct Piece {
     end: u64,
     offset_b: u64,
     file: Option<FileIdx>,
+    /// Whether it is code of the kernel's that runs in the program: `[vdso]`.
+    vdso: bool,
 }
 
 impl Spaces {
@@ -68,11 +70,18 @@ impl Spaces {
     pub fn origin(&self, pid: Pid, ip: u64) -> Origin {
         let below = |space: &Arc<Space>| space.range(..=ip).next_back().map(|(at, p)| (*at, *p));
         match self.spaces.get(&pid).and_then(below) {
-            Some((start, Piece { end, offset_b, file: Some(file) })) if ip < end => {
+            Some((start, Piece { end, offset_b, file: Some(file), .. })) if ip < end => {
                 Origin::File(file, (ip - start).saturating_add(offset_b))
             }
             _ => Origin::Memory,
         }
+    }
+
+    /// Whether the instruction at `ip` of process `pid` is the kernel's that runs in the program: `[vdso]`.
+    #[must_use]
+    pub fn in_vdso(&self, pid: Pid, ip: u64) -> bool {
+        let below = self.spaces.get(&pid).and_then(|space| space.range(..=ip).next_back());
+        below.is_some_and(|(_, piece)| piece.vdso && ip < piece.end)
     }
 
     /// The path of a file.
@@ -82,10 +91,10 @@ impl Spaces {
     }
 
     fn insert(&mut self, pid: Pid, start: u64, end: u64, offset_b: u64, path: &str) {
-        let file = self.file(path);
+        let (file, vdso) = (self.file(path), path == "[vdso]");
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
         make_room(space, start, end);
-        space.insert(start, Piece { end, offset_b, file });
+        space.insert(start, Piece { end, offset_b, file, vdso });
     }
 
     /// The file of that path, or `None` if it is the name of memory without a file.
@@ -176,6 +185,8 @@ mod tests {
         for path in ["[vdso]", "", "/tmp/x (deleted)", "/memfd:jit (deleted)", "/dev/zero"] {
             map(&mut spaces, 1, 0x1000, 0x1000, path);
             assert_eq!(origin(&spaces, 1, 0x1000), None, "{path}");
+            assert_eq!(spaces.in_vdso(Pid(1), 0x1fff), path == "[vdso]");
+            assert!(!spaces.in_vdso(Pid(1), 0x2000) && !spaces.in_vdso(Pid(2), 0x1000));
         }
     }
 }

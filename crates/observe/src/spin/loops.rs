@@ -34,7 +34,7 @@
 use crate::sample::flow::{BlockIdx, Graph, Loop};
 use colocate_isa::effect::{Access, Effect, Registers, Way, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Instructions of a loop that waits without a hint, at most. Chosen: that of LLVM's OpenMP, which has a hint, has some
 /// 100; those without are shorter than 20.
@@ -103,29 +103,66 @@ pub enum Seen {
 /// Whether the function at an address does little more than hint; see [`relaxes`].
 pub type Relaxes<'a> = &'a dyn Fn(u64) -> bool;
 
-/// What a thread does that was `seen` in this code.
-#[must_use]
-pub fn judge(code: Code<'_>, seen: Seen, relaxed: Relaxes<'_>) -> Verdict {
-    let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
-    let (Seen::At(at) | Seen::Yields(at)) = seen;
-    let yielding = |one: &&Decoded| {
-        one.next_ip() == at && matches!(one.flow, Flow::Call { .. } | Flow::IndirectCall)
-    };
-    let ip = match seen {
-        Seen::At(ip) => Some(ip),
-        Seen::Yields(_) => decoded.iter().find(yielding).map(|call| call.ip),
-    };
-    let Some(ip) = ip else { return Verdict::Works(Work::NoLoop) };
-    let graph = Graph::of(&decoded, &BTreeSet::from([ip]));
-    let here = graph.block_at(ip);
-    let innermost = here.and_then(|block| Some((block, graph.blocks[block].innermost?)));
-    let Some((here, innermost)) = innermost else { return Verdict::Works(Work::NoLoop) };
-    let body = &graph.loops[innermost];
-    let yields = matches!(seen, Seen::Yields(_)).then_some(ip);
-    let round = Round { code, graph: &graph, body, yields, relaxed };
-    let steps = round.steps(&decoded);
-    if round.hints(&steps, here, innermost) { Verdict::Hints } else { round.verdict(&steps) }
+/// Code whose loops are known, so that many places in it can be judged.
+#[derive(Debug)]
+pub struct Drawn {
+    isa: Isa,
+    start: u64,
+    bytes: Vec<u8>,
+    decoded: Vec<Decoded>,
+    graph: Graph,
+    /// Verdicts on blocks, and on calls that yield.
+    known: HashMap<(BlockIdx, Option<u64>), Verdict>,
 }
+
+impl Drawn {
+    /// `code` with its loops. `ip` is an instruction of it that is known to run.
+    #[must_use]
+    pub fn of(code: Code<'_>, ip: u64) -> Self {
+        let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
+        let graph = Graph::of(&decoded, &BTreeSet::from([ip]));
+        let (isa, start, bytes) = (code.isa, code.start, code.bytes.to_vec());
+        Self { isa, start, bytes, decoded, graph, known: HashMap::new() }
+    }
+
+    /// What a thread does that was `seen` here; `None` where this is not known to run.
+    pub fn judge(&mut self, seen: Seen, relaxed: Relaxes<'_>) -> Option<Verdict> {
+        let (Seen::At(at) | Seen::Yields(at)) = seen;
+        let yielding = |one: &&Decoded| {
+            one.next_ip() == at && matches!(one.flow, Flow::Call { .. } | Flow::IndirectCall)
+        };
+        let yields = match seen {
+            Seen::At(_) => None,
+            Seen::Yields(_) => Some(self.decoded.iter().find(yielding)?.ip),
+        };
+        let here = self.graph.block_at(yields.unwrap_or(at))?;
+        self.graph.order.contains(&here).then_some(())?;
+        if let Some(known) = self.known.get(&(here, yields)) {
+            return Some(*known);
+        }
+        let verdict = self.verdict(here, yields, relaxed);
+        self.known.insert((here, yields), verdict);
+        Some(verdict)
+    }
+
+    fn verdict(&self, here: BlockIdx, yields: Option<u64>, relaxed: Relaxes<'_>) -> Verdict {
+        let Some(innermost) = self.graph.blocks[here].innermost else {
+            return Verdict::Works(Work::NoLoop);
+        };
+        let (graph, body) = (&self.graph, &self.graph.loops[innermost]);
+        let count = |block: &BlockIdx| graph.blocks[*block].counts.instructions;
+        if body.body.iter().map(count).sum::<u64>() > LONGEST_WITH_HINT {
+            return Verdict::Works(Work::Long);
+        }
+        let code = Code { isa: self.isa, start: self.start, bytes: &self.bytes };
+        let round = Round { code, graph, body, yields, relaxed };
+        let steps = round.steps(&self.decoded);
+        if round.hints(&steps, here, innermost) { Verdict::Hints } else { round.verdict(&steps) }
+    }
+}
+
+/// Instructions of a loop that is looked at, at most. Chosen: ten times LLVM's.
+const LONGEST_WITH_HINT: u64 = 1_000;
 
 /// Whether this code, all of a function, does little more than hint: some instructions and no loop.
 #[must_use]

@@ -37,7 +37,8 @@ fn said(isa: Isa, code: &[u8], at: u64) -> Verdict {
         let bytes = usize::try_from(target).ok().and_then(|from| code.get(from..));
         bytes.is_some_and(|bytes| relaxes(Code { isa, start: target, bytes }))
     };
-    judge(whole, Seen::At(at), &relaxed)
+    let mut drawn = Drawn::of(whole, at);
+    drawn.judge(Seen::At(at), &relaxed).unwrap()
 }
 
 fn word(verdict: Verdict) -> String {

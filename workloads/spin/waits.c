@@ -1,0 +1,126 @@
+/* Threads that wait for another one in a loop: waits KIND MS
+ *
+ * One thread works for MS milliseconds of its CPU time, while the other waits until it is done:
+ *   flag       for a variable, with a hint to the processor
+ *   bare       the same, without a hint
+ *   timed      the same, with so many rounds at most, again and again
+ *   spinlock   in pthread_spin_lock
+ *   exchange   for a lock that it tries by exchange, without a hint
+ *   compare    for a lock that it tries by comparison, with a hint
+ *   backoff    for a variable, longer and longer between two looks
+ *   yield      for a variable, giving its PU to others each time
+ *   adaptive   in pthread_mutex_lock of an adaptive mutex, over and over: the lock is given back and taken again for MS
+ *   asleep     in pthread_mutex_lock of an ordinary mutex: it sleeps
+ *
+ * Prints the thread number of who waits and of who works, and the CPU time of each in ms at the end. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_spinlock_t spin;
+static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, ordinary = PTHREAD_MUTEX_INITIALIZER;
+static _Alignas(64) atomic_int done, lock = 1, began;
+static const char *kind;
+static uint64_t sum = 1;
+static double waited_ms;
+
+static double cpu_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void work(double ms) {
+    uint64_t state = sum;
+    for (double until = cpu_ms() + ms; cpu_ms() < until;)
+        for (int i = 0; i < 20000; i++) state = state * 6364136223846793005u + 1442695040888963407u;
+    sum = state;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void wait_for_it(void) {
+    if (!strcmp(kind, "flag"))
+        while (!atomic_load_explicit(&done, memory_order_acquire)) relax();
+    else if (!strcmp(kind, "bare"))
+        while (!atomic_load_explicit(&done, memory_order_acquire)) continue;
+    else if (!strcmp(kind, "timed"))
+        for (int over = 0; !over;)
+            for (long i = 0; i < 1000000 && !over; i++) over = atomic_load_explicit(&done, memory_order_relaxed);
+    else if (!strcmp(kind, "spinlock")) pthread_spin_lock(&spin);
+    else if (!strcmp(kind, "exchange"))
+        while (atomic_exchange(&lock, 1)) continue;
+    else if (!strcmp(kind, "compare")) {
+        int free = 0;
+        while (!atomic_compare_exchange_weak(&lock, &free, 1)) free = 0, relax();
+    } else if (!strcmp(kind, "backoff"))
+        for (int pause = 1; !atomic_load(&done); pause = pause < 64 ? 2 * pause : 64)
+            for (int i = 0; i < pause; i++) relax();
+    else if (!strcmp(kind, "yield"))
+        while (!atomic_load_explicit(&done, memory_order_acquire)) sched_yield();
+    else if (!strcmp(kind, "adaptive"))
+        while (!atomic_load(&done)) {
+            pthread_mutex_lock(&adaptive);
+            pthread_mutex_unlock(&adaptive);
+            relax();
+        }
+    else if (!strcmp(kind, "asleep")) pthread_mutex_lock(&ordinary);
+    else exit(2);
+}
+
+static void *other(void *unused) {
+    (void)unused;
+    printf("waits %ld\n", syscall(SYS_gettid));
+    fflush(stdout);
+    atomic_store(&began, 1);
+    wait_for_it();
+    waited_ms = cpu_ms();
+    return NULL;
+}
+
+int main(int count, char **words) {
+    if (count != 3) return fprintf(stderr, "waits: expected KIND MS\n"), 2;
+    kind = words[1];
+    double ms = atof(words[2]);
+    pthread_t thread;
+    pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
+    pthread_spin_lock(&spin);
+    pthread_mutex_lock(&ordinary);
+    printf("works %ld\n", syscall(SYS_gettid));
+    fflush(stdout);
+    pthread_create(&thread, NULL, other, NULL);
+    while (!atomic_load(&began)) work(1);
+    double before = cpu_ms();
+    if (!strcmp(kind, "adaptive"))
+        /* Held for about as long as an adaptive mutex is waited for in a loop, and free for a moment. */
+        while (cpu_ms() < before + ms) {
+            pthread_mutex_lock(&adaptive);
+            for (int i = 0; i < 500; i++) sum = sum * 6364136223846793005u + 1442695040888963407u;
+            pthread_mutex_unlock(&adaptive);
+            for (int i = 0; i < 50; i++) sum = sum * 6364136223846793005u + 1442695040888963407u;
+        }
+    else
+        work(ms);
+    atomic_store(&done, 1);
+    atomic_store(&lock, 0);
+    pthread_spin_unlock(&spin);
+    pthread_mutex_unlock(&ordinary);
+    double worked_ms = cpu_ms();
+    pthread_join(thread, NULL);
+    printf("cpu-ms waits %.1f works %.1f sum %llu\n", waited_ms, worked_ms, (unsigned long long)sum);
+    return 0;
+}
