@@ -110,9 +110,10 @@ def bare(programs, name, folder):
             "wrong": wrong}
 
 
-def command(args, policy, guard, folder, programs, names):
+def command(args, policy, filling, guard, folder, programs, names):
     """The command of a run; its report goes into the folder."""
     words = [args.colocate, "schedule", "--quiet", "--policy", policy, "-o", str(Path(folder) / "report.json")]
+    words += ["--waiting", "fill"] if filling else []
     words += [] if guard else ["--no-guard"]
     words += ["--only-signals"] if args.only_signals else []
     words += [] if args.machine_speeds == "none" else ["--machine-speeds", args.machine_speeds]
@@ -138,10 +139,11 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
     """A run under a scheduler: what colocate reports, its own CPU time, and what is wrong with the programs' work."""
     folder = Path(folder)
     folder.mkdir(parents=True)
+    policy, filling = unmarked(policy)
     policy, why_not = trained(args, policy, folder)
     if why_not:
         return {"kind": "refused", "policy": policy.split(":")[0], "guard": guard, "said": why_not}
-    words = command(args, policy, guard, folder, programs, names)
+    words = command(args, policy, filling, guard, folder, programs, names)
     load, busy = os.getloadavg()[0], Busy()
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE)
     own = OwnTime(child.pid)
@@ -156,7 +158,7 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
         child.terminate()
         child.wait()
         own.over.set()
-    run = {"policy": policy, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
+    run = {"policy": policy, "filling": filling, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
     if not (folder / "report.json").exists():
         if child.returncode == REFUSED and not began(folder, names):
             return {"kind": "refused", **run, "said": said}
@@ -176,7 +178,8 @@ def told(report):
     jobs = [{
         "name": job["name"], "status": job["status"],
         "ended_s": None if job["ended_ns"] is None else round(job["ended_ns"] / 1e9, 4),
-        "quanta": job["quanta"], "waited": job["waited"], **rates(job["rates"]),
+        "quanta": job["quanta"], "waited": job["waited"],
+        "filled_s": None if job.get("filled_ns") is None else round(job["filled_ns"] / 1e9, 4), **rates(job["rates"]),
     } for job in report["jobs"]]
     return {"turnaround_s": round(report["turnaround_ns"] / 1e9, 4), "quanta": report["quanta"],
             "state": report["state"], "notes": report["notes"], "jobs": jobs}
@@ -204,9 +207,19 @@ def plan(args, round_, refused):
     return runs
 
 
+def unmarked(policy):
+    """A policy without its mark, and whether that says that waiting jobs fill idle PUs: `bas+fill`."""
+    name, _, mark = policy.partition("+")
+    if mark not in ("", "fill"):
+        raise SystemExit(f"real-programs: expected POLICY or POLICY+fill, found {policy}")
+    return name, mark == "fill"
+
+
 def setting(policy, round_):
     """`random` draws other numbers in each round."""
-    return f"random:seed={round_}" if policy == "random" else policy
+    name, filling = unmarked(policy)
+    seeded = f"random:seed={round_}" if name == "random" else name
+    return seeded + ("+fill" if filling else "")
 
 
 def measure(args, programs, folder, file):

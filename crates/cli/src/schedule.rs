@@ -158,6 +158,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         commands: workload.commands(),
         runs,
         instructions,
+        meanwhile: args.waiting,
         notes: speaker.said.clone(),
     };
     let report = Report::new(occasion, &tally, &last);

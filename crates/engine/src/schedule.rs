@@ -28,7 +28,7 @@ use crate::rates::{self, ThreadDid};
 use crate::walk::Walk;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::plan::VERSION;
-use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Ran, Scheduler, Thread};
+use colocate_policy::schedule::{Choice, Did, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use own_cores::own_cores;
 use std::collections::btree_map::Entry;
@@ -64,6 +64,8 @@ pub struct Turn<'a> {
     pub seen: &'a Snapshot,
     /// What the threads of the chosen jobs did that ran, in the order of their IDs.
     pub did: &'a [ThreadDid],
+    /// What the threads of each job did together, also of those that were not chosen and filled idle PUs.
+    pub all: &'a [Did],
     /// How many threads of each chosen job were runnable, in the mean: had a PU or waited for one, and did not only wait
     /// for others in a loop. Without jobs of which the host cannot say.
     pub runnable: &'a BTreeMap<JobIdx, f64>,
@@ -134,7 +136,8 @@ pub fn schedule_estimating(
         }
         queue.remember(&did);
         let took = after.at.saturating_sub(seen.at);
-        scheduler.saw(&Done { took, did: &guard::seen::did(&seen, &after) });
+        let all = guard::seen::did(&seen, &after);
+        scheduler.saw(&Done { took, did: &all });
         let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
         let state = scheduler.state();
         look(&Turn {
@@ -143,6 +146,7 @@ pub fn schedule_estimating(
             plan: &plan,
             seen: &after,
             did: &did,
+            all: &all,
             runnable: &queue.runnable(),
             state: state.as_deref(),
             news: &news,

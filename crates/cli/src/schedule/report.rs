@@ -3,7 +3,7 @@
 use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Mean, Placed, Tally};
 use crate::plan::aligned;
-use colocate_engine::Snapshot;
+use colocate_engine::{Meanwhile, Snapshot};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_policy::schedule::{Allocated, Selected};
 use colocate_study::simulate::gantt;
@@ -60,6 +60,8 @@ struct JobReport {
     quanta: u64,
     /// Quanta in which it had to wait.
     waited: u64,
+    /// CPU time that it used in these; null if waiting jobs are stopped.
+    filled_ns: Option<Nanos>,
     rates: RatesReport,
     /// When it was serial, parallel or asleep; null if nobody can say.
     phases: Option<PhasesReport>,
@@ -122,6 +124,8 @@ pub struct Occasion {
     pub runs: Vec<u32>,
     /// Instructions of each job, if they are counted.
     pub instructions: Option<Vec<u64>>,
+    /// What jobs did that had to wait.
+    pub meanwhile: Meanwhile,
     /// Lines for the user that have come up.
     pub notes: Vec<String>,
 }
@@ -129,7 +133,8 @@ pub struct Occasion {
 impl Report {
     /// Of a workload that was counted so, by the last look.
     pub fn new(occasion: Occasion, tally: &Tally, last: &Snapshot) -> Self {
-        let Occasion { scheduler, quantum, usable, commands, runs, instructions, notes } = occasion;
+        let Occasion { scheduler, quantum, usable, commands, runs, instructions, .. } = occasion;
+        let Occasion { meanwhile, notes, .. } = occasion;
         let of = |number: usize| instructions.as_ref()?.get(number).copied();
         let machine = &tally.machine;
         let jobs = tally.jobs.iter().zip(commands.into_iter().zip(runs)).enumerate();
@@ -146,6 +151,7 @@ impl Report {
             jobs: jobs
                 .map(|(number, (job, whose))| JobReport {
                     instructions: of(number),
+                    filled_ns: Some(job.filled).filter(|_| meanwhile == Meanwhile::Fill),
                     ..JobReport::new(number, job, whose, last)
                 })
                 .collect(),
@@ -198,8 +204,9 @@ impl Report {
         let (ipc, memory) = (known(|rates| rates.ipc), known(|rates| rates.memory_per_us));
         let cycles = self.jobs.iter().any(|job| job.rates.mostly.is_some());
         let again = self.jobs.iter().any(|job| job.runs > 1);
-        let pick = |cells: [String; 10]| -> Vec<String> {
-            let wanted = [true, true, again, true, true, true, true, ipc, memory, cycles];
+        let filled = self.jobs.iter().any(|job| job.filled_ns.is_some());
+        let pick = |cells: [String; 11]| -> Vec<String> {
+            let wanted = [true, true, again, true, true, true, true, filled, ipc, memory, cycles];
             let cells = cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted);
             cells.map(|(cell, _)| cell).collect()
         };
@@ -211,6 +218,7 @@ impl Report {
             "CPU, s",
             "quanta",
             "waited",
+            "filling, s",
             "IPC",
             "memory, t/µs",
             "cycles",
@@ -225,6 +233,7 @@ impl Report {
                 seconds(job.cpu_ns),
                 job.quanta.to_string(),
                 job.waited.to_string(),
+                seconds(job.filled_ns),
                 marked(job.rates.ipc, job.rates.estimated),
                 marked(job.rates.memory_per_us, job.rates.estimated),
                 mostly(job.rates.mostly, job.rates.estimated),
@@ -333,6 +342,7 @@ impl JobReport {
             runs,
             quanta: job.quanta,
             waited: job.waited,
+            filled_ns: None,
             rates: RatesReport {
                 ipc: job.all.ipc.get(),
                 first_cache_per_us: job.all.caches[0].get(),
@@ -402,6 +412,10 @@ mod tests {
     use expect_test::expect;
 
     fn report(tally: &Tally) -> Report {
+        report_with(tally, Meanwhile::Stop)
+    }
+
+    fn report_with(tally: &Tally, meanwhile: Meanwhile) -> Report {
         let end = |job: u32, status| JobEnd {
             job: JobIdx(job),
             at: Nanos::from_millis(150 + 100 * u64::from(job)),
@@ -421,6 +435,7 @@ mod tests {
             commands: vec![vec!["a".into()], vec!["b".into(), "-x".into()], vec!["c".into()]],
             runs: vec![1, 12, 0],
             instructions: None,
+            meanwhile,
             notes: Vec::new(),
         };
         Report::new(occasion, tally, &last)
@@ -462,6 +477,19 @@ mod tests {
             c    never
         "#]]
         .assert_eq(&report(&of_two_quanta()).text(true));
+    }
+
+    /// The third job used 5 ms of each of two quanta in which it had to wait.
+    #[test]
+    fn who_filled_idle_pus() {
+        let report = report_with(&of_two_quanta(), Meanwhile::Fill);
+        let filled: Vec<_> = report.jobs.iter().map(|job| job.filled_ns).collect();
+        assert_eq!(filled, [0, 0, 10].map(Nanos::from_millis).map(Some));
+        let text = report.text(false);
+        let rows: Vec<&str> = text.lines().skip(2).take(4).collect();
+        let column = rows[0].find("filling, s").unwrap();
+        let cells = rows[1..].iter().map(|row| &row[column..column + 4]);
+        assert_eq!(cells.collect::<Vec<_>>(), ["0.00", "0.00", "0.01"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
-use colocate_policy::schedule::{Allocated, Choice, LEVELS, Selected};
+use colocate_policy::schedule::{Allocated, Choice, Did, LEVELS, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,8 @@ pub struct JobTally {
     pub quanta: u64,
     /// Quanta in which it had to wait.
     pub waited: u64,
+    /// CPU time that it used in these.
+    pub filled: Nanos,
     /// What it is at now.
     pub state: State,
     /// CPU time; `None` if the host never said.
@@ -221,7 +223,7 @@ impl Tally {
             let choice = chosen.remove(&number);
             match choice {
                 Some(choice) => job.chosen(choice),
-                None if job.state != State::Ended => job.waited += 1,
+                None if job.state != State::Ended => job.waited(turn.all, number),
                 None => {}
             }
             job.state = match choice {
@@ -302,6 +304,15 @@ impl JobTally {
         self.placed.clear();
         self.places.clear();
         self.now = Rates::default();
+    }
+
+    fn waited(&mut self, all: &[Did], number: JobIdx) {
+        self.waited += 1;
+        let did = all.iter().find(|did| did.job == number);
+        if let Some(used) = did.and_then(|did| did.cpu_time).filter(|used| *used > Nanos::ZERO) {
+            self.filled += used;
+            self.cpu_time = Some(self.cpu_time.unwrap_or(Nanos::ZERO) + used);
+        }
     }
 
     fn ran(&mut self, did: &ThreadDid) {
@@ -388,12 +399,16 @@ pub mod tests {
                 slowdowns: None,
             };
             let did: Vec<ThreadDid> = ran.iter().map(did).collect();
+            // The third job uses 5 ms of each quantum, chosen or not.
+            let cpu_time = Some(Nanos::from_millis(5));
+            let filler = Did { job: JobIdx(2), cpu_time, instructions: None };
             tally.note(&Turn {
                 number,
                 choices: &choices,
                 plan: &plan,
                 seen: &seen,
                 did: &did,
+                all: &[filler],
                 runnable: &runnable(ran),
                 state: Some("the scheduler's line"),
                 news: &[],
@@ -440,6 +455,7 @@ pub mod tests {
         assert_eq!((a.quanta, a.waited, a.state), (2, 1, State::Waiting));
         assert_eq!((b.quanta, b.waited, b.state), (1, 1, State::Ended));
         assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
+        assert_eq!([a.filled, c.filled], [Nanos::ZERO, Nanos::from_millis(10)]);
         assert_eq!((b.all.ipc.get(), b.all.estimated, a.all.estimated), (None, true, false));
         assert_eq!(a.cpu_time, Some(Nanos::from_millis(150)));
         let (part, share) = a.all.cycles.most().unwrap();
