@@ -1,14 +1,13 @@
 //! `colocate study fedorova`.
 
 use super::given;
-use super::runner::Runner;
+use super::runner::{Course, Runner};
 use crate::output;
 use crate::outputs::{self, Form};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_study::fedorova::work::Work;
 use colocate_study::fedorova::{LENGTH, MACHINE, QUANTUM, ROUND, Report, Study, picture, table};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,17 +52,8 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     quantum_us: u64,
 
-    /// File that keeps what is done: the same command goes on where it was stopped
-    #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
-
-    /// Threads to simulate on [default: as many as there are PUs]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// No progress bar
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: Course,
 
     /// Print the figures as JSON (docs/schemas/study-fedorova.json)
     #[arg(long)]
@@ -110,11 +100,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<Report> {
-    let runner = Runner::new(args.threads, args.quiet)?;
+    let runner = Runner::new(&args.course)?;
     let work = Work::new(study)?;
     let inputs = given::digest(&format!("{VERSION}{study:?}{:?}", work.points()));
     let head = format!("fedorova-1 {inputs}");
-    let kept = (args.keep.as_deref(), &head[..]);
+    let kept = (args.course.keep.as_deref(), &head[..]);
     let shape = |piece| work.shape(piece);
     let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
     Ok(work.report(&done, VERSION, &inputs)?)

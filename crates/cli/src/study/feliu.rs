@@ -1,13 +1,12 @@
 //! `colocate study feliu-1` to `feliu-4`.
 
 use super::given;
-use super::runner::Runner;
+use super::runner::{Course, Runner};
 use crate::output;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_study::feliu::work::Work;
 use colocate_study::feliu::{Number, Study, table};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,17 +51,8 @@ pub struct Args {
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
     traffic: Option<Traffic>,
 
-    /// File that keeps what is done: the same command goes on where it was stopped
-    #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
-
-    /// Threads to simulate on [default: as many as there are PUs]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// No progress bar
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: Course,
 
     /// Print the figures as JSON (docs/schemas/study-feliu.json)
     #[arg(long)]
@@ -113,11 +103,11 @@ pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The whole study as text.
 fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<String> {
-    let runner = Runner::new(args.threads, args.quiet)?;
+    let runner = Runner::new(&args.course)?;
     let work = Work::new(study)?;
     let inputs = inputs(&study, &work);
     let head = format!("{}-1 {inputs}", study.number);
-    let kept = (args.keep.as_deref(), &head[..]);
+    let kept = (args.course.keep.as_deref(), &head[..]);
     let shape = |piece| work.shape(piece);
     let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
     let report = work.report(&done, VERSION, &inputs)?;

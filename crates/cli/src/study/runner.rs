@@ -4,9 +4,25 @@ use super::keep::{Done, Kept};
 use crate::exit::Failure;
 use crate::workers::{self, Watcher};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+// No doc comment: clap would show it as that of the study.
+#[derive(clap::Args)]
+pub(super) struct Course {
+    /// File that keeps what is done: the same command goes on where it was stopped
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
+
+    /// Threads to simulate on [default: as many as there are PUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+}
 
 /// Threads, a progress bar, and a flag that ends everything.
 pub(super) struct Runner {
@@ -16,14 +32,14 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// On so many threads; as many as there are PUs if nobody says.
+    /// As it was asked for.
     ///
     /// # Errors
     /// If signals cannot be watched for.
-    pub fn new(threads: Option<NonZeroUsize>, quiet: bool) -> anyhow::Result<Self> {
+    pub fn new(course: &Course) -> anyhow::Result<Self> {
         let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let stop = crate::compare::stop_flag()?;
-        Ok(Self { threads: threads.unwrap_or(here), quiet, stop })
+        Ok(Self { threads: course.threads.unwrap_or(here), quiet: course.quiet, stop })
     }
 
     /// All `count` pieces of a study, those in the file `keep` not again. `head` is its name and a digest of what is

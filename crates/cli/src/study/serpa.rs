@@ -3,7 +3,7 @@
 mod settle;
 
 use super::given;
-use super::runner::Runner;
+use super::runner::{Course, Runner};
 use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
@@ -12,7 +12,6 @@ use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::serpa::work::Work;
 use colocate_study::serpa::{ALONE, Study, bench, table};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,17 +59,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     applications: Option<PathBuf>,
 
-    /// File that keeps what is done: the same command goes on where it was stopped
-    #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
-
-    /// Threads to simulate on [default: as many as there are PUs]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// No progress bar
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: Course,
 
     /// Print the figures as JSON (docs/schemas/study-serpa.json)
     #[arg(long)]
@@ -88,7 +78,7 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let given = Given::load(args)?;
     let study = given.study(args);
-    let runner = Runner::new(args.threads, args.quiet)?;
+    let runner = Runner::new(&args.course)?;
     let text = if args.find_length {
         settle::find(&runner, study, &given.applications)?
     } else {
@@ -162,7 +152,7 @@ fn simulated(
     let inputs = given.inputs(&study);
     let work = Work::new(study, &given.kernels, &given.applications);
     let head = format!("serpa-1 {inputs}");
-    let kept = (args.keep.as_deref(), &head[..]);
+    let kept = (args.course.keep.as_deref(), &head[..]);
     let shape = |piece| work.shape(piece);
     let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
     let report = work.report(&done, VERSION, &inputs)?;
