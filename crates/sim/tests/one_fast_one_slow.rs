@@ -186,7 +186,7 @@ fn share_of_the_best_gain() {
     println!("|---|---|---|---|---|---|---|");
     for kind in kinds.split(',') {
         for percent in [0, 10, 25, 50, 75] {
-            for quantum in [10, 20, 50, 100] {
+            for quantum in [10, 20, 50] {
                 let (share, [ours, best], moves) = share(percent, quantum, 8, kind);
                 let share = share * 100.0;
                 println!(
