@@ -6,12 +6,13 @@
 //! remembering the state of those threads that are asked where they run anyway.
 
 use crate::book::Task;
+use crate::told::{Look, Loops, Told};
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
 use colocate_observe::runstate::RunTime;
-use colocate_observe::sys::process_time;
+use colocate_observe::sys::{now, process_time};
 use colocate_observe::{Pid, SysError};
 use colocate_policy::TaskId;
 use std::collections::HashMap;
@@ -31,9 +32,11 @@ pub struct Gauges {
     of: HashMap<TaskId, Gauge>,
     /// Processes with several threads.
     wholes: HashMap<Pid, Whole>,
+    /// What programs tell of their threads' waits, if they were asked to.
+    pub told: Option<Told>,
     /// Why a thread could not be counted, until that is told.
     why: Option<SysError>,
-    told: bool,
+    said: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +46,7 @@ struct Gauge {
     /// Whether its CPU time was asked for in vain.
     no_time: bool,
     waits: Waits,
+    loops: Option<Loops>,
 }
 
 /// CPU time of a process as a whole, beside that of its threads: what is not theirs who were read is theirs who
@@ -94,7 +98,8 @@ impl Gauges {
     /// With these counters, if any, and CPU time in nanoseconds if `fine`.
     #[must_use]
     pub fn new(counters: Option<Counters>, fine: bool) -> Self {
-        Self { counters, fine, of: HashMap::new(), wholes: HashMap::new(), why: None, told: false }
+        let (of, wholes) = (HashMap::new(), HashMap::new());
+        Self { counters, fine, of, wholes, told: None, why: None, said: false }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.
@@ -170,6 +175,9 @@ impl Gauges {
                 let grown = sums.0.saturating_sub(before.0.unwrap_or(Nanos::ZERO));
                 whole.threads += grown;
             }
+            if let Some(told) = &self.told {
+                gauge.hear(told, task, sums.0 + task.waited.unwrap_or(Nanos::ZERO));
+            }
         }
         gauge.count(self.counters.as_ref(), task, false);
     }
@@ -184,6 +192,9 @@ impl Gauges {
 
     /// Asks what a task has done that has ended, and closes what was open for it.
     pub fn ended(&mut self, task: &mut Task) {
+        if let Some(told) = &self.told {
+            told.ended(task.tid, now());
+        }
         if let Some(mut gauge) = self.of.remove(&task.id) {
             gauge.count(self.counters.as_ref(), task, true);
         }
@@ -207,13 +218,22 @@ impl Gauges {
 
     /// A line that threads cannot be counted, once.
     pub fn trouble(&mut self) -> Option<String> {
-        let why = self.why.take().filter(|_| !self.told)?;
-        self.told = true;
+        let why = self.why.take().filter(|_| !self.said)?;
+        self.said = true;
         Some(format!("some threads are not counted ({why}); their instructions are unknown"))
     }
 }
 
 impl Gauge {
+    /// Takes in what a thread tells that could run for so long until now.
+    fn hear(&mut self, told: &Told, task: &mut Task, wanted: Nanos) {
+        let at = Told::now();
+        let said = told.waited(task.tid, task.born, at);
+        let loops = self.loops.get_or_insert_with(|| Loops::since(task.born));
+        let spun = loops.look(Look { at, waited: said.unwrap_or(Nanos::ZERO), wanted });
+        task.told = said.map(|_| spun).or(task.told);
+    }
+
     fn count(&mut self, counters: Option<&Counters>, task: &mut Task, ended: bool) {
         let Some((meter, counters)) = self.meter.as_mut().zip(counters) else { return };
         if let Ok(counted) = meter.read(counters, ended) {

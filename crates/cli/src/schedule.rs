@@ -10,6 +10,7 @@ mod speeds;
 mod stacks;
 mod tally;
 mod timeline;
+mod waits;
 mod workload;
 
 use crate::output;
@@ -83,6 +84,11 @@ pub struct Args {
     #[arg(long)]
     stacks: bool,
 
+    /// Have the programs load a library by which threads tell when they wait for others in a loop, in spin locks,
+    /// adaptive mutexes and OpenMP; it changes their environment (docs/waits.md)
+    #[arg(long)]
+    preload: bool,
+
     /// Keep to the scheduler even where it makes the programs slower than the kernel would (docs/guard.md)
     #[arg(long)]
     no_guard: bool,
@@ -120,7 +126,8 @@ pub struct Args {
 /// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json)?;
-    let facts = Facts::of(args)?;
+    let mut facts = Facts::of(args)?;
+    let told = args.preload.then(|| waits::prepare(&mut facts.workload)).transpose()?;
     let Facts { workload, machine, speeds, .. } = &facts;
     let model = speeds.as_ref().map(|speeds| speeds::model(machine, speeds)).transpose()?;
     let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
@@ -129,6 +136,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
+    if let Some(told) = told {
+        host.hear_waits(told);
+    }
     let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
@@ -149,6 +159,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(last) => last,
         Err(why) => return Err(give_up(host, why)),
     };
+    speaker.say(host.told().and_then(waits::silence));
     let (runs, instructions) = (host.runs(), host.instructions());
     speaker.say(host.finish());
     let occasion = Occasion {
