@@ -3,6 +3,7 @@
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
 //! runs many cases, because booting is what takes the time.
 
+mod asymmetric;
 pub mod build;
 mod counters;
 mod doctor;
@@ -55,6 +56,7 @@ fn boots() -> impl Iterator<Item = &'static Boot> {
         .chain(pages::BOOTS)
         .chain(run::BOOTS)
         .chain(topo::BOOTS)
+        .chain(asymmetric::BOOTS)
 }
 
 /// Prints every boot with its cases.

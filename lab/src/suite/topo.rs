@@ -24,6 +24,8 @@ const ASYMMETRIC: &[&str] = &[
     "kernel-freezes-groups",
     "kernel-confines-groups",
     "kernel-limits-groups",
+    "asymmetric-kinds-are-the-device-trees",
+    "asymmetric-phases-are-found",
 ];
 const NEWEST: &[&str] = &[
     "topo-is-described",

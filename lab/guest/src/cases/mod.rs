@@ -1,5 +1,6 @@
 //! The cases, by name.
 
+mod asymmetric;
 mod counters;
 mod doctor;
 mod kernel;
@@ -14,6 +15,18 @@ use crate::{Case, Seeded};
 
 /// Every case there is. Which boot runs which is said by the lab's `suite.rs`.
 pub const ALL: &[(&str, Case)] = &[
+    ("asymmetric-all-fast-first-is-undone", asymmetric::all_fast_first_is_undone),
+    ("asymmetric-crowds-are-kept-off", asymmetric::crowds_are_kept_off),
+    ("asymmetric-efficiency-is-undone", asymmetric::efficiency_is_undone),
+    ("asymmetric-fast-cores-are-shared", asymmetric::fast_cores_are_shared),
+    ("asymmetric-follow-a-fast-core-that-goes", asymmetric::follow_a_fast_core_that_goes),
+    ("asymmetric-kinds-are-measured", asymmetric::are_measured),
+    ("asymmetric-kinds-are-the-device-trees", asymmetric::are_the_device_trees),
+    ("asymmetric-kinds-are-told-by-nobody", asymmetric::told_by_nobody),
+    ("asymmetric-phases-are-found", asymmetric::phases_are_found),
+    ("asymmetric-undone-after-a-kill", asymmetric::undone_after_a_kill),
+    ("asymmetric-undone-after-all-else", asymmetric::undone_after_all_else),
+    ("asymmetric-utility-is-undone", asymmetric::utility_is_undone),
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),
     ("counters-make-demand-vectors", counters::make_demand_vectors),

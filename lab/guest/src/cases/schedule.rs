@@ -135,7 +135,7 @@ fn undone_after_kills(rounds: u64, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn kill_the_guardian(session: &Session) -> anyhow::Result<()> {
+pub(super) fn kill_the_guardian(session: &Session) -> anyhow::Result<()> {
     let guardian = session.own().into_iter().find(|task| task.program == "colocate-guard");
     send("-KILL", &[guardian.context("no guardian")?.pid.to_string()]);
     Ok(())

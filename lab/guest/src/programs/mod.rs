@@ -6,6 +6,7 @@ mod family;
 mod filtered;
 mod loops;
 mod memory;
+mod phases;
 mod rooted;
 mod shreds;
 mod storm;
@@ -24,6 +25,7 @@ const ALL: &[(&str, Program)] = &[
     ("filtered", filtered::main),
     ("loops", loops::main),
     ("memory", memory::main),
+    ("phases", phases::main),
     ("rooted", rooted::main),
     ("shreds", shreds::main),
     ("storm", storm::main),

@@ -1,0 +1,247 @@
+//! Which cores of the guest are fast: by its kernel where that says it, else by a file that the case writes.
+
+use super::{PA, Programs};
+use crate::cases::undo::Before;
+use crate::evidence::{colocate, list, printed, text};
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+/// The file with the speeds that the case makes up.
+const MADE_UP: &str = "/tmp/made-up-speeds.json";
+
+/// The cores, by the kernel's numbers of their PUs.
+#[derive(Clone)]
+pub struct Kinds {
+    /// Fast ones first.
+    cores: Vec<Vec<u32>>,
+    /// How many of them are fast.
+    pub fast: usize,
+    /// What tells colocate, beside the kernel.
+    pub options: Vec<String>,
+}
+
+impl Kinds {
+    /// Those of this guest. Where its kernel knows none, the second core of every package is fast by a file: the first PU
+    /// of all cannot go offline on x86.
+    pub fn here() -> anyhow::Result<Self> {
+        let capacities = capacities()?;
+        let most = capacities.values().flatten().max().copied();
+        if capacities.values().any(|capacity| *capacity != most) {
+            let (fast, slow): (Vec<_>, Vec<_>) =
+                cores()?.into_iter().partition(|core| core.iter().all(|pu| capacities[pu] == most));
+            return Ok(Self {
+                fast: fast.len(),
+                cores: [fast, slow].concat(),
+                options: Vec::new(),
+            });
+        }
+        let mut packages: BTreeMap<String, usize> = BTreeMap::new();
+        let (mut fast, mut slow) = (Vec::new(), Vec::new());
+        for core in cores()? {
+            let package = text(format!("{CPUS}/cpu{}/topology/package_cpus_list", core[0]))?;
+            let place = packages.entry(package).or_default();
+            if *place == 1 {
+                fast.push(core)
+            } else {
+                slow.push(core)
+            }
+            *place += 1;
+        }
+        std::fs::write(MADE_UP, made_up(&fast, &slow).to_string())?;
+        let options = ["--core-speeds", MADE_UP].map(String::from).to_vec();
+        Ok(Self { fast: fast.len(), cores: [fast, slow].concat(), options })
+    }
+
+    /// Which core a PU is of; no two cores have the same number.
+    pub fn core_of(&self, pu: u32) -> Option<usize> {
+        self.cores.iter().position(|core| core.contains(&pu))
+    }
+
+    /// Whether a PU is one of a fast core.
+    pub fn is_fast(&self, pu: u32) -> bool {
+        self.core_of(pu).is_some_and(|core| core < self.fast)
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// The PUs of the fast cores, core by core.
+    pub fn fast_cores(&self) -> &[Vec<u32>] {
+        &self.cores[..self.fast]
+    }
+
+    /// All PUs of the core that a PU is of.
+    pub fn siblings(&self, pu: u32) -> Option<Vec<u32>> {
+        Some(self.cores[self.core_of(pu)?].clone())
+    }
+}
+
+/// Of every PU that is online.
+fn capacities() -> anyhow::Result<BTreeMap<u32, Option<u32>>> {
+    let online = list(&text(format!("{CPUS}/online"))?)?;
+    let of = |pu: u32| {
+        let file = format!("{CPUS}/cpu{pu}/cpu_capacity");
+        let known = std::path::Path::new(&file).exists();
+        Ok((pu, if known { Some(text(file)?.parse()?) } else { None }))
+    };
+    online.into_iter().map(of).collect()
+}
+
+/// The PUs of every core that is online, in the order of the first.
+fn cores() -> anyhow::Result<Vec<Vec<u32>>> {
+    let online = list(&text(format!("{CPUS}/online"))?)?;
+    let of = |pu: u32| list(&text(format!("{CPUS}/cpu{pu}/topology/thread_siblings_list"))?);
+    let cores: anyhow::Result<BTreeSet<Vec<u32>>> = online.into_iter().map(of).collect();
+    Ok(cores?.into_iter().collect())
+}
+
+fn joined<'a>(pus: impl IntoIterator<Item = &'a u32>) -> String {
+    pus.into_iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What `colocate bench cores` would have written if slow cores did half as much (docs/schemas/core-speeds.json).
+fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
+    let speed = |value: f64| json!({ "value": value, "low": value * 0.99, "high": value * 1.01 });
+    let reported = json!({
+        "kind": null, "cpu_capacity": null, "cppc_highest": null, "max_frequency": null, "hybrid_pmu": null,
+    });
+    let is_fast = |pu: &u32| fast.iter().any(|core| core.contains(pu));
+    let pus: BTreeSet<&u32> = fast.iter().chain(slow).flatten().collect();
+    let pu = |pu: &&u32| {
+        let value = if is_fast(pu) { 1.0 } else { 0.5 };
+        json!({
+            "pu": pu, "speed": speed(value), "speed_while_running": value, "share_of_pu": 1.0,
+            "clock": 1_000_000_000, "reported": reported,
+        })
+    };
+    let mut cores: Vec<&Vec<u32>> = fast.iter().chain(slow).collect();
+    cores.sort();
+    json!({
+        "version": 1, "processor": null, "kernel": null, "started_unix_s": 0, "rounds": 3, "visit_ns": 1,
+        "seed": 0, "others_runnable": null,
+        "cores": cores.into_iter().map(joined).collect::<Vec<_>>(),
+        "pus": pus.iter().map(pu).collect::<Vec<_>>(),
+        "kinds": [
+            { "speed": speed(0.5), "pus": joined(slow.iter().flatten()) },
+            { "speed": speed(1.0), "pus": joined(fast.iter().flatten()) },
+        ],
+        "disagreements": [],
+    })
+}
+
+/// `colocate topo` shows two kinds of cores, with the PUs and capacities that the kernel says, and these follow from what
+/// stands in the device tree.
+pub fn are_the_device_trees() -> anyhow::Result<()> {
+    let capacities = capacities()?;
+    let mut dmips: BTreeMap<u32, u32> = BTreeMap::new();
+    for pu in capacities.keys() {
+        let file = format!("{CPUS}/cpu{pu}/of_node/capacity-dmips-mhz");
+        let bytes = std::fs::read(&file).with_context(|| file.clone())?;
+        let bytes: [u8; 4] =
+            bytes.try_into().ok().with_context(|| format!("{file}: expected 4 bytes"))?;
+        dmips.insert(*pu, u32::from_be_bytes(bytes));
+    }
+    let most = dmips.values().max().context("no PU")?;
+    let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (pu, own) in &dmips {
+        // QEMU tells no clock rates, so the kernel takes them as alike.
+        let capacity = own * 1024 / most;
+        ensure!(
+            capacities[pu] == Some(capacity),
+            "cpu{pu}: expected {capacity}, found {:?}",
+            capacities[pu]
+        );
+        kinds.entry(capacity).or_default().push(*pu);
+    }
+    ensure!(kinds.len() == 2, "expected a machine with two kinds of cores, found {kinds:?}");
+    let picture = printed(&["topo"])?;
+    let (_, told) = picture.split_once("kinds of cores").context("no kinds of cores")?;
+    // e.g. `  slow  capacity  512, 12 cores: PUs 1-3,5-7`
+    let kind = |line: &str| -> Option<anyhow::Result<(u32, Vec<u32>)>> {
+        let (_, told) = line.split_once("  capacity ")?;
+        let capacity = told.split(',').next()?.trim().parse().ok()?;
+        let pus = told.split_once(": PUs ")?.1;
+        Some(list(pus.trim()).map(|pus| (capacity, pus)))
+    };
+    let told: anyhow::Result<BTreeMap<u32, Vec<u32>>> = told.lines().filter_map(kind).collect();
+    let told = told?;
+    ensure!(told == kinds, "expected {kinds:?}, found {told:?}: {picture}");
+    Ok(())
+}
+
+/// Where the kernel tells no kinds, serial phases are seen, but everything is left to the kernel, and a line says so.
+pub fn told_by_nobody() -> anyhow::Result<()> {
+    let capacities = capacities()?;
+    let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
+    ensure!(alike, "expected a kernel that tells no kinds, found {capacities:?}");
+    let before = Before::now()?;
+    let kinds = Kinds { options: Vec::new(), ..Kinds::here()? };
+    let mut programs = Programs::both(kinds, PA)?;
+    programs.let_work("3")?;
+    programs.let_it_look()?;
+    programs.await_free()?;
+    programs.let_it_look()?;
+    programs.await_free()?;
+    let report = programs.end_jobs()?;
+    let notes = report["notes"].as_array().context("a report without notes")?;
+    let alike = "all cores that may be used are equally fast: everything is left to the kernel";
+    ensure!(
+        notes.iter().filter(|note| *note == alike).count() == 1,
+        "expected that once, found {notes:#?}"
+    );
+    programs.session.await_end()?;
+    before.is_back(&programs.session)
+}
+
+/// What `colocate bench cores` writes in the guest is as the kernel says it of PUs, cores and capacities, and
+/// `colocate schedule` takes it. How fast cores are means nothing here.
+pub fn are_measured() -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let file = "/tmp/measured.json";
+    let words = ["bench", "cores", "--json", "--seconds", "0.002", "--repeat", "3", "-o", file];
+    let done = colocate(&words)?;
+    ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
+    let found: Value = serde_json::from_str(&text(file)?)?;
+    let told: BTreeMap<u32, Option<u32>> = found["pus"]
+        .as_array()
+        .context("no PUs")?
+        .iter()
+        .filter_map(|pu| Some((number(&pu["pu"])?, number(&pu["reported"]["cpu_capacity"]))))
+        .collect();
+    let kernels = capacities()?;
+    ensure!(told == kernels, "expected {kernels:?}, found {told:?}");
+    let lists = |value: &Value, key: Option<&str>| -> anyhow::Result<Vec<Vec<u32>>> {
+        let all = value.as_array().context("no list")?.iter();
+        let text =
+            |one: &Value| key.map_or(one, |key| &one[key]).as_str().unwrap_or_default().to_owned();
+        all.map(|one| list(&text(one))).collect()
+    };
+    ensure!(
+        lists(&found["cores"], None)? == cores()?,
+        "expected {:?}, found {}",
+        cores()?,
+        found["cores"]
+    );
+    let mut in_kinds: Vec<u32> = lists(&found["kinds"], Some("pus"))?.concat();
+    in_kinds.sort_unstable();
+    ensure!(
+        in_kinds.iter().eq(kernels.keys()),
+        "expected every PU in one kind, found {}",
+        found["kinds"]
+    );
+    let done = colocate(&["schedule", "--policy", PA, "--core-speeds", file, "--", "true"])?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        done.status.success() && said.contains("kinds of cores as measured"),
+        "schedule: {said}"
+    );
+    before.left_nothing()
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|value| value.try_into().ok())
+}
