@@ -12,6 +12,8 @@ mod looking;
 mod pausing;
 mod placing;
 mod preparing;
+mod spinning;
+mod spins;
 
 use crate::book::{Birth, Book};
 use crate::gauge::{DataLevels, Gauges};
@@ -39,6 +41,7 @@ use filling::Fillers;
 use lives::Leaving;
 use looking::{GLANCE_EVERY, LOOK_EVERY};
 use preparing::{begin_journal, counters, hold_all, pauser, usable, watch_all};
+use spins::Spins;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::{Path, PathBuf};
@@ -155,6 +158,10 @@ pub struct LinuxHost {
     counts: BirthCounts,
     sampling: SampleOptions,
     watchers: Watchers,
+    /// Who only waits in a loop, where that is sampled.
+    spins: Option<Spins>,
+    /// Our own `nice` as we were started with it.
+    nice: i32,
     notes: Vec<String>,
 }
 
@@ -242,6 +249,8 @@ impl LinuxHost {
             counts: BirthCounts::default(),
             sampling: SampleOptions { rate_hz: setup.rate_hz, watch: setup.births.clone() },
             watchers: Watchers::new(nice),
+            spins: None,
+            nice,
             notes,
         };
         host.hear();
@@ -435,6 +444,7 @@ impl LinuxHost {
             Some(_) => self.look_at_who_ran(),
             None => self.look_at_tasks(),
         }
+        self.look_at_spinning();
         self.note_reached();
         self.end_who_is_done();
         if self.news == Some(QuantumEnd::JobEnded) {
@@ -450,6 +460,7 @@ impl LinuxHost {
             let stand = std::mem::replace(&mut task.stand, Stand::Waiting);
             task.stand = self.stand_of(task.id.job, stand);
         }
+        self.add_spinning(&mut tasks);
         Snapshot { at: self.clock(), end, tasks, ended: self.ended.clone() }
     }
 }

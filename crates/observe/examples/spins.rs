@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_millis(5));
         sampler.drain();
         for question in sampler.questions() {
-            let verdict = judge.judge(&question.source, false);
+            let verdict = judge.judge(&question.source, question.yields);
             let place = match &question.source {
                 Source::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
                 Source::Memory { ip, .. } => format!("memory {ip:#x}"),

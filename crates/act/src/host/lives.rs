@@ -76,6 +76,7 @@ impl LinuxHost {
             self.births.forget(before);
         }
         self.births.also(held.pid());
+        self.sample_anew(before, held.pid());
         self.held[place] = Some(held);
         self.hear();
         self.release_held(place);

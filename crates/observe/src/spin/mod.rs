@@ -59,6 +59,8 @@ pub struct Question {
     pub site: Site,
     /// How to come by it.
     pub source: Source,
+    /// Whether the thread was in a call there that gives its PU to others.
+    pub yields: bool,
 }
 
 /// What a thread was seen doing since that was last asked for, in samples.
@@ -167,6 +169,12 @@ impl SpinSampler {
             self.look_at_maps(process);
         }
         Ok(())
+    }
+
+    /// Samples process `pid` no more, nor what it has created.
+    pub fn forget(&mut self, pid: Pid) {
+        self.rings.detach(pid.first_thread());
+        self.waiting.remove(&pid);
     }
 
     /// Time between two samples of a thread.
@@ -279,7 +287,7 @@ impl SpinSampler {
                 None => return self.learn(site, None),
             },
         };
-        self.questions.push(Question { site, source });
+        self.questions.push(Question { site, source, yields: false });
     }
 
     fn look_at_maps(&mut self, process: Pid) {
