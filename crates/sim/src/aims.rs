@@ -5,7 +5,7 @@ use crate::task::State;
 use crate::world::World;
 use colocate_engine::Stand;
 use colocate_machine::{PuIdx, PuNr};
-use colocate_policy::{Newborn, Place, Plan, PlanError};
+use colocate_policy::{JobIdx, Newborn, Place, Plan, PlanError};
 
 /// What a plan says of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +54,17 @@ impl World<'_> {
                 Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Aim::Unusable(pu), Aim::Pu),
             };
         }
-        self.stop(&waiting);
+        let fillers = self.fillers(&waiting, plan);
+        let stopped: Vec<JobIdx> =
+            waiting.into_iter().filter(|job| fillers.binary_search(job).is_err()).collect();
+        self.stop(&stopped);
+        self.have_fill(&fillers);
         for task in 0..self.tasks.len() {
             if !matches!(self.tasks[task].state, State::Unborn | State::Ended) {
                 self.aim(task);
             }
         }
-        self.let_go(&waiting);
+        self.let_go(&stopped);
         Ok(())
     }
 
@@ -113,7 +117,7 @@ impl World<'_> {
 
     /// Where the plan wants a task, and how it stands to that.
     pub fn stand(&self, task: TaskNo) -> (Option<PuIdx>, Stand) {
-        if self.is_stopped(task) {
+        if self.is_stopped(task) || self.tasks[task].fills {
             return (None, Stand::Waiting);
         }
         match (self.aims.of[task], self.tasks[task].pinned) {

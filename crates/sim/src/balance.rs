@@ -115,19 +115,37 @@ impl World<'_> {
         found
     }
 
-    fn pu_load(&self, pu: PuIdx) -> usize {
-        self.queues[pu.idx()].load()
+    /// Tasks on a PU that do not only fill it.
+    pub fn pu_load(&self, pu: PuIdx) -> usize {
+        self.queues[pu.idx()].normal_load(&self.tasks)
     }
 
-    /// Of the most loaded queue in the nearest part of the machine, the thread that came last.
+    /// Whether nobody uses a PU, fillers included.
+    fn is_empty(&self, pu: PuIdx) -> bool {
+        self.queues[pu.idx()].load() == 0
+    }
+
+    /// Of the most loaded queue in the nearest part of the machine, the thread that came last; a filler only if there is no
+    /// other, and for a PU that nobody uses.
     fn nearest_waiting(&self, pu: PuIdx, within: Option<usize>) -> Option<TaskNo> {
+        let filler = || self.nearest_spare(pu, within, &|pu| self.spare_filler(pu));
+        let normal = self.nearest_spare(pu, within, &|pu| self.spare(pu));
+        normal.or_else(|| self.is_empty(pu).then(filler).flatten())
+    }
+
+    fn nearest_spare(
+        &self,
+        pu: PuIdx,
+        within: Option<usize>,
+        spare: &dyn Fn(PuIdx) -> Option<TaskNo>,
+    ) -> Option<TaskNo> {
         let over = &self.domains.over[pu.idx()];
         let last = within.and_then(|within| over.iter().position(|&domain| domain == within));
         over[..last.map_or(over.len(), |last| last + 1)].iter().find_map(|&domain| {
             let pus = self.domains.all[domain].pus.iter();
-            let most = pus.filter(|&&pu| self.spare(pu).is_some());
+            let most = pus.filter(|&&pu| spare(pu).is_some());
             let most = most.max_by_key(|pu| (self.pu_load(**pu), std::cmp::Reverse(**pu)));
-            self.spare(*most?)
+            spare(*most?)
         })
     }
 
@@ -136,14 +154,22 @@ impl World<'_> {
         let queue = &self.queues[pu.idx()];
         // If nobody runs, one of those that wait is about to.
         let waiting = if self.pu_load(pu) > 1 { &queue.waiting[..] } else { &[] };
-        waiting.iter().rev().copied().find(|&task| self.tasks[task].pinned.is_none())
+        let may_go = |task: &TaskNo| self.tasks[*task].pinned.is_none() && !self.tasks[*task].fills;
+        waiting.iter().rev().copied().find(may_go)
+    }
+
+    /// A filler that waits on a PU for others and may go; the one that came last.
+    fn spare_filler(&self, pu: PuIdx) -> Option<TaskNo> {
+        let queue = &self.queues[pu.idx()];
+        let waiting = if queue.load() > 1 { &queue.waiting[..] } else { &[] };
+        waiting.iter().rev().copied().find(|&task| self.tasks[task].fills)
     }
 
     /// A thread that runs on a PU, or is about to, and may go.
     fn runner(&self, pu: PuIdx) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
         let runs = queue.running.or(queue.waiting.first().copied());
-        runs.filter(|&task| self.tasks[task].pinned.is_none())
+        runs.filter(|&task| self.tasks[task].pinned.is_none() && !self.tasks[task].fills)
     }
 
     fn look(&mut self, domain: usize, settings: PeriodicBalance) {
@@ -192,11 +218,9 @@ impl World<'_> {
     /// is not known before turns are taken.
     fn waits_beside_idle(&self, domain: usize) -> bool {
         let pus = &self.domains.all[domain].pus;
-        let waits = |pu: PuIdx| {
-            let queue = &self.queues[pu.idx()];
-            queue.load() > 1 && queue.waiting.iter().any(|&task| self.tasks[task].pinned.is_none())
-        };
-        pus.iter().any(|&pu| waits(pu)) && pus.iter().any(|&pu| self.pu_load(pu) == 0)
+        let any = |holds: &dyn Fn(PuIdx) -> bool| pus.iter().any(|&pu| holds(pu));
+        let normal = any(&|pu| self.spare(pu).is_some()) && any(&|pu| self.pu_load(pu) == 0);
+        normal || (any(&|pu| self.spare_filler(pu).is_some()) && any(&|pu| self.is_empty(pu)))
     }
 
     /// Twice the longest time between two looks where a PU is idle, since a look can fall on an instant at which
@@ -212,11 +236,13 @@ impl World<'_> {
     fn is_kicked(&self) -> bool {
         let machine = self.platform.machine();
         let mut busy = vec![false; machine.caches.len()];
-        machine.all_pus().any(|pu| match (self.pu_load(pu), machine.last_level_cache(pu)) {
-            (0, _) => false,
-            (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
-            (1, None) => self.core_load(pu) > 1,
-            _ => true,
+        machine.all_pus().any(|pu| {
+            match (self.queues[pu.idx()].load(), machine.last_level_cache(pu)) {
+                (0, _) => false,
+                (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
+                (1, None) => self.core_load(pu) > 1,
+                _ => true,
+            }
         })
     }
 

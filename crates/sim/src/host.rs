@@ -7,7 +7,7 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::task::{State, Task};
 use crate::world::World;
-use colocate_engine::{Counts, Host, HostError, QuantumEnd, SeenTask, Snapshot};
+use colocate_engine::{Counts, Host, HostError, Meanwhile, QuantumEnd, SeenTask, Snapshot};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::{Mix, Stack};
 use colocate_policy::{JobIdx, Plan};
@@ -51,6 +51,11 @@ impl<'a> SimHost<'a> {
     /// Whether nobody is told for how long tasks spin. Everybody is unless this is called.
     pub fn hide_spinning(&mut self, hidden: bool) {
         self.hides_spinning = hidden;
+    }
+
+    /// What jobs do that a plan has wait. They are stopped unless this is called.
+    pub fn meanwhile(&mut self, meanwhile: Meanwhile) {
+        self.world.meanwhile = meanwhile;
     }
 
     /// What has come of it so far.

@@ -8,6 +8,7 @@ mod alone;
 mod balance;
 mod barrier;
 mod domains;
+mod filling;
 mod fills;
 pub mod host;
 mod hotplug;

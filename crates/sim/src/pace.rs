@@ -1,6 +1,7 @@
 //! How fast everything goes on that runs, and time going on.
 
 use crate::SimError;
+use crate::filling::NORMAL;
 use crate::invariants::Step;
 use crate::queues::TaskNo;
 use crate::world::World;
@@ -122,7 +123,8 @@ impl World<'_> {
                 on.did += done;
             }
             task.total.ran += time;
-            task.virtual_time += i64::try_from(time.0).unwrap_or(i64::MAX);
+            let virtual_time = i64::try_from(time.0).unwrap_or(i64::MAX);
+            task.virtual_time += virtual_time.saturating_mul(NORMAL) / task.weight();
             task.total.instructions += done;
             task.total.cycles += on.clock * seconds;
             task.total.alone_s += done / on.alone;

@@ -51,6 +51,7 @@ pub(crate) fn people(
                 debt: 0.0,
                 occupancy: Vec::new(),
                 stopped_at: None,
+                fills: false,
                 arrived: 0,
                 at_barrier: false,
                 pages: vec![0.0; nodes],

@@ -37,7 +37,7 @@ impl World<'_> {
     fn idlest_group(&mut self, domain: usize, local: PuIdx) -> Vec<PuIdx> {
         let groups = &self.domains.all[domain].groups;
         let load = |group: &[PuIdx]| {
-            let tasks: usize = group.iter().map(|pu| self.queues[pu.idx()].load()).sum();
+            let tasks: usize = group.iter().map(|&pu| self.pu_load(pu)).sum();
             (tasks, group.len())
         };
         // a/b < c/d without a division.
@@ -55,7 +55,7 @@ impl World<'_> {
     /// Whether a new thread stays on its parent's node although another one has more idle PUs.
     fn may_stay(&self, domain: usize, home: usize, idlest: usize) -> bool {
         let domain = &self.domains.all[domain];
-        let load = |pu: &PuIdx| self.queues[pu.idx()].load();
+        let load = |pu: &PuIdx| self.pu_load(*pu);
         let idle = |group: usize| domain.groups[group].iter().filter(|pu| load(pu) == 0).count();
         let tasks: usize = domain.groups[home].iter().map(load).sum();
         domain.lets(idle(home).abs_diff(idle(idlest)) as u64, tasks) && idle(home) > 0
@@ -67,7 +67,7 @@ impl World<'_> {
         let Wake::IdleSibling { idle_cores } = self.scenario.kernel.wake else {
             return Some(previous);
         };
-        let idle = |pu: PuIdx| self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0;
+        let idle = |pu: PuIdx| self.usable[pu.idx()] && self.pu_load(pu) == 0;
         if idle(previous) {
             return Some(previous);
         }

@@ -5,18 +5,19 @@
 //!
 //! # Approach
 //! EEVDF (Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995; Linux since 6.6) with
-//! equal weights and equal slices. A thread's virtual time is the time it ran on the queue. It is eligible
-//! while that is not above the mean of the queue, and its deadline is a slice later. A thread that leaves
-//! the queue takes its lag behind the mean with it, at most a slice, and has it again where it comes back.
+//! equal slices, and equal weights but for fillers ([`crate::filling`]). A thread's virtual time is the time it ran on the
+//! queue. It is eligible while that is not above the mean of the queue, and its deadline is a slice later. A thread that
+//! leaves the queue takes its lag behind the mean with it, at most a slice, and has it again where it comes back.
 //!
 //! # Terms
 //! - *lag*: mean of the virtual times minus the task's; what it is owed, in nanoseconds.
 //!
 //! # Properties
 //! - **Fair**: tasks that share a queue from the start differ by two slices at most.  -> test `turns_are_fair`
-//! - **To the end of the slice**: nobody who runs is stopped before, not even for one who wakes up.
+//! - **To the end of the slice**: nobody who runs is stopped before, not even for one who wakes up; but fillers are.
 //!   -> test `a_slice_is_run_to_its_end`
 
+use crate::filling::NORMAL;
 use crate::task::Task;
 use colocate_machine::{Nanos, PuIdx};
 
@@ -49,19 +50,28 @@ impl Queue {
         self.running.into_iter().chain(self.waiting.iter().copied())
     }
 
-    /// Sum of virtual times, and their number.
+    /// Sum of virtual times, each times its task's weight, and the sum of the weights.
     fn mean(&self, tasks: &[Task]) -> (i64, i64) {
-        let times = self.members().map(|task| tasks[task].virtual_time);
-        (times.sum(), i64::try_from(self.load()).unwrap_or(i64::MAX))
+        let times = self.members().map(|task| tasks[task].virtual_time * tasks[task].weight());
+        (times.sum(), self.members().map(|task| tasks[task].weight()).sum())
+    }
+
+    /// Tasks that run or wait here and do not only fill it.
+    pub fn normal_load(&self, tasks: &[Task]) -> usize {
+        self.members().filter(|&task| !tasks[task].fills).count()
     }
 
     /// Puts a task on the queue, with the lag that it has.
     pub fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
-        let (sum, number) = self.mean(tasks);
-        let mean = if number == 0 { 0 } else { sum / number };
-        // The mean moves by the newcomer's own lag, for which EEVDF makes up.
+        let (sum, weights) = self.mean(tasks);
+        let mean = if weights == 0 { 0 } else { sum / weights };
+        // The mean moves by the newcomer's own lag, for which EEVDF makes up. Who owes something when it leaves stays
+        // until it does not (DELAY_DEQUEUE, since 6.12), which fillers that run meanwhile bring about at once.
+        let among_fillers = !tasks[task].fills && self.normal_load(tasks) == 0;
         let lag = tasks[task].virtual_time;
-        let lag = if number == 0 { 0 } else { lag.saturating_mul(number + 1) / number };
+        let lag = if among_fillers { lag.max(0) } else { lag };
+        let weight = tasks[task].weight();
+        let lag = if weights == 0 { 0 } else { lag.saturating_mul(weights + weight) / weights };
         tasks[task].virtual_time = mean - lag;
         tasks[task].pu = Some(pu);
         self.waiting.push(task);
@@ -69,9 +79,9 @@ impl Queue {
 
     /// Takes a task off the queue; it takes its lag along, a slice at most.
     pub fn dequeue(&mut self, task: TaskNo, slice: Nanos, tasks: &mut [Task]) {
-        let (sum, number) = self.mean(tasks);
+        let (sum, weights) = self.mean(tasks);
         let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
-        let lag = if number == 0 { 0 } else { sum / number - tasks[task].virtual_time };
+        let lag = if weights == 0 { 0 } else { sum / weights - tasks[task].virtual_time };
         tasks[task].virtual_time = lag.clamp(-slice, slice);
         self.waiting.retain(|&other| other != task);
         if self.running == Some(task) {
@@ -80,9 +90,17 @@ impl Queue {
     }
 
     /// The task whose turn it is: of the eligible ones the one with the earliest deadline, which with equal
-    /// slices is the one that ran least; of several the first by number.
-    fn pick(&self, tasks: &[Task]) -> Option<TaskNo> {
-        self.members().min_by_key(|&task| (tasks[task].virtual_time, task))
+    /// slices and weights is the one that ran least; of several the first by number.
+    fn pick(&self, slice: Nanos, tasks: &[Task]) -> Option<TaskNo> {
+        let (sum, weights) = self.mean(tasks);
+        let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
+        let key = |&task: &TaskNo| {
+            let Task { virtual_time, .. } = tasks[task];
+            let deadline = slice.saturating_mul(NORMAL) / tasks[task].weight();
+            let eligible = virtual_time.saturating_mul(weights) <= sum;
+            (!eligible, virtual_time.saturating_add(deadline), virtual_time, task)
+        };
+        self.members().min_by_key(key)
     }
 
     /// Lets the right task run from `now` on. Whether another one runs than before. `first` says how long the
@@ -94,11 +112,14 @@ impl Queue {
         tasks: &[Task],
         first: impl FnOnce() -> Nanos,
     ) -> bool {
-        let over = now >= self.slice_end;
+        // Who only fills the PU gives it up at once.
+        let fills = self.running.is_some_and(|task| tasks[task].fills);
+        let gives_way = fills && self.waiting.iter().any(|&task| !tasks[task].fills);
+        let over = now >= self.slice_end || gives_way;
         if self.waiting.is_empty() || (self.running.is_some() && !over) {
             return false;
         }
-        let Some(next) = self.pick(tasks) else { return false };
+        let Some(next) = self.pick(slice, tasks) else { return false };
         let begins = now != self.slice_end && self.load() > 1;
         self.slice_end = now + if begins { first() } else { slice };
         if self.running == Some(next) {

@@ -7,6 +7,7 @@ use crate::outcome::Outcome;
 use crate::platform::Platform;
 use crate::run::{alone_times, knowns};
 use crate::scenario::Scenario;
+use colocate_engine::Meanwhile;
 use colocate_engine::schedule::{Turn, Workload};
 use colocate_model::{CpiModel, Phase};
 use colocate_policy::schedule::{Alone, Knowledge, Scheduler, SchedulerKind};
@@ -26,6 +27,8 @@ pub struct ScheduleOptions<'a> {
     pub cpi: Option<&'a CpiModel>,
     /// Whether schedulers are not told of threads that they only spin: as if nobody could look.
     pub hides_spinning: bool,
+    /// What jobs do that have to wait.
+    pub meanwhile: Meanwhile,
 }
 
 /// Simulates `scenario` under the scheduler `kind` to its end.
@@ -72,6 +75,7 @@ pub fn schedule_with(
     let mut host = SimHost::new(platform, scenario)?;
     host.record(options.spans);
     host.hide_spinning(options.hides_spinning);
+    host.meanwhile(options.meanwhile);
     let jobs = u32::try_from(scenario.jobs.len()).unwrap_or(u32::MAX);
     let workload = Workload { jobs, quantum: scenario.quantum, scheduler: name };
     colocate_engine::schedule::schedule(&mut host, scheduler, &workload, look)?;

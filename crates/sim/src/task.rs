@@ -207,6 +207,8 @@ pub(crate) struct Task {
     pub pu: Option<PuIdx>,
     /// The PU that a plan wants it on.
     pub pinned: Option<PuIdx>,
+    /// Whether its job has to wait and fills idle PUs.
+    pub fills: bool,
     pub course: Course,
     /// Virtual time of EEVDF: on a queue its own, off a queue its lag behind the queue's mean.
     pub virtual_time: i64,

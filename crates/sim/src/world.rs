@@ -27,7 +27,7 @@ use crate::rates::Rates;
 use crate::scenario::{PuEvent, Scenario};
 use crate::tally::Tally;
 use crate::task::{Next, State, Task};
-use colocate_engine::JobEnd;
+use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;
 use colocate_policy::rng::SplitMix64;
@@ -49,6 +49,8 @@ pub(crate) struct World<'a> {
     /// Whether PUs have gone or come since the flag was last taken down.
     pub machine_changed: bool,
     pub fills: Fills,
+    /// What jobs do that a plan has wait.
+    pub meanwhile: Meanwhile,
     /// Bytes of a cache line.
     pub line: f64,
     pub domains: Domains,
@@ -105,6 +107,7 @@ impl<'a> World<'a> {
             plugged: 0,
             machine_changed: false,
             fills: Fills::new(platform),
+            meanwhile: Meanwhile::Stop,
             #[allow(clippy::cast_precision_loss)] // a line is small
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             aims: Aims::new(tasks.len()),

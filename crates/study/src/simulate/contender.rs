@@ -12,15 +12,31 @@ use thiserror::Error;
 /// What stands before the name of a scheduler that is also a policy's.
 const SCHEDULER: &str = "schedule:";
 
+/// What stands behind a scheduler whose waiting jobs fill idle PUs.
+const FILLS: &str = "+fill";
+
 /// A policy or a scheduler, with its settings, written as either is. A name that both have is the policy's;
-/// `schedule:NAME` is the scheduler.
+/// `schedule:NAME` is the scheduler. With `+fill` behind a scheduler, jobs that have to wait fill idle PUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Contender {
     /// Places threads, and all of them run.
     Policy(PolicyKind),
-    /// Chooses who runs as well.
+    /// Chooses who runs as well; who waits is stopped.
     Scheduler(SchedulerKind),
+    /// The same, where who waits fills idle PUs.
+    Filling(SchedulerKind),
+}
+
+impl Contender {
+    /// The scheduler, if it is one.
+    #[must_use]
+    pub const fn scheduler(self) -> Option<SchedulerKind> {
+        match self {
+            Self::Policy(_) => None,
+            Self::Scheduler(kind) | Self::Filling(kind) => Some(kind),
+        }
+    }
 }
 
 /// Why a text is neither a policy nor a scheduler.
@@ -66,6 +82,7 @@ impl fmt::Display for Contender {
         match self {
             Self::Policy(kind) => kind.fmt(f),
             Self::Scheduler(kind) => f.write_str(&name(*kind, &kind.to_string())),
+            Self::Filling(kind) => write!(f, "{}{FILLS}", name(*kind, &kind.to_string())),
         }
     }
 }
@@ -74,6 +91,10 @@ impl FromStr for Contender {
     type Err = ContenderError;
 
     fn from_str(text: &str) -> Result<Self, ContenderError> {
+        if let Some(scheduler) = text.strip_suffix(FILLS) {
+            let scheduler = scheduler.strip_prefix(SCHEDULER).unwrap_or(scheduler);
+            return Ok(Self::Filling(scheduler.parse()?));
+        }
         if let Some(scheduler) = text.strip_prefix(SCHEDULER) {
             return Ok(Self::Scheduler(scheduler.parse()?));
         }
@@ -122,8 +143,9 @@ mod tests {
     fn reads_back_what_it_writes() {
         let policies = PolicyKind::ALL.into_iter().map(Contender::Policy);
         let schedulers = SchedulerKind::ALL.into_iter().map(Contender::Scheduler);
+        let filling = SchedulerKind::ALL.into_iter().map(Contender::Filling);
         let mut written: Vec<String> = Vec::new();
-        for contender in policies.chain(schedulers) {
+        for contender in policies.chain(schedulers).chain(filling) {
             let text = contender.to_string();
             assert_eq!(text.parse(), Ok(contender));
             assert!(!written.contains(&text), "{text} is written by two");
@@ -139,6 +161,9 @@ mod tests {
         assert_eq!("schedule:round-robin".parse(), Ok(scheduler));
         assert_eq!("schedule:bas".parse(), Ok(Contender::Scheduler(SchedulerKind::Bas)));
         assert_eq!(Contender::Scheduler(SchedulerKind::Bas).to_string(), "bas");
+        assert_eq!(Contender::Filling(SchedulerKind::Bas).to_string(), "bas+fill");
+        let filling = Contender::Filling(SchedulerKind::RoundRobin);
+        assert_eq!("round-robin+fill".parse(), Ok(filling), "policies stop nobody");
     }
 
     #[test]
@@ -150,5 +175,6 @@ mod tests {
         assert_eq!(refusal("random:seat=1"), "expected random with seed=N, found \"seat=1\"");
         assert_eq!(refusal("bas:a=1"), "expected bas with no setting, found \"a=1\"");
         assert!(refusal("schedule:mix").contains("found scheduler \"mix\""));
+        assert!(refusal("mix+fill").contains("found scheduler \"mix\""));
     }
 }

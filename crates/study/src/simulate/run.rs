@@ -8,6 +8,7 @@
 use super::contender::Contender;
 use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
+use colocate_engine::Meanwhile;
 use colocate_engine::planner::Modelled;
 use colocate_machine::{Machine, Performance};
 use colocate_model::{Assumptions, CpiModel};
@@ -127,11 +128,17 @@ impl<'a> Bench<'a> {
                 let options = Options { profiled, watch, alone: false, spans };
                 simulate(platform, scenario, &self.planner(policy), &options)
             }
-            Contender::Scheduler(kind) => {
+            Contender::Scheduler(kind) | Contender::Filling(kind) => {
+                let fills = policy == Contender::Filling(kind);
+                let meanwhile = if fills { Meanwhile::Fill } else { Meanwhile::Stop };
                 // What a scheduler wants to know of jobs alone it has measured on this machine, so it knows
                 // what is the case under this draw.
-                let options =
-                    ScheduleOptions { spans, cpi: self.cpi, ..ScheduleOptions::default() };
+                let options = ScheduleOptions {
+                    spans,
+                    cpi: self.cpi,
+                    meanwhile,
+                    ..ScheduleOptions::default()
+                };
                 schedule(platform, scenario, kind, &options)
             }
         }
@@ -164,12 +171,7 @@ impl<'a> Bench<'a> {
 
 /// What a reader should know of schedulers that are compared.
 fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
-    let schedulers = || {
-        policies.iter().filter_map(|policy| match policy {
-            Contender::Scheduler(kind) => Some(*kind),
-            Contender::Policy(_) => None,
-        })
-    };
+    let schedulers = || policies.iter().filter_map(|policy| policy.scheduler());
     let told: Vec<&str> =
         schedulers().filter(|kind| kind.needs_alone()).map(SchedulerKind::name).collect();
     let mut notes = Vec::new();
