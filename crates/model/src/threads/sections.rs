@@ -88,12 +88,13 @@ impl Sections {
         let enough = self.time(best) * (1.0 + TOLERANCE);
         let fewest = (1..=best).find(|&threads| self.time(threads) <= enough).unwrap_or(best);
         let threads = if 4 * fewest <= 3 * best { fewest } else { best };
-        let limit = if threads == cores { Limit::Cores } else { self.limit(threads + 1) };
+        let limit = if threads == cores { Limit::Cores } else { self.meets(threads + 1) };
         Advice { threads, limit }
     }
 
-    /// What so many threads would meet with: the larger of what they lose at critical sections and by the shared resource.
-    fn limit(&self, threads: u32) -> Limit {
+    /// What so many threads meet with: the larger of what they lose at critical sections and by the shared resource.
+    #[must_use]
+    pub fn meets(&self, threads: u32) -> Limit {
         let without = Self { trained: Trained { bandwidth: None, ..self.trained }, ..*self };
         let free = self.trained.outside / f64::from(threads);
         let queue = without.time(threads) - free;

@@ -5,8 +5,9 @@
 //! # Approach
 //! Powers of two and the most that is allowed are run in turn, up and down, so that what drifts hits all alike; then numbers
 //! between the best one and its neighbours. Numbers that cannot be told from the best are run again. Whole runs are compared and
-//! nothing else: instructions and CPU time say little of threads that spin. Who has taken [`CUT`] times as long as the best number
-//! ever did is worse whatever comes, so that run may be ended; how long it would have taken stays unknown.
+//! nothing else: instructions and CPU time say little of threads that spin. A number
+//! whose first run takes [`CUT`] times as long as the best number ever did is worse, so that run may be ended; how long it would have
+//! taken stays unknown.
 //! # Terms
 //! - *Ratio*: geometric mean of the times with one number over that with another, with Welch's interval
 //!   ([`ratio_interval`]). It is looked at after every run, up to eight times, and every look may be misled. So each look
@@ -32,7 +33,7 @@ pub const TOLERANCE: f64 = 0.02;
 /// How many times as long as the slowest run with the best number a run may take before it may be ended. Chosen: noise of
 /// whole runs is far smaller.
 pub const CUT: f64 = 2.0;
-/// The same where the best number has been run once only, so that nobody knows how runs scatter. Chosen.
+/// The same where the best number has not been run [`LEAST_RUNS`] times, so that nobody knows how runs scatter. Chosen.
 pub const FIRST_CUT: f64 = 4.0;
 /// Confidence of each look at an interval. Pocock's levels for looks that shall be right together in 95 of 100 are 0.0158
 /// for five and 0.0106 for ten of them (remembered); 0.01 is on the careful side.
@@ -110,7 +111,7 @@ pub enum Standing {
     AsGood,
     /// Slower.
     Worse,
-    /// Ended after [`CUT`] times the slowest run of the best.
+    /// Its first run was ended after [`CUT`] times the slowest run of the best, or [`FIRST_CUT`] times.
     Cut,
     /// Noise is larger than the difference.
     NotResolved,
@@ -177,13 +178,17 @@ pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
     })
 }
 
-/// Seconds after which a run is slower than the best number whatever comes; `None` before the first whole run.
+/// Seconds after which a run with so many threads is slower than the best number whatever comes; `None` before the first
+/// whole run, and for a number that has had one: what is slow then is noise.
 #[must_use]
-pub fn cut_after(tried: &[Tried]) -> Option<f64> {
+pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
+    if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
+        return None;
+    }
     let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
     let best = means.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
     let slowest = best.seconds.iter().copied().fold(0.0, f64::max);
-    Some(slowest * if best.seconds.len() > 1 { CUT } else { FIRST_CUT })
+    Some(slowest * if best.seconds.len() >= LEAST_RUNS { CUT } else { FIRST_CUT })
 }
 
 /// Powers of two below `most`, and `most`.
@@ -298,7 +303,7 @@ mod tests {
         while let Some(threads) = next(&tried, most) {
             count += 1;
             assert!(count <= MOST_NUMBERS * MOST_RUNS, "no end");
-            let cut = cut_after(&tried).unwrap_or(f64::INFINITY);
+            let cut = cut_after(&tried, threads).unwrap_or(f64::INFINITY);
             if !tried.iter().any(|tried| tried.threads == threads) {
                 tried.push(Tried { threads, seconds: Vec::new(), cut_s: None });
             }

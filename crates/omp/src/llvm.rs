@@ -1,0 +1,133 @@
+//! LLVM OpenMP's functions before a parallel region: where its number of threads is said.
+//!
+//! A region is begun by `__kmpc_fork_call`, which takes as many parameters as the region has variables. So ours is a few
+//! instructions that keep all registers, call `fork`, and go on where that says: with the runtime's, on the same stack. When the
+//! region ends, `tool` hears of it.
+
+#![allow(unsafe_code)] // functions of a C runtime, with its pointers
+
+use crate::real::Real;
+use crate::{gnu, regions, tool};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::transmute;
+
+/// Where in the program something is, as LLVM's compilers say it (`ident_t` of kmp.h).
+#[repr(C)]
+pub struct Ident {
+    reserved: [i32; 4],
+    source: *const c_char,
+}
+
+thread_local! {
+    /// Whether the program has said how many threads the next region of this thread shall have.
+    static SAID: Cell<bool> = const { Cell::new(false) };
+}
+
+static PUSH: Real = Real::new(c"__kmpc_push_num_threads");
+static NUMBER: Real = Real::new(c"__kmpc_global_thread_num");
+static FORK: Real = Real::new(c"__kmpc_fork_call");
+
+/// As libomp's: what a `num_threads` clause becomes.
+///
+/// # Safety
+/// As libomp's: compilers call it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __kmpc_push_num_threads(place: *const Ident, thread: i32, threads: i32) {
+    let _ = SAID.try_with(|said| said.set(true));
+    // SAFETY: what the program gave is passed on.
+    unsafe { push(place, thread, threads) };
+}
+
+/// # Safety
+/// As libomp's `__kmpc_push_num_threads`.
+unsafe fn push(place: *const Ident, thread: i32, threads: i32) {
+    let real = PUSH.sure(place.cast());
+    // SAFETY: the runtime's function of this name has this signature.
+    let real: unsafe extern "C" fn(*const Ident, i32, i32) = unsafe { transmute(real) };
+    // SAFETY: as the caller says.
+    unsafe { real(place, thread, threads) };
+}
+
+/// Before a region; says where the runtime's own function is.
+unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void) -> *mut c_void {
+    let said = SAID.try_with(|said| said.replace(false)).unwrap_or(true);
+    if tool::is_on() && !tool::in_region() {
+        // SAFETY: the program has given `place` for this call.
+        unsafe { before(place, body, said) };
+    }
+    FORK.sure(body)
+}
+
+/// # Safety
+/// `place` is what a compiler gave, or null.
+unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
+    let Some(usual) = gnu::max_threads(body) else { return };
+    let Some(number) = NUMBER.get(body) else { return };
+    // SAFETY: `place` lives as long as the program.
+    let Some(looked) = regions::begin(body, said, usual, || unsafe { source(place) }) else {
+        return;
+    };
+    if let Some(threads) = looked.threads.and_then(|threads| i32::try_from(threads).ok()) {
+        // SAFETY: the runtime's function of this name has this signature.
+        let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
+        // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
+        unsafe { push(place, number(place), threads) };
+    }
+    tool::expects(looked);
+}
+
+/// What the compiler says of the place.
+///
+/// # Safety
+/// `place` is what a compiler gave, or null.
+unsafe fn source(place: *const Ident) -> Option<String> {
+    // SAFETY: as the caller says.
+    let text = unsafe { place.as_ref()? }.source;
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: a constant of the program that ends in a null byte.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+/// As libomp's: runs a parallel region.
+///
+/// # Safety
+/// As libomp's: compilers call it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn __kmpc_fork_call() {
+    // Seven registers and the address to return to: the stack is at a multiple of 16 again, as a call wants it. `al`
+    // says how many vector registers hold parameters, which are none.
+    std::arch::naked_asm!(
+        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+        "call {fork}",
+        "mov r11, rax",
+        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "jmp r11",
+        fork = sym fork,
+    );
+}
+
+/// As libomp's: runs a parallel region.
+///
+/// # Safety
+/// As libomp's: compilers call it.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn __kmpc_fork_call() {
+    std::arch::naked_asm!(
+        "stp x29, x30, [sp, #-80]!",
+        "stp x0, x1, [sp, #16]", "stp x2, x3, [sp, #32]", "stp x4, x5, [sp, #48]", "stp x6, x7, [sp, #64]",
+        "bl {fork}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]", "ldp x2, x3, [sp, #32]", "ldp x4, x5, [sp, #48]", "ldp x6, x7, [sp, #64]",
+        "ldp x29, x30, [sp], #80",
+        "br x16",
+        fork = sym fork,
+    );
+}

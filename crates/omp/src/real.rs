@@ -1,0 +1,148 @@
+//! The runtime's functions that ours stand before.
+//!
+//! The next library in the order of loading has them, unless the runtime came with a library that was loaded later for itself
+//! alone (a module of a scripting language). Then the one that the calling library was linked to is asked.
+
+#![allow(unsafe_code)] // dlsym, dladdr, dlopen
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function of the runtime, looked up once.
+pub struct Real {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Real {
+    /// The function of this name.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Its address for a caller that has `near` in its code or data; `None` if nobody has it.
+    pub fn get(&self, near: *const c_void) -> Option<*mut c_void> {
+        let known = self.found.load(Ordering::Acquire);
+        if !known.is_null() {
+            return Some(known);
+        }
+        if let Some(found) = next(self.name) {
+            self.found.store(found, Ordering::Release);
+            return Some(found);
+        }
+        // Not kept: another library may be linked to another runtime.
+        of_library(self.name, near)
+    }
+
+    /// The same, where a program that calls ours proves that there is one.
+    ///
+    /// Without the runtime's function the program cannot go on, with ours or without, so it ends as by abort(3).
+    pub fn sure(&self, near: *const c_void) -> *mut c_void {
+        self.get(near).unwrap_or_else(|| {
+            // SAFETY: takes nothing.
+            unsafe { libc::abort() }
+        })
+    }
+
+    /// Takes the function of the library that has `near` for everybody, if it is not known yet.
+    pub fn settle(&self, near: *const c_void) {
+        if let Some(found) = self.get(near) {
+            let none = ptr::null_mut();
+            let _ = self.found.compare_exchange(none, found, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+}
+
+fn next(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` ends in a null byte.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+fn of_library(name: &CStr, near: *const c_void) -> Option<*mut c_void> {
+    let object = object(near)?;
+    if object.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the name is the loader's own and ends in a null byte; nothing is loaded that is not there.
+    let handle = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: `handle` is valid and `name` ends in a null byte. The handle stays open, so that what is found does too.
+    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// What the loader says of the object that has this address.
+pub fn object(address: *const c_void) -> Option<libc::Dl_info> {
+    if address.is_null() {
+        return None;
+    }
+    let mut info = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    // SAFETY: any address may be asked for; `info` is a valid place to write to.
+    let known = unsafe { libc::dladdr(address, &raw mut info) };
+    (known != 0).then_some(info)
+}
+
+/// The name of a function as C writes it.
+macro_rules! named {
+    ($name:ident) => {
+        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        }
+    };
+}
+
+/// A function for programs that goes on as `$inner`, with the address that it will return to as one parameter more: the
+/// `first` or the `second`.
+macro_rules! with_caller {
+    ($(#[$doc:meta])* $name:ident, $place:ident, $inner:path) => {
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!($crate::real::$place!(), "jmp {inner}", inner = sym $inner);
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!($crate::real::$place!(), "b {inner}", inner = sym $inner);
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! first {
+    () => {
+        "mov rdi, [rsp]"
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! second {
+    () => {
+        "mov rsi, [rsp]"
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! first {
+    () => {
+        "mov x0, x30"
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! second {
+    () => {
+        "mov x1, x30"
+    };
+}
+
+pub(crate) use {first, named, second, with_caller};

@@ -1,0 +1,201 @@
+//! The OpenMP tools interface (OMPT, OpenMP 5.0, chapter 4), which LLVM OpenMP has and GNU OpenMP has not.
+//!
+//! Signatures and numbers are those of `omp-tools.h`. No callback calls the runtime, which is not allowed. If the user has a tool,
+//! it is the one: there can be no second.
+
+#![allow(unsafe_code)] // functions of a C runtime, with its pointers
+
+use crate::regions::{self, Looked};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::transmute;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the runtime has taken us.
+static ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// How many regions this thread has begun that have not ended.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// How many implicit tasks this thread is in.
+    static TASKS: Cell<u32> = const { Cell::new(0) };
+    /// The region that this thread begins, and that is looked at.
+    static LOOKED: Cell<Option<Looked>> = const { Cell::new(None) };
+}
+
+/// Whether regions are heard of.
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Whether this thread is in a region already, or cannot say.
+pub fn in_region() -> bool {
+    DEPTH.try_with(Cell::get).map_or(true, |depth| depth > 0)
+        || TASKS.try_with(Cell::get).map_or(true, |tasks| tasks > 0)
+}
+
+/// This thread is about to begin a region that is looked at.
+pub fn expects(looked: Looked) {
+    // It would never end if the cell is gone; then nothing else is looked at, and all regions pass untouched.
+    let _ = LOOKED.try_with(|cell| cell.set(Some(looked)));
+}
+
+/// `ompt_start_tool_result_t`.
+#[repr(C)]
+pub struct Started {
+    initialize: unsafe extern "C" fn(Lookup, c_int, *mut c_void) -> c_int,
+    finalize: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+}
+
+// SAFETY: the runtime alone uses it, and the pointer is null.
+unsafe impl Sync for Started {}
+
+type Lookup = Option<unsafe extern "C" fn(*const c_char) -> *mut c_void>;
+
+static STARTED: Started = Started { initialize, finalize, data: ptr::null_mut() };
+
+/// What a runtime calls to find a tool.
+///
+/// # Safety
+/// As OpenMP says: a runtime calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ompt_start_tool(
+    _version: c_uint,
+    _runtime: *const c_char,
+) -> *const Started {
+    let others = std::env::var_os("OMP_TOOL_LIBRARIES").is_some_and(|list| !list.is_empty());
+    if others || !regions::wanted() { ptr::null() } else { &raw const STARTED }
+}
+
+/// `ompt_callbacks_t`, those that we use. `MUTEX_ACQUIRE` comes before a wait, `MUTEX_ACQUIRED` after it.
+const PARALLEL_BEGIN: c_int = 3;
+const PARALLEL_END: c_int = 4;
+const IMPLICIT_TASK: c_int = 7;
+const MUTEX_RELEASED: c_int = 17;
+const SYNC_REGION: c_int = 23;
+const MUTEX_ACQUIRE: c_int = 26;
+const MUTEX_ACQUIRED: c_int = 27;
+/// `ompt_set_always`: every such event is told.
+const ALWAYS: c_int = 5;
+/// `ompt_scope_begin`.
+const BEGIN: c_int = 1;
+/// `ompt_task_implicit`.
+const IMPLICIT: c_int = 2;
+
+unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_void) -> c_int {
+    let Some(lookup) = lookup else { return 0 };
+    let name: &CStr = c"ompt_set_callback";
+    // SAFETY: the runtime has given the function for this, and the name ends in a null byte.
+    let set = unsafe { lookup(name.as_ptr()) };
+    if set.is_null() {
+        return 0;
+    }
+    // SAFETY: `int ompt_set_callback(ompt_callbacks_t, ompt_callback_t)`.
+    let set: unsafe extern "C" fn(c_int, *const c_void) -> c_int = unsafe { transmute(set) };
+    let callbacks: [(c_int, *const c_void); 7] = [
+        (PARALLEL_BEGIN, parallel_begin as *const c_void),
+        (PARALLEL_END, parallel_end as *const c_void),
+        (IMPLICIT_TASK, implicit_task as *const c_void),
+        (SYNC_REGION, sync_region as *const c_void),
+        (MUTEX_ACQUIRE, mutex_acquire as *const c_void),
+        (MUTEX_ACQUIRED, mutex_acquired as *const c_void),
+        (MUTEX_RELEASED, mutex_released as *const c_void),
+    ];
+    // SAFETY: each function has the signature of its event.
+    let all = callbacks.iter().all(|&(event, callback)| unsafe { set(event, callback) } == ALWAYS);
+    ON.store(all, Ordering::Relaxed);
+    // 1: the tool stays.
+    1
+}
+
+unsafe extern "C" fn finalize(_data: *mut c_void) {
+    ON.store(false, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn parallel_begin(
+    _task: *mut c_void,
+    _frame: *const c_void,
+    _parallel: *mut c_void,
+    _requested: c_uint,
+    _flags: c_int,
+    _caller: *const c_void,
+) {
+    let _ = DEPTH.try_with(|depth| depth.set(depth.get().saturating_add(1)));
+}
+
+unsafe extern "C" fn parallel_end(
+    _parallel: *mut c_void,
+    _task: *mut c_void,
+    _flags: c_int,
+    _caller: *const c_void,
+) {
+    let left = DEPTH.try_with(|depth| {
+        depth.set(depth.get().saturating_sub(1));
+        depth.get()
+    });
+    if left == Ok(0) {
+        let looked = LOOKED.try_with(Cell::take).ok().flatten();
+        looked.into_iter().for_each(Looked::end);
+    }
+}
+
+/// A thread joins a team or leaves it. Workers are told of the latter when they are wanted next, long after they came to
+/// the barrier at the end, where their times were added up.
+unsafe extern "C" fn implicit_task(
+    endpoint: c_int,
+    _parallel: *mut c_void,
+    _task: *mut c_void,
+    _threads: c_uint,
+    _index: c_uint,
+    flags: c_int,
+) {
+    if flags & IMPLICIT == 0 {
+        return;
+    }
+    let tasks = |change: fn(u32) -> u32| {
+        TASKS.try_with(|tasks| {
+            tasks.set(change(tasks.get()));
+            tasks.get()
+        })
+    };
+    if endpoint == BEGIN {
+        if tasks(|tasks| tasks.saturating_add(1)) == Ok(1) {
+            regions::joins();
+        }
+    } else if tasks(|tasks| tasks.saturating_sub(1)) == Ok(0) {
+        regions::rests();
+    }
+}
+
+unsafe extern "C" fn sync_region(
+    _kind: c_int,
+    endpoint: c_int,
+    _parallel: *mut c_void,
+    _task: *mut c_void,
+    _caller: *const c_void,
+) {
+    // Barriers of regions inside are work of the outer one.
+    if TASKS.try_with(Cell::get) == Ok(1) {
+        if endpoint == BEGIN { regions::rests() } else { regions::works() }
+    }
+}
+
+unsafe extern "C" fn mutex_acquire(
+    _kind: c_int,
+    _hint: c_uint,
+    _how: c_uint,
+    _wait: u64,
+    _caller: *const c_void,
+) {
+    regions::asks();
+}
+
+unsafe extern "C" fn mutex_acquired(_kind: c_int, _wait: u64, _caller: *const c_void) {
+    regions::gets();
+}
+
+unsafe extern "C" fn mutex_released(_kind: c_int, _wait: u64, _caller: *const c_void) {
+    regions::leaves();
+}
