@@ -105,3 +105,5 @@ pub(super) const NO_PHASES: &str = "nobody can say how many threads of a job are
 
 #[cfg(test)]
 pub(super) mod testing;
+#[cfg(test)]
+mod tests;

@@ -95,17 +95,17 @@ impl Efficiency {
 
     /// Places among the threads, who gains most first; see the module.
     fn ranked(&self, threads: &[&Thread], fast: usize) -> Vec<usize> {
-        let missing = |at: usize| self.factors.missing(threads[at].id);
-        let of = |which: Missing| (0..threads.len()).filter(move |&at| missing(at) == Some(which));
-        let explored: Vec<usize> = of(Missing::Fast).take((fast / 2).max(1)).collect();
-        let sent_off: Vec<usize> = of(Missing::Slow).collect();
-        let mut known: Vec<(f64, usize)> = (0..threads.len())
-            .filter(|at| !explored.contains(at) && !sent_off.contains(at))
-            .map(|at| (self.weight(threads[at].id), at))
-            .collect();
+        let (mut explored, mut known, mut sent_off) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, thread) in threads.iter().enumerate() {
+            match self.factors.missing(thread.id) {
+                Some(Missing::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
+                Some(Missing::Slow) => sent_off.push(at),
+                _ => known.push((self.weight(thread.id), at)),
+            }
+        }
         known.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let known = known.into_iter().map(|(_, at)| at);
-        explored.iter().copied().chain(known).chain(sent_off.iter().copied()).collect()
+        explored.into_iter().chain(known).chain(sent_off).collect()
     }
 
     fn weight(&self, id: TaskId) -> f64 {

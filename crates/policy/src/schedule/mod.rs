@@ -31,6 +31,7 @@ pub mod parallelism_aware;
 pub mod phases;
 pub mod progress;
 pub mod select;
+pub(crate) mod sorted;
 pub mod symbiotic;
 pub mod symbiotic_numa;
 #[cfg(test)]

@@ -243,11 +243,10 @@ impl ParallelismAware {
         }
         let cores = places.cores;
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
-        let busy: BTreeSet<usize> = places.threads.iter().filter_map(|it| cores.of(it)).collect();
-        let idle: BTreeSet<usize> =
-            shared.iter().copied().filter(|core| !busy.contains(core)).collect();
+        let mut busy = vec![false; cores.all().len()];
+        places.threads.iter().filter_map(|it| cores.of(it)).for_each(|core| busy[core] = true);
         let turns =
-            self.sharing.turns(cores, &sharers, (&shared, &idle), self.took, self.settings.cost);
+            self.sharing.turns(cores, &sharers, (&shared, &busy), self.took, self.settings.cost);
         for change in turns {
             let why = if change.fast { Allocated::FastTurn } else { Allocated::OffFast };
             self.turns += u64::from(change.fast);
@@ -317,7 +316,8 @@ impl<'a> Places<'a> {
 
     fn after_turns(&self, at: usize) -> Thread {
         let pu = self.begin[at].as_ref().map(|(pu, _)| *pu).or(self.threads[at].pu);
-        Thread { ran: None, pu, ..self.threads[at].clone() }
+        let Thread { id, runnable, .. } = *self.threads[at];
+        Thread { id, ran: None, pu, runnable }
     }
 }
 
@@ -325,9 +325,9 @@ impl Scheduler for ParallelismAware {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.begin.clear();
         self.phases.look(now.queue, self.took);
-        let there: BTreeSet<JobIdx> = now.queue.iter().map(|job| job.job).collect();
-        self.serial.retain(|job| there.contains(job));
-        self.sharing.retain(|id| there.contains(&id.job));
+        let mut there: Vec<JobIdx> = now.queue.iter().map(|job| job.job).collect();
+        there.sort_unstable();
+        self.serial.retain(|job| there.binary_search(job).is_ok());
         let Some(cores) = cores_of(now, &mut self.news) else {
             self.serial.seat([]);
             self.seated.clear();

@@ -36,11 +36,11 @@
 //!   within `confirm`. -> tests `within_two_quanta`, `who_stops_is_seen_at_once`
 //! - **Unknown is no phase**: of a job that nobody can count nothing is said. -> test `unknown_is_no_phase`
 
+use super::sorted::Sorted;
 use super::{Queued, Thread};
 use crate::plan::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Fewer runnable threads than this are none. Chosen: the share of a quantum that a thread has to use to count as active in
@@ -232,30 +232,29 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
     settings: Hysteresis,
-    jobs: BTreeMap<JobIdx, Seen>,
+    jobs: Sorted<JobIdx, Seen>,
 }
 
 impl Phases {
     /// Nothing is known yet.
     #[must_use]
-    pub const fn new(settings: Hysteresis) -> Self {
-        Self { settings, jobs: BTreeMap::new() }
+    pub fn new(settings: Hysteresis) -> Self {
+        Self { settings, jobs: Sorted::default() }
     }
 
     /// Looks at what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
     /// that did not run in it stay what they were.
     pub fn look(&mut self, queue: &[Queued], took: Nanos) {
-        let mut there = BTreeMap::new();
-        for job in queue {
-            let before = self.jobs.remove(&job.job);
+        let after = |job: &Queued| {
+            let before = self.jobs.get(&job.job).copied();
             let seen = match (job.runnable, job.just_ran) {
                 (Some(runnable), true) => Some(self.after(before, job, runnable, took)),
                 (None, true) => None,
                 (_, false) => before,
             };
-            there.extend(seen.map(|seen| (job.job, seen)));
-        }
-        self.jobs = there;
+            Some((job.job, seen?))
+        };
+        self.jobs = queue.iter().filter_map(after).collect();
     }
 
     /// What is known of a job; `None` before it has run, and where nobody can say how many of its threads are

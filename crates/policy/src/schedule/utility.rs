@@ -35,12 +35,13 @@ use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, threads_of
 use super::baselines::Os;
 use super::phases::{Hysteresis, JobPhase, Phases};
 use super::select::float;
+use super::sorted::Sorted;
 use super::{Allocated, Choice, Done, Quantum, Queued, Scheduler};
 use crate::plan::{JobIdx, TaskId};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Quanta for which the thread of a new serial phase comes before all others. Chosen: as long as it takes until its time on
 /// fast cores says something.
@@ -68,7 +69,7 @@ pub struct Utility {
     factors: Factors,
     phases: Phases,
     /// Quanta since the job of each came to its serial phase.
-    serial: BTreeMap<JobIdx, u32>,
+    serial: Sorted<JobIdx, u32>,
     took: Nanos,
     turns: Turns<TaskId>,
     seated: BTreeSet<TaskId>,
@@ -82,7 +83,7 @@ impl Utility {
         Self {
             factors: Factors::new(known),
             phases: Phases::new(hysteresis),
-            serial: BTreeMap::new(),
+            serial: Sorted::default(),
             took: Nanos::ZERO,
             turns: Turns::default(),
             seated: BTreeSet::new(),

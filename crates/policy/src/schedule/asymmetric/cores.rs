@@ -15,7 +15,7 @@
 //! [`Cores::seats`]: who is on a fast core keeps it; then everybody gets a free one of its domain; the others get what is
 //! left, if that is worth its cost. [`Cores::spread`]: groups of cores take threads one after the other, one thread a core
 //! each time, until all have a place: so no core has two more than another of its group. Where a group gets fewer than it has
-//! cores, those cores get one where threads are already.
+//! cores, those cores get one where threads are already, then those in whose domain somebody has to leave a core.
 //! # Properties
 //! - **One each**: no fast core gets two. -> test `one_each_and_near_first`
 //! - **Near first**: as few crossings as possible, by brute force. -> test `one_each_and_near_first`
@@ -220,9 +220,63 @@ impl Cores {
         let mut there = vec![0_usize; self.all.len()];
         let cores: Vec<Option<usize>> = threads.iter().map(|thread| self.of(thread)).collect();
         cores.iter().flatten().for_each(|&core| there[core] += 1);
-        let wanted = targets(groups, threads.len(), &there);
+        let wanted = self.targets(groups, threads.len(), &there);
         let on = self.kept_and_moved(&cores, groups, wanted);
         self.on_pus(threads, &on, taken)
+    }
+
+    /// How many threads each core gets of so many; `there` is how many it has.
+    fn targets(&self, groups: &[Vec<usize>], threads: usize, there: &[usize]) -> Vec<usize> {
+        let mut wanted = vec![0_usize; there.len()];
+        let mut left = threads;
+        for group in groups.iter().cycle() {
+            if group.len() >= left {
+                let nearest = self.nearest(group, left, &wanted, there);
+                nearest.into_iter().for_each(|core| wanted[core] += 1);
+                break;
+            }
+            group.iter().for_each(|&core| wanted[core] += 1);
+            left -= group.len();
+        }
+        wanted
+    }
+
+    /// So many cores of a group: first those that have threads more than they are to have, then those in whose domains there are such.
+    fn nearest(
+        &self,
+        group: &[usize],
+        count: usize,
+        wanted: &[usize],
+        there: &[usize],
+    ) -> Vec<usize> {
+        let mut chosen: Vec<usize> = group.to_vec();
+        chosen.sort_by_key(|&core| wanted[core] >= there[core]);
+        let stay = chosen.iter().filter(|&&core| wanted[core] < there[core]).count();
+        if stay >= count {
+            chosen.truncate(count);
+            return chosen;
+        }
+        let others = chosen.split_off(stay);
+        let domains = self.all.iter().filter_map(|core| core.domain).map(CacheIdx::idx).max();
+        let mut over = vec![0_usize; domains.map_or(0, |most| most + 1)];
+        let domain = |core: usize| self.all[core].domain.map(CacheIdx::idx);
+        for core in 0..self.all.len() {
+            let stays = wanted[core] + usize::from(chosen.contains(&core));
+            let leaves = there[core].saturating_sub(stays);
+            domain(core).iter().for_each(|&domain| over[domain] += leaves);
+        }
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for core in others {
+            match domain(core).filter(|&domain| over[domain] > 0) {
+                Some(domain) => {
+                    over[domain] -= 1;
+                    near.push(core);
+                }
+                None => far.push(core),
+            }
+        }
+        chosen.extend(near.into_iter().chain(far).take(count - stay));
+        chosen
     }
 
     /// The core of each thread: its own as far as that takes one more, else one of its domain, else the next.
@@ -285,23 +339,6 @@ impl Cores {
         }
         found
     }
-}
-
-/// How many threads each core gets of so many; `there` is how many it has.
-fn targets(groups: &[Vec<usize>], threads: usize, there: &[usize]) -> Vec<usize> {
-    let mut wanted = vec![0_usize; there.len()];
-    let mut left = threads;
-    for group in groups.iter().cycle() {
-        if group.len() >= left {
-            let mut by_need = group.clone();
-            by_need.sort_by_key(|&core| wanted[core] >= there[core]);
-            by_need.iter().take(left).for_each(|&core| wanted[core] += 1);
-            break;
-        }
-        group.iter().for_each(|&core| wanted[core] += 1);
-        left -= group.len();
-    }
-    wanted
 }
 
 /// By kind: capacity or clock over the greatest of the kinds that are used. Where one of these has neither, the last

@@ -16,13 +16,13 @@
 //! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `told_by_the_model`
 //! - **Nobody is asked for ever** who shows no rates. -> test `who_shows_nothing_is_given_up`
 
+use super::super::sorted::Sorted;
 use super::super::{Choice, Queued};
 use super::cores::{Cores, clock};
 use crate::plan::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::system::{Model, Seat};
 use colocate_model::{Assumptions, Phase};
-use std::collections::BTreeMap;
 
 /// How much a new rate counts beside those before it. Chosen: half, as for CPI stacks.
 pub const WEIGHT: f64 = 0.5;
@@ -46,9 +46,7 @@ pub struct Factors {
     known: Option<(Performance, Vec<Phase>)>,
     /// What it said, by job; `None` before it was asked.
     told: Option<Vec<Option<f64>>>,
-    seen: BTreeMap<TaskId, Sampled>,
-    /// Where threads were put for the last quantum.
-    placed: BTreeMap<TaskId, PuIdx>,
+    seen: Sorted<TaskId, Sampled>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +54,8 @@ struct Sampled {
     fast: Option<f64>,
     slow: Option<f64>,
     blind: u32,
+    /// Where it was put for the last quantum.
+    placed: Option<PuIdx>,
 }
 
 impl Factors {
@@ -73,26 +73,30 @@ impl Factors {
             });
             self.told = Some(said.unwrap_or_default());
         }
-        let mut there = BTreeMap::new();
-        for thread in queue.iter().flat_map(|job| &job.threads) {
-            let mut sampled = self.seen.remove(&thread.id).unwrap_or_default();
-            let put = self.placed.get(&thread.id).copied().filter(|pu| Some(*pu) == thread.pu);
-            if let Some((pu, core)) = put.zip(cores.of(thread)) {
+        let clocks = relative_clocks(machine, cores);
+        let threads = queue.iter().flat_map(|job| &job.threads);
+        let after = threads.map(|thread| {
+            let mut sampled = self.seen.get(&thread.id).copied().unwrap_or_default();
+            let put = sampled.placed.take().filter(|pu| Some(*pu) == thread.pu);
+            if let Some(core) = put.and(cores.of(thread)) {
                 let ipc = thread.ran.as_ref().and_then(|ran| ran.ipc);
-                let rate = ipc.map(|ipc| ipc * relative_clock(machine, cores, pu, core));
-                sampled.take(cores.all()[core].fast, rate);
+                sampled.take(cores.all()[core].fast, ipc.map(|ipc| ipc * clocks[core]));
             }
-            there.insert(thread.id, sampled);
-        }
-        self.seen = there;
+            (thread.id, sampled)
+        });
+        self.seen = after.collect();
     }
 
     /// Where threads are put for the next quantum.
     pub fn put(&mut self, queue: &[Queued], choices: &[Choice]) {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let places = choices.iter().flat_map(|choice| &choice.places);
-        let put = threads.zip(places).filter_map(|(thread, (pu, _))| Some((thread.id, (*pu)?)));
-        self.placed = put.collect();
+        for (thread, (pu, _)) in threads.zip(places) {
+            match self.seen.get_mut(&thread.id) {
+                Some(sampled) => sampled.placed = *pu,
+                None => self.seen.insert(thread.id, Sampled { placed: *pu, ..Sampled::default() }),
+            }
+        }
     }
 
     /// The factor of a thread; `None` while nobody knows.
@@ -135,15 +139,17 @@ impl Sampled {
     }
 }
 
-/// The clock rate over the fastest kind's, or else the speed.
-fn relative_clock(machine: &Machine, cores: &Cores, pu: PuIdx, core: usize) -> f64 {
-    let kind = machine.cores[machine.core_of(pu).idx()].kind;
+/// By core: the clock rate over the fastest kind's, or else the speed.
+fn relative_clocks(machine: &Machine, cores: &Cores) -> Vec<f64> {
     let rates: Option<Vec<f64>> = machine.kinds.iter().map(clock).collect();
-    let relative = rates.and_then(|rates| {
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        (most > 0.0).then(|| rates[kind.idx()] / most)
-    });
-    relative.unwrap_or(cores.all()[core].speed)
+    let rates = rates.unwrap_or_default();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let of = |core: &super::cores::Core| {
+        let kind = machine.cores[machine.core_of(core.pus[0]).idx()].kind;
+        let rate = rates.get(kind.idx()).filter(|_| most > 0.0);
+        rate.map_or(core.speed, |rate| rate / most)
+    };
+    cores.all().iter().map(of).collect()
 }
 
 /// What the model says of each job: alone on one of the fastest cores over alone on one of the slowest. `None` for jobs of

@@ -17,13 +17,13 @@
 //!   -> test `shares_within_a_quantum`
 //! - **Late is not early**: a newcomer does not keep the others waiting. -> test `newcomers_do_not_make_up`
 
+use super::super::sorted::Sorted;
 use colocate_machine::Nanos;
-use std::collections::BTreeMap;
 
 /// Who had a fast core for how long.
 #[derive(Clone, Debug)]
 pub struct Turns<K> {
-    known: BTreeMap<K, Known>,
+    known: Sorted<K, Known>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +35,7 @@ struct Known {
 
 impl<K> Default for Turns<K> {
     fn default() -> Self {
-        Self { known: BTreeMap::new() }
+        Self { known: Sorted::default() }
     }
 }
 
@@ -52,9 +52,7 @@ impl<K: Copy + Ord> Turns<K> {
             *new = Known { had: new.had.max(least), competes: true, ..*new };
         }
         self.known.values_mut().for_each(|known| known.competes = false);
-        for (key, known) in competitors.iter().zip(&found) {
-            self.known.insert(*key, *known);
-        }
+        self.known.set(competitors.iter().copied().zip(found.iter().copied()));
         let mut order: Vec<usize> = (0..competitors.len()).collect();
         order.sort_by_key(|&at| (found[at].had, !found[at].seated));
         order
@@ -64,7 +62,10 @@ impl<K: Copy + Ord> Turns<K> {
     pub fn seat(&mut self, seated: impl IntoIterator<Item = K>) {
         self.known.values_mut().for_each(|known| known.seated = false);
         for key in seated {
-            self.known.entry(key).or_default().seated = true;
+            match self.known.get_mut(&key) {
+                Some(known) => known.seated = true,
+                None => self.known.insert(key, Known { seated: true, ..Known::default() }),
+            }
         }
     }
 

@@ -34,9 +34,9 @@
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
 use super::super::select::float;
+use super::super::sorted::Sorted;
 use crate::plan::TaskId;
 use colocate_machine::{Nanos, PuIdx};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// A thread of a parallel phase.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +60,23 @@ pub struct Change {
     pub fast: bool,
 }
 
+/// For so many quanta it is remembered what a thread had that is no sharer any more. Chosen: serial phases are mostly shorter, and of
+/// a job that creates threads all the time not too many are kept.
+const REMEMBERED: u64 = 100;
+
 /// Who had fast cores for how long.
 #[derive(Clone, Debug, Default)]
 pub struct Sharing {
-    /// Of those that were sharers in the last quantum, in seconds.
-    had: BTreeMap<TaskId, f64>,
-    /// Of those that were before.
-    earlier: BTreeMap<TaskId, f64>,
+    known: Sorted<TaskId, Had>,
+    /// Quanta so far.
+    quanta: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Had {
+    seconds: f64,
+    /// The last quantum in which it was a sharer.
+    last: u64,
 }
 
 /// The cores of a quantum and how they are shared.
@@ -84,13 +94,13 @@ struct Round<'a> {
 }
 
 impl Sharing {
-    /// Who changes PUs: `shared` are fast cores, `idle` says which of them nobody is on, `took` is how long the last quantum took,
+    /// Who changes PUs: `shared` are fast cores, `busy` says by core where anybody is, `took` is how long the last quantum took,
     /// and refills count `cost` times.
     pub fn turns(
         &mut self,
         cores: &Cores,
         sharers: &[Sharer<'_>],
-        (shared, idle): (&[usize], &BTreeSet<usize>),
+        (shared, busy): (&[usize], &[bool]),
         took: Nanos,
         cost: f64,
     ) -> Vec<Change> {
@@ -99,40 +109,42 @@ impl Sharing {
         let done = vec![false; sharers.len()];
         let half = took.as_secs_f64() / 2.0;
         let mut round = Round { cores, sharers, had, half, cost, each: each.min(1.0), done };
-        round.changes(shared, idle)
-    }
-
-    /// Forgets threads that are gone.
-    pub fn retain(&mut self, lives: impl Fn(&TaskId) -> bool) {
-        self.had.retain(|id, _| lives(id));
-        self.earlier.retain(|id, _| lives(id));
+        round.changes(shared, busy)
     }
 
     /// Takes in where sharers were in the last quantum, and returns what they had. What somebody missed who was no sharer then is
     /// not made up for.
     fn note(&mut self, cores: &Cores, sharers: &[Sharer<'_>], took: f64) -> Vec<f64> {
-        for sharer in sharers {
-            let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all()[core].fast);
-            if let Some(had) = self.had.get_mut(&sharer.thread.id).filter(|_| on_fast) {
-                *had += took * sharer.thread.runnable.unwrap_or(1.0);
-            }
-        }
-        let known = |sharer: &Sharer<'_>| self.had.get(&sharer.thread.id).copied();
-        let least = sharers.iter().filter_map(known).fold(f64::INFINITY, f64::min);
-        let least = if least.is_finite() { least } else { 0.0 };
+        let (now, before) = (self.quanta + 1, self.quanta);
+        let mut least = f64::INFINITY;
         let of = |sharer: &Sharer<'_>| {
-            let before = || self.earlier.get(&sharer.thread.id).copied().unwrap_or(0.0);
-            known(sharer).unwrap_or_else(|| before().max(least))
+            let known = self.known.get(&sharer.thread.id);
+            let mut had = known.copied().unwrap_or(Had { seconds: 0.0, last: 0 });
+            let stayed = known.is_some() && had.last == before;
+            if stayed {
+                let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all()[core].fast);
+                let share = sharer.thread.runnable.unwrap_or(1.0);
+                had.seconds += if on_fast { took * share } else { 0.0 };
+                least = least.min(had.seconds);
+            }
+            (had.seconds, stayed)
         };
-        let had: Vec<f64> = sharers.iter().map(of).collect();
-        self.earlier.append(&mut self.had);
-        self.had = sharers.iter().zip(&had).map(|(sharer, had)| (sharer.thread.id, *had)).collect();
+        let found: Vec<(f64, bool)> = sharers.iter().map(of).collect();
+        let least = if least.is_finite() { least } else { 0.0 };
+        let had = |&(had, stayed): &(f64, bool)| if stayed { had } else { had.max(least) };
+        let had: Vec<f64> = found.iter().map(had).collect();
+        let noted = |(sharer, &seconds): (&Sharer<'_>, &f64)| {
+            (sharer.thread.id, Had { seconds, last: now })
+        };
+        self.known.set(sharers.iter().zip(&had).map(noted));
+        self.known.retain(|_, had| had.last + REMEMBERED >= now);
+        self.quanta = now;
         had
     }
 }
 
 impl Round<'_> {
-    fn changes(&mut self, shared: &[usize], idle: &BTreeSet<usize>) -> Vec<Change> {
+    fn changes(&mut self, shared: &[usize], busy: &[bool]) -> Vec<Change> {
         let cores = self.cores;
         let on: Vec<Option<usize>> =
             self.sharers.iter().map(|sharer| cores.of(sharer.thread)).collect();
@@ -141,7 +153,7 @@ impl Round<'_> {
             .collect();
         waiting.sort_by(|&a, &b| self.had[a].total_cmp(&self.had[b]));
         let mut found = Vec::new();
-        for &core in shared.iter().filter(|core| idle.contains(core)) {
+        for &core in shared.iter().filter(|core| !busy[**core]) {
             let worth = |at: usize, way: Move| {
                 self.sharers[at].left * way.gain >= self.cost * way.cost && way.gain > 0.0
             };

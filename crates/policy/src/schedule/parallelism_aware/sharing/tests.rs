@@ -6,6 +6,7 @@ use super::super::super::asymmetric::testing::{
 use super::super::{ParallelismAware, Settings};
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Moves cost nothing.
 const FREE: Settings = Settings { cost: 0.0, ..Settings::USUAL };
@@ -88,7 +89,7 @@ proptest! {
         let pus = world.pus.len();
         // Where PUs have several threads each, one of several on a fast core leaves it at a time.
         prop_assume!(all <= pus);
-        let had: Vec<f64> = pa.sharing.had.values().copied().collect();
+        let had: Vec<f64> = pa.sharing.known.values().map(|had| had.seconds).collect();
         let (least, most) = had.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &had| (a.min(had), b.max(had)));
         prop_assert!(most - least <= 2.5 * world.quantum.as_secs_f64(), "{had:?}");
     }
