@@ -76,7 +76,6 @@ static void wait_for_it(void) {
         while (!atomic_load(&done)) {
             pthread_mutex_lock(&adaptive);
             pthread_mutex_unlock(&adaptive);
-            relax();
         }
     else if (!strcmp(kind, "asleep")) pthread_mutex_lock(&ordinary);
     else exit(2);

@@ -130,22 +130,6 @@ pub fn effect(isa: Isa, bytes: &[u8], ip: u64) -> Option<Effect> {
     }
 }
 
-/// Whether the instructions in `bytes` right before the end are those of a system call that gives the processor to somebody
-/// else (`sched_yield`), as the C libraries of Linux have them: the number of the call, then the call.
-#[must_use]
-pub fn ends_with_yield(isa: Isa, bytes: &[u8]) -> bool {
-    match isa {
-        // mov eax, 24; syscall
-        Isa::X86_64 => bytes.ends_with(&[0xb8, 0x18, 0, 0, 0, 0x0f, 0x05]),
-        // mov x8, #124 (of either width); svc #0
-        Isa::Aarch64 => [0x5280_0f88_u32, 0xd280_0f88].into_iter().any(|number| {
-            let code: Vec<u8> =
-                [number, 0xd400_0001].iter().flat_map(|w| w.to_le_bytes()).collect();
-            bytes.ends_with(&code)
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,15 +231,5 @@ mod tests {
         let spill = of_word(0xb900_0fe0);
         assert_eq!((spill.reads, spill.memory[0].address.slot), (set(&[0]), Some((31, 12))));
         assert!(spill.memory[0].writes && !spill.memory[0].reads);
-    }
-
-    #[test]
-    fn the_call_that_yields() {
-        let x86 = [0xf3, 0x0f, 0x1e, 0xfa, 0xb8, 0x18, 0, 0, 0, 0x0f, 0x05];
-        assert!(ends_with_yield(Isa::X86_64, &x86));
-        assert!(!ends_with_yield(Isa::X86_64, &x86[..10]));
-        let arm = [0x88, 0x0f, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
-        assert!(ends_with_yield(Isa::Aarch64, &arm));
-        assert!(!ends_with_yield(Isa::Aarch64, &arm[4..]));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p colocate-observe --example spins [-r HZ] -- CMD…`
 //!
-//! Prints a line for the whole, then the places with the most samples: how many, the verdict, file and offset.
+//! Prints a line for each thread, then some of the places where they waited: the verdict, file and offset.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::cast_precision_loss)]
+#![allow(clippy::print_stdout)] // it prints a measurement
 
 use colocate_observe::Pid;
 use colocate_observe::births::Options;
@@ -31,38 +31,41 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sampler = SpinSampler::new(rate, &Options::here()?)?;
     let mut child = Command::new(name).args(arguments).spawn()?;
     sampler.also(Pid(child.id().cast_signed()), Start::Now)?;
-    let (mut judge, mut all) = (Judge::default(), Share::default());
-    let mut places: BTreeMap<String, (u32, Option<Verdict>)> = BTreeMap::new();
+    let (mut judge, mut places) = (Judge::default(), BTreeMap::new());
+    let mut threads: BTreeMap<i32, Share> = BTreeMap::new();
     let status = loop {
         let ended = child.try_wait()?;
         std::thread::sleep(Duration::from_millis(5));
         sampler.drain();
         for question in sampler.questions() {
-            let verdict = judge.judge(&question.source, question.yields);
-            let place = match &question.source {
-                Source::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
-                Source::Memory { ip, .. } => format!("memory {ip:#x}"),
-            };
-            places.insert(place, (0, verdict));
+            let verdict = judge.judge(&question.source);
+            places.insert(place(&question.source), verdict);
             sampler.learn(question.site, verdict);
         }
-        for share in sampler.take().into_values() {
-            all.waits += share.waits;
-            all.works += share.works;
-            all.unknown += share.unknown;
+        for (tid, share) in sampler.take() {
+            let sum = threads.entry(tid.0).or_default();
+            sum.waits += share.waits;
+            sum.works += share.works;
+            sum.unknown += share.unknown;
         }
         if let Some(status) = ended {
             break status;
         }
     };
-    println!("waits {} works {} unknown {} status {status}", all.waits, all.works, all.unknown);
-    let mut verdicts: BTreeMap<Option<Verdict>, usize> = BTreeMap::new();
-    places.values().for_each(|(_, verdict)| *verdicts.entry(*verdict).or_default() += 1);
-    println!("places: {verdicts:?}");
-    for (place, (_, verdict)) in
-        places.iter().filter(|(_, (_, v))| v.is_some_and(Verdict::waits)).take(PLACES)
-    {
-        println!("{verdict:?} {place}");
+    for (tid, Share { waits, works, unknown }) in &threads {
+        println!("thread {tid}: waits {waits} works {works} unknown {unknown}");
     }
+    let waiting = places.iter().filter(|(_, v)| v.is_some_and(Verdict::waits));
+    for (place, verdict) in waiting.take(PLACES) {
+        println!("{verdict:?} at {place}");
+    }
+    println!("{status}");
     Ok(())
+}
+
+fn place(source: &Source) -> String {
+    match source {
+        Source::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
+        Source::Memory { ip, .. } => format!("memory {ip:#x}"),
+    }
 }

@@ -75,7 +75,7 @@ impl Spins {
             let _ = sys::be_prompt(Nanos::ZERO, nice);
             let mut judge = Judge::default();
             for question in asked {
-                let verdict = judge.judge(&question.source, question.yields);
+                let verdict = judge.judge(&question.source);
                 if tell.send((question.site, verdict)).is_err() {
                     return;
                 }

@@ -1,6 +1,6 @@
 //! Finds the code around a place where a thread was seen, and has it judged.
 
-use super::loops::{Code, Drawn, Seen, Verdict, Work, relaxes};
+use super::loops::{Code, Drawn, Verdict, Work, relaxes};
 use crate::sample::image::Image;
 use crate::sample::live;
 use colocate_isa::{Decoded, Isa};
@@ -39,39 +39,30 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// What a thread does that was seen there: at the address itself, or, with `yields`, in a call that gives its PU to
-    /// others and comes back to the address. `None` if there is no code to be read.
+    /// What a thread does that was seen there. `None` if there is no code to be read.
     ///
     /// Opens and reads files, some milliseconds for one that it has not seen.
-    pub fn judge(&mut self, source: &Source, yields: bool) -> Option<Verdict> {
-        let seen = |ip| if yields { Seen::Yields(ip) } else { Seen::At(ip) };
+    pub fn judge(&mut self, source: &Source) -> Option<Verdict> {
         match source {
-            Source::File(path, offset_b) => self.in_file(path, *offset_b, seen),
+            Source::File(path, offset_b) => self.in_file(path, *offset_b),
             Source::Memory { start, bytes, ip } => {
                 let code = Code { isa: Isa::native()?, start: *start, bytes };
-                around(code, seen(*ip), &|_| false)
+                around(code, *ip, &|_| false)
             }
         }
     }
 
-    fn in_file(
-        &mut self,
-        path: &Path,
-        offset_b: u64,
-        seen: impl Fn(u64) -> Seen,
-    ) -> Option<Verdict> {
+    fn in_file(&mut self, path: &Path, offset_b: u64) -> Option<Verdict> {
         let open = || Image::open(path);
         let image = self.images.entry(path.to_owned()).or_insert_with(open).as_ref()?;
         let ip = image.address(offset_b)?;
-        // A call's return address may be the end of a function that never returns; the call is before it.
-        let inside = if let Seen::Yields(ip) = seen(ip) { ip.checked_sub(1)? } else { ip };
         let relaxed = |target: u64| is_relaxed(image, target);
-        let function = image.function(inside);
+        let function = image.function(ip);
         let Some(range) = function.filter(|range| range.end - range.start <= LONGEST_FUNCTION_B)
         else {
             let start = ip.saturating_sub(live::BEHIND_B as u64);
             let bytes = image.bytes(start..ip.saturating_add(live::AHEAD_B as u64));
-            return around(Code { isa: image.isa(), start, bytes: &bytes }, seen(ip), &relaxed);
+            return around(Code { isa: image.isa(), start, bytes: &bytes }, ip, &relaxed);
         };
         if is_relaxed(image, range.start) {
             return Some(Verdict::Hints);
@@ -81,16 +72,16 @@ impl Judge {
         }
         let draw = || {
             let bytes = image.bytes(range.clone());
-            Drawn::of(Code { isa: image.isa(), start: range.start, bytes: &bytes }, inside)
+            Drawn::of(Code { isa: image.isa(), start: range.start, bytes: &bytes }, ip)
         };
         let key = (path.to_owned(), range.start);
         let drawn = self.functions.entry(key).or_insert_with(draw);
-        if let Some(verdict) = drawn.judge(seen(ip), &relaxed) {
+        if let Some(verdict) = drawn.judge(ip, &relaxed) {
             return Some(verdict);
         }
         // A part that nothing known leads to, but that runs.
         *drawn = draw();
-        Some(drawn.judge(seen(ip), &relaxed).unwrap_or(Verdict::Works(Work::NoLoop)))
+        Some(drawn.judge(ip, &relaxed).unwrap_or(Verdict::Works(Work::NoLoop)))
     }
 }
 
@@ -103,13 +94,12 @@ fn is_relaxed(image: &Image, address: u64) -> bool {
 }
 
 /// Judges by the smallest piece of code around the place that jumps back to its beginning.
-fn around(code: Code<'_>, seen: Seen, relaxed: &dyn Fn(u64) -> bool) -> Option<Verdict> {
-    let (Seen::At(ip) | Seen::Yields(ip)) = seen;
+fn around(code: Code<'_>, ip: u64, relaxed: &dyn Fn(u64) -> bool) -> Option<Verdict> {
     let body: Vec<Decoded> = live::code_around(code.isa, code.start, code.bytes, ip);
     let (first, last) = (body.first()?, body.last()?);
     let range = usize::try_from(first.ip.checked_sub(code.start)?).ok()?
         ..usize::try_from(last.next_ip().checked_sub(code.start)?).ok()?;
     let code = Code { isa: code.isa, start: first.ip, bytes: code.bytes.get(range)? };
-    let verdict = Drawn::of(code, ip).judge(seen, relaxed);
+    let verdict = Drawn::of(code, ip).judge(ip, relaxed);
     Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
 }

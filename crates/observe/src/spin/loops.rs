@@ -91,15 +91,6 @@ pub struct Code<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Where in the code a thread was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
-    /// At this instruction.
-    At(u64),
-    /// In a call that gives its PU to others (`sched_yield`), and that comes back to this address.
-    Yields(u64),
-}
-
 /// Whether the function at an address does little more than hint; see [`relaxes`].
 pub type Relaxes<'a> = &'a dyn Fn(u64) -> bool;
 
@@ -111,8 +102,8 @@ pub struct Drawn {
     bytes: Vec<u8>,
     decoded: Vec<Decoded>,
     graph: Graph,
-    /// Verdicts on blocks, and on calls that yield.
-    known: HashMap<(BlockIdx, Option<u64>), Verdict>,
+    /// Verdicts on blocks.
+    known: HashMap<BlockIdx, Verdict>,
 }
 
 impl Drawn {
@@ -125,27 +116,19 @@ impl Drawn {
         Self { isa, start, bytes, decoded, graph, known: HashMap::new() }
     }
 
-    /// What a thread does that was `seen` here; `None` where this is not known to run.
-    pub fn judge(&mut self, seen: Seen, relaxed: Relaxes<'_>) -> Option<Verdict> {
-        let (Seen::At(at) | Seen::Yields(at)) = seen;
-        let yielding = |one: &&Decoded| {
-            one.next_ip() == at && matches!(one.flow, Flow::Call { .. } | Flow::IndirectCall)
-        };
-        let yields = match seen {
-            Seen::At(_) => None,
-            Seen::Yields(_) => Some(self.decoded.iter().find(yielding)?.ip),
-        };
-        let here = self.graph.block_at(yields.unwrap_or(at))?;
+    /// What a thread does that was seen at `ip`; `None` where this is not known to run.
+    pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>) -> Option<Verdict> {
+        let here = self.graph.block_at(ip)?;
         self.graph.order.contains(&here).then_some(())?;
-        if let Some(known) = self.known.get(&(here, yields)) {
+        if let Some(known) = self.known.get(&here) {
             return Some(*known);
         }
-        let verdict = self.verdict(here, yields, relaxed);
-        self.known.insert((here, yields), verdict);
+        let verdict = self.verdict(here, relaxed);
+        self.known.insert(here, verdict);
         Some(verdict)
     }
 
-    fn verdict(&self, here: BlockIdx, yields: Option<u64>, relaxed: Relaxes<'_>) -> Verdict {
+    fn verdict(&self, here: BlockIdx, relaxed: Relaxes<'_>) -> Verdict {
         let Some(innermost) = self.graph.blocks[here].innermost else {
             return Verdict::Works(Work::NoLoop);
         };
@@ -155,7 +138,7 @@ impl Drawn {
             return Verdict::Works(Work::Long);
         }
         let code = Code { isa: self.isa, start: self.start, bytes: &self.bytes };
-        let round = Round { code, graph, body, yields, relaxed };
+        let round = Round { code, graph, body, relaxed };
         let steps = round.steps(&self.decoded);
         if round.hints(&steps, here, innermost) { Verdict::Hints } else { round.verdict(&steps) }
     }
@@ -196,8 +179,6 @@ struct Round<'a> {
     code: Code<'a>,
     graph: &'a Graph,
     body: &'a Loop,
-    /// The call that is known to yield.
-    yields: Option<u64>,
     relaxed: Relaxes<'a>,
 }
 
@@ -259,11 +240,7 @@ impl Round<'_> {
     fn refused(&self, step: Option<&Effect>) -> Option<Work> {
         let Some(step) = step else { return Some(Work::Unknown) };
         match step.decoded.flow {
-            Flow::Call { .. } | Flow::IndirectCall
-                if self.yields == Some(step.decoded.ip) || self.calls_relaxed(step) =>
-            {
-                None
-            }
+            Flow::Call { .. } if self.calls_relaxed(step) => None,
             Flow::Call { .. } | Flow::IndirectCall | Flow::IndirectJump => Some(Work::Calls),
             Flow::Trap => Some(Work::Unknown),
             _ => matches!(step.way, Way::Unknown | Way::System).then_some(Work::Unknown),

@@ -59,8 +59,6 @@ pub struct Question {
     pub site: Site,
     /// How to come by it.
     pub source: Source,
-    /// Whether the thread was in a call there that gives its PU to others.
-    pub yields: bool,
 }
 
 /// What a thread was seen doing since that was last asked for, in samples.
@@ -287,7 +285,7 @@ impl SpinSampler {
                 None => return self.learn(site, None),
             },
         };
-        self.questions.push(Question { site, source, yields: false });
+        self.questions.push(Question { site, source });
     }
 
     fn look_at_maps(&mut self, process: Pid) {

@@ -38,7 +38,7 @@ fn said(isa: Isa, code: &[u8], at: u64) -> Verdict {
         bytes.is_some_and(|bytes| relaxes(Code { isa, start: target, bytes }))
     };
     let mut drawn = Drawn::of(whole, at);
-    drawn.judge(Seen::At(at), &relaxed).unwrap()
+    drawn.judge(at, &relaxed).unwrap()
 }
 
 fn word(verdict: Verdict) -> String {

@@ -1,0 +1,155 @@
+//! Real programs whose threads wait in loops, or only look so, under the sampler.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+use colocate_observe::Pid;
+use colocate_observe::births::Options;
+use colocate_observe::pmu::Start;
+use colocate_observe::spin::judge::Judge;
+use colocate_observe::spin::{Share, SpinSampler};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Samples a second of CPU time: some hundred of each thread.
+const RATE_HZ: u32 = 1_000;
+/// CPU time for which a program's first thread works.
+const MS: &str = "300";
+/// Fewest samples that a share is told from.
+const ENOUGH: u32 = 50;
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/spin").join(name)
+}
+
+/// Compiles a program of workloads/spin; `None`, with a line that says so, where that compiler is not there.
+fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
+    let program = folder.join(name.trim_end_matches(".c"));
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-o").arg(&program).arg(source(name));
+    match command.stderr(Stdio::null()).status() {
+        Ok(status) if status.success() => Some(program),
+        _ => {
+            eprintln!("skipped: {compiler} {} does not compile {name} here", flags.join(" "));
+            None
+        }
+    }
+}
+
+/// Samples of who waits and of who works; `None`, with a line, where events are not permitted.
+fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
+    let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
+        Ok(sampler) => sampler,
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+    };
+    let mut command = Command::new(program);
+    command.args(words).stdout(Stdio::piped()).env("OMP_WAIT_POLICY", "active");
+    let mut child = command.spawn().unwrap();
+    sampler.also(Pid(child.id().cast_signed()), Start::Now).unwrap();
+    let (mut judge, mut threads) = (Judge::default(), BTreeMap::new());
+    loop {
+        let ended = child.try_wait().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        sampler.drain();
+        for question in sampler.questions() {
+            let verdict = judge.judge(&question.source);
+            sampler.learn(question.site, verdict);
+        }
+        for (tid, share) in sampler.take() {
+            let sum: &mut Share = threads.entry(tid.0.to_string()).or_default();
+            sum.waits += share.waits;
+            sum.works += share.works;
+            sum.unknown += share.unknown;
+        }
+        if let Some(status) = ended {
+            assert!(status.success());
+            break;
+        }
+    }
+    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let of = |who: &str| {
+        let tid = said.lines().find_map(|line| line.strip_prefix(who)).unwrap().trim();
+        threads.get(tid).copied().unwrap_or_default()
+    };
+    Some([of("waits "), of("works ")])
+}
+
+/// Who works works, and at least this part of the samples of who waits are seen to wait, if it was on a PU for long
+/// enough to be told.
+fn check(program: &Path, words: &[&str], least: f64) {
+    let Some([waits, works]) = sampled(program, words) else { return };
+    assert!(works.works >= ENOUGH, "{words:?}: {works:?}");
+    assert!(works.waits * 20 <= works.works, "{words:?}: who works: {works:?}");
+    let all = waits.waits + waits.works;
+    if all < ENOUGH {
+        eprintln!("{words:?}: {all} samples of who waits, too few");
+        return;
+    }
+    let share = f64::from(waits.waits) / f64::from(all);
+    assert!(share >= least, "{words:?}: who waits: {waits:?}");
+}
+
+#[test]
+fn locks_and_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    for optimised in ["-O0", "-O2"] {
+        let flags = [optimised, "-pthread"];
+        let Some(program) = compiled(folder.path(), "cc", &flags, "waits.c") else { return };
+        for kind in ["flag", "bare", "spinlock", "exchange", "compare", "backoff"] {
+            check(&program, &[kind, MS], 0.9);
+        }
+    }
+}
+
+/// The compiler puts the limit of rounds and the flag into registers of a loop with nothing else.
+#[test]
+fn rounds_that_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
+        return;
+    };
+    check(&program, &["timed", MS], 0.9);
+}
+
+#[test]
+fn who_sleeps_is_not_sampled() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
+        return;
+    };
+    let Some([waits, works]) = sampled(&program, &["asleep", MS]) else { return };
+    assert!(waits.waits == 0 && waits.works * 10 < works.works, "{waits:?} {works:?}");
+}
+
+/// GNU's and LLVM's, where the machine has as many PUs as threads; else they sleep, or give their PU away.
+#[test]
+fn openmp_waits_actively() {
+    let folder = tempfile::tempdir().unwrap();
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("skipped: expected two PUs, found one");
+        return;
+    }
+    for compiler in ["gcc", "clang"] {
+        let flags = ["-O2", "-fopenmp"];
+        if let Some(program) = compiled(folder.path(), compiler, &flags, "teams.c") {
+            check(&program, &[MS], 0.8);
+        }
+    }
+}
+
+/// An adaptive mutex is waited for in a loop and asleep by turns; what is waited for in the loop is seen.
+#[test]
+fn adaptive_mutexes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
+        return;
+    };
+    let Some([waits, works]) = sampled(&program, &["adaptive", MS]) else { return };
+    if waits.waits + waits.works >= ENOUGH {
+        assert!(waits.waits > 0, "{waits:?} {works:?}");
+    }
+}
