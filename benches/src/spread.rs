@@ -418,7 +418,7 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
 fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
     let decision = |order: usize| Decision {
         task: TaskId { job: JobIdx(0), order: u32::try_from(order).unwrap_or(u32::MAX) },
-        name: String::new(),
+        name: "".into(),
         place: pu.into(),
         why: Why::LeftToKernel,
     };

@@ -1,14 +1,13 @@
 //! What each thread has done, from look to look: CPU time in nanoseconds and what counters say.
 //!
-//! The kernel adds a wait for a PU to its sum when the wait is over, so of a thread that waits through a whole quantum the
-//! sums show nothing, as if it slept. But who could run at a look, and whose sums have not changed since, has waited
-//! all the time: it cannot have gone to sleep without having run. `Waits` adds that, at the cost of nothing but
-//! remembering the state of those threads that are asked where they run anyway.
+//! A wait for a PU that goes on is added at the cost of nothing but remembering the state of those threads that are asked
+//! where they run anyway, and who sleeps is not asked at all ([`colocate_observe::asleep`]).
 
 use crate::book::Task;
 use crate::told::{Look, Loops, Told};
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
+use colocate_observe::asleep::{Waits, Whole};
 use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
 use colocate_observe::runstate::RunTime;
@@ -17,11 +16,6 @@ use colocate_observe::{Pid, SysError};
 use colocate_policy::TaskId;
 use std::collections::HashMap;
 use std::path::Path;
-
-/// Who sleeps is not read unless its process has run for more than this part of the time that was not its other
-/// threads'. Chosen: a fifth of what a thread has to use to count as active; what runs less is noticed when it has
-/// summed up, or when all is looked at.
-const STIRRED: u64 = 100;
 
 /// The open counters and files of living tasks.
 #[derive(Debug)]
@@ -47,51 +41,6 @@ struct Gauge {
     no_time: bool,
     waits: Waits,
     loops: Option<Loops>,
-}
-
-/// CPU time of a process as a whole, beside that of its threads: what is not theirs who were read is theirs who
-/// were taken to sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Whole {
-    /// Its clock, before its threads were last read, and when that was.
-    clock: (Nanos, Nanos),
-    /// The same before all of them were read.
-    all: (Nanos, Nanos),
-    /// What was read of its threads since then.
-    threads: Nanos,
-}
-
-impl Whole {
-    /// Whether threads have run that were not read.
-    fn stirred(&self) -> bool {
-        let ran = self.clock.0.saturating_sub(self.all.0);
-        let took = self.clock.1.saturating_sub(self.all.1);
-        ran.saturating_sub(self.threads).0 > took.0 / STIRRED
-    }
-}
-
-/// The waits of one thread for a PU, with one that goes on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waits {
-    /// What the kernel said last: time on PUs, and waits that are over.
-    last: Option<(Nanos, Nanos)>,
-    /// Since when it could run and has not run.
-    since: Option<Nanos>,
-}
-
-impl Waits {
-    /// Takes in what the kernel says at `at`; returns for how long it has waited, also now.
-    fn read(&mut self, sums: (Nanos, Nanos), at: Nanos) -> Nanos {
-        if self.last.replace(sums) != Some(sums) {
-            self.since = None;
-        }
-        sums.1 + self.since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
-    }
-
-    /// Takes in whether it could run, asked at `at` or later, after its sums were read.
-    fn could_run(&mut self, could: bool, at: Nanos) {
-        self.since = could.then(|| self.since.unwrap_or(at));
-    }
 }
 
 impl Gauges {
@@ -130,16 +79,12 @@ impl Gauges {
         }
         for pid in processes {
             match (process_time(pid), self.wholes.get_mut(&pid)) {
-                (Some(time), Some(whole)) => whole.clock = (time, at),
-                (Some(time), None) => {
-                    // Nothing was read before: as if none of it were explained.
-                    let all = (Nanos::ZERO, at);
-                    self.wholes.insert(pid, Whole { clock: (time, at), all, threads: Nanos::ZERO });
-                }
+                (Some(time), Some(whole)) => whole.begin(time, at),
+                (Some(time), None) => drop(self.wholes.insert(pid, Whole::unread(time, at))),
                 (None, _) => drop(self.wholes.remove(&pid)),
             }
         }
-        self.wholes.retain(|_, whole| whole.clock.1 == at);
+        self.wholes.retain(|_, whole| whole.asked() == at);
     }
 
     /// Whether threads of a process have run since all were read that were not read since, as far as that can be
@@ -152,7 +97,7 @@ impl Gauges {
     /// Notes that all threads of a process have been read since [`Gauges::begin`].
     pub fn all_read(&mut self, pid: Pid) {
         if let Some(whole) = self.wholes.get_mut(&pid) {
-            (whole.all, whole.threads) = (whole.clock, Nanos::ZERO);
+            whole.all_read();
         }
     }
 
@@ -173,7 +118,7 @@ impl Gauges {
             task.sleeps = before == (task.cpu_time, task.waited);
             if let Some(whole) = self.wholes.get_mut(&task.pid) {
                 let grown = sums.0.saturating_sub(before.0.unwrap_or(Nanos::ZERO));
-                whole.threads += grown;
+                whole.add(grown);
             }
             if let Some(told) = &self.told {
                 gauge.hear(told, task, sums.0 + task.waited.unwrap_or(Nanos::ZERO));
@@ -276,53 +221,6 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Looks at 10, 20, … ms. It runs for 2 ms and can run at the first look, then waits until 37 ms, runs for 1 ms and
-    /// sleeps; at 75 ms it wakes, and is first asked for its state at 90 ms, when the kernel has shown nothing yet.
-    #[test]
-    fn a_wait_that_goes_on() {
-        let ms = Nanos::from_millis;
-        let mut waits = Waits::default();
-        let mut look = |at, sums: (u64, u64), state: Option<bool>| {
-            let waited = waits.read((ms(sums.0), ms(sums.1)), ms(at));
-            if let Some(could) = state {
-                waits.could_run(could, ms(at));
-            }
-            waited.0 / 1_000_000
-        };
-        assert_eq!(look(10, (2, 0), Some(true)), 0);
-        assert_eq!(look(20, (2, 0), None), 10);
-        assert_eq!(look(30, (2, 0), None), 20);
-        assert_eq!(look(40, (3, 27), Some(false)), 27, "the kernel has it all now");
-        assert_eq!(look(50, (3, 27), None), 27, "it sleeps");
-        assert_eq!(look(80, (3, 27), None), 27, "nobody knows yet that it woke");
-        assert_eq!(look(90, (3, 27), Some(true)), 27);
-        assert_eq!(
-            look(100, (3, 27), Some(true)),
-            37,
-            "asked again, it has waited since the first time"
-        );
-        assert_eq!(look(110, (3, 27), None), 47);
-        assert_eq!(look(120, (4, 65), Some(true)), 65);
-    }
-
-    /// A hundredth of the time, and what others did, is allowed for.
-    #[test]
-    fn who_sleeps_is_asked_when_the_process_has_run_for_more() {
-        let ms = Nanos::from_millis;
-        let whole = |ran: u64, took: u64, threads: u64| Whole {
-            clock: (ms(1_000 + ran), ms(5_000 + took)),
-            all: (ms(1_000), ms(5_000)),
-            threads: ms(threads),
-        };
-        assert!(!whole(0, 100, 0).stirred());
-        assert!(!whole(1, 100, 0).stirred());
-        assert!(whole(2, 100, 0).stirred());
-        assert!(!whole(200, 100, 200).stirred(), "two threads that were read");
-        assert!(!whole(200, 100, 204).stirred(), "a tick later");
-        assert!(whole(300, 100, 200).stirred(), "a third");
-        assert!(!whole(9, 1_000, 0).stirred(), "little over a long time");
-    }
 
     /// A second level is not there, a first one for instructions is not asked for.
     #[test]

@@ -16,6 +16,8 @@ pub struct Stat {
     pub parent: Pid,
     /// CPU time that it has used, in the kernel's clock ticks of 10 ms.
     pub cpu_time: Nanos,
+    /// How many threads its process has.
+    pub threads: u32,
     /// When it was created, in clock ticks since boot. With the number of the thread it names the
     /// thread for good, as numbers are reused and times are not.
     pub start_ticks: u64,
@@ -47,6 +49,7 @@ impl Stat {
             state,
             parent,
             cpu_time: Nanos((number(14)? + number(15)?).saturating_mul(TICK_NS)),
+            threads: u32::try_from(number(20)?).ok()?,
             start_ticks: number(22)?,
             last_ran: PuNr(u32::try_from(number(39)?).ok()?),
         })
@@ -112,6 +115,7 @@ mod tests {
             state: 'S',
             parent: Pid(12),
             cpu_time: Nanos::from_millis(70),
+            threads: 1,
             start_ticks: 5555,
             last_ran: PuNr(13),
         };

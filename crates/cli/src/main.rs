@@ -16,6 +16,7 @@ mod run;
 mod schedule;
 mod simulate;
 mod study;
+mod top;
 mod topo;
 mod train;
 mod workers;
@@ -39,6 +40,7 @@ enum Command {
     Plan(plan::Args),
     Run(run::Args),
     Schedule(schedule::Args),
+    Top(top::Args),
     Restore(restore::Args),
     Pages(pages::Args),
     Move(moving::Args),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Schedule(args) => schedule::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Restore(args) => restore::main(&args),
         Command::Pages(args) => pages::main(&args),
         Command::Move(args) => moving::main(&args),

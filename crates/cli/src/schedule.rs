@@ -3,13 +3,13 @@
 mod cores;
 mod course;
 mod live;
-pub mod phases;
+pub pub mod phases;
 pub mod policy;
 mod report;
 mod speeds;
 mod stacks;
 mod tally;
-pub mod timeline;
+pub pub mod timeline;
 mod waits;
 mod workload;
 

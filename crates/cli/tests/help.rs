@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["topo"],
     &["profile"],
@@ -14,6 +14,7 @@ const COMMANDS: [&[&str]; 25] = [
     &["plan"],
     &["run"],
     &["schedule"],
+    &["top"],
     &["restore"],
     &["pages"],
     &["move"],

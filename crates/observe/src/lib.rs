@@ -3,6 +3,7 @@
 //! One backend a file or folder; all of them fill the types of `colocate-model`. This is an edge
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
+pub mod asleep;
 pub mod births;
 pub mod code;
 pub mod doctor;

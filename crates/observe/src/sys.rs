@@ -51,7 +51,8 @@ pub fn process_time(pid: Pid) -> Option<Nanos> {
     const CPUCLOCK_SCHED: libc::clockid_t = 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // As clock_getcpuclockid(3) puts it together, which asks the kernel once more whether there is such a process.
-    let clock = (!pid.0 << 3) | CPUCLOCK_SCHED;
+    // No process has a number so large that it does not fit in.
+    let clock = (!pid.0).checked_mul(8)? | CPUCLOCK_SCHED;
     // SAFETY: `time` is a valid place to write to; a clock that does not exist is an error.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
     let seconds = u64::try_from(time.tv_sec).ok().filter(|_| !failed)?;
@@ -110,5 +111,6 @@ mod tests {
         let gone = Pid(child.id().cast_signed());
         child.wait().unwrap();
         assert_eq!(process_time(gone), None);
+        assert_eq!(process_time(Pid(i32::MAX)), None);
     }
 }

@@ -65,7 +65,7 @@ impl PhasesReport {
             format!("{} {from}–{to}", stretch.phase)
         });
         let more = self.stretches.len().saturating_sub(MOST_TOLD);
-        let rest = (more > 0).then(|| format!("{more} more in the JSON"));
+        let rest = (more > 0).then(|| format!("{more} more"));
         told.chain(rest).collect::<Vec<String>>().join(", ")
     }
 }

@@ -1,0 +1,187 @@
+//! `colocate top`: the phases of programs that run already. Looks, and changes nothing.
+
+mod forest;
+mod picture;
+mod shown;
+mod watch;
+mod watched;
+
+use crate::compare::stop_flag;
+use crate::exit::Failure;
+use crate::output;
+use crate::schedule::phases;
+use anyhow::{Context, ensure};
+use colocate_machine::{Nanos, read};
+use colocate_observe::sys::{now, process_time, wait_readable};
+use colocate_observe::{Pid, SysError};
+use forest::Choice;
+use shown::{Places, Screen};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use watch::Watch;
+
+/// Time between two looks in an interval, unless that is shorter: the quantum of schedulers that look at phases.
+const LOOK_EVERY: Nanos = Nanos::from_millis(100);
+/// Interval that can be asked for.
+const INTERVALS: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(3600)];
+/// Rows of a table that does not go to a terminal. Chosen: a screen.
+const ROWS: usize = 20;
+
+/// Shows which programs that run are serial, parallel or asleep
+///
+/// A row is a process with all that it has created, but for processes that have rows of their own. Without -p, -u or
+/// --name these are the processes that use most CPU time. Nothing is changed in any process, and no privilege is
+/// needed where /proc shows other users' processes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Processes to show, by number; ends when all of them have ended
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+    /// Processes of this user to show, by name or number
+    #[arg(short, long, conflicts_with = "pid")]
+    user: Option<String>,
+    /// Processes to show whose name (comm, at most 15 bytes) contains TEXT
+    #[arg(long, value_name = "TEXT", conflicts_with = "pid")]
+    name: Option<String>,
+    /// Time between two tables, 10ms to 1h; in each, processes are looked at every 100 ms
+    #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanos,
+    /// Ends after N tables, from 1 [default: goes on]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Most rows of a table [default: as many as the terminal has, else 20]
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    rows: Option<usize>,
+    /// Prints JSON, a line for each table (docs/schemas/top.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// A time between two tables.
+fn interval(text: &str) -> Result<Nanos, String> {
+    let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit);
+    let time: Result<Nanos, _> = format!("{number} {}", unit.trim_start()).parse();
+    let within = time.ok().filter(|time| (INTERVALS[0]..=INTERVALS[1]).contains(time));
+    within.ok_or_else(|| format!("expected 10ms to 3600s, found {text:?}"))
+}
+
+/// Runs `colocate top`.
+///
+/// # Errors
+/// If a process is not there or must not be read, a user is not known, or the output cannot be written.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let choice = choice(args)?;
+    let stop = stop_flag()?;
+    let machine =
+        read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
+    let mut watch = Watch::begin(Path::new("/proc"), choice);
+    let mut screen = Screen::new(std::io::stdout().is_terminal() && !args.json, args.rows);
+    let looks = (args.interval.0 / LOOK_EVERY.0).max(1);
+    let (begun, places) = (now(), Places::of(machine.as_ref()));
+    for number in 1.. {
+        for look in 1..=looks {
+            // Counted from the beginning, so that tables do not drift.
+            let due = (number - 1) * args.interval.0 + args.interval.0 * look / looks;
+            sleep_until(begun + Nanos(due), &stop)?;
+            watch.look();
+        }
+        let table = watch.table();
+        table.denied.iter().for_each(|line| output::remark(line));
+        let text =
+            if args.json { shown::json(&table, &places)? } else { screen.text(&table, &places) };
+        let goes_on = print(&text)?;
+        let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
+        if !goes_on || over || watch.is_over() {
+            break;
+        }
+    }
+    if !args.json && args.count != Some(1) {
+        let phases = watch.phases();
+        let of_rows = || phases.iter().map(|(name, phases)| (name.clone(), phases.as_ref()));
+        print(&phases::text(of_rows, false))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sleeps until `due`, or until a signal asks to end.
+fn sleep_until(due: Nanos, stop: &AtomicBool) -> Result<(), SysError> {
+    while !stop.load(Ordering::Relaxed) {
+        let left = due.saturating_sub(now());
+        if left == Nanos::ZERO {
+            break;
+        }
+        // A signal just before the sleep does not end it; a piece of it is soon over.
+        wait_readable(&[], Some(Duration::from(left.min(LOOK_EVERY))))?;
+    }
+    Ok(())
+}
+
+/// Writes to standard output. False if its reader has gone away.
+fn print(text: &str) -> anyhow::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        done => done.map(|()| true).context("cannot write to standard output"),
+    }
+}
+
+/// Which processes get rows.
+fn choice(args: &Args) -> anyhow::Result<Choice> {
+    let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
+    for pid in &pids {
+        ensure!(
+            process_time(*pid).is_some(),
+            Failure {
+                code: crate::exit::OURS,
+                message: format!("no process {pid}: expected the number of one that runs"),
+            }
+        );
+        ensure!(
+            Path::new(&format!("/proc/{pid}/stat")).exists(),
+            Failure {
+                code: crate::exit::OURS,
+                message: format!(
+                    "process {pid} cannot be read: /proc shows it only to its user and to root (hidepid, proc(5))"
+                ),
+            }
+        );
+    }
+    let user = args.user.as_deref().map(user).transpose()?;
+    Ok(Choice { pids, user, name: args.name.clone() })
+}
+
+/// The number of a user, who may have no line in /etc/passwd: `id` asks whoever knows users here.
+fn user(name: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let asked = std::process::Command::new("id").args(["-u", "--", name]).output();
+    let asked = asked.context("cannot run `id` to look a user up")?;
+    let number = String::from_utf8_lossy(&asked.stdout).trim().parse();
+    number.map_err(|_| anyhow::anyhow!("no user {name:?}: expected a name or a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("100ms"), Ok(Nanos::from_millis(100)));
+        assert_eq!(interval("2 s"), Ok(Nanos::from_secs(2)));
+        for bad in ["", "1", "9ms", "3601s", "ms", "-1s"] {
+            assert!(interval(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn users() {
+        assert_eq!(user("0").unwrap(), 0);
+        assert_eq!(user("root").unwrap(), 0);
+        assert!(user("nobody is called so").unwrap_err().to_string().starts_with("no user"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Which processes get a row, and which belong to whose. Values in, values out.
+
+use colocate_observe::Pid;
+use std::collections::BTreeMap;
+
+/// A process as it was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Who created it.
+    pub parent: Pid,
+    /// Its user's number.
+    pub user: u32,
+    /// The name of its program, at most 15 bytes.
+    pub name: String,
+    /// How many threads it has.
+    pub threads: u32,
+    /// When it was created, in clock ticks since boot: with its number, that names it for good.
+    pub start_ticks: u64,
+}
+
+/// Which processes get rows: all that fulfil every condition.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Those with these numbers, if any are given.
+    pub pids: Vec<Pid>,
+    /// Those of this user.
+    pub user: Option<u32>,
+    /// Those whose names contain this.
+    pub name: Option<String>,
+}
+
+impl Choice {
+    /// Whether there is no condition: then those are shown that use CPU time.
+    pub fn is_any(&self) -> bool {
+        self.pids.is_empty() && self.user.is_none() && self.name.is_none()
+    }
+
+    /// Whether a process gets a row.
+    fn has(&self, pid: Pid, process: &Listed) -> bool {
+        (self.pids.is_empty() || self.pids.contains(&pid))
+            && self.user.is_none_or(|user| user == process.user)
+            && self.name.as_ref().is_none_or(|name| process.name.contains(name))
+    }
+}
+
+/// The row of each process that is in one: its own, or that of the nearest above it that has one.
+pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &Choice) -> BTreeMap<Pid, Pid> {
+    let row_of = |pid: &Pid| {
+        let above = std::iter::successors(Some(*pid), |pid| Some(listed.get(pid)?.parent));
+        // The list was not made in one moment: where numbers were reused meanwhile it may even go round.
+        let mut above = above.take(listed.len() + 1);
+        above.find(|pid| listed.get(pid).is_some_and(|process| choice.has(*pid, process)))
+    };
+    listed.keys().filter_map(|pid| Some((*pid, row_of(pid)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 init, 10 make of user 5, 11 cc under it, 12 make under that, 13 cc under it, 20 cc of user 6; 30 and 31 created
+    /// each other, which can be read but not be.
+    fn listed() -> BTreeMap<Pid, Listed> {
+        let all = [
+            (1, 0, 0, "init"),
+            (10, 1, 5, "make"),
+            (11, 10, 5, "cc"),
+            (12, 11, 5, "make"),
+            (13, 12, 5, "cc"),
+            (20, 1, 6, "cc"),
+            (30, 31, 6, "x"),
+            (31, 30, 6, "x"),
+        ];
+        let process = |(pid, parent, user, name): (i32, i32, u32, &str)| {
+            let (parent, name) = (Pid(parent), name.to_owned());
+            (Pid(pid), Listed { parent, user, name, threads: 1, start_ticks: 0 })
+        };
+        all.into_iter().map(process).collect()
+    }
+
+    fn found(choice: &Choice) -> Vec<(i32, i32)> {
+        rows(&listed(), choice).into_iter().map(|(pid, row)| (pid.0, row.0)).collect()
+    }
+
+    #[test]
+    fn who_belongs_to_whom() {
+        let make = Choice { name: Some("mak".into()), ..Choice::default() };
+        assert_eq!(found(&make), [(10, 10), (11, 10), (12, 12), (13, 12)]);
+        let user = Choice { user: Some(6), ..Choice::default() };
+        assert_eq!(found(&user), [(20, 20), (30, 30), (31, 31)]);
+        let both = Choice { user: Some(5), name: Some("cc".into()), pids: Vec::new() };
+        assert_eq!(found(&both), [(11, 11), (12, 11), (13, 13)]);
+        let tree = Choice { pids: vec![Pid(11), Pid(99)], ..Choice::default() };
+        assert_eq!(found(&tree), [(11, 11), (12, 11), (13, 11)]);
+        assert!(
+            Choice::default().is_any() && found(&Choice::default()).iter().all(|(a, b)| a == b)
+        );
+    }
+}

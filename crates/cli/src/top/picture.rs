@@ -1,0 +1,47 @@
+//! The last phases of a row as a few characters.
+
+use crate::schedule::timeline::Timeline;
+use colocate_machine::Nanos;
+use colocate_policy::schedule::phases::JobPhase;
+
+/// Characters of a picture.
+pub const WIDTH: usize = 20;
+
+/// The phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space where nobody
+/// can say.
+pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
+    let slot = last.0 / WIDTH as u64;
+    let of_slot = |back: u64| {
+        // The middle of the slot tells for it.
+        let middle = at.0.checked_sub(back * slot - slot / 2)?;
+        let within = timeline.stretches().iter().rev().find(|it| it.from.0 <= middle)?;
+        (middle < within.to.0).then_some(within.phase)
+    };
+    let character = |back| match of_slot(back) {
+        Some(JobPhase::Serial) => '-',
+        Some(JobPhase::Parallel) => '=',
+        Some(JobPhase::Asleep) => '.',
+        None => ' ',
+    };
+    (1..=WIDTH as u64).rev().map(character).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From 1,000 ms on 500 ms each serial, parallel, nobody knows, asleep; seen at 3,000 ms, 150 and 100 ms a character.
+    #[test]
+    fn by_hand() {
+        let mut timeline = Timeline::default();
+        for (number, runnable) in [Some(1.0), Some(3.0), None, Some(0.0)].into_iter().enumerate() {
+            let from = Nanos::from_millis(1_000 + 500 * number as u64);
+            timeline.ran(from, from + Nanos::from_millis(500), runnable);
+        }
+        let at = |ms, last| picture(&timeline, Nanos::from_millis(ms), Nanos::from_millis(last));
+        assert_eq!(at(3_000, 2_000), "-----=====     .....");
+        assert_eq!(at(3_000, 3_000), "       ---===    ...");
+        assert_eq!(at(1_000, 2_000), " ".repeat(WIDTH));
+        assert_eq!(picture(&Timeline::default(), Nanos::ZERO, Nanos(1)), " ".repeat(WIDTH));
+    }
+}

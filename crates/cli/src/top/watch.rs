@@ -1,0 +1,285 @@
+//! All processes that have rows, from look to look and from table to table.
+
+use super::forest::{Choice, Listed, rows};
+use super::watched::{Did, Watched};
+use crate::schedule::phases::PhasesReport;
+use crate::schedule::timeline::Timeline;
+use colocate_act::stat::Stat;
+use colocate_machine::{Nanos, PuNr};
+use colocate_observe::Pid;
+use colocate_observe::proc::Proc;
+use colocate_observe::sys::now;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
+const LIST_SHARE: u64 = 200;
+/// Threads that are read at the beginning where nobody named the processes; others are known from when they have run. Chosen:
+/// some 20 ms, and less than most systems allow to be open.
+const READ_AT_ONCE: u32 = 2_000;
+
+/// Most rows whose phases are kept when they have ended. Chosen: more helps nobody.
+const MOST_ENDED: usize = 1_000;
+
+/// What is watched.
+pub struct Watch {
+    proc: PathBuf,
+    choice: Choice,
+    /// Processes as they were last listed.
+    listed: BTreeMap<Pid, Listed>,
+    next_list: Nanos,
+    /// The row of each process that is watched.
+    row_of: BTreeMap<Pid, Pid>,
+    processes: BTreeMap<Pid, Watched>,
+    rows: BTreeMap<Pid, Row>,
+    begun: Nanos,
+    /// When the last look and the last table were.
+    at: Nanos,
+    table_at: Nanos,
+    /// Rows that have ended since the last table.
+    gone: Vec<Pid>,
+    denied: Vec<Pid>,
+    /// Names and phases of rows that have ended, where processes were named by number.
+    ended: Vec<(String, Timeline)>,
+}
+
+/// A row, since it is watched.
+#[derive(Default)]
+struct Row {
+    /// The name of its program when it was last listed.
+    name: String,
+    timeline: Timeline,
+    interval: Interval,
+}
+
+/// What a row did since the last table.
+#[derive(Default)]
+struct Interval {
+    ran: Nanos,
+    /// Runnable threads, times seconds, where that was known, and these seconds.
+    runnable: f64,
+    known_s: f64,
+    places: BTreeMap<PuNr, Nanos>,
+}
+
+/// What is shown of the rows, who used most CPU time first.
+pub struct Table<'a> {
+    /// When, since watching began, and the time since the table before.
+    pub at: Nanos,
+    pub took: Nanos,
+    /// The rows; where nobody named processes, of those that ran.
+    pub lines: Vec<Line<'a>>,
+    /// Processes that had rows and have ended since the table before.
+    pub gone: Vec<Pid>,
+    /// What people have to hear of those that cannot be read, once.
+    pub denied: Vec<String>,
+}
+
+/// A row of a table.
+pub struct Line<'a> {
+    pub pid: Pid,
+    /// The name of its program, and its user.
+    pub name: &'a str,
+    pub user: u32,
+    /// How many processes and threads it has.
+    pub processes: usize,
+    pub threads: u64,
+    /// Mean number of runnable threads; `None` if nobody can say.
+    pub runnable: Option<f64>,
+    /// CPU time since the table before, and of all its processes since they were created.
+    pub ran: Nanos,
+    pub cpu_time: Nanos,
+    /// CPU time by the PU where threads were last seen.
+    pub places: BTreeMap<PuNr, Nanos>,
+    /// Its phases since it is watched.
+    pub timeline: &'a Timeline,
+}
+
+impl Watch {
+    /// Of those processes below `proc` that are chosen.
+    pub fn begin(proc: &Path, choice: Choice) -> Self {
+        let at = now();
+        let mut watch = Self {
+            proc: proc.to_owned(),
+            choice,
+            listed: BTreeMap::new(),
+            next_list: at,
+            row_of: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            begun: at,
+            at,
+            table_at: at,
+            gone: Vec::new(),
+            denied: Vec::new(),
+            ended: Vec::new(),
+        };
+        watch.list();
+        // What reading took is no part of the first interval.
+        (watch.begun, watch.at, watch.table_at) = (now(), now(), now());
+        watch
+    }
+
+    /// Looks what all have done since the last look.
+    pub fn look(&mut self) {
+        let at = now();
+        let took = at.saturating_sub(self.at);
+        let mut did: BTreeMap<Pid, Did> = self
+            .rows
+            .keys()
+            .map(|row| (*row, Did { runnable: Some(0.0), ..Did::default() }))
+            .collect();
+        let Self { proc, processes, row_of, .. } = self;
+        processes.retain(|pid, process| {
+            let Some(now) = process.look(proc, at, took) else { return false };
+            if let Some(sum) = row_of.get(pid).and_then(|row| did.get_mut(row)) {
+                sum.ran += now.ran;
+                sum.runnable = sum.runnable.zip(now.runnable).map(|(sum, more)| sum + more);
+                for (pu, ran) in now.places {
+                    *sum.places.entry(pu).or_default() += ran;
+                }
+            }
+            true
+        });
+        let (from, to) = (self.at.saturating_sub(self.begun), at.saturating_sub(self.begun));
+        self.at = at;
+        self.end_rows();
+        for (pid, did) in did {
+            if let Some(row) = self.rows.get_mut(&pid) {
+                row.timeline.ran(from, to, did.runnable);
+                row.interval.add(did, took);
+            }
+        }
+        if at >= self.next_list {
+            self.list();
+        }
+    }
+
+    /// What is to be shown now.
+    pub fn table(&mut self) -> Table<'_> {
+        let mut intervals: BTreeMap<Pid, Interval> = BTreeMap::new();
+        for (pid, row) in &mut self.rows {
+            intervals.insert(*pid, std::mem::take(&mut row.interval));
+        }
+        let took = self.at.saturating_sub(self.table_at);
+        self.table_at = self.at;
+        let (gone, denied) = (std::mem::take(&mut self.gone), self.newly_denied());
+        let any = self.choice.is_any();
+        let lines = intervals.into_iter().filter(|(_, did)| !any || did.ran > Nanos::ZERO);
+        let mut lines: Vec<Line<'_>> = lines.filter_map(|(pid, did)| self.line(pid, did)).collect();
+        lines.sort_by(|one, other| (other.ran, one.pid).cmp(&(one.ran, other.pid)));
+        Table { at: self.at.saturating_sub(self.begun), took, lines, gone, denied }
+    }
+
+    /// Whether all processes that were asked for by number have ended.
+    pub fn is_over(&self) -> bool {
+        !self.choice.pids.is_empty() && self.rows.is_empty()
+    }
+
+    /// The phases of all rows so far, also of those that have ended, by name and number; none where nobody named
+    /// processes by number.
+    pub fn phases(&self) -> Vec<(String, Option<PhasesReport>)> {
+        let rows = self.rows.iter().filter(|_| !self.choice.pids.is_empty());
+        let living = rows.map(|(pid, row)| (format!("{} {pid}", row.name), &row.timeline));
+        let ended = self.ended.iter().map(|(name, timeline)| (name.clone(), timeline));
+        ended.chain(living).map(|(name, timeline)| (name, PhasesReport::of(timeline))).collect()
+    }
+
+    fn line(&self, pid: Pid, did: Interval) -> Option<Line<'_>> {
+        let (user, row) = (self.listed.get(&pid)?.user, self.rows.get(&pid)?);
+        let members =
+            || self.row_of.iter().filter(move |(_, row)| **row == pid).map(|(pid, _)| pid);
+        let threads = members().filter_map(|pid| self.listed.get(pid));
+        let clocks = members().filter_map(|pid| self.processes.get(pid));
+        Some(Line {
+            pid,
+            name: &row.name,
+            user,
+            processes: members().count(),
+            threads: threads.map(|process| u64::from(process.threads)).sum(),
+            runnable: (did.known_s > 0.0).then(|| did.runnable / did.known_s),
+            ran: did.ran,
+            cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock()),
+            places: did.places,
+            timeline: &row.timeline,
+        })
+    }
+
+    /// Notices which processes there are, and whose.
+    fn list(&mut self) {
+        let begun = now();
+        let old = std::mem::replace(&mut self.listed, listed(&self.proc));
+        self.row_of = rows(&self.listed, &self.choice);
+        let is_old = |pid: &Pid| {
+            let created = |listed: &BTreeMap<Pid, Listed>| Some(listed.get(pid)?.start_ticks);
+            created(&old) == created(&self.listed)
+        };
+        self.processes.retain(|pid, _| self.row_of.contains_key(pid) && is_old(pid));
+        let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
+        let reads = !self.choice.is_any() || threads <= READ_AT_ONCE;
+        for pid in self.row_of.keys() {
+            if !self.processes.contains_key(pid)
+                && let Some(process) = Watched::new(&self.proc, *pid, now(), reads)
+            {
+                self.processes.insert(*pid, process);
+            }
+        }
+        self.end_rows();
+        for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
+            let row = self.rows.entry(*pid).or_default();
+            row.name.clone_from(&self.listed[pid].name);
+        }
+        let took = now().saturating_sub(begun);
+        self.next_list = now() + Nanos(took.0.saturating_mul(LIST_SHARE));
+    }
+
+    /// Forgets rows whose first processes have ended.
+    fn end_rows(&mut self) {
+        let over: Vec<Pid> =
+            self.rows.keys().filter(|pid| !self.processes.contains_key(pid)).copied().collect();
+        for pid in over {
+            let Some(row) = self.rows.remove(&pid) else { continue };
+            self.gone.push(pid);
+            if !self.choice.pids.is_empty() && self.ended.len() < MOST_ENDED {
+                self.ended.push((format!("{} {pid}", row.name), row.timeline));
+            }
+        }
+    }
+
+    /// A line for each process that must not be read and was not told of yet.
+    fn newly_denied(&mut self) -> Vec<String> {
+        let denied = self.processes.iter().filter(|(_, process)| process.is_denied);
+        let new: Vec<Pid> =
+            denied.map(|(pid, _)| *pid).filter(|pid| !self.denied.contains(pid)).collect();
+        self.denied.extend(&new);
+        let line = |pid| format!("threads of process {pid} must not be read: its user or root can");
+        new.into_iter().map(line).collect()
+    }
+}
+
+impl Interval {
+    fn add(&mut self, did: Did, took: Nanos) {
+        self.ran += did.ran;
+        if let Some(runnable) = did.runnable {
+            self.runnable += runnable * took.as_secs_f64();
+            self.known_s += took.as_secs_f64();
+        }
+        for (pu, ran) in did.places {
+            *self.places.entry(pu).or_default() += ran;
+        }
+    }
+}
+
+/// All processes that can be read.
+fn listed(proc: &Path) -> BTreeMap<Pid, Listed> {
+    let tree = Proc::at(proc);
+    let read = |pid: Pid| {
+        let stat = Stat::read(proc, pid, pid.first_thread()).filter(|stat| !stat.is_dead())?;
+        let user = std::fs::metadata(proc.join(pid.to_string())).ok()?.uid();
+        let name = tree.name(pid, pid.first_thread())?;
+        let Stat { parent, threads, start_ticks, .. } = stat;
+        Some((pid, Listed { parent, user, name, threads, start_ticks }))
+    };
+    tree.processes().unwrap_or_default().into_iter().filter_map(read).collect()
+}

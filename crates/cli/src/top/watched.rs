@@ -1,0 +1,232 @@
+//! One process that is watched: which of its threads were runnable since the last look.
+//!
+//! Threads that sleep are not asked, as long as the process as a whole has not run for longer than those that are
+//! ([`colocate_observe::asleep`]): a look at a process that sleeps is one system call, however many threads it has.
+
+use colocate_act::stat::Stat;
+use colocate_machine::{Nanos, PuNr};
+use colocate_observe::asleep::{Waits, Whole};
+use colocate_observe::proc::Proc;
+use colocate_observe::runstate::RunTime;
+use colocate_observe::sys::process_time;
+use colocate_observe::{Pid, Tid};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// A process.
+#[derive(Debug)]
+pub struct Watched {
+    pid: Pid,
+    /// Its CPU time at the last look.
+    clock: Nanos,
+    whole: Whole,
+    threads: BTreeMap<Tid, Thread>,
+    /// Whether all its threads were read once: then new ones have begun since.
+    is_known: bool,
+    /// Whether its threads must not be read.
+    pub is_denied: bool,
+}
+
+/// A thread of it.
+#[derive(Debug)]
+struct Thread {
+    time: RunTime,
+    waits: Waits,
+    /// Time on PUs, and waiting for one, at the last look.
+    last: (Nanos, Nanos),
+    /// Whether it was runnable then.
+    is_awake: bool,
+}
+
+/// What a process did between two looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Did {
+    /// CPU time that it used.
+    pub ran: Nanos,
+    /// Mean number of its threads that had a PU or waited for one; `None` if nobody can say.
+    pub runnable: Option<f64>,
+    /// CPU time of its threads by the PU where each was last seen.
+    pub places: BTreeMap<PuNr, Nanos>,
+}
+
+impl Watched {
+    /// A process as it is at `at`; `None` if it is gone. If its threads are to be read now, what they do is known from
+    /// now on; else from the look after that at which it first has run.
+    pub fn new(proc: &Path, pid: Pid, at: Nanos, reads: bool) -> Option<Self> {
+        let clock = process_time(pid)?;
+        let mut whole = Whole::unread(clock, at);
+        whole.all_read();
+        let mut watched =
+            Self { pid, clock, whole, threads: BTreeMap::new(), is_known: false, is_denied: false };
+        if reads {
+            watched.read_all(proc, at, Nanos::ZERO, &mut Did::default());
+        }
+        Some(watched)
+    }
+
+    /// Its CPU time at the last look, of all its threads since it was created.
+    pub const fn clock(&self) -> Nanos {
+        self.clock
+    }
+
+    /// What it did until `at`, for which it had so long; `None` if it is gone.
+    pub fn look(&mut self, proc: &Path, at: Nanos, took: Nanos) -> Option<Did> {
+        let clock = process_time(self.pid)?;
+        let was_known = self.is_known;
+        let mut did =
+            Did { ran: clock.saturating_sub(self.clock), runnable: Some(0.0), ..Did::default() };
+        self.clock = clock;
+        self.whole.begin(clock, at);
+        let Self { pid, whole, threads, .. } = self;
+        for (tid, thread) in threads.iter_mut().filter(|(_, thread)| thread.is_awake) {
+            whole.add(thread.look(proc, (*pid, *tid), (at, took), &mut did));
+        }
+        if self.whole.stirred() {
+            self.read_all(proc, at, took, &mut did);
+        }
+        // Who has not run at all was not runnable either, unless it waited all the time for the first time.
+        let is_unknown = self.is_denied || (!was_known && did.ran > Nanos::ZERO);
+        did.runnable = did.runnable.filter(|_| !is_unknown);
+        Some(did)
+    }
+
+    /// Reads those threads that were not awake, and new ones.
+    fn read_all(&mut self, proc: &Path, at: Nanos, took: Nanos, did: &mut Did) {
+        let tids = Proc::at(proc).tasks(self.pid).unwrap_or_default();
+        self.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
+        for tid in tids {
+            let is_new = !self.threads.contains_key(&tid);
+            if is_new {
+                self.meet(proc, tid);
+            }
+            let Some(thread) = self.threads.get_mut(&tid) else { continue };
+            if is_new || !thread.is_awake {
+                self.whole.add(thread.look(proc, (self.pid, tid), (at, took), did));
+            }
+        }
+        self.whole.all_read();
+        self.is_known = true;
+    }
+
+    /// Opens what tells of a thread. What it did before counts if all others were known: then it is new.
+    fn meet(&mut self, proc: &Path, tid: Tid) {
+        let time = match RunTime::open(proc, self.pid, tid) {
+            Ok(time) => time,
+            Err(why) => {
+                self.is_denied |= why.kind() == ErrorKind::PermissionDenied;
+                return;
+            }
+        };
+        let before = if self.is_known { None } else { time.read_both() };
+        let mut waits = Waits::default();
+        if let Some(sums) = before {
+            waits.read(sums, Nanos::ZERO);
+        }
+        let last = before.unwrap_or_default();
+        self.threads.insert(tid, Thread { time, waits, last, is_awake: true });
+    }
+}
+
+impl Thread {
+    /// Takes in what it did until `at`, for which it had so long; returns for how long it ran.
+    fn look(
+        &mut self,
+        proc: &Path,
+        (pid, tid): (Pid, Tid),
+        (at, took): (Nanos, Nanos),
+        did: &mut Did,
+    ) -> Nanos {
+        // One that has ended is forgotten when all are read.
+        let Some(sums) = self.time.read_both() else {
+            self.is_awake = false;
+            return Nanos::ZERO;
+        };
+        let waited = self.waits.read(sums, at);
+        let (ran, waited_now) =
+            (sums.0.saturating_sub(self.last.0), waited.saturating_sub(self.last.1));
+        self.last = (sums.0, waited.max(self.last.1));
+        self.is_awake = ran + waited_now > Nanos::ZERO;
+        let share = (ran + waited_now).as_secs_f64() / took.as_secs_f64();
+        did.runnable =
+            did.runnable.map(|sum| sum + if share.is_finite() { share.min(1.0) } else { 0.0 });
+        if ran > Nanos::ZERO || took == Nanos::ZERO {
+            let stat = Stat::read(proc, pid, tid);
+            self.waits.could_run(stat.is_some_and(|stat| stat.could_run()), at);
+            self.is_awake |= stat.is_some_and(|stat| stat.could_run());
+            if let Some(stat) = stat {
+                *did.places.entry(stat.last_ran).or_default() += ran;
+            }
+        }
+        ran
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A thread that works until it is told to end, and its number.
+    struct Worker {
+        over: Arc<AtomicBool>,
+        tid: Tid,
+        thread: std::thread::JoinHandle<()>,
+    }
+
+    impl Worker {
+        fn start() -> Self {
+            let over = Arc::new(AtomicBool::new(false));
+            let (send, receive) = std::sync::mpsc::channel();
+            let stop = over.clone();
+            let thread = std::thread::spawn(move || {
+                let link = std::fs::read_link("/proc/thread-self").unwrap();
+                let tid = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                send.send(Tid(tid)).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            Self { over, tid: receive.recv().unwrap(), thread }
+        }
+
+        fn end(self) {
+            self.over.store(true, Ordering::Relaxed);
+            self.thread.join().unwrap();
+        }
+    }
+
+    /// One thread ends and another begins: the one is forgotten, and of the other all is known that it has done, whether
+    /// threads were read at the beginning or not.
+    #[test]
+    fn threads_end_and_begin() {
+        let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
+        for reads in [true, false] {
+            let old = Worker::start();
+            let mut at = Nanos(1);
+            let mut watched = Watched::new(proc, pid, at, reads).unwrap();
+            let mut look = |watched: &mut Watched| {
+                std::thread::yield_now();
+                at += Nanos::from_millis(1);
+                watched.look(proc, at, Nanos::from_millis(1)).unwrap()
+            };
+            while !watched.threads.contains_key(&old.tid) {
+                look(&mut watched);
+            }
+            let gone = old.tid;
+            old.end();
+            let new = Worker::start();
+            while watched.threads.contains_key(&gone) || !watched.threads.contains_key(&new.tid) {
+                look(&mut watched);
+            }
+            let mut places = look(&mut watched).places;
+            while places.values().all(|ran| *ran == Nanos::ZERO) {
+                places = look(&mut watched).places;
+            }
+            let last = watched.threads[&new.tid].last.0;
+            assert!(last > Nanos::ZERO && watched.clock() >= last, "{watched:?}");
+            new.end();
+        }
+    }
+}
