@@ -48,6 +48,7 @@ fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
     };
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::piped()).env("OMP_WAIT_POLICY", "active");
+    command.env("GLIBC_TUNABLES", "glibc.pthread.mutex_spin_count=32767");
     let mut child = command.spawn().unwrap();
     sampler.also(Pid(child.id().cast_signed()), Start::Now).unwrap();
     let (mut judge, mut threads) = (Judge::default(), BTreeMap::new());
