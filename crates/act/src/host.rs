@@ -29,6 +29,7 @@ use crate::sys;
 use crate::target::{Target, Targets};
 use crate::watch::Watchers;
 use colocate_engine::{Host, HostError, JobEnd, Meanwhile, QuantumEnd, Snapshot, Stand};
+use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
@@ -160,6 +161,8 @@ pub struct LinuxHost {
     watchers: Watchers,
     /// Who only waits in a loop, where that is sampled.
     spins: Option<Spins>,
+    /// Measured kinds of cores, where they take the place of those that are reported.
+    core_speeds: Option<CoreSpeeds>,
     /// Our own `nice` as we were started with it.
     nice: i32,
     notes: Vec<String>,
@@ -250,11 +253,17 @@ impl LinuxHost {
             sampling: SampleOptions { rate_hz: setup.rate_hz, watch: setup.births.clone() },
             watchers: Watchers::new(nice),
             spins: None,
+            core_speeds: None,
             nice,
             notes,
         };
         host.hear();
         Ok(host)
+    }
+
+    /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
+    pub fn keep_measured(&mut self, speeds: CoreSpeeds) {
+        self.core_speeds = Some(speeds);
     }
 
     /// Lines for the user that have come up since the last call.

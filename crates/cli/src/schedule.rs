@@ -3,13 +3,13 @@
 mod cores;
 mod course;
 mod live;
-pub pub mod phases;
+pub mod phases;
 pub mod policy;
 mod report;
 mod speeds;
 mod stacks;
 mod tally;
-pub pub mod timeline;
+pub mod timeline;
 mod waits;
 mod workload;
 
@@ -23,6 +23,7 @@ use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
 use colocate_engine::{Host, HostError, Meanwhile, Snapshot};
+use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
 use colocate_observe::{births, sample, spin};
@@ -134,7 +135,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json)?;
     let mut facts = Facts::of(args)?;
     let told = args.preload.then(|| waits::prepare(&mut facts.workload)).transpose()?;
-    let Facts { workload, machine, speeds, .. } = &facts;
+    let Facts { workload, machine, core_speeds, speeds, .. } = &facts;
     let model = speeds.as_ref().map(|speeds| speeds::model(machine, speeds)).transpose()?;
     let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
         Some((model, speeds)) => Some(speeds::estimator(model, speeds, workload)?),
@@ -149,6 +150,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     speaker.say(watch_spinning(args, &mut host));
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
+    speaker.say(cores::doubt(args.policy.kind, machine, host.usable()));
+    core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
     speaker.say(host.notes());
     speaker.say(facts.stacks(args).trouble(host.stack_parts()));
     let usable = host.usable().iter().copied().collect();
@@ -208,6 +211,7 @@ struct Facts {
     alone: Vec<Alone>,
     cpi: Option<CpiModel>,
     machine: Machine,
+    core_speeds: Option<CoreSpeeds>,
     speeds: Option<Performance>,
 }
 
@@ -219,16 +223,17 @@ impl Facts {
         };
         let alone = alone(args, &workload)?;
         let cpi = args.policy.cpi_model()?;
-        let mut machine = read::live()?;
+        let (mut machine, mut core_speeds) = (read::live()?, None);
         if let Some(path) = &args.core_speeds {
-            machine = cores::measured(path, &machine)?;
+            let (measured, speeds) = cores::measured(path, &machine)?;
+            (machine, core_speeds) = (measured, Some(speeds));
         }
         let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
         let speeds = speeds.transpose()?;
         if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {
             bail!("expected --machine-speeds SPEC with --policy oracle, found none");
         }
-        Ok(Self { workload, alone, cpi, machine, speeds })
+        Ok(Self { workload, alone, cpi, machine, core_speeds, speeds })
     }
 
     fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {

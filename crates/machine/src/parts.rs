@@ -141,9 +141,15 @@ impl Places {
     }
 }
 
+/// A saved topology leaves out how much memory a node has where that is none or not known. No machine is without any, so where
+/// no node has some it is not known.
 fn nodes(found: Vec<NodePart>, places: &Places) -> Vec<Node> {
-    let node =
-        |part: NodePart| Node { os: part.os, memory: part.memory, pus: places.of_set(&part.pus) };
+    let some = found.iter().any(|part| part.memory > Some(Bytes(0)));
+    let node = |part: NodePart| Node {
+        os: part.os,
+        memory: part.memory.filter(|_| some),
+        pus: places.of_set(&part.pus),
+    };
     found.into_iter().map(node).collect()
 }
 

@@ -60,7 +60,10 @@ impl LinuxHost {
         match read::live() {
             Ok(machine) => {
                 self.book.levels = DataLevels::of(&machine);
-                self.machine = machine;
+                self.machine = match &self.core_speeds {
+                    Some(speeds) => speeds.still_of(&machine),
+                    None => machine,
+                };
             }
             Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
         }

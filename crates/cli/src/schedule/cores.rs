@@ -3,18 +3,20 @@
 use anyhow::{Context, ensure};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::{Sysfs, usable};
-use colocate_machine::{CoreKind, Machine, PuSet};
+use colocate_machine::{Core, CoreKind, Machine, PuNr, PuSet};
+use colocate_policy::schedule::SchedulerKind;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
 /// Most bytes that are read: a machine with as many PUs as Linux allows needs 4 MiB.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// `machine` with the kinds that were measured, as the file at `path` says.
+/// `machine` with the kinds that were measured, as the file at `path` says, and what the file says.
 ///
 /// # Errors
 /// If the file cannot be read or is none, was measured on another machine, or leaves out a core that may be used.
-pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<Machine> {
+pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, CoreSpeeds)> {
     let cannot = || format!("cannot use --core-speeds {}", path.display());
     let speeds = CoreSpeeds::from_json(&text(path).with_context(cannot)?).with_context(cannot)?;
     let measured = speeds.of_machine(machine).with_context(cannot)?;
@@ -25,7 +27,7 @@ pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<Machine> {
          --cpus",
         cannot()
     );
-    Ok(measured)
+    Ok((measured, speeds))
 }
 
 /// What the reader of a report has to know: whose kinds these are.
@@ -40,6 +42,35 @@ pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
     };
     let kinds: Vec<String> = machine.kinds.iter().enumerate().map(kind).collect();
     Some(format!("kinds of cores as measured ({}): {}", path.display(), kinds.join("; ")))
+}
+
+/// What who wants fast cores has to know where it is not known how fast the kinds of usable cores are; `None` where it is, or
+/// where they are all of one kind.
+pub fn doubt(kind: SchedulerKind, machine: &Machine, usable: &[PuNr]) -> Option<String> {
+    let wants_fast = kind.runs_all() && kind != SchedulerKind::Os;
+    let is_usable =
+        |core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os));
+    let used: BTreeSet<usize> =
+        machine.cores.iter().filter(is_usable).map(|core| core.kind.idx()).collect();
+    let kinds: Vec<&CoreKind> = used.into_iter().map(|kind| &machine.kinds[kind]).collect();
+    let capacities: BTreeSet<Option<u32>> = kinds.iter().map(|kind| kind.capacity).collect();
+    let what = match (capacities.first()?, capacities.len()) {
+        _ if !wants_fast || kinds.len() < 2 => return None,
+        (Some(_), 2..) => return None,
+        (Some(same), _) => format!("but capacity {same} is reported of all of them, so none is taken for faster"),
+        (None, _) if kinds.iter().all(|kind| kind.max_frequency.is_some()) => {
+            "and capacities are not reported of all of them, so they are told apart by their highest clock rates alone".to_owned()
+        }
+        (None, _) => {
+            "and neither capacities nor clock rates are reported of all of them, so how much faster the last one is is assumed".to_owned()
+        }
+    };
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
+    Some(format!(
+        "cores are of different kinds ({}), {what}; `colocate bench cores --json -o FILE` measures them, and \
+         --core-speeds FILE takes that",
+        names.join(", ")
+    ))
 }
 
 /// The usable PUs of cores none of which was measured.
@@ -86,5 +117,45 @@ mod tests {
             told(&machine),
             "kinds of cores as measured (cores.json): slow, capacity 512: PU 0-1,3; fast, capacity 1024: PU 2"
         );
+    }
+
+    /// What is told of a saved machine.
+    fn doubted(name: &str, policy: SchedulerKind, usable: std::ops::Range<u32>) -> Option<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/tests/corpus");
+        let machine = read::open(&format!("{folder}/{name}.xml")).unwrap();
+        doubt(policy, &machine, &usable.map(PuNr).collect::<Vec<_>>())
+    }
+
+    /// Two real hybrid processors of which nobody says how fast their kinds are, and two of which it is said.
+    #[test]
+    fn speeds_that_nobody_tells_are_doubted() {
+        let all_fast = SchedulerKind::AllFastFirst;
+        let end = "`colocate bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
+        let told = |name, what: &str| {
+            let told = doubted(name, all_fast, 0..20).unwrap();
+            assert_eq!(
+                told,
+                format!("cores are of different kinds (efficiency, performance), {what}; {end}")
+            );
+        };
+        told(
+            "hybrid-flat",
+            "but capacity 1024 is reported of all of them, so none is taken for faster",
+        );
+        told(
+            "lakefield",
+            "and capacities are not reported of all of them, so they are told apart by their highest clock rates alone",
+        );
+        told(
+            "raptor-lake",
+            "and neither capacities nor clock rates are reported of all of them, so how much faster the last one is is assumed",
+        );
+        for told in ["gb10", "hybrid", "kvm-2pu"] {
+            assert_eq!(doubted(told, all_fast, 0..20), None, "{told}");
+        }
+        // Nobody asks, or only small cores may be used.
+        assert_eq!(doubted("hybrid-flat", SchedulerKind::Os, 0..20), None);
+        assert_eq!(doubted("hybrid-flat", SchedulerKind::Bas, 0..20), None);
+        assert_eq!(doubted("hybrid-flat", all_fast, 4..12), None);
     }
 }

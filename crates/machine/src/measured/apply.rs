@@ -5,6 +5,7 @@ use crate::cpulist::PuSet;
 use crate::ids::KindIdx;
 use crate::machine::{Core, CoreKind, Machine};
 use crate::units::Hertz;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Why measured speeds are not those of a machine.
@@ -41,23 +42,49 @@ impl CoreSpeeds {
     /// [`NotThisMachine`] if the speeds were measured on another machine, or when other PUs were online.
     pub fn of_machine(&self, machine: &Machine) -> Result<Machine, NotThisMachine> {
         self.check_machine(machine)?;
-        let kind_of = |core: &Core| {
-            let of_core =
-                |pus: &PuSet| core.pus.iter().any(|pu| pus.contains(machine.pus[pu.idx()].os));
-            self.kinds.iter().position(|kind| of_core(&kind.pus)).unwrap_or(self.kinds.len())
-        };
+        let unmeasured = self.kinds.len();
+        let kind_of = |core| self.kind_of(core, machine).unwrap_or(unmeasured);
         let places: Vec<usize> = machine.cores.iter().map(kind_of).collect();
-        let mut measured = machine.clone();
-        measured.kinds =
-            (0..self.kinds.len()).map(|kind| self.kind(kind, &places, machine)).collect();
-        if places.contains(&self.kinds.len()) {
+        let mut measured = self.with_kinds(machine, &places);
+        if places.contains(&unmeasured) {
             let name = "unmeasured".to_owned();
             measured.kinds.push(CoreKind { name, capacity: None, max_frequency: None });
         }
-        for (core, &place) in measured.cores.iter_mut().zip(&places) {
+        Ok(measured)
+    }
+
+    /// `machine`, on which these speeds were good, after PUs of it went on- or offline.
+    ///
+    /// Cores that are still there are of the kinds that they were of, and kinds without cores are gone. A core that was not
+    /// measured counts as one of the slowest kind, so that nobody is put there for its speed.
+    #[must_use]
+    pub fn still_of(&self, machine: &Machine) -> Machine {
+        let kind_of = |core| self.kind_of(core, machine).unwrap_or(0);
+        let places: Vec<usize> = machine.cores.iter().map(kind_of).collect();
+        let mut left = self.with_kinds(machine, &places);
+        let used: BTreeSet<usize> = places.into_iter().collect();
+        let place = |kind: KindIdx| used.iter().take_while(|&&used| used < kind.idx()).count();
+        for core in &mut left.cores {
+            core.kind = KindIdx::new(place(core.kind));
+        }
+        left.kinds = used.iter().map(|&kind| left.kinds[kind].clone()).collect();
+        left
+    }
+
+    /// The measured kind that a core is of, if one of its PUs was measured.
+    fn kind_of(&self, core: &Core, machine: &Machine) -> Option<usize> {
+        let has = |pus: &PuSet| core.pus.iter().any(|pu| pus.contains(machine.pus[pu.idx()].os));
+        self.kinds.iter().position(|kind| has(&kind.pus))
+    }
+
+    /// `machine` with all measured kinds, each core of the kind at its place in `places`.
+    fn with_kinds(&self, machine: &Machine, places: &[usize]) -> Machine {
+        let mut made = machine.clone();
+        made.kinds = (0..self.kinds.len()).map(|kind| self.kind(kind, places, machine)).collect();
+        for (core, &place) in made.cores.iter_mut().zip(places) {
             core.kind = KindIdx::new(place);
         }
-        Ok(measured)
+        made
     }
 
     /// The PUs that were measured.
@@ -162,6 +189,28 @@ mod tests {
         let kinds: Vec<_> = made.kinds.iter().map(|kind| (&*kind.name, kind.capacity)).collect();
         assert_eq!(kinds, [("core", Some(1024)), ("unmeasured", None)]);
         assert_eq!(found.measured().to_string(), "0-1");
+    }
+
+    /// The measured machine without some of its PUs, and with one that was not measured.
+    #[test]
+    fn kinds_stay_where_pus_go_and_come() {
+        let machine = amp();
+        let found = speeds_of(&machine, |pu| (pu != 5).then_some(if pu == 4 { 1.0 } else { 0.5 }));
+        let without = |gone: &[u32]| {
+            let mut left = machine.clone();
+            left.cores.retain(|core| !gone.contains(&left.pus[core.pus[0].idx()].os.0));
+            let made = found.still_of(&left);
+            let kind = |core: &Core| made.kinds[core.kind.idx()].name.clone();
+            let kinds: Vec<String> = made.cores.iter().map(kind).collect();
+            let capacities: Vec<_> = made.kinds.iter().map(|kind| kind.capacity).collect();
+            (kinds, capacities)
+        };
+        let (kinds, capacities) = without(&[0, 1]);
+        assert_eq!(kinds[..5], ["slow", "slow", "fast", "slow", "slow"]);
+        assert_eq!(capacities, [Some(512), Some(1024)]);
+        let (kinds, capacities) = without(&[4]);
+        assert!(kinds.len() == 15 && kinds.iter().all(|kind| kind == "slow"), "{kinds:?}");
+        assert_eq!(capacities, [Some(512)]);
     }
 
     #[test]

@@ -299,16 +299,18 @@ pub fn undone_after_all_else() -> anyhow::Result<()> {
     undone(PA, &[End::Term, End::BothKilled], |programs| programs.be_serial(2).map(drop))
 }
 
-/// Every core has a fast one's thread first, and what the others do at their ends is undone.
+/// Every fast core has a thread, and two are left for slow ones.
 pub fn all_fast_first_is_undone() -> anyhow::Result<()> {
     undone("all-fast-first", &[End::Term, End::Killed], |programs| {
-        let fast = programs.kinds.fast_cores().to_vec();
-        let one_each = |tasks: &[Task]| {
-            let on: BTreeSet<Option<u32>> = tasks.iter().map(Task::only_pu).collect();
-            let used = |core: &Vec<u32>| core.iter().any(|pu| on.contains(&Some(*pu)));
-            tasks.iter().all(Task::is_placed) && fast.iter().all(used)
+        let kinds = &programs.kinds;
+        // Two of the first program work, and a thread for each fast core of the second.
+        let fast_first = |tasks: &[Task]| {
+            let placed = tasks.iter().filter(|task| task.is_placed()).filter_map(Task::only_pu);
+            let (fast, slow): (Vec<u32>, Vec<u32>) = placed.partition(|pu| kinds.is_fast(*pu));
+            let cores: BTreeSet<Option<usize>> = fast.iter().map(|pu| kinds.core_of(*pu)).collect();
+            cores.len() == kinds.fast && fast.len() == kinds.fast && slow.len() == 2
         };
-        programs.await_threads("threads on all fast cores", "", one_each).map(drop)
+        programs.await_threads("a thread on every fast core", "", fast_first).map(drop)
     })
 }
 

@@ -69,11 +69,6 @@ impl Kinds {
         self.cores.len()
     }
 
-    /// The PUs of the fast cores, core by core.
-    pub fn fast_cores(&self) -> &[Vec<u32>] {
-        &self.cores[..self.fast]
-    }
-
     /// All PUs of the core that a PU is of.
     pub fn siblings(&self, pu: u32) -> Option<Vec<u32>> {
         Some(self.cores[self.core_of(pu)?].clone())
