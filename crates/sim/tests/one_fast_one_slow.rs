@@ -4,12 +4,13 @@
 
 mod common;
 
+use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::schedule::SchedulerKind;
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, Kernel, PhaseIdx, Platform, Scenario, ScheduleOptions, Serial,
-    Stretch, ThreadSpec, Work, schedule,
+    Stretch, ThreadSpec, Work, schedule_with,
 };
 use common::{INT, ms, scenario, stretch, thread};
 
@@ -125,13 +126,22 @@ fn program(percent: u64) -> Scenario {
     scenario
 }
 
-/// How long it takes under a scheduler, in milliseconds, and how many moves that took.
-fn lasts(percent: u64, quantum: u64, seed: u64, kind: &str) -> (f64, u64) {
+/// How long it takes under a scheduler, in milliseconds, and how many moves that took; with `guarded:` before its name, under a
+/// guard.
+fn lasts(percent: u64, quantum: u64, seed: u64, name: &str) -> (f64, u64) {
     let (machine, performance) = common::machine(MACHINE);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { seed, quantum: ms(quantum), ..program(percent) };
-    let kind: SchedulerKind = kind.parse().unwrap();
-    let outcome = schedule(&platform, &scenario, kind, &ScheduleOptions::default()).unwrap();
+    let unguarded = name.strip_prefix("guarded:");
+    let kind: SchedulerKind = unguarded.unwrap_or(name).parse().unwrap();
+    let mut scheduler = kind.scheduler(&[]);
+    if unguarded.is_some() {
+        scheduler = Box::new(Guard::new(scheduler, kind.name(), Guarding::default()));
+    }
+    let options = ScheduleOptions::default();
+    let outcome =
+        schedule_with(&platform, &scenario, (&mut *scheduler, name), &options, &mut |_| ())
+            .unwrap();
     let moves = outcome.tasks.iter().map(|task| u64::from(task.moves.same_cache)).sum();
     (outcome.lasted.as_secs_f64() * 1000.0, moves)
 }
@@ -173,12 +183,21 @@ fn most_of_the_best_gain() {
     }
 }
 
+/// A guard tries single quanta, each after the kernel's. What was runnable in the kernel's is not the scheduler's to know, so it
+/// knows of no phase, moves nobody, and gains nothing.
+#[test]
+fn under_a_guard_no_phase_is_seen() {
+    for percent in [0, 25, 50] {
+        let (guarded, _, moves) = share(percent, 20, 2, "guarded:parallelism-aware");
+        assert!(guarded.abs() < 0.01 && moves < 0.5, "{percent} %: {guarded}, {moves} moves");
+    }
+}
+
 /// `KINDS=parallelism-aware,os cargo test --release -p colocate-sim --test one_fast_one_slow -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a table"]
 fn share_of_the_best_gain() {
-    let usual =
-        "parallelism-aware,parallelism-aware:cost=0,parallelism-aware:spare=no,all-fast-first";
+    let usual = "parallelism-aware,parallelism-aware:cost=0,parallelism-aware:spare=no,all-fast-first,guarded:parallelism-aware,guarded:all-fast-first";
     let kinds = std::env::var("KINDS").unwrap_or(usual.into());
     println!(
         "| scheduler | serial | quantum, ms | of the best gain, % | gains, % | the best, % | moves |"
