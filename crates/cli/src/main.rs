@@ -16,6 +16,7 @@ mod run;
 mod schedule;
 mod simulate;
 mod study;
+mod threads;
 mod top;
 mod topo;
 mod train;
@@ -49,6 +50,7 @@ enum Command {
     Simulate(simulate::Args),
     Study(study::Args),
     Train(train::Args),
+    AdviseThreads(threads::Args),
     #[command(hide = true)]
     Generate(generate::Args),
 }
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::main(&args),
         Command::Study(args) => study::main(&args),
         Command::Train(args) => train::main(&args),
+        Command::AdviseThreads(args) => threads::main(&args),
         Command::Generate(args) => generate::main::<Cli>(&args),
     };
     exit::code_of(done)

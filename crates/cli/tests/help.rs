@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 27] = [
     &[],
     &["topo"],
     &["profile"],
@@ -33,6 +33,7 @@ const COMMANDS: [&[&str]; 26] = [
     &["study", "fedorova"],
     &["train"],
     &["train", "cpi-model"],
+    &["advise-threads"],
 ];
 
 fn help(command: &[&str]) -> String {

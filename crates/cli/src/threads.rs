@@ -1,0 +1,104 @@
+//! `colocate advise-threads`: how many threads a program should have, and why no more.
+
+mod apply;
+mod library;
+mod regions;
+mod report;
+mod runs;
+
+use crate::compare::stop_flag;
+use crate::output;
+use crate::run::jobs;
+use anyhow::Context;
+use colocate_act::launch;
+use colocate_machine::read::{self, Sysfs};
+use colocate_study::threads::Most;
+use report::{Allowed, Report};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Says how many threads a program should have, and why no more
+///
+/// Runs CMD again and again with several numbers of threads, in `OMP_NUM_THREADS` and wherever CMD has `{threads}`, and
+/// compares whole runs until it is told which number takes least time. Runs that are far slower are ended. CMD
+/// must do the same every time; it reads nothing, and its standard output is dropped.
+///
+/// With --apply CMD runs once, as it would, and each parallel region of an OpenMP program (GNU or LLVM) gets the number of threads
+/// that was learnt from its first executions. What the program says itself is left alone.
+///
+/// Never more threads than the inherited mask, the CPU quota and `OMP_THREAD_LIMIT` allow (docs/threads.md).
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run CMD once, and set the number of threads of its OpenMP regions while it runs
+    #[arg(long)]
+    apply: bool,
+
+    /// Time that all runs may take together, in s [range: 1-86400]
+    #[arg(long, value_name = "S", default_value_t = 60, conflicts_with = "apply",
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    limit_s: u32,
+
+    /// Most threads [range: 1-4096] [default: what is allowed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    max: Option<u32>,
+
+    /// Report as JSON (docs/schemas/threads.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File for the report, instead of standard output; with --apply instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The program
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs `colocate advise-threads`.
+///
+/// # Errors
+/// If the program cannot be found or executed (127, 126), fails, or takes longer than the limit, or the report cannot be written
+/// (125).
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Found before anything is run, so that a wrong name is said once and as `env` says it.
+    let path = std::env::var_os("PATH");
+    launch::Command::find(args.command.clone(), path.as_deref())
+        .map_err(|why| jobs::failure(&why))?;
+    let allowed = allowed(args.max)?;
+    let stop = stop_flag()?;
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut report = Report::new(command, allowed);
+    if args.apply {
+        let status = apply::run(&args.command, &mut report, &stop)?;
+        let text = text(args, &report);
+        match &args.output {
+            Some(path) => output::write(Some(path), &text)?,
+            None => output::aside(&text),
+        }
+        return Ok(ExitCode::from(status));
+    }
+    runs::study(&args.command, f64::from(args.limit_s), &mut report, &stop)?;
+    output::write(args.output.as_deref(), &text(args, &report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(args: &Args, report: &Report) -> String {
+    if args.json { report.to_json() } else { report.text() }
+}
+
+/// How many threads are allowed here, and by what.
+fn allowed(asked: Option<u32>) -> anyhow::Result<Allowed> {
+    let machine = read::live()?;
+    let usable = read::usable(&machine, &Sysfs::at(Path::new("/")));
+    let pus = u32::try_from(usable.pus.len()).context("expected fewer PUs")?;
+    let quota_pus = usable.quota.map(colocate_machine::CpuQuota::pus);
+    let limit = std::env::var("OMP_THREAD_LIMIT").ok().and_then(|text| text.trim().parse().ok());
+    Ok(Allowed {
+        most: Most::of(pus, quota_pus, limit, asked),
+        usable_pus: pus,
+        quota_pus,
+        thread_limit: limit,
+    })
+}

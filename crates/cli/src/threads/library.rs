@@ -1,0 +1,92 @@
+//! The library that watches OpenMP programs from inside: where it is, and how a program gets it.
+
+use anyhow::Context;
+use colocate_omp::env;
+use colocate_omp::report::{Reported, read};
+use std::cmp::Reverse;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library, and a folder for what it reports.
+pub struct Library {
+    file: PathBuf,
+    folder: Folder,
+}
+
+/// A folder of ours that is removed in the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to who cleans temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Library {
+    /// Finds it: where cargo puts it, beside the program, the newest first, then where an installed program has it.
+    ///
+    /// # Errors
+    /// If it is nowhere, with the places, or there is no folder for reports.
+    pub fn find() -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("cannot find our own executable")?;
+        let beside = own.parent().unwrap_or(Path::new("/"));
+        let built = ["", "deps", "../release", "../debug"]
+            .map(|folder| beside.join(folder).join(env::LIBRARY));
+        let mut built: Vec<PathBuf> = built.into_iter().filter(|path| path.is_file()).collect();
+        built.sort_by_key(|path| Reverse(path.metadata().and_then(|found| found.modified()).ok()));
+        let installed = beside.join("../lib/colocate").join(env::LIBRARY);
+        let found = built.into_iter().next().or_else(|| installed.is_file().then_some(installed));
+        let file = found.with_context(|| {
+            let (library, beside) = (env::LIBRARY, beside.display());
+            format!("expected {library} in {beside} or {beside}/../lib/colocate, found none: cargo build -p colocate-omp makes it")
+        })?;
+        let file = file.canonicalize().with_context(|| file.display().to_string())?;
+        // The loader takes both for the end of a name.
+        let strange = file.to_str().is_none_or(|path| path.contains([' ', ':']));
+        anyhow::ensure!(
+            !strange,
+            "expected a path without blanks and colons, found {}",
+            file.display()
+        );
+        Ok(Self { file, folder: folder()? })
+    }
+
+    /// Lets `command` load it, before what it would load anyway, with at most so many threads.
+    pub fn preload(&self, command: &mut Command, most: u32, apply: bool) {
+        let mut list = self.file.clone().into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            list.push(":");
+            list.push(others);
+        }
+        let number = OsString::from(most.to_string());
+        command.env("LD_PRELOAD", list).env(env::REPORT, &self.folder.0).env(env::MOST, number);
+        command.env(env::APPLY, if apply { "1" } else { "0" });
+    }
+
+    /// What processes have reported since it was asked last.
+    pub fn reports(&self) -> Vec<Reported> {
+        let Ok(entries) = std::fs::read_dir(&self.folder.0) else { return Vec::new() };
+        let mut files: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.sort();
+        let texts = files.iter().filter_map(|file| {
+            let text = std::fs::read_to_string(file).ok()?;
+            let _ = std::fs::remove_file(file);
+            read(&text)
+        });
+        texts.flatten().collect()
+    }
+}
+
+/// A folder that nobody else may write to.
+fn folder() -> anyhow::Result<Folder> {
+    let user = colocate_act::sys::effective_user();
+    let within =
+        colocate_act::rundir::open(&crate::run::run_dirs(), user).map_err(anyhow::Error::msg)?;
+    let path = within.join(format!("threads-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(Folder(path))
+}

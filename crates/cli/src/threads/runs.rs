@@ -1,0 +1,270 @@
+//! Whole runs of a program with several numbers of threads.
+
+use super::library::Library;
+use super::regions;
+use super::report::Report;
+use crate::exit::Failure;
+use crate::output;
+use anyhow::Context;
+use colocate_act::sys;
+use colocate_observe::Pid;
+use colocate_study::threads::{Tried, advise, cut_after, next};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// What CMD has for the number of threads.
+const PLACE: &[u8] = b"{threads}";
+/// How often we look whether somebody asked us to stop. Nothing is timed by it.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How long a program may take to end when it is asked to, before it is killed. Chosen.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a run ended.
+enum Ended {
+    /// By itself, after so many seconds.
+    Done(f64),
+    /// Since it took so many seconds, and was slower than others for certain.
+    Cut(f64),
+    /// The time for all runs was over.
+    Late,
+}
+
+/// Compares runs until it is told which number of threads is best, or the time is over.
+///
+/// # Errors
+/// If a run fails, not one run was whole, or somebody asks us to stop.
+pub fn study(
+    command: &[OsString],
+    limit_s: f64,
+    report: &mut Report,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let most = report.allowed.most.threads;
+    let begin = Instant::now();
+    let left = || limit_s - begin.elapsed().as_secs_f64();
+    let mut tried: Vec<Tried> = Vec::new();
+    let mut complete = true;
+    // The first run finds files that later ones have in memory, so it does not count.
+    let first = whole(prepared(command, most), None, left(), stop, most)?;
+    let Ended::Done(usual) = first else { return Err(too_long(limit_s)) };
+    while let Some(threads) = next(&tried, most) {
+        let ended =
+            whole(prepared(command, threads), cut_after(&tried, threads), left(), stop, threads)?;
+        let known = tried.iter().position(|tried| tried.threads == threads);
+        let place = known.unwrap_or_else(|| {
+            tried.push(Tried { threads, seconds: Vec::new(), cut_s: None });
+            tried.len() - 1
+        });
+        match ended {
+            Ended::Done(seconds) => tried[place].seconds.push(seconds),
+            Ended::Cut(seconds) => tried[place].cut_s = Some(seconds),
+            Ended::Late => {
+                complete = false;
+                break;
+            }
+        }
+    }
+    tried.retain(|tried| !tried.seconds.is_empty() || tried.cut_s.is_some());
+    report.advice = Some(advise(&tried, most).ok_or_else(|| too_long(limit_s))?);
+    report.complete = Some(complete);
+    report.limit_s = Some(limit_s);
+    let alone = tried
+        .iter()
+        .find(|tried| tried.threads == 1)
+        .and_then(|tried| tried.seconds.last().copied());
+    // What one thread would take is not waited for if its run was ended before.
+    let needed = alone.map_or(usual, |alone| if most > 1 { usual + alone } else { usual });
+    if left() > 2.0 * needed {
+        let numbers: &[u32] = if alone.is_some() && most > 1 { &[most, 1] } else { &[most] };
+        watched(command, numbers, left(), report, stop)?;
+    }
+    report.took_s = begin.elapsed().as_secs_f64();
+    Ok(())
+}
+
+fn too_long(limit_s: f64) -> anyhow::Error {
+    let message = format!(
+        "expected several whole runs within {limit_s} s, found none that counts: raise --limit-s, or give the program less to do"
+    );
+    Failure { code: crate::exit::OURS, message }.into()
+}
+
+/// Runs more in which OpenMP tells what its regions do, with all threads and then with one. They say why, and count for
+/// nothing: watching takes time.
+fn watched(
+    command: &[OsString],
+    numbers: &[u32],
+    left: f64,
+    report: &mut Report,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let library = match Library::find() {
+        Ok(library) => library,
+        Err(why) => {
+            report.notes.push(format!("regions were not watched: {why:#}"));
+            return Ok(());
+        }
+    };
+    let begin = Instant::now();
+    let mut seen = Vec::new();
+    for &threads in numbers {
+        let mut command = prepared(command, threads);
+        library.preload(&mut command, threads, false);
+        let left = left - begin.elapsed().as_secs_f64();
+        let ended = whole(command, None, left, stop, threads)?;
+        let reports = library.reports();
+        let none = reports.is_empty();
+        seen.push(reports);
+        if !matches!(ended, Ended::Done(_)) {
+            report.notes.push("regions were not watched to the end: the time was over".to_owned());
+        }
+        if none {
+            break;
+        }
+    }
+    let mut seen = seen.into_iter();
+    let (all, one) = (seen.next().unwrap_or_default(), seen.next().unwrap_or_default());
+    report.regions = regions::of_runs(&all, &one);
+    Ok(())
+}
+
+/// The command with so many threads.
+fn prepared(command: &[OsString], threads: u32) -> Command {
+    let number = threads.to_string();
+    let words: Vec<OsString> = command.iter().map(|word| with_number(word, &number)).collect();
+    let mut prepared = Command::new(&words[0]);
+    prepared.args(&words[1..]).env("OMP_NUM_THREADS", &number);
+    prepared.stdin(Stdio::null()).stdout(Stdio::null());
+    prepared
+}
+
+/// `word` with the number wherever it has a place for it.
+fn with_number(word: &OsStr, number: &str) -> OsString {
+    let mut rest = word.as_bytes();
+    let mut all = Vec::new();
+    while let Some(at) = rest.windows(PLACE.len()).position(|part| part == PLACE) {
+        all.extend_from_slice(&rest[..at]);
+        all.extend_from_slice(number.as_bytes());
+        rest = &rest[at + PLACE.len()..];
+    }
+    all.extend_from_slice(rest);
+    OsString::from_vec(all)
+}
+
+/// Whether CMD says where the number goes.
+pub fn has_place(command: &[String]) -> bool {
+    command.iter().any(|word| word.as_bytes().windows(PLACE.len()).any(|part| part == PLACE))
+}
+
+/// One run, ended after `cut` seconds or when the time is over.
+fn whole(
+    mut command: Command,
+    cut: Option<f64>,
+    left: f64,
+    stop: &AtomicBool,
+    threads: u32,
+) -> anyhow::Result<Ended> {
+    if left <= 0.0 {
+        return Ok(Ended::Late);
+    }
+    sys::ends_with_us(&mut command);
+    // Keys like Ctrl-C ask us, and we ask it.
+    command.process_group(0);
+    let begin = Instant::now();
+    let child = command.spawn().context("cannot start the program")?;
+    let pid = Pid(child.id().cast_signed());
+    let until = cut.map_or(left, |cut| cut.min(left));
+    let patience = Duration::try_from_secs_f64(until).unwrap_or(Duration::MAX);
+    let (end, status, asked) = wait(child, pid, begin, patience, stop)?;
+    let seconds = end.duration_since(begin).as_secs_f64();
+    match asked {
+        Some(Asked::Stop) => {
+            Err(Failure { code: 130, message: "stopped before anything was told".to_owned() }
+                .into())
+        }
+        Some(Asked::Time) if until >= left => Ok(Ended::Late),
+        Some(Asked::Time) => Ok(Ended::Cut(until)),
+        None if status.success() => Ok(Ended::Done(seconds)),
+        None => {
+            let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+            let message = format!(
+                "the program ended with status {status} with {threads} threads: expected 0"
+            );
+            Err(Failure { code: crate::exit::OURS, message }.into())
+        }
+    }
+}
+
+/// Why a program was asked to end.
+#[derive(Clone, Copy)]
+enum Asked {
+    Stop,
+    Time,
+}
+
+/// Waits for the end of a program, and asks it to end where time is over or somebody says so; in the end it is killed.
+fn wait(
+    mut child: Child,
+    pid: Pid,
+    begin: Instant,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Instant, ExitStatus, Option<Asked>)> {
+    let (send, ends) = mpsc::channel();
+    std::thread::spawn(move || {
+        let end = child.wait().map(|status| (Instant::now(), status));
+        // Nobody listens any more only if we are ending anyway.
+        let _ = send.send(end);
+    });
+    let mut asked: Option<(Asked, Instant)> = None;
+    loop {
+        let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), GLANCE);
+        match ends.recv_timeout(rest) {
+            Ok(end) => {
+                let (at, status) = end.context("cannot wait for the program")?;
+                return Ok((at, status, asked.map(|(why, _)| why)));
+            }
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let group = Pid(-pid.0);
+        match asked {
+            Some((_, since)) if since.elapsed() > GRACE => drop(sys::kill(group, libc::SIGKILL)),
+            Some(_) => {}
+            None => {
+                let why = if stop.load(Ordering::Relaxed) {
+                    output::remark("asking the program to end");
+                    Some(Asked::Stop)
+                } else {
+                    (begin.elapsed() >= patience).then_some(Asked::Time)
+                };
+                if let Some(why) = why {
+                    asked = Some((why, Instant::now()));
+                    let _ = sys::kill(group, libc::SIGTERM);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_put_in_its_places() {
+        let with = |word: &str| with_number(OsStr::new(word), "12").into_string().unwrap();
+        assert_eq!(with("-t{threads}"), "-t12");
+        assert_eq!(with("{threads}:{threads}"), "12:12");
+        assert_eq!(with("{thread}{threads"), "{thread}{threads");
+        assert_eq!(with(""), "");
+        assert!(
+            has_place(&["a".to_owned(), "-j{threads}".to_owned()]) && !has_place(&["a".to_owned()])
+        );
+    }
+}

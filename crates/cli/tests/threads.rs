@@ -1,0 +1,218 @@
+//! Whole runs of `colocate advise-threads`, on programs that sleep: what they take depends on the number of threads, and
+//! hardly on who else uses the PUs.
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // a failed set-up stops the test; what is skipped is said
+
+mod printed;
+mod run_support;
+
+use printed::{conforms, printed, refusal};
+use run_support::Scratch;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCHEMA: &str = include_str!("../../../docs/schemas/threads.json");
+
+fn advise(scratch: &Scratch, options: &[&str], command: &[&str]) -> Command {
+    let mut advise = scratch.colocate();
+    advise.arg("advise-threads").args(options).arg("--").args(command);
+    advise.env_remove("OMP_THREAD_LIMIT").env_remove("LD_PRELOAD");
+    // Who waits sleeps: where PUs are few, spinning threads would decide.
+    advise.env("OMP_WAIT_POLICY", "passive");
+    advise
+}
+
+fn pus() -> usize {
+    std::thread::available_parallelism().unwrap().get()
+}
+
+/// The report on standard output, checked.
+fn report(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
+    let options = [&["--json"], options].concat();
+    let found =
+        serde_json::from_str(&printed(&advise(scratch, &options, command).output().unwrap()))
+            .unwrap();
+    conforms(&found, SCHEMA);
+    found
+}
+
+/// The program for both runtimes, where their compilers are.
+fn programs(scratch: &Scratch) -> Vec<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/regions.c");
+    let built = ["gcc", "clang"].into_iter().filter_map(|compiler| {
+        let program = scratch.path(&format!("regions-{compiler}"));
+        let mut command = Command::new(compiler);
+        command.args(["-O1", "-g", "-fopenmp"]).arg(&source).arg("-o").arg(&program);
+        match command.output() {
+            Ok(out) if out.status.success() => Some(program),
+            other => {
+                eprintln!("skipped: {compiler} -fopenmp: {other:?}");
+                None
+            }
+        }
+    });
+    built.collect()
+}
+
+/// A program that is not OpenMP's and takes the number as a parameter: twice as fast with two, and the other way round.
+#[test]
+fn whole_runs_tell_the_number() {
+    if pus() < 2 {
+        eprintln!("skipped: one PU");
+        return;
+    }
+    let scratch = Scratch::new();
+    let of =
+        |script: &str| report(&scratch, &["--max", "2"], &["sh", "-c", script, "sh", "{threads}"]);
+    let gains = of("if [ $1 = 1 ]; then sleep 0.4; else sleep 0.2; fi");
+    assert_eq!(
+        (&gains["advice"]["threads"], &gains["advice"]["limit"]),
+        (&2.into(), &"allowed".into())
+    );
+    let loses = of("if [ $1 = 1 ]; then sleep 0.2; else sleep 0.4; fi");
+    assert_eq!(
+        (&loses["advice"]["threads"], &loses["advice"]["limit"]),
+        (&1.into(), &"grows".into())
+    );
+    assert_eq!(loses["allowed"]["most"]["threads"], 2);
+}
+
+/// The number stands in `OMP_NUM_THREADS`. A run that hangs with one thread is ended, and not waited for again.
+#[test]
+fn who_is_too_slow_is_ended() {
+    if pus() < 2 {
+        eprintln!("skipped: one PU");
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "if [ $OMP_NUM_THREADS = 1 ]; then sleep 600; else sleep 0.1; fi";
+    let found = report(&scratch, &["--max", "2"], &["sh", "-c", script]);
+    let rows = found["advice"]["rows"].as_array().unwrap();
+    assert_eq!((&rows[0]["standing"], &rows[0]["runs"]), (&"cut".into(), &0.into()), "{rows:?}");
+    assert_eq!((&found["advice"]["threads"], &found["complete"]), (&2.into(), &true.into()));
+}
+
+#[test]
+fn limits_are_named() {
+    let scratch = Scratch::new();
+    let mut command = advise(&scratch, &["--limit-s", "20"], &["true"]);
+    let text = printed(&command.env("OMP_THREAD_LIMIT", "1").output().unwrap());
+    assert!(text.starts_with("true\nat most 1 thread: OMP_THREAD_LIMIT\n"), "{text}");
+    assert!(text.contains("1 thread: more are not allowed"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    let scratch = Scratch::new();
+    let said = |options: &[&str], command: &[&str], code| {
+        refusal(&advise(&scratch, options, command).output().unwrap(), code)
+    };
+    assert!(said(&[], &["no-such-program-at-all"], 127).contains("not found"));
+    assert!(said(&["--limit-s", "1"], &["sleep", "600"], 125).contains("raise --limit-s"));
+    assert!(said(&[], &["sh", "-c", "exit 3"], 125).contains("ended with status 3"));
+}
+
+/// Critical sections are all there is: one thread does as much, on either runtime, and results are what they were.
+#[test]
+fn one_thread_where_critical_sections_are_all() {
+    let scratch = Scratch::new();
+    for program in programs(&scratch) {
+        let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+        let text = printed(
+            &advise(&scratch, &options, &[name, "600", "0", "1000", "no"]).output().unwrap(),
+        );
+        assert!(text.starts_with("2400 "), "{text}");
+        let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        conforms(&found, SCHEMA);
+        assert_eq!(found["status"], 0);
+        let regions = found["regions"].as_array().unwrap();
+        assert_eq!(regions.len(), 1, "{name}: {found:#}");
+        let region = &regions[0];
+        assert!(region["place"].as_str().unwrap().contains("regions"), "{region}");
+        assert_eq!(region["threads"], 1, "{name}: {region:#}");
+        if pus() >= 2 {
+            assert_eq!(
+                (&region["learnt"], &region["most"]),
+                (&"fewer".into(), &2.into()),
+                "{name}: {region:#}"
+            );
+            assert!(region["inside_share"].as_f64().unwrap() > 0.8, "{name}: {region:#}");
+        }
+    }
+}
+
+/// Nothing is in critical sections and two threads are twice as fast, so all stay.
+#[test]
+fn all_threads_where_they_help() {
+    if pus() < 2 {
+        eprintln!("skipped: one PU");
+        return;
+    }
+    let scratch = Scratch::new();
+    for program in programs(&scratch) {
+        let file = scratch.path("learnt");
+        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+        let name = program.to_str().unwrap();
+        let text = printed(
+            &advise(&scratch, &options, &[name, "120", "5000", "0", "no"]).output().unwrap(),
+        );
+        assert_eq!(text, "480 2\n", "{name}");
+        let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let region = &found["regions"][0];
+        assert_eq!(
+            (&region["threads"], &region["most"]),
+            (&2.into(), &2.into()),
+            "{name}: {region:#}"
+        );
+        assert_ne!(region["learnt"], "fewer", "{name}: {region:#}");
+    }
+}
+
+/// What the program says itself holds, by a clause and by a call.
+#[test]
+fn who_says_how_many_gets_them() {
+    let scratch = Scratch::new();
+    for program in programs(&scratch) {
+        for who in ["clause", "call"] {
+            let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+            let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+            let text = printed(
+                &advise(&scratch, &options, &[name, "300", "0", "500", who]).output().unwrap(),
+            );
+            assert_eq!(text, "1200 2\n", "{name} {who}");
+            let found: Value =
+                serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+            let region = &found["regions"][0];
+            assert_eq!(
+                (&region["explicit"], &region["learnt"]),
+                (&true.into(), &"learning".into()),
+                "{name} {who}: {region:#}"
+            );
+        }
+    }
+}
+
+/// Without `--apply` regions are watched in two runs more, and what they do is said.
+#[test]
+fn regions_say_why() {
+    let scratch = Scratch::new();
+    for program in programs(&scratch) {
+        let name = program.to_str().unwrap();
+        let found = report(&scratch, &["--max", "2"], &[name, "60", "0", "1000", "no"]);
+        let region = &found["regions"][0];
+        assert!(found["advice"]["threads"].as_u64() >= Some(1));
+        if pus() >= 2 {
+            assert!(region["inside_share"].as_f64().unwrap() > 0.8, "{name}: {found:#}");
+        }
+    }
+}
+
+/// A program without regions runs as it would, and its status is ours.
+#[test]
+fn other_programs_are_as_they_were() {
+    let scratch = Scratch::new();
+    let done = advise(&scratch, &["--apply"], &["sh", "-c", "echo out; exit 7"]).output().unwrap();
+    assert_eq!((done.status.code(), &*done.stdout), (Some(7), &b"out\n"[..]), "{done:?}");
+    assert!(String::from_utf8(done.stderr).unwrap().contains("no parallel region was seen"));
+}
