@@ -280,3 +280,80 @@ pub fn sessions_are_groups(proc: &Path) -> bool {
     let enabled = std::fs::read_to_string(proc.join("sys/kernel/sched_autogroup_enabled"));
     enabled.is_ok_and(|enabled| enabled.trim() == "1")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::{Birth, Book};
+    use crate::journal::{Owner, Writer};
+    use crate::pin;
+    use crate::runtime::Runtime;
+    use colocate_machine::Nanos;
+    use colocate_observe::Tid;
+    use std::path::PathBuf;
+    use std::sync::mpsc::channel;
+
+    fn placer() -> Placer {
+        let original = pin::allowed(Tid(0)).unwrap();
+        let owner = Owner { pid: Pid(1), start_ticks: 0 };
+        let journal = Writer::begin(Err(String::new()), owner, &original, None);
+        Placer { journal, proc: PathBuf::from("/proc"), usable: original.clone(), original }
+    }
+
+    #[test]
+    fn letters_are_read_as_they_are_written() {
+        for fair in [Fair::Other, Fair::Batch] {
+            assert_eq!(Fair::parse(&fair.letter().to_string()), Some(fair));
+            assert_eq!(Fair::of(fair.policy()), Some(fair));
+        }
+        assert_eq!((Fair::parse("-"), Fair::of(libc::SCHED_IDLE)), (None, None));
+    }
+
+    /// A thread with a slice of its own, under either policy, has all of it again, and a thread that has it from its
+    /// creator, too.
+    #[test]
+    fn what_a_thread_had_comes_back() {
+        let licence = match licence() {
+            Ok(licence) => licence,
+            Err(why) => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+        };
+        let ((tell, told), (end, ended)) = (channel(), channel::<()>());
+        let thread = std::thread::spawn(move || {
+            sys::be_prompt(Nanos::from_millis(2), sys::nice()).unwrap();
+            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            tell.send(link.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            let _ = ended.recv();
+        });
+        let (tid, pid) = (Tid(told.recv().unwrap()), Pid(std::process::id().cast_signed()));
+        let mut book = Book::default();
+        book.add_job("job".into(), pid, Runtime::Plain);
+        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid };
+        let id = book.born(birth).unwrap();
+        let (task, mut placer) = (book.task(id).unwrap(), placer());
+        let is_idle = || sys::schedule_of(tid).unwrap().policy == libc::SCHED_IDLE;
+        for fair in [Fair::Other, Fair::Batch] {
+            let before = sys::schedule_of(tid).unwrap().under(fair.policy());
+            sys::set_schedule(tid, &before).unwrap();
+            placer.lower(task, licence).unwrap();
+            placer.lower(task, licence).unwrap();
+            assert!(is_idle() && task.lowered == Some(fair));
+            // As if it were a newborn that inherits this.
+            task.lowered = None;
+            placer.meet(task);
+            assert_eq!(task.lowered, Some(fair));
+            placer.raise(task).unwrap();
+            assert_eq!((sys::schedule_of(tid).unwrap(), task.lowered), (before, None));
+        }
+        // One that its program has put there stays there.
+        let own = sys::schedule_of(tid).unwrap().under(libc::SCHED_IDLE);
+        sys::set_schedule(tid, &own).unwrap();
+        placer.lower(task, licence).unwrap();
+        placer.raise(task).unwrap();
+        assert!(is_idle() && task.lowered.is_none());
+        drop(end);
+        thread.join().unwrap();
+    }
+}

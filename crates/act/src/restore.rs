@@ -324,6 +324,54 @@ mod tests {
         assert_eq!(undo(&journal, Path::new(PROC), false), []);
     }
 
+    /// One that the journal says was put under SCHED_IDLE, and one that its own program has put there.
+    #[test]
+    fn a_lowered_thread_gets_its_policy_back() {
+        if idle::licence().is_err() {
+            eprintln!("skipped: nobody can leave SCHED_IDLE again");
+            return;
+        }
+        let (known, other) = (Sleeper::start(), Sleeper::start());
+        let policy = |of: &Sleeper| sys::schedule_of(of.pid.first_thread()).unwrap().policy;
+        for sleeper in [&known, &other] {
+            let tid = sleeper.pid.first_thread();
+            let idle = sys::schedule_of(tid).unwrap().under(libc::SCHED_IDLE);
+            sys::set_schedule(tid, &idle).unwrap();
+        }
+        let lowered = Some(Fair::Other);
+        let entries = vec![
+            Entry { lowered, ..known.entry(Mark::Original, Mark::Original) },
+            other.entry(Mark::Original, Mark::Original),
+        ];
+        let journal = journal(&known.mask(), entries);
+        let wanted = Raised {
+            pid: known.pid,
+            tid: known.pid.first_thread(),
+            to: Fair::Other,
+            trouble: None,
+        };
+        assert_eq!(raise(&journal, Path::new(PROC), true), std::slice::from_ref(&wanted));
+        assert_eq!(policy(&known), libc::SCHED_IDLE, "a dry run changes nothing");
+        assert_eq!(raise(&journal, Path::new(PROC), false), [wanted]);
+        assert_eq!([&known, &other].map(policy), [libc::SCHED_OTHER, libc::SCHED_IDLE]);
+        assert_eq!(raise(&journal, Path::new(PROC), false), []);
+    }
+
+    #[test]
+    fn who_may_have_inherited_it() {
+        let entry = |pid, lowered| {
+            let (mark, was) = (Mark::Original, Mark::Original);
+            Entry { pid: Pid(pid), tid: Tid(pid), start_ticks: 1, mark, was, lowered }
+        };
+        let entries = [entry(10, Some(Fair::Batch)), entry(20, None)];
+        let known = entries.iter().map(|entry| (entry.tid, entry)).collect();
+        let parents = [(30, 10), (40, 20), (50, 30)].map(|(child, pid)| (Pid(child), Pid(pid)));
+        let parents = parents.into_iter().collect();
+        let of = |pid, tid| lowered(&known, &parents, Pid(pid), Tid(tid));
+        assert_eq!([of(10, 10), of(10, 11), of(30, 30)], [Some(Fair::Batch); 3]);
+        assert_eq!([of(20, 20), of(20, 21), of(40, 40), of(50, 50)], [None; 4]);
+    }
+
     /// The journal was written, the deed not done: the thread is still where it was before.
     #[test]
     fn a_crash_between_line_and_deed() {

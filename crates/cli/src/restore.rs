@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Undoes what a killed colocate left behind
 ///
 /// Lets everything go on that a dead colocate had stopped, gives every thread that it had put on one PU the
-/// mask back that it would have had, and takes those out of SCHED_IDLE that it had put there. Exit status: 0 if nothing is left to undo, 125 if something
-/// could not be undone or a journal could not be read.
+/// mask back that it would have had, and takes those out of SCHED_IDLE that it had put there. Exit status: 0
+/// if nothing is left to undo, 125 if something could not be undone or a journal could not be read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say what would be undone and undo nothing

@@ -6,7 +6,9 @@
 mod run_support;
 mod schedule_support;
 
-use run_support::{Scratch, child_called, children, have, masks, name, original, two_pus};
+use run_support::{
+    Scratch, as_nobody, child_called, children, have, masks, name, original, two_pus,
+};
 use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -113,7 +115,8 @@ fn at_work(scratch: &Scratch, of: &[&'static str], purpose: &str) -> (Child, Str
     let file = workload(scratch, "", &[(&nice(&word, "while :; do :; done"), "copies = 7")]);
     let child = start(scratch, &way(of), &file);
     wait_until("all have begun", || {
-        called(&word).iter().filter(|pid| schedules(**pid)[0].1 == NICE).count() == 7
+        called(&word).iter().filter(|pid| schedules(**pid).iter().any(|of| of.1 == NICE)).count()
+            == 7
     });
     (child, word)
 }
@@ -181,7 +184,7 @@ fn killed_with_its_guardian() {
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        let idle = || called(&word).iter().any(|pid| schedules(*pid)[0].0 == IDLE);
+        let idle = || called(&word).iter().any(|pid| schedules(*pid).iter().any(|of| of.0 == IDLE));
         assert!(idle(), "somebody was to wait");
         let would = scratch.colocate().args(["restore", "--dry-run"]).output().unwrap();
         let would = String::from_utf8_lossy(&would.stdout).into_owned();
@@ -191,4 +194,95 @@ fn killed_with_its_guardian() {
         as_before(&word);
         assert!(scratch.journals().is_empty());
     }
+}
+
+/// The arguments of four shells that each work for a while, and what they have said.
+fn four_at_work(command: &mut Command) -> String {
+    let work = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
+    command.args(["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "10ms"]);
+    command.args(["--waiting", "fill", "--", "sh", "-c", work]);
+    for _ in 0..3 {
+        command.args([":::", "sh", "-c", work]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Who could not take threads out of SCHED_IDLE again puts none there.
+#[test]
+fn without_a_way_back_jobs_are_stopped() {
+    let scratch = Scratch::new();
+    let Some((mut command, _)) = as_nobody(&scratch) else { return };
+    let said = four_at_work(&mut command);
+    let line = "waiting jobs are stopped and fill no idle PUs: to leave SCHED_IDLE again takes CAP_SYS_NICE or an \
+                RLIMIT_NICE of ";
+    assert!(said.contains(line), "{said}");
+}
+
+/// The limit allows what the capability does.
+#[test]
+fn a_limit_is_a_way_back() {
+    let scratch = Scratch::new();
+    let Some((nobody, _)) = as_nobody(&scratch) else { return };
+    let limit = |words: &[&str]| {
+        let mut command = Command::new("prlimit");
+        command.arg("--nice=40:40").args(words);
+        command
+    };
+    if !have("prlimit") || !limit(&["true"]).status().unwrap().success() {
+        eprintln!("skipped: the limit of nice values cannot be raised here");
+        return;
+    }
+    let mut command = limit(&["setpriv"]);
+    scratch.homes(&mut command);
+    command.args(nobody.get_args());
+    let said = four_at_work(&mut command);
+    assert!(!said.contains("SCHED_IDLE") && said.contains("filling, s"), "{said}");
+}
+
+/// One job in seven has a thread of fixed priority, or a session of its own: it is stopped, the others fill.
+fn one_is_stopped(purpose: &str, how: &str, why: &str) {
+    let scratch = Scratch::new();
+    let word = format!("{purpose}{}", std::process::id());
+    let enough = scratch.path("enough");
+    let naps = format!("while [ ! -e {} ]; do sleep 0.01; done", enough.display());
+    let odd = how.replace("NAPS", &format!(": {word}odd; {naps}"));
+    let work = nice(&format!("{word}usual"), &until(&enough));
+    let file = workload(&scratch, "", &[(&odd, "name = \"odd\""), (&work, "copies = 6")]);
+    let mut child = start(&scratch, &way(&["--only-signals"]), &file);
+    let states = |of: &str, wanted: fn((char, i32)) -> bool| {
+        let pids = called(&format!("{word}{of}"));
+        let state = |pid: &i32| Some((stat(*pid)?.0, schedules(*pid).first()?.0));
+        pids.iter().filter_map(state).any(wanted)
+    };
+    wait_until("the odd one is stopped", || states("odd", |(state, _)| state == 'T'));
+    wait_until("others fill", || states("usual", |(_, policy)| policy == IDLE));
+    assert!(!states("usual", |(state, _)| state == 'T'));
+    std::fs::write(&enough, "").unwrap();
+    assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+    let said = said(&scratch);
+    let line = "job 0 (sh) is stopped while it waits, and fills no idle PUs: ";
+    assert_eq!(said.matches(line).count(), 1, "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn fixed_priorities_are_not_lowered() {
+    let allowed = |program: &str, args: &[&str]| {
+        Command::new(program).args(args).status().is_ok_and(|status| status.success())
+    };
+    if !may_fill() || !have("chrt") || !allowed("chrt", &["-f", "1", "true"]) {
+        return;
+    }
+    one_is_stopped("fixed", "exec chrt -f 1 sh -c \"NAPS\"", "has a scheduling policy of its own");
+}
+
+#[test]
+fn other_sessions_are_not_lowered() {
+    let groups = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    if !may_fill() || !have("setsid") || groups.is_ok_and(|groups| groups.trim() != "1") {
+        return;
+    }
+    one_is_stopped("session", "exec setsid -w sh -c \"NAPS\"", "has a session of its own");
 }

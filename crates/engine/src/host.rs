@@ -52,7 +52,7 @@ pub enum Stand {
     Placed,
     /// Plan or newborn rule leave it to the kernel.
     LeftToKernel,
-    /// The plan has its job wait, and it does not run.
+    /// The plan has its job wait: it does not run, or only fills idle PUs ([`crate::Meanwhile`]).
     Waiting,
     /// It will be put on its PU when its process has counted the PUs that it may use.
     Settling,

@@ -220,7 +220,7 @@ pub enum Place {
     LeftToKernel,
     /// On this PU, by the kernel's number.
     Pu(PuNr),
-    /// On none: it does not run. All tasks of a job wait, or none does, since a job is stopped as a whole.
+    /// On none: it does not run, or where nobody else wants to, if the host was told so. All tasks of a job wait, or none does, since a job is stopped as a whole.
     Waiting,
 }
 
