@@ -4,9 +4,9 @@
 
 use colocate_machine::{Machine, Nanos, Performance, PuIdx, described};
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Allocated, Choice, Quantum, Scheduler, Selected};
-use colocate_sim::Platform;
-use colocate_study::fedorova::layout::{Layout, all_slow};
+use colocate_policy::schedule::{Allocated, Choice, Quantum, Scheduler, SchedulerKind, Selected};
+use colocate_sim::{Moves, Platform};
+use colocate_study::fedorova::layout::{Layout, all_slow, levelled};
 use colocate_study::fedorova::points::{Point, Question, SerialBy, Waiting};
 use colocate_study::fedorova::program::{Kind, Pace, Shape, Sizes};
 use colocate_study::fedorova::{MACHINE, Study, run};
@@ -100,4 +100,67 @@ fn share_is_of_the_time_on_slow_cores() {
         let simulated = in_place(&point, &slow, &performance, &sizes);
         assert!((simulated / 0.4 - 1.0).abs() < 0.01, "{serial} {serial_by:?}: {simulated} s");
     }
+}
+
+/// What fast cores are worth in either layout, and what moves cost where they are only said to be fast: half of the time serial, by
+/// all threads in turn. `cargo test --release -p colocate-study --test fedorova -- --ignored --nocapture`
+#[test]
+#[ignore = "prints a table"]
+fn fast_cores_in_either_layout() {
+    let (machine, performance) = machine();
+    let draws = [Assumptions::default()];
+    let study = Study {
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seeds: 1,
+        seed: 0,
+        length: Nanos::from_millis(400),
+        round: Nanos::from_millis(125),
+        quantum: Nanos::from_millis(1),
+    };
+    println!(
+        "| layout | phases, ms | fast cores | scheduler | faster than os, % | moves a second, across |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (layout, levelled) in Layout::ALL.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        for phase in [5, 10, 20] {
+            let parts = 400 / (2 * phase) + 1;
+            let shape = Shape { parts, ..point(0.5, Waiting::Sleep).shape };
+            let serial_by = SerialBy::InTurn;
+            let point = Point { layout, levelled, shape, serial_by, ..point(0.5, Waiting::Sleep) };
+            let os = seconds(&study, &point, "os").0;
+            for name in ["parallelism-aware", "parallelism-aware:spare=no"] {
+                let (ours, moves, across) = seconds(&study, &point, name);
+                let kind = if levelled { "said to be" } else { "are" };
+                let faster = (os / ours - 1.0) * 100.0;
+                println!(
+                    "| {} | {phase} | {kind} | `{name}` | {faster:+.1} | {moves:.0}, {across:.0} |",
+                    layout.name()
+                );
+            }
+        }
+    }
+}
+
+/// Seconds of a situation under a scheduler, the mean of two seeds, and moves a second, also those to another last-level cache.
+fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
+    let machine = point.layout.of(study.machine);
+    let flat = levelled(study.performance);
+    let performance = if point.levelled { &flat } else { study.performance };
+    let platform = Platform::new(&machine, performance, study.draws[0]).unwrap();
+    let sizes = Sizes::of(&point.shape, &machine, performance, study.draws[0]).unwrap();
+    let kind: SchedulerKind = name.parse().unwrap();
+    let one = |seed| {
+        let scenario = run::scenario(study, point, &sizes, seed);
+        let mut scheduler = kind.scheduler(&[]);
+        let outcome = run::under(&platform, point, &scenario, (&mut *scheduler, name)).unwrap();
+        let seconds = outcome.slowest().unwrap().as_secs_f64();
+        let sum = |of: fn(&Moves) -> u32| {
+            outcome.tasks.iter().map(|task| f64::from(of(&task.moves))).sum::<f64>() / seconds
+        };
+        (seconds, sum(Moves::total), sum(|moves| moves.same_node + moves.other_node))
+    };
+    let (a, b) = (one(0), one(1));
+    ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0, (a.2 + b.2) / 2.0)
 }
