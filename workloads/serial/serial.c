@@ -5,6 +5,7 @@
  *   --phase MS         length of the shorter kind of phase on such PUs [200]
  *   --length MS        length of the whole, rounded to whole pairs of phases [4000]
  *   --spin             threads wait for each other in a loop instead of sleeping
+ *   --spin-lock        the same with spin locks of the C library, which can tell who waits (docs/waits.md)
  *   --pin PU,PU,...    thread i stays on the i-th of these, and again from the first
  *   --oracle PU,PU,... serial phases are on the first of these, the fast one; in parallel phases the threads take turns
  *                      on all of them, and the last one to work has the fast one
@@ -13,7 +14,8 @@
  *
  * A serial and a parallel phase take turns, each as long as the share wants it; without serial phases the threads wait
  * for each other after each parallel one. Milliseconds of work are STEPS of a loop, so the work is the same on every
- * PU, and the time is not. Prints a checksum of the work, which --pin, --oracle, --spin and time do not change.
+ * PU, and the time is not. Prints a checksum of the work, which --pin, --oracle, --spin, --spin-lock and time do not
+ * change.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -34,12 +36,12 @@ enum { STEPS = 610000, PIECES_PER_MS = 20, MOST_THREADS = 1024, MOST_PUS = 1024 
 struct options {
     int threads, turn_ms, pus, pu[MOST_PUS];
     double serial, phase_ms, length_ms;
-    bool spin, pin, oracle, log;
+    bool spin, spin_lock, pin, oracle, log;
 };
 
 struct thread {
     pthread_t thread;
-    int number, on;
+    int number, on, gate;
     uint64_t state;
 };
 
@@ -48,6 +50,8 @@ static struct thread threads[MOST_THREADS];
 static long serial_pieces, parallel_pieces, pairs;
 static int64_t begin_ns;
 static pthread_barrier_t sleepers;
+/* The one that threads now wait at is closed, that is locked; the other one is open while they leave it. */
+static pthread_spinlock_t gates[2];
 static atomic_int arrived, generation, at_work;
 static _Atomic int64_t phase_ns;
 
@@ -65,8 +69,26 @@ static void relax(void) {
 #endif
 }
 
+/* Waits at a closed gate until all threads have come. The last one closes the other gate, which all have left, and opens
+ * this one; each that goes through opens it for the next. */
+static void wait_at_gate(struct thread *thread) {
+    int gate = thread->gate;
+    thread->gate = 1 - gate;
+    if (atomic_fetch_add(&arrived, 1) + 1 == options.threads) {
+        atomic_store(&arrived, 0);
+        pthread_spin_lock(&gates[1 - gate]);
+    } else {
+        pthread_spin_lock(&gates[gate]);
+    }
+    pthread_spin_unlock(&gates[gate]);
+}
+
 /* Waits until all threads wait. */
-static void wait_for_all(void) {
+static void wait_for_all(struct thread *thread) {
+    if (options.spin_lock) {
+        wait_at_gate(thread);
+        return;
+    }
     if (!options.spin) {
         pthread_barrier_wait(&sleepers);
         return;
@@ -129,16 +151,16 @@ static void *live(void *given) {
     struct thread *thread = given;
     bool first = thread->number == 0;
     if (options.pin) go(thread, thread->number % options.pus);
-    wait_for_all();
+    wait_for_all(thread);
     for (long pair = 0; pair < pairs; pair++) {
         if (first) {
             if (serial_pieces > 0) serial_phase(thread);
             atomic_store(&at_work, options.threads);
             begins("parallel");
         }
-        wait_for_all();
+        wait_for_all(thread);
         parallel_phase(thread);
-        wait_for_all();
+        wait_for_all(thread);
     }
     return NULL;
 }
@@ -174,6 +196,7 @@ static void read_options(char **words) {
     for (; *words != NULL; words++) {
         const char *name = *words;
         if (!strcmp(name, "--spin")) options.spin = true;
+        else if (!strcmp(name, "--spin-lock")) options.spin_lock = true;
         else if (!strcmp(name, "--log")) options.log = true;
         else if (!strcmp(name, "--threads")) options.threads = (int)number(name, *++words, 1, MOST_THREADS);
         else if (!strcmp(name, "--serial")) options.serial = number(name, *++words, 0, 90);
@@ -203,6 +226,8 @@ int main(int argc, char **argv) {
     (void)argc;
     read_options(argv + 1);
     plan();
+    for (int i = 0; i < 2; i++) pthread_spin_init(&gates[i], PTHREAD_PROCESS_PRIVATE);
+    pthread_spin_lock(&gates[0]);
     pthread_barrier_init(&sleepers, NULL, (unsigned)options.threads);
     begin_ns = now_ns();
     for (int i = 0; i < options.threads; i++) threads[i] = (struct thread){.number = i, .on = -1, .state = (uint64_t)i + 1};

@@ -50,7 +50,7 @@ class Programs:
         if name == "make":
             return ["make", "-s", f"-j{self.threads}", "-f", str(self.inputs / "Makefile"), f"SOURCES={self.inputs}"]
         share = name.split("-")[1]
-        spins = ["--spin"] if name.endswith("-spin") else []
+        spins = {"spin": ["--spin"], "lock": ["--spin-lock"]}.get(name.rsplit("-", 1)[1], [])
         return [str(self.inputs / "serial"), "--serial", share, "--threads", str(self.threads),
                 "--length", str(self.length_ms), *spins, *options]
 

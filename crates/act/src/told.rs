@@ -9,7 +9,9 @@
 
 use colocate_machine::Nanos;
 use colocate_observe::{SysError, Tid};
+use colocate_policy::TaskId;
 use colocate_waits::layout::{self, Table, VARIABLE};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -28,6 +30,26 @@ const BORN_LATE: Nanos = Nanos::from_secs(1);
 pub struct Told {
     table: NonNull<Table>,
     file: File,
+    both: HashMap<TaskId, Both>,
+}
+
+/// What a task has told and what samples of it have said, put together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Both {
+    told: Nanos,
+    sampled: Nanos,
+    sum: Nanos,
+}
+
+impl Both {
+    /// Takes in a look. Of the time since the last one the greater counts: a thread does not tell of loops of its own, nor of
+    /// OpenMP once it makes tasks, and samples may be denied.
+    fn look(&mut self, told: Nanos, sampled: Nanos) -> Nanos {
+        let grown = told.saturating_sub(self.told).max(sampled.saturating_sub(self.sampled));
+        let sum = self.sum + grown;
+        *self = Self { told: told.max(self.told), sampled: sampled.max(self.sampled), sum };
+        sum
+    }
 }
 
 impl Told {
@@ -43,7 +65,11 @@ impl Told {
         // SAFETY: a new mapping of our own file, as long as that.
         let at = unsafe { libc::mmap(nowhere, length, protection, how, file.as_raw_fd(), 0) };
         let table = NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
-        let told = Self { table: table.ok_or_else(|| SysError::last("mmap"))?, file };
+        let told = Self {
+            table: table.ok_or_else(|| SysError::last("mmap"))?,
+            file,
+            both: HashMap::new(),
+        };
         told.table().head.begin(namespace()?);
         Ok(told)
     }
@@ -100,6 +126,27 @@ impl Told {
         if let Some(slot) = slot.filter(|slot| slot.taken_ns.load(Ordering::Acquire) <= at.0) {
             let free = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = slot.tid.compare_exchange(tid, 0, free.0, free.1);
+        }
+    }
+
+    /// For how long a task has waited in loops, by what it has told and what samples say of it, as far as there is either. To be
+    /// asked once a look.
+    pub fn with_samples(
+        &mut self,
+        id: TaskId,
+        told: Option<Nanos>,
+        sampled: Option<Nanos>,
+    ) -> Option<Nanos> {
+        let known = told.is_some() || sampled.is_some();
+        let both = self.both.entry(id).or_default();
+        known.then(|| both.look(told.unwrap_or(both.told), sampled.unwrap_or(both.sampled)))
+    }
+
+    /// Forgets all tasks but these.
+    pub fn keep(&mut self, tasks: impl ExactSizeIterator<Item = TaskId>) {
+        if self.both.len() > tasks.len() {
+            let tasks: HashSet<TaskId> = tasks.collect();
+            self.both.retain(|id, _| tasks.contains(id));
         }
     }
 

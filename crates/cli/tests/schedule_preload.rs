@@ -4,8 +4,13 @@
 
 mod run_support;
 
-use run_support::{Scratch, have, text};
-use serde_json::Value;
+use colocate_act::told::Told;
+use colocate_machine::Nanos;
+use colocate_observe::Tid;
+use colocate_observe::sys::now;
+use run_support::{Scratch, await_that, have, text, two_pus};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -29,20 +34,36 @@ fn library() -> &'static Path {
     })
 }
 
-/// A schedule of one program without a guard; its phases.
-fn phases(scratch: &Scratch, options: &[&str], program: &[&str]) -> Phases {
+/// `colocate schedule` of one program without a guard, where nobody samples.
+fn schedule(scratch: &Scratch, options: &[&str], program: &[&str]) -> Command {
     library();
-    let report = scratch.path("report.json");
     let mut command = scratch.colocate();
-    command.args(["schedule", "--no-guard", "--quantum", "20ms", "--policy", "os"]).args(options);
-    command.arg("-o").arg(&report).arg("--").args(program).stdin(Stdio::null());
+    command.args(["schedule", "--no-guard", "--spin-rate", "0"]).args(options);
+    if !options.contains(&"--quantum") {
+        command.args(["--quantum", "20ms"]);
+    }
+    if !options.contains(&"--policy") {
+        command.args(["--policy", "os"]);
+    }
+    command.arg("-o").arg(scratch.path("report.json")).arg("--").args(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The phases of one program.
+fn phases(scratch: &Scratch, options: &[&str], program: &[&str]) -> Phases {
+    let mut command = schedule(scratch, options, program);
     command.envs([("OMP_NUM_THREADS", "2"), ("OMP_WAIT_POLICY", "active")]);
     command.envs([("GOMP_SPINCOUNT", "infinite"), ("KMP_BLOCKTIME", "infinite")]);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{program:?}: {}", text(&out.stderr));
-    let report: Value = serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+    let report = report(scratch);
     let of = |phase: &str| report["jobs"][0]["phases"][phase].as_u64().unwrap();
     Phases { serial_ns: of("serial_ns"), parallel_ns: of("parallel_ns"), report }
+}
+
+fn report(scratch: &Scratch) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(scratch.path("report.json")).unwrap()).unwrap()
 }
 
 /// For how long a program was in which phase.
@@ -127,4 +148,196 @@ fn threads_of_llvm_openmp_tell() {
         Some(out) => eprintln!("skipped: clang -fopenmp: {}", text(&out.stderr)),
         None => {}
     }
+}
+
+/// The speeds of this machine's cores, pretended: the first is fast, the others are slow.
+fn one_fast_core(scratch: &Scratch) -> String {
+    let mut bench = scratch.colocate();
+    bench.args(["bench", "cores", "--json", "--seconds", "0.001", "--repeat", "3"]);
+    let out = bench.output().unwrap();
+    let mut speeds: Value = serde_json::from_slice(&out.stdout).expect("speeds");
+    let speed = |value: f64| json!({ "value": value, "low": value - 0.01, "high": value + 0.01 });
+    let mut pus = Vec::new();
+    for (place, pu) in speeds["pus"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let value = if place == 0 { 1.0 } else { 0.4 };
+        (pu["speed"], pu["speed_while_running"]) = (speed(value), json!(value));
+        pus.push(pu["pu"].to_string());
+    }
+    let slow = json!({ "speed": speed(0.4), "pus": pus[1..].join(",") });
+    speeds["kinds"] = json!([slow, { "speed": speed(1.0), "pus": &pus[0] }]);
+    let path = scratch.path("cores.json");
+    std::fs::write(&path, speeds.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Three serial phases, in which the second thread waits for a spin lock: they are seen, and get the fast core. Untold, the
+/// program looks parallel.
+#[test]
+fn serial_phases_get_the_fast_core() {
+    let (scratch, two) = (Scratch::new(), two_pus());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/serial/serial.c");
+    let program = scratch.path("serial");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread"]).arg(source).arg("-o").arg(&program);
+    if !two || !have("cc") || !cc.status().unwrap().success() {
+        return;
+    }
+    let (program, cores) = (program.to_str().unwrap(), one_fast_core(&scratch));
+    let words = [program, "--spin-lock", "--phase", "400", "--length", "2400"];
+    // Longer than most threads have to wait for a CPU.
+    let policy = ["--policy", "parallelism-aware", "--quantum", "100ms", "--core-speeds", &cores];
+    phases(&scratch, &policy, &words).among(NONE, "untold");
+    let told = phases(&scratch, &[&policy[..], &["--preload"]].concat(), &words);
+    told.among(HALF, "told");
+    let state = told.report["state"].as_str().unwrap();
+    let times =
+        state.split("fast cores were given ").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(times.is_some_and(|times| times.parse::<u32>().unwrap() >= 3), "{state}");
+}
+
+/// Each call of a library goes to the OpenMP that the library brought, also where two of them have different ones.
+#[test]
+fn libraries_keep_their_own_openmp() {
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/plugins.c");
+    let [program, runtime, gnu, other] =
+        ["plugins", "libruntime.so", "gnu.so", "other.so"].map(|name| scratch.path(name));
+    let cc = |to: &Path, options: &[&str], files: &[&Path]| {
+        let mut cc = Command::new("cc");
+        cc.arg("-O1").args(options).args(files).arg("-o").arg(to);
+        assert!(cc.status().unwrap().success(), "{cc:?}");
+    };
+    let object = scratch.path("plugin.o");
+    cc(&program, &[], &[&source]);
+    cc(&runtime, &["-fPIC", "-shared", "-DRUNTIME"], &[&source]);
+    cc(&gnu, &["-fPIC", "-shared", "-DPLUGIN", "-fopenmp"], &[&source]);
+    cc(&object, &["-fPIC", "-c", "-DPLUGIN", "-fopenmp"], &[&source]);
+    cc(&other, &["-shared"], &[&object, &runtime]);
+    for [first, second] in [[&gnu, &other], [&other, &gnu]] {
+        let words = [&program, first, second].map(|path| path.to_str().unwrap());
+        let out = schedule(&scratch, &["--preload"], &words).output().unwrap();
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let mut lines: Vec<String> = text(&out.stdout).lines().map(str::to_owned).collect();
+        let threads = std::thread::available_parallelism().unwrap().to_string();
+        let place = usize::from(first == &gnu);
+        assert_eq!([&lines[place], &lines[place + 2]], ["1000", "1000"], "{lines:?}");
+        lines.retain(|line| line != "1000");
+        assert_eq!(lines, [threads.clone(), threads]);
+    }
+}
+
+/// With another C library spin locks are told as well; a static program is left alone, and a note says so.
+#[test]
+fn another_c_library() {
+    if !have("musl-gcc") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waits.c");
+    for (name, options) in [("dynamic", &[][..]), ("static", &["-static"])] {
+        let program = scratch.path(name);
+        let mut cc = Command::new("musl-gcc");
+        cc.arg("-DPTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP=PTHREAD_MUTEX_INITIALIZER");
+        cc.arg("-O1").args(options).arg(&source).arg("-o").arg(&program);
+        assert!(cc.status().unwrap().success());
+        let found = phases(&scratch, &["--preload"], &[program.to_str().unwrap(), "spin", MS]);
+        let silent = found.report["notes"].to_string().contains("no program has loaded");
+        assert_eq!(silent, name == "static", "{name}: {}", found.report);
+        found.among(if silent { NONE } else { ALL }, name);
+    }
+}
+
+/// A thread that ends gives its slot back, so does one that was killed, once that is heard of; meanwhile it is told that it waits.
+#[test]
+fn threads_that_have_ended_make_room() {
+    let scratch = Scratch::new();
+    let Some(program) = waits(&scratch) else { return };
+    let told = Told::new().unwrap();
+    let begun = now();
+    let start = |ms: &str| {
+        let mut command = Command::new(&program);
+        command.args(["spin", ms]).envs(told.environment(library(), |_| None));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        (child, Tid(line.trim().parse().unwrap()))
+    };
+    let waited = |tid| told.waited(tid, begun, Told::now());
+    let (mut child, tid) = start("1000000");
+    await_that("it waits", || waited(tid).filter(|waited| *waited > Nanos::from_millis(20)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(waited(tid).is_some(), "killed, it could not give back anything");
+    told.ended(tid, now());
+    assert_eq!(waited(tid), None);
+    let (mut child, tid) = start("300");
+    await_that("it waits", || waited(tid));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(waited(tid), None);
+    assert_eq!((told.programs(), told.without_slot()), (2, 0));
+}
+
+/// Wherever the memory should be and is not: the same output, status and descriptors, and no word of ours.
+#[test]
+fn programs_run_as_if_nobody_asked() {
+    let scratch = Scratch::new();
+    let file = |name: &str, text: &[u8]| {
+        let path = scratch.path(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (short, long) = (file("short", b"colowait"), file("long", &vec![0xff; 1 << 20]));
+    let script = "ls /proc/self/fd | wc -l; echo done; exit 3";
+    let run = |memory: Option<&str>, preload: bool| {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).env_remove("LD_PRELOAD").stdin(Stdio::null());
+        memory.map(|memory| sh.env("COLOCATE_WAITS", memory));
+        if preload {
+            sh.env("LD_PRELOAD", library());
+        }
+        let out = sh.output().unwrap();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let plain = run(None, false);
+    assert_eq!((plain.0, plain.2.as_str()), (Some(3), ""));
+    let files = ["/nowhere", "", "/dev/null", "/dev/zero", "/proc/self/mem", "/", &short, &long];
+    for memory in [None].into_iter().chain(files.map(Some)) {
+        assert_eq!(run(memory, true), plain, "{memory:?}");
+    }
+}
+
+/// The loader finds it in every program that has a C library: it needs nothing else, and nothing in it panics.
+#[test]
+fn it_needs_only_the_c_library() {
+    if !have("readelf") {
+        return;
+    }
+    let readelf = |option: &str| {
+        let out = Command::new("readelf").args(["-W", option]).arg(library()).output().unwrap();
+        assert!(out.status.success());
+        text(&out.stdout)
+    };
+    let dynamic = readelf("-d");
+    let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    let of_c =
+        |line: &&str| ["libc.", "libdl.", "libpthread."].iter().any(|name| line.contains(name));
+    assert!(!needed.is_empty() && needed.iter().all(of_c), "{dynamic}");
+    let symbols = readelf("-s");
+    assert!(!symbols.contains("panic"), "{symbols}");
+    for name in ["pthread_spin_lock", "pthread_mutex_lock", "GOMP_parallel", "ompt_start_tool"] {
+        let exported =
+            |line: &&str| line.ends_with(&format!(" {name}")) && line.contains(" GLOBAL ");
+        assert!(symbols.lines().any(|line| exported(&line)), "{name}: {symbols}");
+    }
+}
+
+/// What was to be loaded before is still loaded, behind it.
+#[test]
+fn other_libraries_are_still_loaded() {
+    let scratch = Scratch::new();
+    let words = ["sh", "-c", "echo $LD_PRELOAD"];
+    let mut command = schedule(&scratch, &["--preload"], &words);
+    let out = command.env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    assert_eq!(text(&out.stdout).trim(), format!("{}:libm.so.6", library().display()));
 }

@@ -10,23 +10,15 @@
 //! region or for the next one. Who called `GOMP_parallel` works again when that returns. Threads that sleep after a
 //! while in a loop are seen to sleep by the kernel.
 //!
-//! # Tasks
-//! A thread that waits at a barrier does tasks that others have left. These are no waiting, and nothing tells of
-//! them. So a program that makes tasks (or begins regions in a way that is not known here) tells nothing of OpenMP
-//! from then on.
-//!
 //! # What is odd here
 //! Which libgomp was meant depends on who calls (`real`). So each function that is taken is a few instructions that
 //! put what it was given and where it returns to where Rust can read it.
 
 use crate::real::Real;
+use crate::teams::{be_unsure, is_unsure, rest};
 use crate::thread;
 use core::arch::naked_asm;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, Ordering};
-
-/// Whether this process tells nothing of OpenMP any more.
-static UNSURE: AtomicBool = AtomicBool::new(false);
 
 /// A function with as many arguments as any here has; those that it does not have are never looked at.
 type Any = extern "C" fn(
@@ -49,6 +41,8 @@ type Any = extern "C" fn(
 enum Kind {
     /// Its caller may wait in it.
     Wait,
+    /// The same, for a lock that can be tried first.
+    Lock,
     /// It has a team do its first argument with its second one.
     Region,
     /// It makes what other threads may do while they wait.
@@ -108,30 +102,6 @@ extern "C" fn work(body: &Body) {
     rest();
 }
 
-/// The calling thread waits from now on, at the end of its region or for the next one.
-fn rest() {
-    if UNSURE.load(Ordering::Relaxed) {
-        return;
-    }
-    thread::begin();
-    if UNSURE.load(Ordering::SeqCst) {
-        thread::end();
-    }
-}
-
-/// Tells nothing of OpenMP any more.
-#[cold]
-pub fn be_unsure() {
-    if !UNSURE.swap(true, Ordering::SeqCst) {
-        thread::nobody_waits();
-    }
-}
-
-/// Whether nothing is told of OpenMP any more.
-pub fn is_unsure() -> bool {
-    UNSURE.load(Ordering::Relaxed)
-}
-
 /// Does what was meant, and tells what comes of it.
 extern "C" fn instead(given: &Given, taken: &Taken) -> usize {
     let Some(meant) = taken.real.meant_at(given.back) else {
@@ -143,13 +113,27 @@ extern "C" fn instead(given: &Given, taken: &Taken) -> usize {
     let meant = unsafe { core::mem::transmute::<*mut c_void, Any>(meant.as_ptr()) };
     match taken.kind {
         _ if !thread::is_wanted() => given.pass(meant),
-        Kind::Wait if is_unsure() => given.pass(meant),
+        Kind::Wait | Kind::Lock if is_unsure() => given.pass(meant),
         Kind::Wait => thread::waiting(|| given.pass(meant)),
+        Kind::Lock => lock(given, meant),
         Kind::Tasks => {
             be_unsure();
             given.pass(meant)
         }
         Kind::Region => region(given, meant),
+    }
+}
+
+/// Tries a lock, and only who finds it taken notes that it waits.
+fn lock(given: &Given, meant: Any) -> usize {
+    static TEST: Real = Real::new(c"omp_test_lock");
+    // SAFETY: a function of this name takes a pointer to a lock and returns whether it was free.
+    let test = TEST.meant_at(given.back).map(|at| unsafe {
+        core::mem::transmute::<*mut c_void, extern "C" fn(usize) -> i32>(at.as_ptr())
+    });
+    match test {
+        Some(test) if test(given.registers[0]) != 0 => 0,
+        _ => thread::waiting(|| given.pass(meant)),
     }
 }
 
@@ -235,7 +219,9 @@ take! {
     Wait:
         GOMP_barrier GOMP_barrier_cancel GOMP_loop_end GOMP_loop_end_cancel GOMP_sections_end
         GOMP_sections_end_cancel GOMP_single_copy_start GOMP_single_copy_end GOMP_critical_start
-        GOMP_critical_name_start GOMP_atomic_start GOMP_ordered_start omp_set_lock;
+        GOMP_critical_name_start GOMP_atomic_start GOMP_ordered_start;
+    Lock:
+        omp_set_lock;
     Region:
         GOMP_parallel GOMP_parallel_sections GOMP_parallel_loop_static GOMP_parallel_loop_dynamic
         GOMP_parallel_loop_guided GOMP_parallel_loop_runtime GOMP_parallel_loop_nonmonotonic_dynamic

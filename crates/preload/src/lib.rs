@@ -12,7 +12,7 @@
 //! - `locks`: spin locks and adaptive mutexes of the C library. Barriers, conditions and other mutexes of glibc put
 //!   threads to sleep at once, so there is nothing to tell.
 //! - `gnu`: GNU OpenMP, between parallel regions too.
-//! - `llvm`: LLVM OpenMP.
+//! - `llvm`: LLVM OpenMP. `teams` is what both have in common.
 //!
 //! # Manners
 //! This lives inside somebody else's process. It prints nothing, allocates nothing, keeps no descriptor, leaves `errno`
@@ -31,6 +31,7 @@ pub mod llvm;
 pub mod locks;
 pub mod ompt;
 mod real;
+pub mod teams;
 pub mod thread;
 
 /// Called when the program is loaded, before its own code.

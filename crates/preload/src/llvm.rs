@@ -1,14 +1,14 @@
 //! LLVM OpenMP, which tells tools what its threads do (OMPT).
 //!
-//! Threads wait at barriers, for locks, and after their part of a region, until they get one of the next. As with GNU
-//! OpenMP (`gnu`), a program that makes tasks tells nothing from then on.
+//! Threads wait at barriers, for locks, and after their part of a region, until they get one of the next.
+//! A program that makes tasks tells nothing from then on (`teams`).
 //!
 //! A runtime knows one tool. If the program brings one, or one is named in `OMP_TOOL_LIBRARIES`, that is it.
 
 use crate::clib;
-use crate::gnu::{be_unsure, is_unsure};
 use crate::ompt::{self, Lookup, SetCallback, StartTool, StartToolResult};
 use crate::real::Real;
+use crate::teams::{be_unsure, rest};
 use crate::thread;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -65,8 +65,8 @@ extern "C" fn finalize(_data: *mut u64) {}
 
 /// Begins to wait, or works again.
 fn waits(now: bool) {
-    if now && !is_unsure() {
-        thread::begin();
+    if now {
+        rest();
     } else {
         thread::end();
     }
@@ -107,16 +107,25 @@ extern "C" fn sync_region_wait(
     waits(endpoint == ompt::BEGIN);
 }
 
+/// Of locks `omp_set_lock` tells, which is taken, and can try them first.
+const fn is_lock(kind: c_uint) -> bool {
+    matches!(kind, ompt::MUTEX_LOCK | ompt::MUTEX_TEST_LOCK)
+}
+
 extern "C" fn mutex_acquire(
-    _kind: c_uint,
+    kind: c_uint,
     _hint: c_uint,
     _how: c_uint,
     _lock: u64,
     _code: *const c_void,
 ) {
-    waits(true);
+    if !is_lock(kind) {
+        waits(true);
+    }
 }
 
-extern "C" fn mutex_acquired(_kind: c_uint, _lock: u64, _code: *const c_void) {
-    waits(false);
+extern "C" fn mutex_acquired(kind: c_uint, _lock: u64, _code: *const c_void) {
+    if !is_lock(kind) {
+        waits(false);
+    }
 }

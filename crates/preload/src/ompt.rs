@@ -31,6 +31,11 @@ pub const MUTEX_ACQUIRE: c_uint = 26;
 /// It has it (`ompt_callback_mutex_acquired`).
 pub const MUTEX_ACQUIRED: c_uint = 27;
 
+/// A lock that is waited for (`ompt_mutex_lock`).
+pub const MUTEX_LOCK: c_uint = 1;
+/// A lock that is tried (`ompt_mutex_test_lock`).
+pub const MUTEX_TEST_LOCK: c_uint = 2;
+
 /// Something begins (`ompt_scope_begin`).
 pub const BEGIN: c_uint = 1;
 /// The task is the program's first thread's (`ompt_task_initial`).

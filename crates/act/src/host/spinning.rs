@@ -36,11 +36,18 @@ impl LinuxHost {
         }));
     }
 
-    /// Adds for how long tasks have waited in loops. What a program tells of itself counts more than samples.
+    /// Adds for how long tasks have waited in loops. Where programs tell, it is put together with what they tell.
     pub(super) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
         let Some(spins) = &mut self.spins else { return };
         for task in tasks.iter_mut() {
-            task.spun = task.spun.or_else(|| spins.spun(task.id));
+            let sampled = spins.spun(task.id);
+            task.spun = match &mut self.gauges.told {
+                Some(told) => told.with_samples(task.id, task.spun, sampled),
+                None => sampled,
+            };
+        }
+        if let Some(told) = &mut self.gauges.told {
+            told.keep(tasks.iter().map(|task| task.id));
         }
         spins.keep(tasks.iter().map(|task| task.id));
     }

@@ -77,6 +77,27 @@ fn slots_are_read() {
     assert_eq!(told.waited(tid, born, now), None);
 }
 
+/// Told and sampled, in ms: both see the first wait; then it waits in a loop of its own; then samples are denied; then it works,
+/// and is found to wait in a lock.
+#[test]
+fn told_and_sampled() {
+    let mut told = Told::new().unwrap();
+    let id = |order| TaskId { job: colocate_policy::JobIdx(0), order };
+    let mut look = |told_ms: Option<u64>, sampled_ms: Option<u64>| {
+        told.with_samples(id(0), told_ms.map(ms), sampled_ms.map(ms))
+    };
+    assert_eq!(look(None, None), None);
+    assert_eq!(look(Some(50), Some(60)), Some(ms(60)));
+    assert_eq!(look(Some(50), Some(160)), Some(ms(160)));
+    assert_eq!(look(Some(150), None), Some(ms(260)));
+    assert_eq!(look(Some(150), Some(160)), Some(ms(260)));
+    assert_eq!(look(Some(170), Some(165)), Some(ms(280)));
+    assert_eq!(look(None, None), None);
+    assert_eq!(told.with_samples(id(1), None, Some(ms(7))), Some(ms(7)), "another task");
+    told.keep([id(1)].into_iter());
+    assert_eq!(told.with_samples(id(0), Some(ms(1)), None), Some(ms(1)), "forgotten");
+}
+
 /// Full, nobody else tells; whoever left makes room.
 #[test]
 fn more_threads_than_slots() {

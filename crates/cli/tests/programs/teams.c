@@ -1,8 +1,8 @@
 /* OpenMP threads, for --preload: teams KIND MS
  *
- *   docks      the first thread works alone for MS, then all work for MS, ten times over: the others wait in between
+ *   docks      the first thread works alone for MS, then all work for MS, five times over: the others wait in between
  *   barrier    the same within one parallel region, where they wait at a barrier
- *   lock       one thread works with a lock for MS, ten times over, and the others wait for that lock
+ *   lock       one thread works with a lock for MS, five times over, and the others wait for that lock
  *   tasks      as docks, but in each region one thread makes tasks, which the others do while they wait for it
  * MS are milliseconds of CPU time of each thread that works. Prints how many threads there were. */
 #define _GNU_SOURCE
@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { ROUNDS = 5 };
 
 static long cpu_ms(void) {
     struct timespec t;
@@ -24,7 +26,7 @@ static void work(long ms) {
 }
 
 static void docks(long ms) {
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         work(ms);
 #pragma omp parallel
         work(ms);
@@ -33,7 +35,7 @@ static void docks(long ms) {
 
 static void barrier(long ms) {
 #pragma omp parallel
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         if (omp_get_thread_num() == 0) work(ms);
 #pragma omp barrier
         work(ms);
@@ -45,7 +47,7 @@ static void lock(long ms) {
     omp_lock_t only;
     omp_init_lock(&only);
 #pragma omp parallel
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         if (omp_get_thread_num() == 0) omp_set_lock(&only);
 #pragma omp barrier
         if (omp_get_thread_num() == 0) {
@@ -62,7 +64,7 @@ static void lock(long ms) {
 }
 
 static void tasks(long ms) {
-    for (int round = 0; round < 10; round++)
+    for (int round = 0; round < ROUNDS; round++)
 #pragma omp parallel
 #pragma omp single
         for (int i = 0; i < 2 * omp_get_num_threads(); i++)
