@@ -99,7 +99,8 @@ pub struct SeenTask {
     /// Time since it was born for which it could run and waited for a PU; `None` if the host cannot say. A wait that
     /// goes on may be missing.
     pub waited: Option<Nanos>,
-    /// Of its CPU time, that in which it only asked again and again whether others are done; `None` if nobody looked.
+    /// Of its CPU time and its waits for a PU, that in which it only asked again and again whether others are done, or would
+    /// have; `None` if nobody looked.
     pub spun: Option<Nanos>,
     /// Instructions it has done; `None` if the host does not count them.
     pub instructions: Option<u64>,

@@ -1,6 +1,6 @@
 //! Real programs whose threads wait in loops, or only look so, under the sampler.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
 use colocate_observe::Pid;
 use colocate_observe::births::Options;
