@@ -1,5 +1,5 @@
-//! Cores of different speeds under `colocate schedule`: serial phases are seen and have fast cores, all others slow ones,
-//! and nothing of that remains.
+//! Cores of different speeds under `colocate schedule`: serial phases are seen and have fast cores, other threads are on other
+//! cores, and nothing of that remains.
 //!
 //! On aarch64 the kernel says which cores are fast, on x86 a file that the case writes. Phases last until the case has
 //! seen what it looks for, and where threads are it reads in `/proc`, while they run.
@@ -203,7 +203,7 @@ fn course(report: &Value) -> anyhow::Result<Vec<String>> {
     Ok(course)
 }
 
-/// Serial phases, of one thread and of another one, have a fast core while a parallel program has slow ones; in between
+/// Serial phases, of one thread and of another one, have a fast core while a parallel program is on other ones; in between
 /// everything is left to the kernel. The report has the phases as they were, and nothing remains.
 pub fn phases_are_found() -> anyhow::Result<()> {
     let before = Before::now()?;
