@@ -1,3 +1,5 @@
+//! What programs tell, believed as far as the kernel allows.
+
 use super::*;
 use proptest::prelude::*;
 
