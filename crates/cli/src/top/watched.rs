@@ -216,6 +216,10 @@ mod tests {
             }
             let gone = old.tid;
             old.end();
+            // It may be listed for a moment yet, and then it is remembered until all are read again.
+            while Proc::at(proc).tasks(pid).unwrap().contains(&gone) {
+                std::thread::yield_now();
+            }
             let new = Worker::start();
             while watched.threads.contains_key(&gone) || !watched.threads.contains_key(&new.tid) {
                 look(&mut watched);
