@@ -7,8 +7,8 @@
 
 use colocate_act::launch::Command;
 use colocate_act::{Count, LinuxHost, Setup, Target};
-use colocate_engine::{Meanwhile, Snapshot};
 use colocate_engine::schedule::{Workload, schedule};
+use colocate_engine::{Meanwhile, Snapshot};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};

@@ -153,7 +153,8 @@ pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 pub fn ratio_estimate(values: &[f64], base: &[f64]) -> Option<Estimate> {
     let (over, under) = (logarithms(values)?, logarithms(base)?);
     let value = mean(&over)? - mean(&under)?;
-    let interval = welch_reach(&over, &under, 0.95).map(|reach| Interval::around(value, reach).exp());
+    let interval =
+        welch_reach(&over, &under, 0.95).map(|reach| Interval::around(value, reach).exp());
     Some(Estimate { value: value.exp(), interval })
 }
 
