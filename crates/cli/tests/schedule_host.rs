@@ -177,10 +177,20 @@ fn later_runs_find_what_the_first_found() {
     let output = command.arg(&file).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(path).unwrap();
-    let runs: Vec<Vec<&str>> =
-        text.lines().collect::<Vec<_>>().chunks(3).map(<[_]>::to_vec).collect();
+    let lines: Vec<String> = text.lines().map(without_the_librarys_signals).collect();
+    let runs: Vec<&[String]> = lines.chunks(3).collect();
     assert_eq!(runs.len(), 3, "{text}");
     assert!(runs.iter().all(|run| *run == runs[0] && run[1] == "40"), "{text}");
+}
+
+/// Sets of signals as `/proc` has them, without signals 32 and 33, which the C library keeps for itself: `posix_spawn`, by
+/// which tests start colocate, has them ignored, and the first thread of a process changes that.
+fn without_the_librarys_signals(line: &str) -> String {
+    let signals = |word: &str| u64::from_str_radix(word, 16).ok().filter(|_| word.len() == 16);
+    let word = |word: &str| {
+        signals(word).map_or(word.to_owned(), |set| format!("{:016x}", set & !(0b11 << 31)))
+    };
+    line.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
 /// Who is asked to end and does so without a fault is not launched anew, even if its target is far.

@@ -31,8 +31,8 @@
 //! # Properties
 //! - **No starvation**: every candidate gets fast cores, none ahead of another one by more than a quantum. -> test
 //!   `fair_to_candidates`; threads of parallel phases: see [`sharing`]
-//! - **No ping-pong**: where nothing changes nobody moves after the first quantum, unless threads take turns. -> test
-//!   `still_when_nothing_changes`
+//! - **No ping-pong**: where nothing changes nobody moves once phases are known, which takes two quanta, unless threads take turns. ->
+//!   test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
 //! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test `places_are_sound`
 //! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where nobody is in a serial phase. -> tests
