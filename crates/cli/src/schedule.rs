@@ -91,7 +91,7 @@ pub struct Args {
     preload: bool,
 
     /// Samples of each running thread that tell whether it only waits for others in a loop, a second of its CPU time; 0
-    /// takes none [range: 0-10000; default: 250 with a scheduler that stops nobody, else 0] (docs/spinning.md)
+    /// takes none [range: 0-10000; default: 250 with a scheduler that goes by phases, else 0] (docs/spinning.md)
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: Option<u32>,
 
@@ -196,7 +196,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Begins to sample who only waits in a loop, if that is wanted; a line if it cannot be.
 fn watch_spinning(args: &Args, host: &mut LinuxHost) -> Option<String> {
-    let usual = if args.policy.kind.runs_all() { spin::DEFAULT_RATE_HZ } else { 0 };
+    let by_phases = args.policy.kind.runs_all() && args.policy.kind != SchedulerKind::Os;
+    let usual = if by_phases { spin::DEFAULT_RATE_HZ } else { 0 };
     let rate = args.spin_rate.unwrap_or(usual);
     let why = (rate > 0).then(|| host.watch_spinning(rate).err())??;
     Some(format!(
