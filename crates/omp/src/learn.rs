@@ -12,7 +12,7 @@
 //! - *Pair*: a block of executions with fewer threads and one with all. It is won if fewer took at most [`TOLERANCE`] longer.
 //! # Algorithm
 //! Pairs are counted as heads of a coin: fewer threads are taken as soon as so many wins of so few pairs would be luck in
-//! [`LUCK`] of cases, left alone if so many losses would be, and left alone after [`MOST_PAIRS`].
+//! `LUCK` of cases, left alone if so many losses would be, and left alone after `MOST_PAIRS`.
 //! # Properties
 //! - **Found**: critical sections that leave nothing to more threads bring one thread. -> test `critical_sections_leave_one`
 //! - **Left alone** where threads help. -> test `parallel_regions_keep_all`

@@ -2,7 +2,7 @@
 //!
 //! What is simulated are the rules of Linux's fair class (EEVDF, 6.6 and later; the placement and
 //! balancing rules are those that CFS had), as far as they decide where threads run. All threads have the
-//! same weight, but for those that fill idle PUs ([`crate::filling`]). Other classes, cgroups, real-time threads, CPU idle states and the kernel's own threads
+//! same weight, but for those that fill idle PUs (`crate::filling`). Other classes, cgroups, real-time threads, CPU idle states and the kernel's own threads
 //! are not simulated.
 
 use crate::scenario::{ScenarioError, error};

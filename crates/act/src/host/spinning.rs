@@ -11,7 +11,7 @@ impl LinuxHost {
     /// called before any quantum.
     ///
     /// # Errors
-    /// As [`Spins::new`] and [`Spins::also`]: where events are denied. Nothing is sampled then.
+    /// Where events are denied. Nothing is sampled then.
     pub fn watch_spinning(&mut self, rate_hz: u32) -> Result<(), SysError> {
         let mut spins = Spins::new(rate_hz, &self.sampling.watch, self.nice)?;
         for job in self.book.jobs() {

@@ -11,7 +11,7 @@
 //! # Terms
 //! - *Ratio*: geometric mean of the times with one number over that with another, with Welch's interval
 //!   ([`ratio_interval`]). It is looked at after every run, up to eight times, and every look may be misled. So each look
-//!   is with [`CONFIDENCE`], which makes 95 % for all of them.
+//!   is with `CONFIDENCE`, which makes 95 % for all of them.
 //! # Algorithm
 //! The number with the least mean is the best measured one. Advised is the smallest number that is shown to be at most
 //! [`TOLERANCE`] slower, if it or the best is shown to be better than, or as good as, the most that is allowed. Otherwise nothing is
@@ -33,7 +33,7 @@ pub const TOLERANCE: f64 = 0.02;
 /// How many times as long as the slowest run with the best number a run may take before it may be ended. Chosen: noise of
 /// whole runs is far smaller.
 pub const CUT: f64 = 2.0;
-/// The same where the best number has not been run [`LEAST_RUNS`] times, so that nobody knows how runs scatter. Chosen.
+/// The same where the best number has not been run `LEAST_RUNS` times, so that nobody knows how runs scatter. Chosen.
 pub const FIRST_CUT: f64 = 4.0;
 /// Confidence of each look at an interval. Pocock's levels for looks that shall be right together in 95 of 100 are 0.0158
 /// for five and 0.0106 for ten of them (remembered); 0.01 is on the careful side.
@@ -128,7 +128,7 @@ pub struct Row {
     pub seconds: Option<Estimate>,
     /// Seconds after which a run was ended.
     pub cut_s: Option<f64>,
-    /// Time over that of the best, with [`CONFIDENCE`].
+    /// Time over that of the best, with `CONFIDENCE`.
     pub over_best: Option<Interval>,
     /// How it stands.
     pub standing: Standing,
