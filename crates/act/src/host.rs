@@ -41,7 +41,9 @@ use colocate_policy::{JobIdx, Plan, TaskId};
 use filling::Fillers;
 use lives::Leaving;
 use looking::{GLANCE_EVERY, LOOK_EVERY};
-use preparing::{begin_journal, counters, hold_all, pauser, usable, watch_all};
+use preparing::{
+    begin_journal, counters, hold_all, late_births, no_journal, pauser, usable, watch_all,
+};
 use spins::Spins;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -189,12 +191,7 @@ impl LinuxHost {
         let fillers =
             pauser.as_ref().and_then(|_| Fillers::new(setup.meanwhile, &setup.proc, &mut notes));
         let mut journal = begin_journal(setup, &original, pauser.as_ref());
-        if let Some(why) = journal.trouble() {
-            notes.push(format!(
-                "cannot keep a journal ({why}): if colocate and its guardian are both killed, \
-                 `colocate restore` will not know what to undo"
-            ));
-        }
+        notes.extend(journal.trouble().map(no_journal));
         let guardian = Guardian::start(&journal)
             .map_err(|why| notes.push(format!("no guardian ({why})")))
             .ok();
@@ -210,12 +207,7 @@ impl LinuxHost {
         let nice = sys::nice();
         let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, nice));
         let births = watch_all(&held, &setup.births);
-        if let Some(why) = births.without_perf() {
-            notes.push(format!(
-                "births of threads are looked for in /proc, because {why}: threads that live for \
-                 less than some milliseconds are not placed; `colocate doctor` says what lifts it"
-            ));
-        }
+        notes.extend(births.without_perf().map(late_births));
         let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
         let mut host = Self {

@@ -11,7 +11,7 @@ use crate::sys;
 use crate::target::Targets;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::pmu::{Counters, PmuError, Want};
-use colocate_observe::{Births, Pid, births};
+use colocate_observe::{Births, Pid, SysError, births};
 use std::path::Path;
 
 /// The counters that are asked for and there; a note says so if none are.
@@ -93,4 +93,21 @@ pub(super) fn watch_all(held: &[Held], options: &births::Options) -> Births {
 /// The machine's PUs that are in `mask`, in logical order.
 pub(super) fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
+}
+
+/// What it means that there is no journal.
+#[allow(clippy::needless_pass_by_value)] // it is mapped over what was taken
+pub(super) fn no_journal(why: String) -> String {
+    format!(
+        "cannot keep a journal ({why}): if colocate and its guardian are both killed, `colocate restore` will not know \
+         what to undo"
+    )
+}
+
+/// What it means that births are not told by the kernel.
+pub(super) fn late_births(why: &SysError) -> String {
+    format!(
+        "births of threads are looked for in /proc, because {why}: threads that live for less than some milliseconds are \
+         not placed; `colocate doctor` says what lifts it"
+    )
 }
