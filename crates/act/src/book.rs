@@ -123,10 +123,12 @@ impl Task {
     }
 }
 
-/// PUs that a task was put on before the one it is on now: the last, and all that it has left within a second.
+/// PUs that a task may have handed down beside the one it is on now: those that it was put on or was to be put on
+/// last, and all that it has left within a second before.
 ///
 /// A newborn has the mask that its creator had when its birth began, and is heard of when that is over.
-/// Meanwhile its creator may have been put elsewhere more than once.
+/// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
+/// was read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Had(Vec<(PuNr, Nanos)>);
 
@@ -135,8 +137,15 @@ pub struct Had(Vec<(PuNr, Nanos)>);
 const BIRTH_TAKES: Nanos = Nanos::from_secs(1);
 
 impl Had {
-    /// Notes that `pu` was left at `at`.
-    pub fn left(&mut self, pu: PuNr, at: Nanos) {
+    /// Notes that a task which was put as `from` says is about to be put as `to` says. To be called before the
+    /// deed, which may succeed and not be read back.
+    pub fn goes(&mut self, from: Mark, to: Mark, at: Nanos) {
+        if from != to {
+            [from, to].into_iter().filter_map(Mark::pu).for_each(|pu| self.note(pu, at));
+        }
+    }
+
+    fn note(&mut self, pu: PuNr, at: Nanos) {
         self.0.retain(|(other, left)| *other != pu && *left + BIRTH_TAKES > at);
         self.0.push((pu, at));
     }
@@ -189,8 +198,10 @@ pub struct Birth {
     pub tid: Tid,
     /// The process of its creator.
     pub parent_pid: Pid,
-    /// Its creator.
+    /// Its creator, or the first thread of that process if the note of its birth was lost.
     pub parent_tid: Tid,
+    /// Whether that note was lost: any thread of its creator's process may have created it.
+    pub lost: bool,
 }
 
 impl Book {
@@ -342,12 +353,13 @@ impl Book {
 
     /// Enters a newborn. `None` if its process belongs to no job.
     pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
-        let Birth { at, pid, tid, parent_pid, parent_tid } = birth;
+        let Birth { at, pid, tid, parent_pid, parent_tid, lost } = birth;
         let creator = self.living(parent_tid).and_then(|id| self.tasks.get(&id));
         let (name, mark, had, was_lowered) = creator.map_or_else(
             || (None, Mark::Original, Had::default(), None),
             |task| (Some(task.name.clone()), task.mark, task.had.clone(), task.was_lowered),
         );
+        let had = if lost { self.had_by_any(parent_pid, at) } else { had };
         let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
         let process = self.processes.entry(pid).or_insert_with(|| Process {
@@ -392,6 +404,16 @@ impl Book {
         self.by_tid.insert(tid, id);
         self.most_living = self.most_living.max(self.by_tid.len());
         Some(id)
+    }
+
+    /// Where any remembered task of a process is or was, that could have handed it down at `at`.
+    fn had_by_any(&self, pid: Pid, at: Nanos) -> Had {
+        let mut had = Had::default();
+        for task in self.tasks.values().filter(|task| task.pid == pid) {
+            let pus = task.had.pus().chain(task.mark.pu());
+            pus.for_each(|pu| had.note(pu, at));
+        }
+        had
     }
 
     /// Notes that a task has a new name.

@@ -356,8 +356,10 @@ impl LinuxHost {
         self.births.drain(&mut events);
         for event in events.drain(..) {
             match event {
-                TaskEvent::Born { at, pid, tid, parent_pid, parent_tid } => {
-                    self.born(Birth { at, pid, tid, parent_pid, parent_tid });
+                TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found } => {
+                    // Without notes of births the creator is nearly always the first thread.
+                    let lost = found && self.births.without_perf().is_none();
+                    self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost });
                 }
                 TaskEvent::Ended { at, tid, .. } => {
                     if let Some(id) = self.book.living(tid) {

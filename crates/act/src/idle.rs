@@ -330,7 +330,7 @@ mod tests {
         let (tid, pid) = (Tid(told.recv().unwrap()), Pid(std::process::id().cast_signed()));
         let mut book = Book::default();
         book.add_job("job".into(), pid, Runtime::Plain);
-        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid };
+        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid, lost: false };
         let id = book.born(birth).unwrap();
         let (task, mut placer) = (book.task(id).unwrap(), placer());
         let is_idle = || sys::schedule_of(tid).unwrap().policy == libc::SCHED_IDLE;

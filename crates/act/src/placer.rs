@@ -59,12 +59,10 @@ impl Placer {
         if !self.write(task, to) {
             return Self::gone(task, then);
         }
+        task.had.goes(task.mark, to, now());
         match pin::place(task.tid, &self.mask(to)) {
             Ok(found) => {
                 task.allowed = found;
-                if let Some(pu) = task.mark.pu().filter(|_| task.mark != to) {
-                    task.had.left(pu, now());
-                }
                 (task.mark, task.stand) = (to, then);
                 Put::Done
             }
@@ -191,7 +189,14 @@ mod tests {
     }
 
     fn birth(pid: Pid, tid: Tid) -> Birth {
-        Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: pid.first_thread() }
+        Birth {
+            at: Nanos(1),
+            pid,
+            tid,
+            parent_pid: pid,
+            parent_tid: pid.first_thread(),
+            lost: false,
+        }
     }
 
     /// A PU goes offline and the kernel frees the task on it, before we have looked at the machine.
@@ -219,11 +224,28 @@ mod tests {
         let first = book.born(birth(pid, pid.first_thread())).unwrap();
         let creator = book.task(first).unwrap();
         for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
-            creator.had.left(PuNr(pu), Nanos::from_millis(left_at));
+            creator.had.goes(Mark::On(PuNr(pu)), Mark::Original, Nanos::from_millis(left_at));
         }
         let id = book.born(birth(pid, Tid(11))).unwrap();
         let task = book.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2, 5, 6].map(ours), [true, true, true, false, false]);
+    }
+
+    /// Thread 10 is on PU 0 and was to be put on PU 1: it was, created 11 there, and had ended when its mask was to
+    /// be read back.
+    #[test]
+    fn a_newborn_may_have_a_mask_that_its_creator_was_not_seen_with() {
+        let placer = placer(&PuSet::parse_list("0-7").unwrap());
+        let (mut book, pid) = (Book::default(), Pid(10));
+        book.add_job("job".into(), pid, Runtime::Plain);
+        let first = book.born(birth(pid, pid.first_thread())).unwrap();
+        let creator = book.task(first).unwrap();
+        creator.mark = Mark::On(PuNr(0));
+        creator.had.goes(creator.mark, Mark::On(PuNr(1)), Nanos(1));
+        let id = book.born(birth(pid, Tid(11))).unwrap();
+        let task = book.task(id).unwrap();
+        let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
+        assert_eq!([0, 1, 2].map(ours), [true, true, false]);
     }
 }

@@ -53,6 +53,8 @@ pub enum TaskEvent {
         parent_pid: Pid,
         /// The thread that created it; the first thread of that process where unknown.
         parent_tid: Tid,
+        /// Whether it was found in `/proc`, which does not say what thread created it.
+        found: bool,
     },
     /// It has ended.
     Ended {
@@ -362,7 +364,8 @@ impl Births {
         let others: Vec<Tid> = self.tree.tasks_of(pid).collect();
         let Some(executing) = others.first().copied() else { return };
         let ended = others.into_iter().map(|tid| TaskEvent::Ended { at, pid, tid });
-        let born = TaskEvent::Born { at, pid, tid, parent_pid: pid, parent_tid: executing };
+        let (parent_pid, parent_tid) = (pid, executing);
+        let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: false };
         for event in ended.chain([born]) {
             self.tree.learn(&event);
             events.push(event);
@@ -418,7 +421,7 @@ pub(crate) fn attach_all(
 pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
     Some(match *record {
         Record::Fork { born: Stamp { at, pid, tid }, parent_pid, parent_tid } => {
-            TaskEvent::Born { at, pid, tid, parent_pid, parent_tid }
+            TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: false }
         }
         Record::Exit(Stamp { at, pid, tid }) => TaskEvent::Ended { at, pid, tid },
         Record::Comm { of: Stamp { at, pid, tid }, name, exec } => {
@@ -436,7 +439,7 @@ mod tests {
     fn born(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
         let (pid, parent_pid) = (Pid(pid), Pid(parent));
         let parent_tid = parent_pid.first_thread();
-        TaskEvent::Born { at: Nanos(at), pid, tid: Tid(tid), parent_pid, parent_tid }
+        TaskEvent::Born { at: Nanos(at), pid, tid: Tid(tid), parent_pid, parent_tid, found: false }
     }
 
     fn ended(at: u64, tid: i32) -> TaskEvent {

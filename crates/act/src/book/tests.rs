@@ -4,7 +4,7 @@ use super::*;
 
 fn birth(pid: i32, tid: i32, parent: (i32, i32)) -> Birth {
     let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));
-    Birth { at: Nanos(1), pid: Pid(pid), tid: Tid(tid), parent_pid, parent_tid }
+    Birth { at: Nanos(1), pid: Pid(pid), tid: Tid(tid), parent_pid, parent_tid, lost: false }
 }
 
 fn book() -> Book {
@@ -135,4 +135,22 @@ fn a_task_that_ends_while_it_settles_was_missed() {
     book.ended(Tid(10), Nanos(5));
     assert_eq!(book.seen(Nanos(1), |_, _| None)[0].stand, Stand::Missed);
     assert_eq!(book.seen(Nanos(1), |_, _| None)[0].ended, Some(Nanos(4)));
+}
+
+/// Threads 11 and 12 of process 10 were on PUs 1 and 2; the note of the birth of 14 was lost, so either may have
+/// created it. Process 20 has nothing to do with it.
+#[test]
+fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
+    let mut book = book();
+    for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
+        let id = book.born(birth(pid, tid, (10, 10))).unwrap();
+        book.task(id).unwrap().mark = Mark::On(PuNr(pu));
+    }
+    let known = birth(10, 13, (10, 10));
+    let lost = Birth { lost: true, ..birth(10, 14, (10, 10)) };
+    let had = [known, lost].map(|birth| {
+        let id = book.born(birth).unwrap();
+        book.task(id).unwrap().had.pus().collect::<Vec<_>>()
+    });
+    assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }

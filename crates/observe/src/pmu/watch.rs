@@ -512,7 +512,8 @@ mod tests {
         let options = Options { without_perf: true, ..Options::here().unwrap() };
         let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
         let (at, tid) = (now(), Tid(i32::MAX));
-        let born = TaskEvent::Born { at, pid, tid, parent_pid: pid, parent_tid: tid };
+        let (parent_pid, parent_tid, found) = (pid, tid, false);
+        let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found };
         watch.take(born, Start::Now);
         watch.take(TaskEvent::Ended { at, pid, tid }, Start::Now);
         let counted = watch.finish();

@@ -138,7 +138,8 @@ impl Tree {
                 let first = tid == pid.first_thread();
                 let parent_pid = if first { parent } else { pid };
                 let parent_tid = parent_pid.first_thread();
-                events.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid });
+                let found = true;
+                events.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found });
             }
             let exec = exec && tid == pid.first_thread();
             let Some(known) = self.tasks.get_mut(&tid) else { continue };
