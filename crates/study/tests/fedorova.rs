@@ -35,6 +35,23 @@ impl Scheduler for InPlace {
     }
 }
 
+fn study<'a>(
+    machine: &'a Machine,
+    performance: &'a Performance,
+    draws: &'a [Assumptions],
+) -> Study<'a> {
+    Study {
+        machine,
+        performance,
+        draws,
+        seeds: 1,
+        seed: 0,
+        length: Nanos::from_millis(400),
+        round: Nanos::from_millis(125),
+        quantum: Nanos::from_millis(1),
+    }
+}
+
 fn point(serial: f64, waiting: Waiting) -> Point {
     Point {
         question: Question::Shares,
@@ -43,6 +60,7 @@ fn point(serial: f64, waiting: Waiting) -> Point {
         serial_by: SerialBy::First,
         waiting,
         levelled: false,
+        programs: 1,
     }
 }
 
@@ -102,6 +120,30 @@ fn share_is_of_the_time_on_slow_cores() {
     }
 }
 
+/// Four programs with four threads each share the slow cores, and each takes as long as it is said to alone: the kernel
+/// has a core for every thread.
+#[test]
+fn several_programs_share_the_cores() {
+    let (machine, performance) = machine();
+    let slow = all_slow(&machine);
+    let draws = [Assumptions::default()];
+    let serial_by = SerialBy::InTurn;
+    let point = Point { programs: 4, serial_by, ..point(0.5, Waiting::Sleep) };
+    let study = study(&slow, &performance, &draws);
+    let sizes = Sizes::of(&point.shape, &machine, &performance, draws[0]).unwrap();
+    let scenario = run::scenario(&study, &point, &sizes, 0);
+    assert_eq!(scenario.jobs.iter().map(|job| job.threads.len()).collect::<Vec<_>>(), [4; 4]);
+    let arrivals: Vec<f64> = scenario.jobs.iter().map(|job| job.arrives.as_secs_f64()).collect();
+    assert_eq!(arrivals, [0.0, 0.031_25, 0.0625, 0.093_75]);
+    let platform = Platform::new(&slow, &performance, draws[0]).unwrap();
+    let mut os = "os".parse::<SchedulerKind>().unwrap().scheduler(&[]);
+    let outcome = run::under(&platform, &point, &scenario, (&mut *os, "os")).unwrap();
+    for job in &outcome.jobs {
+        let took = job.took().unwrap().as_secs_f64();
+        assert!((took / 0.4 - 1.0).abs() < 0.03, "{}: {took} s", job.name);
+    }
+}
+
 /// What fast cores are worth in either layout, and what moves cost where they are only said to be fast: half of the time serial, by
 /// all threads in turn. `cargo test --release -p colocate-study --test fedorova -- --ignored --nocapture`
 #[test]
@@ -109,16 +151,7 @@ fn share_is_of_the_time_on_slow_cores() {
 fn fast_cores_in_either_layout() {
     let (machine, performance) = machine();
     let draws = [Assumptions::default()];
-    let study = Study {
-        machine: &machine,
-        performance: &performance,
-        draws: &draws,
-        seeds: 1,
-        seed: 0,
-        length: Nanos::from_millis(400),
-        round: Nanos::from_millis(125),
-        quantum: Nanos::from_millis(1),
-    };
+    let study = study(&machine, &performance, &draws);
     println!(
         "| layout | phases, ms | fast cores | scheduler | faster than os, % | moves a second, across |"
     );

@@ -103,7 +103,7 @@ fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<Report> {
     let runner = Runner::new(&args.course)?;
     let work = Work::new(study)?;
     let inputs = given::digest(&format!("{VERSION}{study:?}{:?}", work.points()));
-    let head = format!("fedorova-1 {inputs}");
+    let head = format!("fedorova-2 {inputs}");
     let kept = (args.course.keep.as_deref(), &head[..]);
     let shape = |piece| work.shape(piece);
     let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;

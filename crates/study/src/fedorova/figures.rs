@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct PolicyFigures {
     /// Its name; `oracle` is arithmetic.
     pub policy: String,
-    /// Time of the program, in seconds; `None` if a run did not end.
+    /// Time of the program, in seconds, the mean if there are several; `None` if a run did not end, and for the oracle of several.
     pub seconds: Option<Spread>,
     /// `os`'s time over it; `None` for `os`, and if a run did not end.
     pub speedup: Option<Spread>,
@@ -33,6 +33,8 @@ pub struct PolicyFigures {
     pub crossings: Option<Spread>,
     /// How many cores were busy on average, spinning included; `None` for the oracle, and if a run did not end.
     pub busy: Option<Spread>,
+    /// How many times as long the slowest program took as the fastest, 1 if there is one; `None` as before.
+    pub uneven: Option<Spread>,
 }
 
 /// One situation.
@@ -55,6 +57,8 @@ pub struct PointFigures {
     pub waiting: Waiting,
     /// Whether fast cores are as slow as the others, and only said to be fast.
     pub levelled: bool,
+    /// How many such programs there are at once.
+    pub programs: u32,
     /// The schedulers, `os` first, and the oracle.
     pub policies: Vec<PolicyFigures>,
 }
@@ -68,6 +72,7 @@ const SECONDS: usize = 0;
 const MOVES: usize = 1;
 const CROSSINGS: usize = 2;
 const BUSY: usize = 3;
+const UNEVEN: usize = 4;
 
 impl Grid<'_> {
     /// The figures of a situation under the policies `names`, the first of which is the baseline and the last the oracle.
@@ -82,6 +87,7 @@ impl Grid<'_> {
             serial_by: point.serial_by,
             waiting: point.waiting,
             levelled: point.levelled,
+            programs: point.programs,
             policies: (0..names.len()).map(|place| self.policy(place, names)).collect(),
         }
     }
@@ -112,6 +118,7 @@ impl Grid<'_> {
             moves: self.column(place, MOVES).spread(),
             crossings: self.column(place, CROSSINGS).spread(),
             busy: self.column(place, BUSY).spread(),
+            uneven: self.column(place, UNEVEN).spread(),
         }
     }
 
@@ -148,6 +155,7 @@ mod tests {
             serial_by: SerialBy::InTurn,
             waiting: Waiting::Sleep,
             levelled: false,
+            programs: 1,
         }
     }
 
@@ -160,7 +168,7 @@ mod tests {
     #[test]
     fn a_part_of_the_oracles_gain() {
         let run =
-            |seconds: f64, moves: f64| vec![[Some(seconds), Some(moves), Some(0.0), Some(9.0)]; 2];
+            |seconds: f64, moves: f64| vec![[Some(seconds), Some(moves), Some(0.0), Some(9.0), Some(1.0)]; 2];
         let done = vec![vec![run(1.0, 0.0), run(0.8, 20.0), run(0.75, 0.0)]; 2];
         let found = Grid(&done).figures(&point(), &names());
         let [os, own, oracle] = &found.policies[..] else { panic!("three") };
@@ -178,7 +186,7 @@ mod tests {
     /// Where the oracle saves 3 %, nobody's part of it is told; a slower program is worse; a run without an end has no figure.
     #[test]
     fn what_cannot_be_said() {
-        let run = |seconds: Option<f64>| vec![[seconds, Some(0.0), Some(0.0), None]; 2];
+        let run = |seconds: Option<f64>| vec![[seconds, Some(0.0), Some(0.0), None, None]; 2];
         let done = vec![vec![run(Some(1.0)), run(Some(1.25)), run(Some(0.97))]; 2];
         let found = Grid(&done).figures(&point(), &names());
         assert_eq!(

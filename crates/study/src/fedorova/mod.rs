@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Version of the report that this build writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The machine that is simulated unless said otherwise, by its name here.
 pub const MACHINE: &str = "amp-4x12";

@@ -20,8 +20,12 @@ const PHASES_MS: [u64; 5] = [2, 5, 10, 20, 60];
 /// are. Chosen.
 const HALF: f64 = 0.5;
 
-/// Serial shares of the third and the fourth question, percent: one without, and one from the middle of the published 40 to 60 %.
+/// Serial shares of the questions from the third on, percent: one without, and one from the middle of the published 40 to 60 %.
 const WAITING: [u32; 2] = [0, 50];
+
+/// How many programs are there at once in the last question, which share the cores, a thread on each. The most there are have
+/// two threads each. Chosen.
+const PROGRAMS: [u32; 3] = [2, 4, 8];
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,11 +39,14 @@ pub enum Question {
     Waiting,
     /// What fewer threads change where memory is the limit.
     Threads,
+    /// What is gained where several programs share the fast cores.
+    Programs,
 }
 
 impl Question {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Shares, Self::Migrations, Self::Waiting, Self::Threads];
+    pub const ALL: [Self; 5] =
+        [Self::Shares, Self::Migrations, Self::Waiting, Self::Threads, Self::Programs];
 }
 
 /// What threads do that wait for others, and whether that is known.
@@ -105,6 +112,8 @@ pub struct Point {
     pub waiting: Waiting,
     /// Whether fast cores are as slow as the others, and only said to be fast.
     pub levelled: bool,
+    /// How many such programs there are, with as many threads together as there are cores. Never 0.
+    pub programs: u32,
 }
 
 impl Point {
@@ -141,6 +150,7 @@ pub fn all(study: &Study<'_>) -> Vec<Point> {
         serial_by: SerialBy::InTurn,
         waiting,
         levelled: false,
+        programs: 1,
     };
     let shares = SHARES.map(|serial| usual(Question::Shares, serial, Waiting::Sleep));
     let of_first = SHARES_OF_FIRST.map(|serial| Point {
@@ -155,6 +165,7 @@ pub fn all(study: &Study<'_>) -> Vec<Point> {
             serial_by: SerialBy::InTurn,
             waiting: Waiting::Sleep,
             levelled: true,
+            programs: 1,
         })
     });
     let waiting = WAITING
@@ -164,8 +175,12 @@ pub fn all(study: &Study<'_>) -> Vec<Point> {
         let usual = usual(Question::Threads, serial, Waiting::Sleep);
         Point { shape: Shape { kind: Kind::Streaming, ..usual.shape }, ..usual }
     });
+    let programs = WAITING.into_iter().flat_map(|serial| {
+        let one = usual(Question::Programs, serial, Waiting::Sleep);
+        PROGRAMS.map(|programs| Point { programs, ..one })
+    });
     let all = shares.into_iter().chain(of_first).chain(migrations);
-    all.chain(waiting).chain(threads).collect()
+    all.chain(waiting).chain(threads).chain(programs).collect()
 }
 
 #[allow(clippy::cast_precision_loss)] // a few thousand at most

@@ -4,6 +4,7 @@ use super::layout::levelled;
 use super::points::{Point, Question, SerialBy, Waiting};
 use super::program::{Pace, Sizes, fed, spinning};
 use super::{FedorovaError, Study};
+use crate::stats;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::schedule::{Scheduler, SchedulerKind};
 use colocate_sim::{
@@ -11,15 +12,18 @@ use colocate_sim::{
     Scenario, ScheduleOptions, Serial, Stretch, ThreadSpec, Work, schedule_with,
 };
 
-/// The schedulers by name, the baseline first. Those that colocate does not have are left out.
-pub const POLICIES: [&str; 3] = ["os", "all-fast-first", "parallelism-aware"];
+/// The schedulers by name, the baseline first. Those that colocate does not have are left out. The last is the nearest to the
+/// published one: in parallel phases fast cores do not go round.
+pub const POLICIES: [&str; 4] =
+    ["os", "all-fast-first", "parallelism-aware", "parallelism-aware:spare=no"];
 
 /// The arithmetic that stands behind the schedulers.
 pub const ORACLE: &str = "oracle";
 
-/// What is kept of a run: its time in seconds, how often a second threads came to another core, how often to one
-/// under another last-level cache, and how many cores were busy on average. `None` if it did not come to its end.
-pub type Kept = [Option<f64>; 4];
+/// What is kept of a run: its time in seconds, the mean of its programs; how often a second threads came to another core,
+/// how often to one under another last-level cache, how many cores were busy on average, and how many times as long the
+/// slowest program took as the fastest. `None` if it did not come to its end.
+pub type Kept = [Option<f64>; 5];
 
 /// Who is compared in a situation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +39,7 @@ impl Contender {
     #[must_use]
     pub fn name(&self) -> String {
         let threads = if self.fed { ", fdt" } else { "" };
-        format!("{}{threads}", self.kind.name())
+        format!("{}{threads}", self.kind)
     }
 }
 
@@ -94,8 +98,12 @@ pub fn under_all(
     let contenders = contenders(point.question).into_iter();
     let mut runs = contenders.map(under_one).collect::<Result<Vec<_>, FedorovaError>>()?;
     let pace = Pace::new(&machine, performance, assumptions, point.shape.kind)?;
-    let seconds = sizes.oracle(&pace);
-    runs.push(seeds().map(|_| [Some(seconds), Some(0.0), Some(0.0), None]).collect());
+    let oracle = match point.programs {
+        1 => [Some(sizes.oracle(&pace)), Some(0.0), Some(0.0), None, None],
+        // It knows of one program alone.
+        _ => [None; 5],
+    };
+    runs.push(seeds().map(|_| oracle).collect());
     Ok(runs)
 }
 
@@ -114,15 +122,18 @@ pub fn under(
     Ok(schedule_with(platform, scenario, scheduler, &options, &mut |_| ())?)
 }
 
-/// The program as a scenario.
+/// The programs as a scenario, each as many threads as its share of the cores. They begin one after another within the first
+/// round, so that their serial parts do not all begin together.
 #[must_use]
 pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> Scenario {
     let spin = PhaseIdx(1);
-    let thread = |order: usize| {
+    let programs = point.programs as usize;
+    let sizes = &Sizes { threads: (sizes.threads / programs).max(1), ..*sizes };
+    let thread = |arrives: Nanos, order: usize| {
         let (course, instructions) = course(point.serial_by, sizes, order);
         ThreadSpec {
             name: format!("t{order}"),
-            born: Nanos::ZERO,
+            born: arrives,
             course,
             work: Work::Instructions(instructions),
             pages: Pages::FirstTouch,
@@ -135,16 +146,20 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
     };
     let of_first = point.serial_by == SerialBy::First && sizes.serial > 0;
     let serial = of_first.then_some(Serial { phase: WORK, instructions: sizes.serial });
+    let job = |order: usize| {
+        let arrives = Nanos(study.round.0 * order as u64 / programs as u64);
+        JobSpec {
+            name: format!("program {order}"),
+            arrives,
+            threads: (0..sizes.threads).map(|order| thread(arrives, order)).collect(),
+            barrier: Some(Barrier { wait, serial }),
+        }
+    };
     Scenario {
         name: format!("{:.0} % serial", point.shape.serial * 100.0),
         seed,
         phases: vec![PhaseSpec::of(point.shape.kind.phase()), PhaseSpec::of(spinning())],
-        jobs: vec![JobSpec {
-            name: "program".to_owned(),
-            arrives: Nanos::ZERO,
-            threads: (0..sizes.threads).map(thread).collect(),
-            barrier: Some(Barrier { wait, serial }),
-        }],
+        jobs: (0..programs).map(job).collect(),
         method: Method::Leave,
         quantum: study.quantum,
         grain: Nanos::ZERO,
@@ -181,13 +196,20 @@ fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<Stretch>, u64) {
 const HORIZON: u64 = 20;
 
 fn kept(outcome: &Outcome) -> Kept {
-    let seconds = outcome.slowest().filter(|_| outcome.complete).map(Nanos::as_secs_f64);
+    let all = outcome.complete.then(|| outcome.lasted.as_secs_f64());
     let a_second = |count: fn(&colocate_sim::Moves) -> u32| {
         let moves: f64 = outcome.tasks.iter().map(|task| f64::from(count(&task.moves))).sum();
-        seconds.map(|seconds| moves / seconds)
+        all.map(|seconds| moves / seconds)
     };
+    let took = outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64));
+    let took: Option<Vec<f64>> = took.collect::<Option<_>>().filter(|_| outcome.complete);
+    let uneven = took.as_deref().map(|took| {
+        let least = took.iter().copied().fold(f64::INFINITY, f64::min);
+        took.iter().copied().fold(0.0, f64::max) / least
+    });
+    let seconds = took.and_then(|took| stats::mean(&took));
     let crossing = |moves: &colocate_sim::Moves| moves.same_node + moves.other_node;
     let ran: f64 = outcome.tasks.iter().map(|task| task.ran.as_secs_f64()).sum();
-    let busy = seconds.map(|seconds| ran / seconds);
-    [seconds, a_second(colocate_sim::Moves::total), a_second(crossing), busy]
+    let busy = all.map(|seconds| ran / seconds);
+    [seconds, a_second(colocate_sim::Moves::total), a_second(crossing), busy, uneven]
 }

@@ -57,6 +57,11 @@ fn heading(question: Question, report: &Report) -> String {
              feedback-driven threading says"
                 .to_owned()
         }
+        Question::Programs => {
+            "simulated: faster than os, the mean of several programs at once that share the cores, percent; uneven: how many \
+             times as long the slowest takes as the fastest"
+                .to_owned()
+        }
     }
 }
 
@@ -66,12 +71,14 @@ fn rows(question: Question, points: &[&PointFigures]) -> Vec<Vec<String>> {
         Question::Migrations => "  layout, phases".to_owned(),
         Question::Waiting => "  serial, waiting".to_owned(),
         Question::Threads => "  serial".to_owned(),
+        Question::Programs => "  serial, programs".to_owned(),
     }];
     let policies = points.first().map_or(&[][..], |point| &point.policies);
     head.push("os, s".to_owned());
     head.extend(told(question, policies).map(|policy| policy.policy.clone()));
     let more = match question {
         Question::Threads => "busy cores",
+        Question::Programs => "uneven",
         _ => "of oracle's gain; moves/s, across",
     };
     head.extend(movers(question, policies).map(|policy| format!("{}: {more}", policy.policy)));
@@ -82,23 +89,27 @@ fn rows(question: Question, points: &[&PointFigures]) -> Vec<Vec<String>> {
             point.policies[0].seconds.as_ref().map_or_else(unended, |seconds| seconds.text(3)),
         );
         row.extend(told(question, &point.policies).map(speedup));
-        let more = if question == Question::Threads { busy } else { moves };
+        let more = match question {
+            Question::Threads => busy,
+            Question::Programs => uneven,
+            _ => moves,
+        };
         row.extend(movers(question, &point.policies).map(more));
         rows.push(row);
     }
     rows
 }
 
-/// The policies of which a speed-up is told: the oracle has nothing to say of what moves cost.
+/// The policies of which a speed-up is told: the oracle has nothing to say of what moves cost, nor of several programs.
 fn told(question: Question, policies: &[PolicyFigures]) -> impl Iterator<Item = &PolicyFigures> {
-    let oracle = question != Question::Migrations;
+    let oracle = !matches!(question, Question::Migrations | Question::Programs);
     let count = policies.len().saturating_sub(1) + usize::from(oracle);
     policies.iter().take(count).skip(1)
 }
 
 /// The policies of which more is told: how often they move threads, or how many cores are busy.
 fn movers(question: Question, policies: &[PolicyFigures]) -> impl Iterator<Item = &PolicyFigures> {
-    let first = usize::from(question != Question::Threads);
+    let first = usize::from(!matches!(question, Question::Threads | Question::Programs));
     policies.iter().take(policies.len().saturating_sub(1)).skip(first)
 }
 
@@ -112,6 +123,7 @@ fn label(point: &PointFigures) -> String {
             format!("  {}, {:.0} ms", point.layout.name(), point.parallel_s * 1000.0)
         }
         Question::Waiting => format!("  {:.0} %, {}", point.serial * 100.0, point.waiting.name()),
+        Question::Programs => format!("  {:.0} %, {}", point.serial * 100.0, point.programs),
     }
 }
 
@@ -127,6 +139,10 @@ fn moves(policy: &PolicyFigures) -> String {
     let count =
         |count: Option<Spread>| count.map_or("-".to_owned(), |count| format!("{:.0}", count.value));
     format!("{part}; {}, {}", count(policy.moves), count(policy.crossings))
+}
+
+fn uneven(policy: &PolicyFigures) -> String {
+    policy.uneven.map_or_else(unended, |uneven| uneven.text(2))
 }
 
 fn busy(policy: &PolicyFigures) -> String {
