@@ -167,8 +167,9 @@ mod tests {
     /// quarter of a second.
     #[test]
     fn a_part_of_the_oracles_gain() {
-        let run =
-            |seconds: f64, moves: f64| vec![[Some(seconds), Some(moves), Some(0.0), Some(9.0), Some(1.0)]; 2];
+        let run = |seconds: f64, moves: f64| {
+            vec![[Some(seconds), Some(moves), Some(0.0), Some(9.0), Some(1.0)]; 2]
+        };
         let done = vec![vec![run(1.0, 0.0), run(0.8, 20.0), run(0.75, 0.0)]; 2];
         let found = Grid(&done).figures(&point(), &names());
         let [os, own, oracle] = &found.policies[..] else { panic!("three") };
