@@ -1,6 +1,7 @@
 //! The guard around a scheduler whose speed the test decides.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::cast_precision_loss)] // small counts
 
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::{
@@ -190,6 +191,20 @@ fn compares_the_same_jobs_only() {
         assert!(toy.go(&mut guard), "quantum {n}: the kernel's, as there is no baseline");
     }
     assert!(toy.news.is_empty());
+}
+
+/// Whatever comes every so many quanta, and whenever it began, meets the scheduler's quanta and the kernel's.
+#[test]
+fn nothing_regular_meets_one_side_only() {
+    let (mut toy, mut guard) = (Toy::new(8, 1.0), guard(None));
+    let kernels: Vec<bool> = (0..4000).map(|_| toy.go(&mut guard)).collect();
+    for period in 2..=40 {
+        for first in 0..period {
+            let met: Vec<bool> = kernels.iter().copied().skip(first).step_by(period).collect();
+            let part = met.iter().filter(|kernels| **kernels).count() as f64 / met.len() as f64;
+            assert!((0.3..0.9).contains(&part), "every {period} from {first} on: {part}");
+        }
+    }
 }
 
 /// Two threads a PU under the kernel; the scheduler has them elsewhere. When the kernel's turn has come again they begin

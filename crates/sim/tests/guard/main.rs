@@ -2,10 +2,10 @@
 //!
 //! The whole of it takes long and is run by
 //! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture thousand_workloads`, `CASES=1000`
-//! being the workloads and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
+//! being the workloads, from `FROM=0` on, and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
 //! what an earlier run has left in the file. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
-//! schedulers that `UNDER=random,mmas` names. docs/guard.md has the figures.
+//! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/guard.md has the figures.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::cast_precision_loss)] // small counts
@@ -14,6 +14,7 @@
 mod common;
 
 mod cases;
+mod far;
 mod kept;
 mod loss;
 mod study;
@@ -69,7 +70,9 @@ fn number(name: &str, default: u64) -> u64 {
 #[allow(clippy::print_stdout)] // its table is what it is run for
 fn thousand_workloads() {
     let keep = std::env::var_os("KEEP").map(std::path::PathBuf::from);
-    let (done, text) = study::study(number("CASES", 1000), number("MINUTES", 600), keep.as_deref());
+    let from = number("FROM", 0);
+    let cases = from..from + number("CASES", 1000);
+    let (done, text) = study::study(cases, number("MINUTES", 600), keep.as_deref());
     println!("{text}");
     assert!(done > 0);
 }
@@ -117,6 +120,25 @@ fn where_it_is_lost() {
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
 }
 
+/// How much memory is far, and what that has to do with the rhythm of quanta, in the workload `FROM=741` under `UNDER=mmas`.
+#[test]
+#[ignore = "for docs/guard.md"]
+#[allow(clippy::print_stdout)] // its table is what it is run for
+fn memory_and_rhythm() {
+    let name = std::env::var("UNDER").unwrap_or("mmas".to_owned());
+    let under = Under::all().into_iter().find(|under| under.name() == name).unwrap();
+    print!("{}", far::table(&any_case(number("FROM", 741)), under));
+}
+
+/// A thread's memory goes to where it was used at two looks of the kernel in a row, which come every 20 quanta. When
+/// two quanta of the kernel came after every two of the scheduler, it was the scheduler's where looks fell, and every control was
+/// slower for it: +1.2 %.
+#[test]
+fn no_rhythm_is_the_schedulers_alone() {
+    let effect = study::effect(Under::Kind(SchedulerKind::Mmas), 741);
+    assert!(effect < 0.01, "{effect}");
+}
+
 /// What ruins a workload without the guard costs next to nothing with it. The limit is above 1 %, for the luck
 /// of four single runs.
 #[test]
@@ -129,8 +151,8 @@ fn a_guarded_scheduler_does_no_harm() {
 }
 
 /// Two jobs a PU, one on additions and one on multiplications, for cores of two PUs: the kernel has them beside
-/// each other as it happens. A scheduler that mixes them gains, and keeps most of it with the guard: not more than the part of
-/// the quanta that it gets, which is three fifths here.
+/// each other as it happens. A scheduler that mixes them gains, and keeps what it gains in the part of the quanta that it
+/// gets with the guard: a third to two thirds, as luck has it, so four runs are added up.
 #[test]
 fn a_guarded_scheduler_keeps_what_it_gains() {
     let (machine, performance) = common::machine(common::SMALL);
@@ -138,13 +160,17 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
     let scenario =
         Scenario { quantum: QUANTUM, kernel: Kernel::default(), ..common::scenario(jobs) };
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let run = |scheduler: &mut dyn Scheduler| turnaround(&platform, &scenario, scheduler);
-    let kernel = run(&mut *SchedulerKind::Os.scheduler(&[]));
-    let free = kernel - run(&mut Mixes);
-    let mut guard = Guard::new(Box::new(Mixes), "mixes", Guarding::default());
-    let guarded = kernel - run(&mut guard);
-    assert!(free > 0.1 * kernel, "{free} of {kernel} s gained");
-    assert!(guarded > 0.6 * free, "{guarded} of {free} s gained: {:?}", guard.state());
+    let (mut free, mut guarded) = (0.0, 0.0);
+    for seed in scenario.seed..scenario.seed + 4 {
+        let scenario = Scenario { seed, ..scenario.clone() };
+        let run = |scheduler: &mut dyn Scheduler| turnaround(&platform, &scenario, scheduler);
+        let kernel = run(&mut *SchedulerKind::Os.scheduler(&[]));
+        let gained = kernel - run(&mut Mixes);
+        assert!(gained > 0.1 * kernel, "{gained} of {kernel} s gained");
+        free += gained;
+        guarded += kernel - run(&mut Guard::new(Box::new(Mixes), "mixes", Guarding::default()));
+    }
+    assert!(guarded > 0.4 * free, "{guarded} of {free} s gained");
 }
 
 /// Runs the job that has waited longest of each half of the jobs on every core.

@@ -24,6 +24,7 @@ use colocate_engine::guard::{Guard, Guarding};
 use colocate_policy::schedule::SchedulerKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,18 +173,18 @@ fn line(name: &str, found: &[Found]) -> String {
     text
 }
 
-/// Every scheduler in `cases` cases, or as many as are begun in `minutes`, those included that the file `keep` holds
+/// Every scheduler in `cases`, or as many of them as are begun in `minutes`, those included that the file `keep` holds
 /// already; how many were done, and what came of them.
-pub fn study(cases: u64, minutes: u64, keep: Option<&Path>) -> (u64, String) {
+pub fn study(cases: Range<u64>, minutes: u64, keep: Option<&Path>) -> (u64, String) {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
     let schedulers = Under::all();
     let (kept, before) = Kept::open(keep, schedulers.len());
     let done: BTreeSet<u64> = before.values().flatten().map(|found| found.seed).collect();
-    let (next, found) = (AtomicU64::new(0), Mutex::new(before));
+    let (next, found) = (AtomicU64::new(cases.start), Mutex::new(before));
     let work = || {
         while Instant::now() < until {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= cases {
+            if seed >= cases.end {
                 break;
             }
             if done.contains(&seed) {
@@ -231,6 +232,13 @@ pub fn study(cases: u64, minutes: u64, keep: Option<&Path>) -> (u64, String) {
         let _ = writeln!(text, "{}", line(name, found));
     }
     (done, text)
+}
+
+/// The effect of a single run with the guard.
+pub fn effect(under: Under, seed: u64) -> f64 {
+    let mut bench = Bench { case: &any_case(seed), kernel: BTreeMap::new() };
+    let kernel = bench.kernel(0, 1);
+    bench.under(under, true, 0, 1).0.over(kernel).0
 }
 
 /// Turnarounds of plain workloads in sum, over that of the kernel: without the guard, with it.
