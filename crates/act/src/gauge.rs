@@ -3,6 +3,8 @@
 //! A wait for a PU that goes on is added at the cost of nothing but remembering the state of those threads that are asked
 //! where they run anyway, and who sleeps is not asked at all ([`colocate_observe::asleep`]).
 
+mod haste;
+
 use crate::book::Task;
 use crate::told::{Look, Loops, Told};
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
@@ -14,6 +16,7 @@ use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::{now, process_time};
 use colocate_observe::{Pid, SysError};
 use colocate_policy::TaskId;
+use haste::Haste;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -28,6 +31,8 @@ pub struct Gauges {
     wholes: HashMap<Pid, Whole>,
     /// What programs tell of their threads' waits, if they were asked to.
     pub told: Option<Told>,
+    /// Whether our own thread waits too long.
+    pub haste: Haste,
     /// Why a thread could not be counted, until that is told.
     why: Option<SysError>,
     said: bool,
@@ -48,7 +53,8 @@ impl Gauges {
     #[must_use]
     pub fn new(counters: Option<Counters>, fine: bool) -> Self {
         let (of, wholes) = (HashMap::new(), HashMap::new());
-        Self { counters, fine, of, wholes, told: None, why: None, said: false }
+        let haste = Haste::default();
+        Self { counters, fine, of, wholes, told: None, haste, why: None, said: false }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.

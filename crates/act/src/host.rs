@@ -105,7 +105,8 @@ pub const GRACE: Nanos = Nanos::from_secs(1);
 pub(crate) const PROMPT: Nanos = Nanos(100_000);
 
 /// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
-/// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds.
+/// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
+/// end, and in between while such bursts last: it disturbs the programs ([`crate::gauge`]).
 pub(crate) const LEAST_NICE: i32 = -20;
 
 /// What was seen of births.
@@ -331,6 +332,8 @@ impl LinuxHost {
         // Nothing is placed or stopped any more.
         self.plan = None;
         self.let_all_go_on();
+        // Whoever hands a mask down before it is given back hands it down again a moment later.
+        let _ = sys::be_prompt(PROMPT, LEAST_NICE);
         self.give_masks_back();
         self.placer.journal.remove();
         if let Some(guardian) = self.guardian.take() {

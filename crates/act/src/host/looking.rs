@@ -3,9 +3,9 @@
 //! A quantum must cost little with hundreds of jobs, so who waited in it is not looked at, and of the others
 //! only those that ran are asked where. All that runs is looked at as a whole once a second or less often.
 
-use super::LinuxHost;
 use super::placing::Waiting;
 use super::preparing::usable;
+use super::{LEAST_NICE, LinuxHost, PROMPT};
 use crate::book::Task;
 use crate::gauge::{DataLevels, Gauges};
 use crate::pause::Found;
@@ -35,6 +35,7 @@ impl LinuxHost {
     /// The machine costs one system call, so that is never put off: on a PU that is gone, nobody is
     /// where he should be. Reading it anew after a change is rare, and not counted either.
     pub(super) fn look_if_due(&mut self) {
+        self.look_at_own_waits();
         if now() >= self.next_glance {
             self.look_at_machine();
             self.next_glance = now() + GLANCE_EVERY;
@@ -49,6 +50,22 @@ impl LinuxHost {
         self.look_at_fillers();
         let took = now().saturating_sub(begun);
         self.next_look = now() + LOOK_EVERY.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
+    }
+
+    /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
+    fn look_at_own_waits(&mut self) {
+        if !self.gauges.haste.has_told() {
+            // Who asks is the first thread.
+            let us = Pid(std::process::id().cast_signed());
+            self.gauges.haste.watch(&self.placer.proc, us, us.first_thread());
+        }
+        let (book, waiting, pus) = (&mut self.book, &self.waiting, self.usable.len());
+        let wants = |task: &&mut Task| !task.sleeps && !waiting.contains(&task.id.job);
+        let crowd = || (book.living_mut().filter(wants).count(), pus);
+        if let Some(hasty) = self.gauges.haste.look(now(), crowd) {
+            // Where a larger share is not permitted, newborns wait longer.
+            let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
+        }
     }
 
     /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.

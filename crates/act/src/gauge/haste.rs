@@ -1,0 +1,158 @@
+//! When this thread has to ask for more than its equal share of CPU time.
+//!
+//! # Problem
+//! Who places newborns must run soon after it wakes. The lowest nice value makes sure of that, and does harm: the kernel
+//! balances load by nice values, and at -20 a thread that runs for 1.5 % of the time weighs as much as six that compute
+//! (`se.avg.load_avg` in `/proc/PID/sched`). So programs' threads are moved away from where it is, and wait for each other
+//! on the PUs that are left: `sort` and `make` waited for a fifth of their time more (docs/asymmetric.md).
+//! # Approach
+//! A short slice is enough as long as an equal share is: then the nice value stays as it was. An equal share is little where
+//! many threads want to run. There, and only after a wait that was long, it is the lowest one for a while.
+//! # Properties
+//! - **Modest**: nobody is in haste without a long wait, nor where few threads want to run. -> test `modest`
+//! - **Told once**: an answer is given only when it is another one than before. -> test `told_once`
+
+use colocate_machine::Nanos;
+use colocate_observe::runstate::RunTime;
+use colocate_observe::{Pid, Tid};
+use std::path::Path;
+
+/// A wait for a PU is long from here on. Chosen: with 16 threads on 2 PUs an equal share made for 0.4 ms, with 64 for 4 ms.
+const LONG: Nanos = Nanos::from_millis(1);
+/// How long haste lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
+const LASTS: Nanos = Nanos::from_secs(1);
+/// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and looking takes up to 4 % of a
+/// PU with short quanta.
+const CROWD: usize = 8;
+
+/// How long a thread waits for PUs, and for how long it is in haste because of that.
+#[derive(Debug, Default)]
+pub struct Haste {
+    time: Option<RunTime>,
+    waited: Option<Nanos>,
+    until: Nanos,
+    told: Option<bool>,
+}
+
+impl Haste {
+    /// Looks at the sums of a thread; those of this process's first one belong to the thread that asks.
+    pub fn watch(&mut self, proc: &Path, pid: Pid, tid: Tid) {
+        self.time = RunTime::open(proc, pid, tid).ok();
+    }
+
+    /// Whether anybody has asked yet.
+    #[must_use]
+    pub const fn has_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// Whether the thread is to be in haste from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
+    /// threads want to run on so many PUs, and is asked only after a long wait. Where the kernel keeps no sums, it never is.
+    pub fn look(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
+        let waited = self.time.as_ref().and_then(RunTime::read_both).map(|(_, waited)| waited);
+        self.decide(waited, at, crowd)
+    }
+
+    fn decide(
+        &mut self,
+        waited: Option<Nanos>,
+        at: Nanos,
+        crowd: impl FnOnce() -> (usize, usize),
+    ) -> Option<bool> {
+        let before = std::mem::replace(&mut self.waited, waited);
+        let wait =
+            before.zip(waited).map_or(Nanos::ZERO, |(before, now)| now.saturating_sub(before));
+        if wait >= LONG && is_crowd(crowd()) {
+            self.until = at + LASTS;
+        }
+        let hasty = at < self.until;
+        (self.told.replace(hasty) != Some(hasty)).then_some(hasty)
+    }
+}
+
+fn is_crowd((threads, pus): (usize, usize)) -> bool {
+    threads >= CROWD * pus.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told(haste: &mut Haste, waited_us: u64, at_ms: u64, threads: usize) -> Option<bool> {
+        let (waited, at) = (Some(Nanos(1_000 * waited_us)), Nanos::from_millis(at_ms));
+        haste.decide(waited, at, || (threads, 2))
+    }
+
+    /// Sums grow by 5 µs, then by 4 ms among 64 threads on 2 PUs, then by 0.3 ms each 10 ms: a second later all is as before.
+    #[test]
+    fn a_long_wait_in_a_crowd_makes_haste_for_a_second() {
+        let mut haste = Haste::default();
+        assert_eq!(told(&mut haste, 100, 0, 64), Some(false), "what was before is no wait");
+        assert_eq!(told(&mut haste, 105, 10, 64), None);
+        assert_eq!(told(&mut haste, 4_105, 20, 64), Some(true));
+        assert_eq!(told(&mut haste, 4_405, 30, 64), None);
+        assert_eq!(told(&mut haste, 4_705, 1_019, 64), None);
+        assert_eq!(told(&mut haste, 5_005, 1_020, 64), Some(false));
+    }
+
+    /// One more long wait, 500 ms after the first: a second from there.
+    #[test]
+    fn another_long_wait_prolongs_it() {
+        let mut haste = Haste::default();
+        told(&mut haste, 0, 0, 16);
+        assert_eq!(told(&mut haste, 1_000, 100, 16), Some(true));
+        assert_eq!(told(&mut haste, 2_000, 600, 16), None);
+        assert_eq!(told(&mut haste, 2_000, 1_599, 16), None);
+        assert_eq!(told(&mut haste, 2_000, 1_600, 16), Some(false));
+    }
+
+    #[test]
+    fn nobody_knows_without_sums() {
+        let mut haste = Haste::default();
+        assert_eq!(haste.decide(None, Nanos(1), || (64, 2)), Some(false));
+        assert_eq!(haste.decide(Some(Nanos::from_secs(9)), Nanos(2), || (64, 2)), None);
+        assert_eq!(haste.decide(None, Nanos(3), || (64, 2)), None);
+    }
+
+    #[test]
+    fn the_kernel_keeps_sums_of_this_thread() {
+        let (pid, mut haste) = (Pid(std::process::id().cast_signed()), Haste::default());
+        haste.watch(Path::new("/proc"), pid, pid.first_thread());
+        haste.look(Nanos(1), || (0, 1));
+        assert!(haste.waited.is_some());
+    }
+
+    /// Looks: how much the sum grows in µs, how much later in ms, and how many threads want to run on 2 PUs.
+    fn looks() -> impl Strategy<Value = Vec<(u64, u64, usize)>> {
+        let wait = prop_oneof![0..900_u64, 900..1_100_u64, 1_100..9_000_u64];
+        let later = prop_oneof![1..20_u64, 990..1_010_u64];
+        proptest::collection::vec((wait, later, prop_oneof![0..3_usize, 14..18_usize]), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn modest(looks in looks()) {
+            let (mut haste, mut hasty, mut may, mut sum, mut at) = (Haste::default(), false, 0, 0, 0);
+            for (place, (grown, later, threads)) in looks.into_iter().enumerate() {
+                (sum, at) = (sum + grown, at + later);
+                if place > 0 && grown >= 1_000 && threads >= 16 {
+                    may = at + 1_000;
+                }
+                hasty = told(&mut haste, sum, at, threads).unwrap_or(hasty);
+                prop_assert_eq!(hasty, at < may);
+            }
+        }
+
+        #[test]
+        fn told_once(looks in looks()) {
+            let (mut haste, mut last, mut sum, mut at) = (Haste::default(), None, 0, 0);
+            for (grown, later, threads) in looks {
+                (sum, at) = (sum + grown, at + later);
+                let now = told(&mut haste, sum, at, threads);
+                prop_assert!(now.is_none() || now != last);
+                last = now.or(last);
+            }
+        }
+    }
+}
