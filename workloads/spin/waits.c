@@ -9,14 +9,17 @@
  *   compare    for a lock that it tries by comparison, with a hint
  *   backoff    for a variable, longer and longer between two looks
  *   yield      for a variable, giving its PU to others each time
- *   adaptive   in pthread_mutex_lock of an adaptive mutex, over and over: the lock is given back and taken again for MS.
- *              With GLIBC_TUNABLES=glibc.pthread.mutex_spin_count=32767, else it sleeps after 100 rounds
+ *   patient    for a lock: a hundred looks with a hint, then giving its PU to others between two looks
+ *   adaptive   in pthread_mutex_lock of an adaptive mutex, over and over: the other one takes it, says so, works for 200 us,
+ *              gives it back, and does that again once it was taken. With GLIBC_TUNABLES=glibc.pthread.mutex_spin_count=32767, else who
+ *              waits sleeps after some microseconds
  *   asleep     in pthread_mutex_lock of an ordinary mutex: it sleeps
  *
  * Prints the thread number of who waits and of who works, and the CPU time of each in ms at the end. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +32,8 @@
 static pthread_spinlock_t spin;
 static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, ordinary = PTHREAD_MUTEX_INITIALIZER;
 static _Alignas(64) atomic_int done, lock = 1, began;
+static _Alignas(64) atomic_int taken;
+static sem_t turn;
 static const char *kind;
 static uint64_t sum = 1;
 static double waited_ms;
@@ -42,7 +47,7 @@ static double cpu_ms(void) {
 static void work(double ms) {
     uint64_t state = sum;
     for (double until = cpu_ms() + ms; cpu_ms() < until;)
-        for (int i = 0; i < 20000; i++) state = state * 6364136223846793005u + 1442695040888963407u;
+        for (int i = 0; i < 2000; i++) state = state * 6364136223846793005u + 1442695040888963407u;
     sum = state;
 }
 
@@ -73,13 +78,18 @@ static void wait_for_it(void) {
             for (int i = 0; i < pause; i++) relax();
     else if (!strcmp(kind, "yield"))
         while (!atomic_load_explicit(&done, memory_order_acquire)) sched_yield();
+    else if (!strcmp(kind, "patient"))
+        for (int look = 0; atomic_load_explicit(&lock, memory_order_relaxed) || atomic_exchange(&lock, 1); look++)
+            if (look < 100) relax();
+            else sched_yield();
     else if (!strcmp(kind, "adaptive"))
-        while (!atomic_load(&done)) {
+        while (sem_wait(&turn) == 0 && !atomic_load(&done)) {
 #ifdef __GLIBC__
             /* As if waiting in a loop had paid before; glibc keeps the mean of that here (nptl/pthread_mutex_lock.c). */
             adaptive.__data.__spins = 16000;
 #endif
             pthread_mutex_lock(&adaptive);
+            atomic_fetch_add(&taken, 1);
             pthread_mutex_unlock(&adaptive);
         }
     else if (!strcmp(kind, "asleep")) pthread_mutex_lock(&ordinary);
@@ -110,17 +120,18 @@ int main(int count, char **words) {
     while (!atomic_load(&began)) work(1);
     double before = cpu_ms();
     if (!strcmp(kind, "adaptive"))
-        /* Held for about as long as it is waited for in a loop at most, and free for a moment. */
-        while (cpu_ms() < before + ms) {
+        for (int turns = 1; cpu_ms() < before + ms; turns++) {
             pthread_mutex_lock(&adaptive);
-            for (int i = 0; i < 300000; i++) sum = sum * 6364136223846793005u + 1442695040888963407u;
+            sem_post(&turn);
+            work(0.2);
             pthread_mutex_unlock(&adaptive);
-            for (int i = 0; i < 5000; i++) sum = sum * 6364136223846793005u + 1442695040888963407u;
+            while (atomic_load(&taken) < turns) work(0.001);
         }
     else
         work(ms);
     atomic_store(&done, 1);
     atomic_store(&lock, 0);
+    sem_post(&turn);
     pthread_spin_unlock(&spin);
     pthread_mutex_unlock(&ordinary);
     double worked_ms = cpu_ms();

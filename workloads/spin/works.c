@@ -16,10 +16,12 @@
  *   spinlock   the same with pthread_spin_lock
  *   exchange   the same with a lock that is taken by exchange, without a hint
  *   hinted     the same, with a hint where it is not free
+ *   yield      pieces of work of about 1 ms, after each of which the PU is offered to others
  *
  * Runs for MS milliseconds of CPU time and prints a sum. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -144,6 +146,10 @@ static uint64_t once(const char *kind, uint64_t *state) {
             clock_gettime(CLOCK_MONOTONIC, &t);
             sum += (uint64_t)t.tv_nsec;
         }
+    else if (!strcmp(kind, "yield")) {
+        for (int i = 0; i < 1000000; i++) *state = *state * 6364136223846793005u + 1442695040888963407u;
+        sched_yield();
+    }
     else if (!strcmp(kind, "atomic"))
         for (int i = 0; i < 10000; i++) {
             atomic_fetch_add(&shared, 1);

@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -24,6 +24,9 @@ use std::sync::atomic::Ordering;
 /// How much earlier than its birth a thread may have taken its slot. Chosen: where births are looked for in `/proc`,
 /// they are dated some milliseconds late; and thread numbers come round much later than that.
 const BORN_LATE: Nanos = Nanos::from_secs(1);
+
+/// The end of the path of what `colocate advise-threads` has programs load (`omp::env::LIBRARY`).
+const FIRST: &[u8] = b"/libcolocate_omp.so";
 
 /// The memory in which threads tell of their waits.
 #[derive(Debug)]
@@ -80,7 +83,8 @@ impl Told {
     }
 
     /// What a program's environment has to have beside `environment`, of which it asks for values, so that it loads
-    /// `library` and tells. Programs that load others first (`LD_PRELOAD`) still do, after it.
+    /// `library` and tells. Programs that load others first (`LD_PRELOAD`) still do, after it; but the library of `colocate
+    /// advise-threads` comes before it, as that one has to see the program's own calls.
     #[must_use]
     pub fn environment(
         &self,
@@ -88,14 +92,11 @@ impl Told {
         environment: impl Fn(&OsStr) -> Option<OsString>,
     ) -> [(OsString, OsString); 2] {
         let preload = OsStr::new("LD_PRELOAD");
-        let mut first = library.as_os_str().to_owned();
-        if let Some(others) = environment(preload).filter(|others| !others.is_empty()) {
-            first.push(":");
-            first.push(others);
-        }
+        let others = environment(preload).filter(|others| !others.is_empty());
+        let list = others.map_or_else(|| library.into(), |others| among(library, &others));
         let file = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
         let variable = OsStr::from_bytes(VARIABLE.to_bytes());
-        [(preload.to_owned(), first), (variable.to_owned(), file.into())]
+        [(preload.to_owned(), list), (variable.to_owned(), file.into())]
     }
 
     /// Now, on the clock of what is told.
@@ -250,6 +251,19 @@ impl Loops {
         }
         self.sum
     }
+}
+
+/// `library` before what is loaded anyway, but after that of `colocate advise-threads` if it is among them.
+fn among(library: &Path, others: &OsStr) -> OsString {
+    let others = others.as_bytes();
+    let ends = |place: &usize| matches!(others.get(*place), None | Some(b':' | b' '));
+    let names = (1..=others.len()).filter(ends);
+    let cut = names.rev().find(|end| others[..*end].ends_with(FIRST));
+    let (front, back) = others.split_at(cut.unwrap_or(0));
+    let back = back.strip_prefix(b":").or(back.strip_prefix(b" ")).unwrap_or(back);
+    let pieces = [front, library.as_os_str().as_bytes(), back];
+    let pieces: Vec<&[u8]> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+    OsString::from_vec(pieces.join(&b':'))
 }
 
 #[cfg(test)]

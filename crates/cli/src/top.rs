@@ -3,6 +3,7 @@
 mod forest;
 mod picture;
 mod shown;
+mod spinning;
 mod watch;
 mod watched;
 
@@ -12,10 +13,12 @@ use crate::output;
 use crate::schedule::phases;
 use anyhow::{Context, ensure};
 use colocate_machine::{Nanos, read};
+use colocate_observe::spin;
 use colocate_observe::sys::{now, process_time, wait_readable};
 use colocate_observe::{Pid, SysError};
 use forest::Choice;
 use shown::{Places, Screen};
+use spinning::Spinning;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,6 +58,10 @@ pub struct Args {
     /// Most rows of a table [default: as many as the terminal has, else 20]
     #[arg(long, value_name = "N", conflicts_with = "json")]
     rows: Option<usize>,
+    /// Samples of each running thread that tell whether it only waits for others in a loop, a second of its CPU time; 0
+    /// takes none [range: 0-10000] (docs/spinning.md)
+    #[arg(long, value_name = "HZ", default_value_t = spin::DEFAULT_RATE_HZ, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    spin_rate: u32,
     /// Prints JSON, a line for each table (docs/schemas/top.json)
     #[arg(long)]
     json: bool,
@@ -78,7 +85,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let machine =
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
-    let mut watch = Watch::begin(Path::new("/proc"), choice);
+    let mut watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut screen = Screen::new(std::io::stdout().is_terminal() && !args.json, args.rows);
     let looks = (args.interval.0 / LOOK_EVERY.0).max(1);
     let (begun, places) = (now(), Places::of(machine.as_ref()));
@@ -105,6 +112,18 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&phases::text(of_rows, false))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Samples of who runs, if they are wanted and permitted.
+fn samples(rate_hz: u32) -> Option<Spinning> {
+    let samples = (rate_hz > 0).then(|| Spinning::new(rate_hz))?;
+    let remark = |why| {
+        output::remark(&format!(
+            "cannot tell which threads only wait for others in a loop, because {why}; they count as runnable; \
+             `colocate doctor` says what lifts it"
+        ));
+    };
+    samples.map_err(remark).ok()
 }
 
 /// Sleeps until `due`, or until a signal asks to end.

@@ -57,9 +57,7 @@ fn phases(scratch: &Scratch, options: &[&str], program: &[&str]) -> Phases {
     command.envs([("GOMP_SPINCOUNT", "infinite"), ("KMP_BLOCKTIME", "infinite")]);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{program:?}: {}", text(&out.stderr));
-    let report = report(scratch);
-    let of = |phase: &str| report["jobs"][0]["phases"][phase].as_u64().unwrap();
-    Phases { serial_ns: of("serial_ns"), parallel_ns: of("parallel_ns"), report }
+    Phases::of(report(scratch))
 }
 
 fn report(scratch: &Scratch) -> Value {
@@ -74,6 +72,12 @@ struct Phases {
 }
 
 impl Phases {
+    /// Of the only job.
+    fn of(report: Value) -> Self {
+        let of = |phase: &str| report["jobs"][0]["phases"][phase].as_u64().unwrap();
+        Self { serial_ns: of("serial_ns"), parallel_ns: of("parallel_ns"), report }
+    }
+
     /// Of its time the percentage that was serial.
     fn serial(&self) -> u64 {
         100 * self.serial_ns / (self.serial_ns + self.parallel_ns).max(1)
@@ -195,10 +199,8 @@ fn serial_phases_get_the_fast_core() {
     assert!(times.is_some_and(|times| times.parse::<u32>().unwrap() >= 3), "{state}");
 }
 
-/// Each call of a library goes to the OpenMP that the library brought, also where two of them have different ones.
-#[test]
-fn libraries_keep_their_own_openmp() {
-    let scratch = Scratch::new();
+/// tests/programs/plugins.c: the program, a library with GNU's OpenMP and one with an OpenMP of its own.
+fn plugins(scratch: &Scratch) -> [PathBuf; 3] {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/plugins.c");
     let [program, runtime, gnu, other] =
         ["plugins", "libruntime.so", "gnu.so", "other.so"].map(|name| scratch.path(name));
@@ -213,16 +215,72 @@ fn libraries_keep_their_own_openmp() {
     cc(&gnu, &["-fPIC", "-shared", "-DPLUGIN", "-fopenmp"], &[&source]);
     cc(&object, &["-fPIC", "-c", "-DPLUGIN", "-fopenmp"], &[&source]);
     cc(&other, &["-shared"], &[&object, &runtime]);
+    [program, gnu, other]
+}
+
+/// Each call of a library goes to the OpenMP that the library brought, also where two of them have different ones, and beside
+/// the library of `advise-threads`.
+#[test]
+fn libraries_keep_their_own_openmp() {
+    let scratch = Scratch::new();
+    let [program, gnu, other] = plugins(&scratch);
     for [first, second] in [[&gnu, &other], [&other, &gnu]] {
         let words = [&program, first, second].map(|path| path.to_str().unwrap());
-        let out = schedule(&scratch, &["--preload"], &words).output().unwrap();
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        let mut lines: Vec<String> = text(&out.stdout).lines().map(str::to_owned).collect();
-        let threads = std::thread::available_parallelism().unwrap().to_string();
-        let place = usize::from(first == &gnu);
-        assert_eq!([&lines[place], &lines[place + 2]], ["1000", "1000"], "{lines:?}");
-        lines.retain(|line| line != "1000");
-        assert_eq!(lines, [threads.clone(), threads]);
+        let alone = schedule(&scratch, &["--preload"], &words);
+        for mut command in [alone].into_iter().chain(both(&scratch, &words)) {
+            let out = command.output().unwrap();
+            assert!(out.status.success(), "{command:?}: {}", text(&out.stderr));
+            let mut lines: Vec<String> = text(&out.stdout).lines().map(str::to_owned).collect();
+            let threads = std::thread::available_parallelism().unwrap().to_string();
+            let place = usize::from(first == &gnu);
+            assert_eq!([&lines[place], &lines[place + 2]], ["1000", "1000"], "{lines:?}");
+            lines.retain(|line| line != "1000");
+            assert_eq!(lines, [threads.clone(), threads]);
+        }
+    }
+}
+
+/// A program beside the library of `advise-threads`, whichever of the two commands runs the other: reports of both in
+/// report.json and learnt.json.
+fn both(scratch: &Scratch, program: &[&str]) -> [Command; 2] {
+    let (colocate, learnt) = (env!("CARGO_BIN_EXE_colocate"), scratch.path("learnt.json"));
+    let advise = ["advise-threads", "--apply", "--json", "-o", learnt.to_str().unwrap(), "--"];
+    let inner = [&[colocate][..], &advise, program].concat();
+    let outer = schedule(scratch, &["--preload", "-q"], &inner);
+    let inside = schedule(scratch, &["--preload", "-q"], program);
+    let mut around = scratch.colocate();
+    around.args(advise).arg(inside.get_program()).args(inside.get_args()).stdin(Stdio::null());
+    [outer, around]
+}
+
+/// Beside the library of `advise-threads`, which is OpenMP's tool as well, threads tell when they wait, regions are still
+/// known by their places, and the program prints what it did.
+#[test]
+fn beside_the_library_of_advise_threads() {
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/teams.c");
+    for compiler in ["gcc", "clang"] {
+        let program = scratch.path(&format!("teams-{compiler}"));
+        let mut cc = Command::new(compiler);
+        cc.args(["-O1", "-fopenmp"]).arg(&source).arg("-o").arg(&program);
+        if !have(compiler) || !cc.output().unwrap().status.success() {
+            eprintln!("skipped: no {compiler} -fopenmp");
+            continue;
+        }
+        let words = [program.to_str().unwrap(), "docks", "100"];
+        for mut command in both(&scratch, &words) {
+            command.envs([("OMP_NUM_THREADS", "2"), ("OMP_WAIT_POLICY", "active")]);
+            command.envs([("GOMP_SPINCOUNT", "infinite"), ("KMP_BLOCKTIME", "infinite")]);
+            let out = command.output().unwrap();
+            assert!(out.status.success(), "{command:?}: {}", text(&out.stderr));
+            assert_eq!((text(&out.stdout).as_str(), text(&out.stderr).as_str()), ("2\n", ""));
+            Phases::of(report(&scratch)).among(HALF, compiler);
+            let learnt = std::fs::read_to_string(scratch.path("learnt.json")).unwrap();
+            let learnt: Value = serde_json::from_str(&learnt).unwrap();
+            let regions = learnt["regions"].as_array().unwrap();
+            let of_program = |region: &&Value| region["place"].as_str().unwrap().contains("teams");
+            assert!(!regions.is_empty() && regions.iter().all(|it| of_program(&it)), "{learnt:#}");
+        }
     }
 }
 

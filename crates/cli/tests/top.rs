@@ -1,15 +1,17 @@
 //! Whole runs of `colocate top` beside programs whose phases are known.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
 mod printed;
 mod run_support;
 
+use colocate_observe::births::Options;
+use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use printed::{conforms, printed, refusal};
 use run_support::{Scratch, await_that, children, masks};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 const SCHEMA: &str = include_str!("../../../docs/schemas/top.json");
@@ -38,6 +40,19 @@ impl Drop for Program {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// workloads/spin/waits.c, compiled; `None`, with a line, where that cannot be.
+fn waits(scratch: &Scratch) -> Option<PathBuf> {
+    let program = scratch.path("waits");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/spin/waits.c");
+    let mut cc = Command::new("cc");
+    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    eprintln!("skipped: cc does not compile {source}");
+    None
 }
 
 fn signal(name: &str, pid: i32) {
@@ -90,6 +105,9 @@ fn phases_of_a_process_with_a_thousand_threads() {
     let Some(program) = scratch.program("phases", &[]) else { return };
     let program = Program::phases(&program, &["1000", "1:0", "3:0", "0:0", "1:0"]);
     let pid = program.pid();
+    // With so many, threads are seldom listed again.
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+    await_that("all threads are there", || (threads() == 1003).then_some(()));
     let (mut colocate, mut out) = top(&["-p", &pid.to_string(), "-d", "100ms", "--json"]);
     let in_phase = |phase: &'static str| move |row: &Value| row["phase"] == phase;
     let serial = await_row(&mut out, pid, "serial", |row| {
@@ -166,6 +184,46 @@ fn who_is_shown() {
     assert_eq!(table(&mut out)["rows"], Value::from(Vec::<Value>::new()));
 }
 
+/// Of two threads one works and one waits for it in a loop, in a process that a shell has created and, later, in one that
+/// executes another program: the row is serial, and parallel without samples.
+#[test]
+fn who_waits_in_a_loop_is_not_runnable() {
+    if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(program) = waits(&scratch) else { return };
+    // Who executes it has worked before, so it is sampled by then.
+    let script = format!(
+        "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; {0} flag 60000 & read x; kill $!; wait; exec {0} spinlock 60000",
+        program.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut shell = Program(command.spawn().unwrap());
+    let pid = shell.pid();
+    await_that("the program runs", || children(shell.0.id()).first().copied());
+    let (_colocate, mut out) = top(&["-p", &pid.to_string(), "-d", "200ms", "--json"]);
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let one_waits = |name: &'static str, processes: u32| {
+        move |row: &Value| {
+            row["name"] == name
+                && row["processes"] == processes
+                && row["phase"] == "serial"
+                && number(row, "spinning") > 0.6
+                && number(row, "runnable") < 1.4
+        }
+    };
+    await_row(&mut out, pid, "one waits in a loop", one_waits("sh", 2));
+    drop(shell.0.stdin.take());
+    await_row(&mut out, pid, "one waits in what was executed", one_waits("waits", 1));
+    let unseen = ["-p", &pid.to_string(), "-d", "200ms", "--json", "--spin-rate", "0"];
+    let (_unseen, mut out) = top(&unseen);
+    let both = await_row(&mut out, pid, "both are runnable", |row| row["phase"] == "parallel");
+    assert_eq!(both["spinning"], Value::Null);
+}
+
 /// A heading and a line; with several tables the phases at the end.
 #[test]
 fn plain_lines() {
@@ -182,11 +240,11 @@ fn plain_lines() {
     let once = lines(&["-n", "1"]);
     assert_eq!(once.len(), 2, "{once:?}");
     let head: Vec<&str> = once[0].split_whitespace().collect();
-    assert_eq!(&head[2..6], ["PID", "threads", "runnable", "phase"]);
+    assert_eq!(&head[2..7], ["PID", "threads", "runnable", "spinning", "phase"]);
     let cells: Vec<&str> = once[1].split_whitespace().collect();
     assert_eq!((cells[1], cells[2], *cells.last().unwrap()), (&*pid, "4", "phases"));
     let thrice = lines(&["-n", "3"]);
-    assert_eq!(thrice.iter().filter(|line| line.contains("runnable  phase")).count(), 1);
+    assert_eq!(thrice.iter().filter(|line| line.contains("runnable  spinning  phase")).count(), 1);
     assert!(thrice.iter().any(|line| line.starts_with("phases, and the mean")), "{thrice:?}");
     assert!(thrice.last().unwrap().starts_with(&format!("phases {pid}")), "{thrice:?}");
 }
@@ -221,7 +279,7 @@ fn refusals() {
     assert!(refused(&["-p", "2147483647"], 125).contains("no process 2147483647"));
     assert!(refused(&["-u", "no such user"], 125).contains("no user"));
     assert!(refused(&["-d", "5ms"], 2).contains("10ms to 3600s"));
-    for wrong in [["-p", "0"], ["-p", "x"], ["-n", "0"]] {
+    for wrong in [["-p", "0"], ["-p", "x"], ["-n", "0"], ["--spin-rate", "10001"]] {
         refused(&wrong, 2);
     }
 }

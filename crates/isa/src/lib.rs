@@ -19,6 +19,7 @@ mod assembly;
 pub mod class;
 mod decode;
 pub mod effect;
+pub mod system;
 mod x86;
 
 pub use assembly::{Arithmetic, arithmetic, assembly};

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_millis(5));
         sampler.drain();
         for question in sampler.questions() {
-            let verdict = judge.judge(&question.source);
+            let verdict = judge.judge(&question);
             places.insert(place(&question.source), verdict);
             sampler.learn(question.site, verdict);
         }

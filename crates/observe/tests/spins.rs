@@ -8,6 +8,7 @@ use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::Judge;
 use colocate_observe::spin::{Share, SpinSampler};
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -39,6 +40,16 @@ fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Option
 
 /// Samples of who waits and of who works; `None`, with a line, where events are not permitted.
 fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
+    let (threads, said) = all_sampled(program, words)?;
+    let of = |who: &str| {
+        let tid = said.lines().find_map(|line| line.strip_prefix(who)).unwrap().trim();
+        threads.get(tid).copied().unwrap_or_default()
+    };
+    Some([of("waits "), of("works ")])
+}
+
+/// Samples of each thread by its number, and what the program printed.
+fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share>, String)> {
     let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
         Ok(sampler) => sampler,
         Err(why) => {
@@ -57,7 +68,7 @@ fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
         std::thread::sleep(Duration::from_millis(5));
         sampler.drain();
         for question in sampler.questions() {
-            let verdict = judge.judge(&question.source);
+            let verdict = judge.judge(&question);
             sampler.learn(question.site, verdict);
         }
         for (tid, share) in sampler.take() {
@@ -72,11 +83,7 @@ fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
         }
     }
     let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-    let of = |who: &str| {
-        let tid = said.lines().find_map(|line| line.strip_prefix(who)).unwrap().trim();
-        threads.get(tid).copied().unwrap_or_default()
-    };
-    Some([of("waits "), of("works ")])
+    Some((threads, said))
 }
 
 /// Who works works, and at least this part of the samples of who waits are seen to wait, if it was on a PU for long
@@ -100,7 +107,9 @@ fn locks_and_flags() {
     for optimised in ["-O0", "-O2"] {
         let flags = [optimised, "-pthread"];
         let Some(program) = compiled(folder.path(), "cc", &flags, "waits.c") else { return };
-        for kind in ["flag", "bare", "spinlock", "exchange", "compare", "backoff"] {
+        for kind in
+            ["flag", "bare", "spinlock", "exchange", "compare", "backoff", "yield", "patient"]
+        {
             check(&program, &[kind, MS], 0.9);
         }
     }
@@ -142,15 +151,66 @@ fn openmp_waits_actively() {
     }
 }
 
-/// An adaptive mutex is waited for in a loop and asleep by turns, by both threads; the loop is seen.
+/// Who waits for an adaptive mutex of glibc, which is told to wait in its loop for long enough, is seen there.
 #[test]
 fn adaptive_mutexes() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
     };
-    let Some([waits, works]) = sampled(&program, &["adaptive", MS]) else { return };
-    if waits.waits + waits.works >= ENOUGH {
-        assert!(waits.waits + works.waits > 0, "{waits:?} {works:?}");
+    check(&program, &["adaptive", MS], 0.8);
+}
+
+/// Who offers its PU to others after each millisecond of work works, but for what that takes.
+#[test]
+fn work_that_gives_way_now_and_then() {
+    let folder = tempfile::tempdir().unwrap();
+    for optimised in ["-O0", "-O2"] {
+        let flags = [optimised, "-pthread"];
+        let Some(program) = compiled(folder.path(), "cc", &flags, "works.c") else { return };
+        let Some(threads) = all_sampled(&program, &["yield", MS]) else { return };
+        let [only] = threads.0.into_values().collect::<Vec<_>>()[..] else { panic!("one thread") };
+        assert!(only.works >= ENOUGH && only.waits * 20 <= only.works, "{only:?}");
     }
+}
+
+/// A shell is sampled, and what it creates afterwards by way of it: neither any more once the shell is forgotten.
+#[test]
+fn who_is_sampled_by_way_of_whom() {
+    let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
+        Ok(sampler) => sampler,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let mut command = Command::new("sh");
+    command.args(["-c", "read x; sleep 1000 & echo $!; read x; kill $!; wait; read x"]);
+    let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, from) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let pid = Pid(shell.id().cast_signed());
+    assert!(!sampler.samples(pid) && sampler.events() == 0);
+    sampler.also_alone(pid).unwrap();
+    let opened = sampler.events();
+    assert!(sampler.samples(pid) && opened > 0);
+    to.write_all(b"\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(from).read_line(&mut line).unwrap();
+    let child = Pid(line.trim().parse().unwrap());
+    let await_samples = |sampler: &mut SpinSampler, expected| {
+        for _ in 0..1_000 {
+            sampler.drain();
+            if sampler.samples(child) == expected {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("expected that the child is sampled: {expected}");
+    };
+    await_samples(&mut sampler, true);
+    assert_eq!(sampler.events(), opened, "it has inherited the shell's");
+    to.write_all(b"\n").unwrap();
+    await_samples(&mut sampler, false);
+    assert!(sampler.samples(pid));
+    sampler.forget(pid);
+    assert!(!sampler.samples(pid) && sampler.events() == 0);
+    shell.kill().unwrap();
+    shell.wait().unwrap();
 }

@@ -110,8 +110,6 @@ macro_rules! sections {
 
         unsafe extern "C" fn $inner($($parameter: $kind,)? caller: *const c_void) {
             static REAL: Real = Real::new(named!($name));
-            // Whichever libgomp it is, all must enter by the same one.
-            REAL.settle(caller);
             let real = REAL.sure(caller);
             // SAFETY: the runtime's function of this name has this signature.
             let real: unsafe extern "C" fn($($kind)?) = unsafe { transmute(real) };

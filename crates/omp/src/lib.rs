@@ -21,4 +21,5 @@ mod gnu;
 mod llvm;
 mod real;
 mod regions;
+mod second;
 mod tool;

@@ -5,20 +5,30 @@
 
 #![allow(unsafe_code)] // dlsym, dladdr, dlopen
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Callers that are remembered for each function that is not in sight of the whole program. Chosen: a power of two, some
+/// cache lines; others are looked up each time.
+const CALLERS: usize = 16;
 
 /// A function of the runtime, looked up once.
 pub struct Real {
     name: &'static CStr,
+    /// In sight of the whole program.
     found: AtomicPtr<c_void>,
+    /// By callers: an address in their code or data, and what they mean. Written once, the function before the caller.
+    callers: [(AtomicPtr<c_void>, AtomicPtr<c_void>); CALLERS],
 }
 
 impl Real {
     /// The function of this name.
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
+        const NONE: *mut c_void = ptr::null_mut();
+        let callers = [const { (AtomicPtr::new(NONE), AtomicPtr::new(NONE)) }; CALLERS];
+        Self { name, found: AtomicPtr::new(NONE), callers }
     }
 
     /// Its address for a caller that has `near` in its code or data; `None` if nobody has it.
@@ -27,12 +37,21 @@ impl Real {
         if !known.is_null() {
             return Some(known);
         }
+        let entry = self.callers.get((near.addr() >> 2) % CALLERS)?;
+        if !near.is_null() && entry.0.load(Ordering::Acquire).cast_const() == near {
+            return Some(entry.1.load(Ordering::Relaxed));
+        }
         if let Some(found) = next(self.name) {
             self.found.store(found, Ordering::Release);
             return Some(found);
         }
-        // Not kept: another library may be linked to another runtime.
-        of_library(self.name, near)
+        // Another library may be linked to another runtime.
+        let found = of_library(self.name, near)?;
+        let (empty, order) = (ptr::null_mut(), Ordering::AcqRel);
+        if entry.1.compare_exchange(empty, found, order, Ordering::Relaxed).is_ok() {
+            entry.0.store(near.cast_mut(), Ordering::Release);
+        }
+        Some(found)
     }
 
     /// The same, where a program that calls ours proves that there is one.
@@ -44,20 +63,31 @@ impl Real {
             unsafe { libc::abort() }
         })
     }
-
-    /// Takes the function of the library that has `near` for everybody, if it is not known yet.
-    pub fn settle(&self, near: *const c_void) {
-        if let Some(found) = self.get(near) {
-            let none = ptr::null_mut();
-            let _ = self.found.compare_exchange(none, found, Ordering::AcqRel, Ordering::Acquire);
-        }
-    }
 }
 
+/// The next function of this name in the order of loading.
 fn next(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: `name` ends in a null byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
+    (!found.is_null() && leads_on(name, found)).then_some(found)
+}
+
+/// Whether the function at an address is a runtime's, or leads to one.
+///
+/// The library that tells of waits (`colocate schedule --preload`) takes some of the same functions and goes on to those that
+/// its caller would have called. If we are its caller, it finds only what is in sight of the whole program; it is
+/// passed over where that is nothing, and then tells nothing of that runtime.
+fn leads_on(name: &CStr, found: *mut c_void) -> bool {
+    // SAFETY: the name ends in a null byte.
+    let behind = unsafe { libc::dlsym(libc::RTLD_NEXT, c"colocate_waits_next".as_ptr()) };
+    let base = |address: *mut c_void| object(address).map(|object| object.dli_fbase);
+    if behind.is_null() || base(behind) != base(found) {
+        return true;
+    }
+    // SAFETY: that library's function of this name has this signature.
+    let behind: unsafe extern "C" fn(*const c_char) -> *mut c_void = unsafe { transmute(behind) };
+    // SAFETY: the name ends in a null byte.
+    !unsafe { behind(name.as_ptr()) }.is_null()
 }
 
 fn of_library(name: &CStr, near: *const c_void) -> Option<*mut c_void> {

@@ -12,6 +12,7 @@
 //! - `locks`: spin locks and adaptive mutexes of the C library. Barriers, conditions and other mutexes of glibc put
 //!   threads to sleep at once, so there is nothing to tell.
 //! - `gnu`: GNU OpenMP, between parallel regions too.
+//! - `behind`: for a library before this one.
 //! - `llvm`: LLVM OpenMP. `teams` is what both have in common.
 //!
 //! # Manners
@@ -22,6 +23,7 @@
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // a library that C calls and that calls C
 
+pub mod behind;
 mod clib;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[allow(non_snake_case)] // libgomp's names

@@ -119,6 +119,14 @@ fn what_programs_are_given() {
     let others = |name: &OsStr| (name == "LD_PRELOAD").then(|| "/lib/a.so b.so".into());
     let [preload, file] = told.environment(library, others);
     assert_eq!(preload, ("LD_PRELOAD".into(), "/lib/waits.so:/lib/a.so b.so".into()));
+    for (others, expected) in [
+        ("/a/libcolocate_omp.so", "/a/libcolocate_omp.so:/lib/waits.so"),
+        ("/a/b.so:/a/libcolocate_omp.so:c.so", "/a/b.so:/a/libcolocate_omp.so:/lib/waits.so:c.so"),
+        ("/a/libcolocate_omp.so.bak c.so", "/lib/waits.so:/a/libcolocate_omp.so.bak c.so"),
+    ] {
+        let [preload, _] = told.environment(library, |_| Some(others.into()));
+        assert_eq!(preload.1, expected);
+    }
     let [preload, _] = told.environment(library, |_| Some(OsString::new()));
     assert_eq!(preload.1, "/lib/waits.so");
     assert_eq!(file.0, "COLOCATE_WAITS");

@@ -12,11 +12,12 @@ use std::fmt::Write;
 /// Version of the JSON that is printed.
 const VERSION: u32 = 1;
 /// Columns and their widths; a negative one is of text, which begins at the left.
-const COLUMNS: [(&str, isize); 8] = [
+const COLUMNS: [(&str, isize); 9] = [
     ("time, s", 8),
     ("PID", 8),
     ("threads", 7),
     ("runnable", 8),
+    ("spinning", 8),
     ("phase", -8),
     ("CPU, %", 7),
     ("CPU, s", 9),
@@ -146,7 +147,8 @@ fn body(table: &Table<'_>, places: &Places, most: usize) -> String {
             seconds(table.at),
             line.pid.to_string(),
             line.threads.to_string(),
-            line.runnable.map_or_else(|| "?".to_owned(), |runnable| format!("{runnable:.2}")),
+            number(line.runnable),
+            number(line.spinning),
             phase.to_owned(),
             format!("{:.1}", percent(line.ran, table.took)),
             seconds(line.cpu_time),
@@ -163,6 +165,11 @@ fn body(table: &Table<'_>, places: &Places, most: usize) -> String {
         let _ = writeln!(text, "and {} more", table.lines.len() - most);
     }
     text
+}
+
+/// A number of threads.
+fn number(of: Option<f64>) -> String {
+    of.map_or_else(|| "?".to_owned(), |of| format!("{of:.2}"))
 }
 
 /// Percent of one PU.
@@ -187,8 +194,9 @@ struct RowReport<'a> {
     user: u32,
     processes: usize,
     threads: u64,
-    /// Mean over the interval; `None` if nobody can say.
+    /// Means over the interval; `None` if nobody can say.
     runnable: Option<f64>,
+    spinning: Option<f64>,
     /// At the last look.
     phase: Option<&'static str>,
     /// When that phase began, since watching began.
@@ -240,6 +248,7 @@ impl<'a> RowReport<'a> {
             processes: line.processes,
             threads: line.threads,
             runnable: line.runnable,
+            spinning: line.spinning,
             phase: phase.map(|phase| phase.name()),
             since_ns: last.map(|last| last.from),
             ran_ns: line.ran,

@@ -1,14 +1,15 @@
 //! All processes that have rows, from look to look and from table to table.
 
 use super::forest::{Choice, Listed, rows};
-use super::watched::{Did, Watched};
+use super::spinning::Spinning;
+use super::watched::{Did, Look, Watched};
 use crate::schedule::phases::PhasesReport;
 use crate::schedule::timeline::Timeline;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
-use colocate_observe::sys::now;
+use colocate_observe::sys::{now, process_time};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ const MOST_ENDED: usize = 1_000;
 pub struct Watch {
     proc: PathBuf,
     choice: Choice,
+    /// Samples of who runs, if there are any.
+    spinning: Option<Spinning>,
     /// Processes as they were last listed.
     listed: BTreeMap<Pid, Listed>,
     next_list: Nanos,
@@ -57,10 +60,16 @@ struct Row {
 #[derive(Default)]
 struct Interval {
     ran: Nanos,
-    /// Runnable threads, times seconds, where that was known, and these seconds.
-    runnable: f64,
-    known_s: f64,
+    runnable: Known,
+    spinning: Known,
     places: BTreeMap<PuNr, Nanos>,
+}
+
+/// Numbers of threads, times seconds, where they were known, and these seconds.
+#[derive(Default)]
+struct Known {
+    threads: f64,
+    seconds: f64,
 }
 
 /// What is shown of the rows, who used most CPU time first.
@@ -85,8 +94,9 @@ pub struct Line<'a> {
     /// How many processes and threads it has.
     pub processes: usize,
     pub threads: u64,
-    /// Mean number of runnable threads; `None` if nobody can say.
+    /// Mean number of runnable threads, and of those that only wait for others in a loop; `None` if nobody can say.
     pub runnable: Option<f64>,
+    pub spinning: Option<f64>,
     /// CPU time since the table before, and of all its processes since they were created.
     pub ran: Nanos,
     pub cpu_time: Nanos,
@@ -98,11 +108,12 @@ pub struct Line<'a> {
 
 impl Watch {
     /// Of those processes below `proc` that are chosen.
-    pub fn begin(proc: &Path, choice: Choice) -> Self {
+    pub fn begin(proc: &Path, choice: Choice, spinning: Option<Spinning>) -> Self {
         let at = now();
         let mut watch = Self {
             proc: proc.to_owned(),
             choice,
+            spinning,
             listed: BTreeMap::new(),
             next_list: at,
             row_of: BTreeMap::new(),
@@ -125,20 +136,18 @@ impl Watch {
     pub fn look(&mut self) {
         let at = now();
         let took = at.saturating_sub(self.at);
-        let mut did: BTreeMap<Pid, Did> = self
-            .rows
-            .keys()
-            .map(|row| (*row, Did { runnable: Some(0.0), ..Did::default() }))
-            .collect();
-        let Self { proc, processes, row_of, .. } = self;
+        let mut did: BTreeMap<Pid, Did> =
+            self.rows.keys().map(|row| (*row, Did::nothing())).collect();
+        let Self { proc, processes, row_of, spinning, .. } = self;
+        spinning.iter_mut().for_each(Spinning::begin_look);
+        let mut look = Look { proc, at, took, spinning: spinning.as_mut() };
         processes.retain(|pid, process| {
-            let Some(now) = process.look(proc, at, took) else { return false };
+            let Some(now) = process.look(&mut look) else {
+                look.spinning.iter_mut().for_each(|spinning| spinning.forget(*pid));
+                return false;
+            };
             if let Some(sum) = row_of.get(pid).and_then(|row| did.get_mut(row)) {
-                sum.ran += now.ran;
-                sum.runnable = sum.runnable.zip(now.runnable).map(|(sum, more)| sum + more);
-                for (pu, ran) in now.places {
-                    *sum.places.entry(pu).or_default() += ran;
-                }
+                sum.add(now);
             }
             true
         });
@@ -198,7 +207,8 @@ impl Watch {
             user,
             processes: members().count(),
             threads: threads.map(|process| u64::from(process.threads)).sum(),
-            runnable: (did.known_s > 0.0).then(|| did.runnable / did.known_s),
+            runnable: did.runnable.mean(),
+            spinning: did.spinning.mean(),
             ran: did.ran,
             cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock()),
             places: did.places,
@@ -208,14 +218,19 @@ impl Watch {
 
     /// Notices which processes there are, and whose.
     fn list(&mut self) {
-        let begun = now();
+        let begun = cpu_time();
         let old = std::mem::replace(&mut self.listed, listed(&self.proc));
         self.row_of = rows(&self.listed, &self.choice);
         let is_old = |pid: &Pid| {
             let created = |listed: &BTreeMap<Pid, Listed>| Some(listed.get(pid)?.start_ticks);
             created(&old) == created(&self.listed)
         };
-        self.processes.retain(|pid, _| self.row_of.contains_key(pid) && is_old(pid));
+        let Self { processes, row_of, spinning, .. } = self;
+        processes.retain(|pid, _| {
+            let stays = row_of.contains_key(pid) && is_old(pid);
+            spinning.iter_mut().filter(|_| !stays).for_each(|spinning| spinning.forget(*pid));
+            stays
+        });
         let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
         let reads = !self.choice.is_any() || threads <= READ_AT_ONCE;
         for pid in self.row_of.keys() {
@@ -230,7 +245,7 @@ impl Watch {
             let row = self.rows.entry(*pid).or_default();
             row.name.clone_from(&self.listed[pid].name);
         }
-        let took = now().saturating_sub(begun);
+        let took = cpu_time().saturating_sub(begun);
         self.next_list = now() + Nanos(took.0.saturating_mul(LIST_SHARE));
     }
 
@@ -261,14 +276,31 @@ impl Watch {
 impl Interval {
     fn add(&mut self, did: Did, took: Nanos) {
         self.ran += did.ran;
-        if let Some(runnable) = did.runnable {
-            self.runnable += runnable * took.as_secs_f64();
-            self.known_s += took.as_secs_f64();
-        }
+        self.runnable.add(did.runnable, took);
+        self.spinning.add(did.spinning, took);
         for (pu, ran) in did.places {
             *self.places.entry(pu).or_default() += ran;
         }
     }
+}
+
+impl Known {
+    fn add(&mut self, threads: Option<f64>, took: Nanos) {
+        if let Some(threads) = threads {
+            self.threads += threads * took.as_secs_f64();
+            self.seconds += took.as_secs_f64();
+        }
+    }
+
+    /// The mean; `None` if nobody can say.
+    fn mean(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.threads / self.seconds)
+    }
+}
+
+/// The CPU time of this process: where PUs are busy, reading takes longer than it costs.
+fn cpu_time() -> Nanos {
+    process_time(Pid(std::process::id().cast_signed())).unwrap_or(Nanos::ZERO)
 }
 
 /// All processes that can be read.

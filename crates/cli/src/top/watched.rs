@@ -3,11 +3,13 @@
 //! Threads that sleep are not asked, as long as the process as a whole has not run for longer than those that are
 //! ([`colocate_observe::asleep`]): a look at a process that sleeps is one system call, however many threads it has.
 
+use super::spinning::Spinning;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::asleep::{Waits, Whole};
 use colocate_observe::proc::Proc;
 use colocate_observe::runstate::RunTime;
+use colocate_observe::spin::spun::Spun;
 use colocate_observe::sys::process_time;
 use colocate_observe::{Pid, Tid};
 use std::collections::BTreeMap;
@@ -37,6 +39,19 @@ struct Thread {
     last: (Nanos, Nanos),
     /// Whether it was runnable then.
     is_awake: bool,
+    spun: Spun,
+}
+
+/// A look at processes.
+pub struct Look<'a> {
+    /// Where `/proc` is.
+    pub proc: &'a Path,
+    /// When it is.
+    pub at: Nanos,
+    /// Time since the look before.
+    pub took: Nanos,
+    /// Samples of who runs, if there are any.
+    pub spinning: Option<&'a mut Spinning>,
 }
 
 /// What a process did between two looks.
@@ -44,10 +59,31 @@ struct Thread {
 pub struct Did {
     /// CPU time that it used.
     pub ran: Nanos,
-    /// Mean number of its threads that had a PU or waited for one; `None` if nobody can say.
+    /// Mean number of its threads that had a PU or waited for one, without what they only waited for others in a loop; `None`
+    /// if nobody can say.
     pub runnable: Option<f64>,
+    /// Mean number of those that only waited for others in a loop; `None` if nobody can say: then they count as runnable.
+    pub spinning: Option<f64>,
     /// CPU time of its threads by the PU where each was last seen.
     pub places: BTreeMap<PuNr, Nanos>,
+}
+
+impl Did {
+    /// Of who did nothing.
+    pub fn nothing() -> Self {
+        Self { runnable: Some(0.0), spinning: Some(0.0), ..Self::default() }
+    }
+
+    /// What two did together.
+    pub fn add(&mut self, other: Self) {
+        let sum = |one: Option<f64>, other| one.zip(other).map(|(one, other)| one + other);
+        self.ran += other.ran;
+        self.runnable = sum(self.runnable, other.runnable);
+        self.spinning = sum(self.spinning, other.spinning);
+        for (pu, ran) in other.places {
+            *self.places.entry(pu).or_default() += ran;
+        }
+    }
 }
 
 impl Watched {
@@ -60,7 +96,8 @@ impl Watched {
         let mut watched =
             Self { pid, clock, whole, threads: BTreeMap::new(), is_known: false, is_denied: false };
         if reads {
-            watched.read_all(proc, at, Nanos::ZERO, &mut Did::default());
+            let mut look = Look { proc, at, took: Nanos::ZERO, spinning: None };
+            watched.read_all(&mut look, &mut Did::default());
         }
         Some(watched)
     }
@@ -70,39 +107,41 @@ impl Watched {
         self.clock
     }
 
-    /// What it did until `at`, for which it had so long; `None` if it is gone.
-    pub fn look(&mut self, proc: &Path, at: Nanos, took: Nanos) -> Option<Did> {
+    /// What it did since the look before; `None` if it is gone.
+    pub fn look(&mut self, look: &mut Look<'_>) -> Option<Did> {
         let clock = process_time(self.pid)?;
         let was_known = self.is_known;
-        let mut did =
-            Did { ran: clock.saturating_sub(self.clock), runnable: Some(0.0), ..Did::default() };
+        let mut did = Did { ran: clock.saturating_sub(self.clock), ..Did::nothing() };
         self.clock = clock;
-        self.whole.begin(clock, at);
+        self.whole.begin(clock, look.at);
         let Self { pid, whole, threads, .. } = self;
         for (tid, thread) in threads.iter_mut().filter(|(_, thread)| thread.is_awake) {
-            whole.add(thread.look(proc, (*pid, *tid), (at, took), &mut did));
+            whole.add(thread.look((*pid, *tid), look, &mut did));
         }
         if self.whole.stirred() {
-            self.read_all(proc, at, took, &mut did);
+            self.read_all(look, &mut did);
         }
         // Who has not run at all was not runnable either, unless it waited all the time for the first time.
         let is_unknown = self.is_denied || (!was_known && did.ran > Nanos::ZERO);
         did.runnable = did.runnable.filter(|_| !is_unknown);
+        // From the look on at which it is found running.
+        let sees = look.spinning.as_mut().is_some_and(|it| it.sees(self.pid, did.ran, look.took));
+        did.spinning = did.spinning.filter(|_| sees && !is_unknown);
         Some(did)
     }
 
     /// Reads those threads that were not awake, and new ones.
-    fn read_all(&mut self, proc: &Path, at: Nanos, took: Nanos, did: &mut Did) {
-        let tids = Proc::at(proc).tasks(self.pid).unwrap_or_default();
+    fn read_all(&mut self, look: &mut Look<'_>, did: &mut Did) {
+        let tids = Proc::at(look.proc).tasks(self.pid).unwrap_or_default();
         self.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
         for tid in tids {
             let is_new = !self.threads.contains_key(&tid);
             if is_new {
-                self.meet(proc, tid);
+                self.meet(look.proc, tid);
             }
             let Some(thread) = self.threads.get_mut(&tid) else { continue };
             if is_new || !thread.is_awake {
-                self.whole.add(thread.look(proc, (self.pid, tid), (at, took), did));
+                self.whole.add(thread.look((self.pid, tid), look, did));
             }
         }
         self.whole.all_read();
@@ -124,35 +163,36 @@ impl Watched {
             waits.read(sums, Nanos::ZERO);
         }
         let last = before.unwrap_or_default();
-        self.threads.insert(tid, Thread { time, waits, last, is_awake: true });
+        let thread = Thread { time, waits, last, is_awake: true, spun: Spun::default() };
+        self.threads.insert(tid, thread);
     }
 }
 
 impl Thread {
-    /// Takes in what it did until `at`, for which it had so long; returns for how long it ran.
-    fn look(
-        &mut self,
-        proc: &Path,
-        (pid, tid): (Pid, Tid),
-        (at, took): (Nanos, Nanos),
-        did: &mut Did,
-    ) -> Nanos {
+    /// Takes in what it did since the look before; returns for how long it ran.
+    fn look(&mut self, (pid, tid): (Pid, Tid), look: &mut Look<'_>, did: &mut Did) -> Nanos {
         // One that has ended is forgotten when all are read.
         let Some(sums) = self.time.read_both() else {
             self.is_awake = false;
             return Nanos::ZERO;
         };
-        let waited = self.waits.read(sums, at);
-        let (ran, waited_now) =
+        let waited = self.waits.read(sums, look.at);
+        let (ran, queued) =
             (sums.0.saturating_sub(self.last.0), waited.saturating_sub(self.last.1));
         self.last = (sums.0, waited.max(self.last.1));
-        self.is_awake = ran + waited_now > Nanos::ZERO;
-        let share = (ran + waited_now).as_secs_f64() / took.as_secs_f64();
-        did.runnable =
-            did.runnable.map(|sum| sum + if share.is_finite() { share.min(1.0) } else { 0.0 });
-        if ran > Nanos::ZERO || took == Nanos::ZERO {
-            let stat = Stat::read(proc, pid, tid);
-            self.waits.could_run(stat.is_some_and(|stat| stat.could_run()), at);
+        self.is_awake = ran + queued > Nanos::ZERO;
+        let looped = look.spinning.as_ref().map_or(Some(Nanos::ZERO), |spinning| {
+            spinning.waited(tid, &mut self.spun, (ran, queued))
+        });
+        let works = (ran + queued).saturating_sub(looped.unwrap_or(Nanos::ZERO));
+        did.add(Did {
+            runnable: Some(share(works, look.took)),
+            spinning: looped.map(|looped| share(looped, look.took)),
+            ..Did::default()
+        });
+        if ran > Nanos::ZERO || look.took == Nanos::ZERO {
+            let stat = Stat::read(look.proc, pid, tid);
+            self.waits.could_run(stat.is_some_and(|stat| stat.could_run()), look.at);
             self.is_awake |= stat.is_some_and(|stat| stat.could_run());
             if let Some(stat) = stat {
                 *did.places.entry(stat.last_ran).or_default() += ran;
@@ -160,6 +200,12 @@ impl Thread {
         }
         ran
     }
+}
+
+/// The part of a time that a thread did something, at most all of it.
+fn share(did: Nanos, took: Nanos) -> f64 {
+    let share = did.as_secs_f64() / took.as_secs_f64();
+    if share.is_finite() { share.min(1.0) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -209,7 +255,8 @@ mod tests {
             let mut look = |watched: &mut Watched| {
                 std::thread::yield_now();
                 at += Nanos::from_millis(1);
-                watched.look(proc, at, Nanos::from_millis(1)).unwrap()
+                let took = Nanos::from_millis(1);
+                watched.look(&mut Look { proc, at, took, spinning: None }).unwrap()
             };
             while !watched.threads.contains_key(&old.tid) {
                 look(&mut watched);

@@ -13,6 +13,10 @@ use sys::bindings as c;
 /// [`record::parse`](super::record::parse) expects exactly this.
 pub const STAMP: u32 = c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU;
 
+/// The number of the instruction pointer among registers: PERF_REG_X86_IP and PERF_REG_ARM64_PC of the kernel's
+/// asm/perf_regs.h.
+const INSTRUCTION_POINTER: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
+
 /// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
 /// watching them needs a privilege and says nothing about the program's instructions.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,14 @@ impl Attr {
     pub fn with_kernel(mut self) -> Self {
         self.0.set_exclude_kernel(0);
         self
+    }
+
+    /// As [`Attr::with_kernel`]; samples in the kernel also say where the thread left its own code.
+    #[must_use]
+    pub fn with_kernel_and_caller(mut self) -> Self {
+        self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
+        self.0.sample_regs_user = 1 << INSTRUCTION_POINTER;
+        self.with_kernel()
     }
 
     /// Start switched off; see [`Event::enable`].

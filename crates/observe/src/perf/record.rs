@@ -54,6 +54,9 @@ pub enum Record<'a> {
         ip: u64,
         /// Whether the thread ran its own code, not the kernel's.
         user: bool,
+        /// In the kernel, where its own code goes on, if that was asked for
+        /// ([`Attr::with_kernel_and_caller`](super::Attr::with_kernel_and_caller)).
+        caller: Option<u64>,
     },
     /// The event's count when a thread ended.
     Count {
@@ -160,7 +163,12 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
         c::PERF_RECORD_SAMPLE => {
             let ip = fields.u64()?;
             let mode = u32::from(misc) & c::PERF_RECORD_MISC_CPUMODE_MASK;
-            Record::Sample { of: fields.stamp()?, ip, user: mode == c::PERF_RECORD_MISC_USER }
+            let (of, user) = (fields.stamp()?, mode == c::PERF_RECORD_MISC_USER);
+            // The CPU, then what registers there are: none of a thread of the kernel.
+            let has_registers =
+                fields.skip(8).and_then(|()| fields.u64()).is_some_and(|abi| abi != 0);
+            let caller = fields.u64().filter(|_| has_registers && !user);
+            Record::Sample { of, ip, user, caller }
         }
         c::PERF_RECORD_READ => {
             let at = fields.trailing_stamp()?.at;
@@ -296,7 +304,14 @@ mod tests {
         for (misc, user) in [(c::PERF_RECORD_MISC_USER, true), (c::PERF_RECORD_MISC_KERNEL, false)]
         {
             let record = bytes(c::PERF_RECORD_SAMPLE, misc, &body);
-            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user });
+            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller: None });
+            // PERF_SAMPLE_REGS_ABI_64 and a register, or PERF_SAMPLE_REGS_ABI_NONE.
+            let called = [&body[..], &wide(2), &wide(0x5000)].concat();
+            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &called);
+            let caller = (!user).then_some(0x5000);
+            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller });
+            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &[&body[..], &wide(0)].concat());
+            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller: None });
         }
     }
 

@@ -96,6 +96,12 @@ impl Rings {
         &self.events
     }
 
+    /// The threads that those were opened for, in the same order.
+    #[must_use]
+    pub fn tids(&self) -> &[Tid] {
+        &self.tids
+    }
+
     /// Moves all waiting records to the end of `into`, ring after ring. Says whether one of them
     /// was so full that the end of a task may have been dropped. The kernel notes a loss itself
     /// only once it has something else to write there.

@@ -334,7 +334,7 @@ impl Sampler {
                 self.spaces.clear(of.pid);
             }
             Record::Map { by, map } => self.spaces.map(by.pid, map),
-            Record::Sample { of, ip, user } if !self.waiting.contains(&of.pid) => {
+            Record::Sample { of, ip, user, .. } if !self.waiting.contains(&of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),

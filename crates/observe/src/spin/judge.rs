@@ -1,9 +1,10 @@
 //! Finds the code around a place where a thread was seen, and has it judged.
 
-use super::loops::{Code, Drawn, Verdict, Work, relaxes};
+use super::loops::{Code, Drawn, Verdict, Work, gives_way, relaxes};
+use super::{Question, Seen};
 use crate::sample::image::Image;
 use crate::sample::live;
-use colocate_isa::{Decoded, Isa};
+use colocate_isa::{Decoded, Isa, system};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,16 @@ impl Judge {
     /// What a thread does that was seen there. `None` if there is no code to be read.
     ///
     /// Opens and reads files, some milliseconds for one that it has not seen.
-    pub fn judge(&mut self, source: &Source) -> Option<Verdict> {
+    pub fn judge(&mut self, question: &Question) -> Option<Verdict> {
+        match question.site.seen {
+            Seen::Running => self.running(&question.source),
+            // What else it does there was asked for by its program.
+            Seen::Calling if self.gives_way(&question.source) => Some(Verdict::Yields),
+            Seen::Calling => Some(Verdict::Works(Work::Kernel)),
+        }
+    }
+
+    fn running(&mut self, source: &Source) -> Option<Verdict> {
         match source {
             Source::File(path, offset_b) => self.in_file(path, *offset_b),
             Source::Memory { start, bytes, ip } => {
@@ -52,9 +62,30 @@ impl Judge {
         }
     }
 
-    fn in_file(&mut self, path: &Path, offset_b: u64) -> Option<Verdict> {
+    /// Whether a thread that is in the kernel, and goes on there, gives its PU to others.
+    fn gives_way(&mut self, source: &Source) -> bool {
+        let most = system::LONGEST_CALL_B;
+        let before = match source {
+            Source::File(path, offset_b) => self.image(path).and_then(|image| {
+                let ip = image.address(*offset_b)?;
+                Some((image.isa(), image.bytes(ip.saturating_sub(most as u64)..ip)))
+            }),
+            Source::Memory { start, bytes, ip } => Isa::native().and_then(|isa| {
+                let end = usize::try_from(ip.checked_sub(*start)?).ok()?;
+                Some((isa, bytes.get(end.saturating_sub(most)..end)?.to_vec()))
+            }),
+        };
+        before.is_some_and(|(isa, bytes)| system::gives_way(isa, &bytes))
+    }
+
+    fn image(&mut self, path: &Path) -> Option<&Image> {
         let open = || Image::open(path);
-        let image = self.images.entry(path.to_owned()).or_insert_with(open).as_ref()?;
+        self.images.entry(path.to_owned()).or_insert_with(open).as_ref()
+    }
+
+    fn in_file(&mut self, path: &Path, offset_b: u64) -> Option<Verdict> {
+        self.image(path)?;
+        let image = self.images.get(path)?.as_ref()?;
         let ip = image.address(offset_b)?;
         let relaxed = |target: u64| is_relaxed(image, target);
         let function = image.function(ip);
@@ -66,6 +97,9 @@ impl Judge {
         };
         if is_relaxed(image, range.start) {
             return Some(Verdict::Hints);
+        }
+        if is_short(image, range.start, gives_way) {
+            return Some(Verdict::Yields);
         }
         if self.functions.len() >= KEPT {
             self.functions.clear();
@@ -87,10 +121,15 @@ impl Judge {
 
 /// Whether the function at an address of a file does little more than hint.
 fn is_relaxed(image: &Image, address: u64) -> bool {
+    is_short(image, address, relaxes)
+}
+
+/// Whether a short function begins at an address of a file, of which something holds.
+fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bool {
     let whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
     let Some(range) = image.function(address).filter(whole) else { return false };
     let bytes = image.bytes(range.clone());
-    relaxes(Code { isa: image.isa(), start: range.start, bytes: &bytes })
+    holds(Code { isa: image.isa(), start: range.start, bytes: &bytes })
 }
 
 /// Judges by the smallest piece of code around the place that jumps back to its beginning.

@@ -15,7 +15,9 @@
 //! # Algorithm
 //! 1. The innermost natural loop around the instruction. Without one it works.
 //! 2. If a hint lies on a way through this loop that leads through the instruction too, without a round of an inner loop or
-//!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works.
+//!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works. But it waits
+//!    as well if the instruction is only reached after a hint, maybe of an inner loop, and the loop calls nothing and writes
+//!    nothing but slots and locks: so do locks that wait longer and longer between two looks.
 //! 3. Otherwise it works if it calls, is longer than [`LONGEST`], writes to memory that is no slot of the stack (but see 5),
 //!    does anything that [`colocate_isa::effect`] does not know, or if an address, at which it reads or writes, depends on state:
 //!    then it walks through memory.
@@ -33,7 +35,7 @@
 
 use crate::sample::flow::{BlockIdx, Graph, Loop};
 use colocate_isa::effect::{Access, Effect, Registers, Way, effect};
-use colocate_isa::{Decoded, Decoder, Flow, Isa};
+use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Instructions of a loop that waits without a hint, at most. Chosen: that of LLVM's OpenMP, which has a hint, has some
@@ -47,6 +49,8 @@ pub enum Verdict {
     Hints,
     /// It waits: it reads the same memory, or a clock, again and again.
     Asks,
+    /// It waits: it gives its PU to others (`sched_yield`).
+    Yields,
     /// It works, for this reason.
     Works(Work),
 }
@@ -56,6 +60,8 @@ pub enum Verdict {
 pub enum Work {
     /// There is no loop around it.
     NoLoop,
+    /// It is in the kernel, which does what it asked for.
+    Kernel,
     /// The loop is longer than [`LONGEST`].
     Long,
     /// It calls functions, or jumps to where a register says.
@@ -76,7 +82,7 @@ impl Verdict {
     /// Whether it waits.
     #[must_use]
     pub const fn waits(self) -> bool {
-        matches!(self, Self::Hints | Self::Asks)
+        matches!(self, Self::Hints | Self::Asks | Self::Yields)
     }
 }
 
@@ -160,6 +166,17 @@ pub fn relaxes(code: Code<'_>) -> bool {
     hints && ends
 }
 
+/// Whether this code, all of a function, does little more than give its PU to others: some instructions, and no loop, of which
+/// one is a call of `sched_yield`.
+#[must_use]
+pub fn gives_way(code: Code<'_>) -> bool {
+    let before_a_jump = Decoder::new(code.isa, code.bytes, code.start)
+        .take(SHORT)
+        .take_while(|one| matches!(one.flow, Flow::Next));
+    let mut ends = before_a_jump.filter_map(|one| usize::try_from(one.next_ip() - code.start).ok());
+    ends.any(|end| code.bytes.get(..end).is_some_and(|bytes| system::gives_way(code.isa, bytes)))
+}
+
 /// Instructions of a function that does little more than hint, at most. Chosen: GCC's without optimisation has five.
 const SHORT: usize = 8;
 
@@ -198,11 +215,33 @@ impl Round<'_> {
         let is_hint = |step: &Option<Effect>| {
             step.as_ref().is_some_and(|step| step.way == Way::Hint || self.calls_relaxed(step))
         };
-        let own = |block: &BlockIdx| self.graph.blocks[*block].innermost == Some(innermost);
+        let own = |block: &&BlockIdx| self.graph.blocks[**block].innermost == Some(innermost);
         let hints = steps.iter().filter(|(_, steps)| steps.iter().any(is_hint));
-        let mut hints = hints.map(|(block, _)| *block).filter(own);
+        let hints: BTreeSet<BlockIdx> = hints.map(|(block, _)| *block).collect();
         let after = self.after(here);
-        hints.any(|hint| hint == here || after.contains(&hint) || self.after(hint).contains(&here))
+        let on_a_way = |hint: &BlockIdx| {
+            *hint == here || after.contains(hint) || self.after(*hint).contains(&here)
+        };
+        hints.iter().filter(own).any(on_a_way)
+            || (self.only_looks(steps) && !self.reached_without(&hints).contains(&here))
+    }
+
+    /// Whether the loop calls nothing and writes nothing but slots of the stack and locks.
+    fn only_looks(&self, steps: &Steps) -> bool {
+        let mut all = steps.values().flatten();
+        all.all(|step| self.refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
+    }
+
+    /// Blocks of the loop that can be reached in a round before these.
+    fn reached_without(&self, without: &BTreeSet<BlockIdx>) -> BTreeSet<BlockIdx> {
+        let inside = |to: &BlockIdx| self.body.body.contains(to) && !without.contains(to);
+        let mut rest: Vec<BlockIdx> = Some(self.body.header).into_iter().filter(inside).collect();
+        let mut found: BTreeSet<BlockIdx> = rest.iter().copied().collect();
+        while let Some(block) = rest.pop() {
+            let next = self.graph.blocks[block].next.iter().copied().filter(inside);
+            rest.extend(next.filter(|to| found.insert(*to)));
+        }
+        found
     }
 
     fn calls_relaxed(&self, step: &Effect) -> bool {

@@ -6,14 +6,17 @@
 //! # Approach
 //! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop around the
 //! instruction that it finds says whether the thread waits there ([`loops`]); that is asked once for each address
-//! ([`judge`]), by another thread, since files are read for it. The share of a thread's samples that wait is the share of its CPU time
-//! in which it waited.
+//! ([`judge`]), by another thread, since files are read for it ([`judging`]). The share of a thread's samples that wait is the share
+//! of its CPU time in which it waited ([`spun`]).
 //! # Limits
-//! Samples in the kernel count as work, and so do those in `[vdso]`, where a loop reads the time until it is consistent.
+//! Samples in the kernel count as work, except in `sched_yield`, by which a thread says that it has nothing to do; so do those in
+//! `[vdso]`, where a loop reads the time until it is consistent.
 //! See `docs/spinning.md` for what is measured.
 
 pub mod judge;
+pub mod judging;
 pub mod loops;
+pub mod spun;
 
 use crate::births::attach_all;
 use crate::perf::{Attr, Record, Rings, Stamp, split};
@@ -43,9 +46,27 @@ const SETTLED: Nanos = Nanos::from_millis(1);
 /// How long what was said of code in memory only is believed. Chosen: a JIT compiler may have put other code there.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
 
-/// Where a thread was seen.
+/// Where a thread was seen, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Site {
+pub struct Site {
+    /// Where its own code was, or goes on.
+    pub place: Place,
+    /// How it was seen there.
+    pub seen: Seen,
+}
+
+/// How a thread was seen at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seen {
+    /// It ran there.
+    Running,
+    /// It was in the kernel, and goes on there.
+    Calling,
+}
+
+/// A place in a program's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
     /// In a file, so many bytes from its start.
     File(FileIdx, u64),
     /// In the memory of a process, at an address.
@@ -110,6 +131,10 @@ pub struct SpinSampler {
     spaces: Spaces,
     /// Launched processes that have not executed their program yet.
     waiting: BTreeSet<Pid>,
+    /// Living processes that are sampled, and whose events they have: their own, or those of one that created them.
+    events_of: BTreeMap<Pid, Pid>,
+    /// The threads that events were opened for, of each process that was not sampled by way of another one.
+    opened: BTreeMap<Pid, Vec<Tid>>,
     bytes: Vec<u8>,
     known: HashMap<Site, Known>,
     questions: Vec<Question>,
@@ -127,8 +152,8 @@ impl SpinSampler {
         let period = Nanos(1_000_000_000 / u64::from(rate_hz.clamp(*rates.start(), *rates.end())));
         let attr = Attr::clock_samples(period.0, WAKE_B);
         let (rings, attr, with_kernel) =
-            match Rings::map(&attr.with_kernel(), &watch.cpus, RING_PAGES) {
-                Ok(rings) => (rings, attr.with_kernel(), true),
+            match Rings::map(&attr.with_kernel_and_caller(), &watch.cpus, RING_PAGES) {
+                Ok(rings) => (rings, attr.with_kernel_and_caller(), true),
                 Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
                     (Rings::map(&attr, &watch.cpus, RING_PAGES)?, attr, false)
                 }
@@ -142,6 +167,8 @@ impl SpinSampler {
             proc: watch.proc.clone(),
             spaces: Spaces::default(),
             waiting: BTreeSet::new(),
+            events_of: BTreeMap::new(),
+            opened: BTreeMap::new(),
             bytes: Vec::new(),
             known: HashMap::new(),
             questions: Vec::new(),
@@ -162,17 +189,48 @@ impl SpinSampler {
         let mut tree = Tree::default();
         tree.add(pid);
         tree.look(&self.proc, now(), &mut Vec::new());
-        for process in tree.processes() {
-            attach_all(&mut self.rings, &self.attr, &self.proc, process, &mut self.bytes)?;
-            self.look_at_maps(process);
+        tree.processes().try_for_each(|process| self.also_alone(process))
+    }
+
+    /// Samples process `pid` and all that it creates from now on.
+    ///
+    /// # Errors
+    /// As [`crate::perf::Event::open`].
+    pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
+        let before = self.rings.tids().len();
+        let done = attach_all(&mut self.rings, &self.attr, &self.proc, pid, &mut self.bytes);
+        self.opened.entry(pid).or_default().extend(&self.rings.tids()[before..]);
+        if let Err(why) = done {
+            self.forget(pid);
+            return Err(why);
+        }
+        self.events_of.insert(pid, pid);
+        self.spaces.clear(pid);
+        for map in self.proc.code_maps(pid) {
+            self.spaces.found(pid, &map);
         }
         Ok(())
     }
 
-    /// Samples process `pid` no more, nor what it has created.
+    /// Whether process `pid` is sampled, as far as the kernel has told of processes that were created.
+    #[must_use]
+    pub fn samples(&self, pid: Pid) -> bool {
+        self.events_of.contains_key(&pid)
+    }
+
+    /// Samples process `pid` no more, nor what it has created since it was sampled.
     pub fn forget(&mut self, pid: Pid) {
-        self.rings.detach(pid.first_thread());
+        for tid in self.opened.remove(&pid).unwrap_or_default() {
+            self.rings.detach(tid);
+        }
         self.waiting.remove(&pid);
+        self.events_of.retain(|_, of| *of != pid);
+    }
+
+    /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.rings.events().len()
     }
 
     /// Time between two samples of a thread.
@@ -191,7 +249,7 @@ impl SpinSampler {
     pub fn drain(&mut self) {
         let begun = now();
         if begun >= self.forget_memory {
-            self.known.retain(|site, _| matches!(site, Site::File(..)));
+            self.known.retain(|site, _| matches!(site.place, Place::File(..)));
             self.forget_memory = begun + MEMORY_FOR;
         }
         let settled = begun.saturating_sub(SETTLED);
@@ -238,35 +296,41 @@ impl SpinSampler {
         match record {
             Record::Fork { born, parent_pid, .. } if born.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, born.pid);
+                if let Some(of) = self.events_of.get(parent_pid) {
+                    self.events_of.insert(born.pid, *of);
+                }
                 if self.waiting.contains(parent_pid) {
                     self.waiting.insert(born.pid);
                 }
             }
             Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
                 self.spaces.clear(*pid);
+                self.events_of.remove(pid);
             }
             Record::Comm { of, exec: true, .. } => {
                 self.waiting.remove(&of.pid);
                 self.spaces.clear(of.pid);
             }
             Record::Map { by, map } => self.spaces.map(by.pid, map),
-            Record::Sample { of, ip, user } if !self.waiting.contains(&of.pid) => {
-                self.file_sample(of, *ip, *user);
+            Record::Sample { of, ip, user, caller } if !self.waiting.contains(&of.pid) => {
+                let running = user.then_some((*ip, Seen::Running));
+                self.file_sample(of, running.or(caller.map(|caller| (caller, Seen::Calling))));
             }
             _ => {}
         }
     }
 
-    fn file_sample(&mut self, of: &Stamp, ip: u64, user: bool) {
-        if !user || self.spaces.in_vdso(of.pid, ip) {
+    fn file_sample(&mut self, of: &Stamp, at: Option<(u64, Seen)>) {
+        let Some((ip, seen)) = at.filter(|(ip, _)| !self.spaces.in_vdso(of.pid, *ip)) else {
             let works = &mut self.seen.entry(of.tid).or_default().works;
             *works = works.saturating_add(1);
             return;
-        }
-        let site = match self.spaces.origin(of.pid, ip) {
-            Origin::File(file, offset_b) => Site::File(file, offset_b),
-            Origin::Memory => Site::Memory(of.pid, ip),
         };
+        let place = match self.spaces.origin(of.pid, ip) {
+            Origin::File(file, offset_b) => Place::File(file, offset_b),
+            Origin::Memory => Place::Memory(of.pid, ip),
+        };
+        let site = Site { place, seen };
         match self.known.get_mut(&site) {
             Some(Known::Judged(verdict)) => {
                 self.seen.entry(of.tid).or_default().add(*verdict, 1);
@@ -278,19 +342,13 @@ impl SpinSampler {
 
     fn ask(&mut self, site: Site, tid: Tid) {
         self.known.insert(site, Known::Asked(BTreeMap::from([(tid, 1)])));
-        let source = match site {
-            Site::File(file, offset_b) => Source::File(self.spaces.path(file).to_owned(), offset_b),
-            Site::Memory(pid, ip) => match live::around(pid, ip) {
+        let source = match site.place {
+            Place::File(file, at) => Source::File(self.spaces.path(file).to_owned(), at),
+            Place::Memory(pid, ip) => match live::around(pid, ip) {
                 Some((start, bytes)) => Source::Memory { start, bytes, ip },
                 None => return self.learn(site, None),
             },
         };
         self.questions.push(Question { site, source });
-    }
-
-    fn look_at_maps(&mut self, process: Pid) {
-        for map in self.proc.code_maps(process) {
-            self.spaces.found(process, &map);
-        }
     }
 }

@@ -87,3 +87,20 @@ fn loops_of_x86() {
 fn loops_of_aarch64() {
     check(Isa::Aarch64, AARCH64, expect_file!["aarch64.txt"]);
 }
+
+/// `sched_yield` of glibc 2.36, the same with another number, and with a jump before the call.
+#[test]
+fn functions_that_give_way() {
+    let is = |bytes: &[u8]| gives_way(Code { isa: Isa::X86_64, start: 0x1000, bytes });
+    // endbr64; mov eax, N; syscall; cmp rax, -4095; jae …; ret
+    let glibc = |number: u8| {
+        let rest = [0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0x90];
+        [&[0xf3, 0x0f, 0x1e, 0xfa, 0xb8, number, 0, 0, 0][..], &rest].concat()
+    };
+    assert!(is(&glibc(24)) && !is(&glibc(35)));
+    // test edi, edi; je …; mov eax, 24; syscall; ret
+    assert!(!is(&[0x85, 0xff, 0x74, 0x07, 0xb8, 24, 0, 0, 0, 0x0f, 0x05, 0xc3]));
+    let words: [u32; 4] = [0xd503_245f, 0xd280_0f88, 0xd400_0001, 0xd65f_03c0];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(gives_way(Code { isa: Isa::Aarch64, start: 0, bytes: &bytes }));
+}

@@ -1,0 +1,86 @@
+//! For how long a thread has only waited for others in a loop, from look to look.
+//!
+//! Between two looks it has waited in loops for that share of its time that samples of waiting are of all its samples: of
+//! its time on PUs, and of its time in the queue for one, as who has lost its PU in a loop is still there. Where no
+//! sample came, which is so when it had no PU for long, it does what it did before.
+
+use super::Share;
+use colocate_machine::Nanos;
+
+/// A thread's time on PUs, and waiting for one.
+pub type Times = (Nanos, Nanos);
+
+/// What samples say of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spun {
+    /// It waited in loops for so long.
+    waited: Nanos,
+    /// The samples that tell this of the time from now on, unless there are newer ones.
+    share: Share,
+}
+
+impl Spun {
+    /// Takes in the samples since the last look, and how long it was on PUs and waited for one since then. `most` is
+    /// the longest time on PUs that a sample stands for, where it is not a share of all of it.
+    pub fn add(&mut self, new: Share, (ran, queued): Times, most: Option<Nanos>) {
+        if new.waits + new.works > 0 || self.share == Share::default() {
+            self.share = new;
+        }
+        let [ran, queued] = [ran, queued].map(|time| self.share.of(time).unwrap_or(Nanos::ZERO));
+        let seen =
+            most.map_or(ran, |most| ran.min(Nanos(most.0.saturating_mul(u64::from(new.waits)))));
+        self.waited += seen + queued;
+    }
+
+    /// For how long it has waited in loops; `None` if samples have told nothing, as none of its code could be read.
+    #[must_use]
+    pub fn waited(&self) -> Option<Nanos> {
+        let is_blind = self.share.unknown > 0 && self.share.waits + self.share.works == 0;
+        (!is_blind).then_some(self.waited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(waits: u32, works: u32, unknown: u32) -> Share {
+        Share { waits, works, unknown }
+    }
+
+    /// Looks after 100 ms on PUs each: half of the samples wait; then it waits for a PU for 40 ms, and nothing comes; then
+    /// all wait.
+    #[test]
+    fn samples_share_the_time_since_the_last_look() {
+        let ms = Nanos::from_millis;
+        let mut spun = Spun::default();
+        spun.add(share(10, 10, 0), (ms(100), ms(0)), None);
+        assert_eq!(spun.waited(), Some(ms(50)));
+        spun.add(share(0, 0, 0), (ms(0), ms(40)), None);
+        assert_eq!(spun.waited(), Some(ms(70)));
+        spun.add(share(24, 0, 3), (ms(100), ms(10)), None);
+        assert_eq!(spun.waited(), Some(ms(180)));
+        spun.add(share(0, 25, 0), (ms(100), ms(0)), None);
+        assert_eq!(spun.waited(), Some(ms(180)));
+    }
+
+    /// Of 100 ms, 60 were in the kernel, where nothing is sampled: 5 of 10 samples are 20 ms at most.
+    #[test]
+    fn time_in_the_kernel_is_not_waited_where_it_is_not_sampled() {
+        let ms = Nanos::from_millis;
+        let mut spun = Spun::default();
+        spun.add(share(5, 5, 0), (ms(100), ms(0)), Some(ms(4)));
+        assert_eq!(spun.waited(), Some(ms(20)));
+    }
+
+    #[test]
+    fn code_that_cannot_be_read_says_nothing() {
+        let ms = Nanos::from_millis;
+        let mut spun = Spun::default();
+        assert_eq!(spun.waited(), Some(ms(0)));
+        spun.add(share(0, 0, 7), (ms(28), ms(0)), None);
+        assert_eq!(spun.waited(), None);
+        spun.add(share(1, 1, 0), (ms(12), ms(0)), None);
+        assert_eq!(spun.waited(), Some(ms(6)));
+    }
+}
