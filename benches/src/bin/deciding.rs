@@ -1,7 +1,7 @@
 //! How long a scheduler takes to decide who runs in the next quantum, and where.
 //!
-//! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS]` prints a table for
-//! docs/benchmarks.md: every scheduler, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
+//! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS [SCHEDULER…]]` prints a table for
+//! docs/benchmarks.md: every scheduler, or those that are named, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
 //! also with `gain=0`, where a proof that nothing better is worth it never spares the search. A situation follows from the one
 //! before: who was chosen ran there, goes to the tail of the queue and has new rates, which are drawn. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same;
@@ -55,13 +55,15 @@ const SEARCHING: [SchedulerKind; 2] = [
 
 fn main() -> anyhow::Result<()> {
     let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
+    let named: Vec<String> = std::env::args().skip(2).collect();
+    let is_named = |kind: &SchedulerKind| named.is_empty() || named.contains(&kind.to_string());
     println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
     println!("|---|---|---|---|---|---|---|---|");
     for size in &SIZES {
         let alike = machine(size, ALIKE).context("describe a machine")?;
         let hybrid = machine(size, &hybrid(size)).context("describe a machine")?;
-        for kind in SchedulerKind::ALL.into_iter().chain(SEARCHING) {
+        for kind in SchedulerKind::ALL.into_iter().chain(SEARCHING).filter(is_named) {
             row(size, if is_for_hybrids(kind) { &hybrid } else { &alike }, kind, situations);
         }
     }

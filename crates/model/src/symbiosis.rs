@@ -122,9 +122,10 @@ fn sum_without(stacks: &[&[f64]], without: usize, sums: &mut [f64]) {
 /// what is below 0 is taken as 0, and the rest is scaled.
 #[must_use]
 pub fn normalised(stack: &[f64]) -> Option<Vec<f64>> {
-    let cut: Vec<f64> = stack.iter().map(|part| part.max(0.0)).collect();
+    let mut cut: Vec<f64> = stack.iter().map(|part| part.max(0.0)).collect();
     let all = cut.iter().fold(0.0, |sum, each| sum + each);
-    (all > 0.0 && all.is_finite()).then(|| cut.iter().map(|part| part / all).collect())
+    cut.iter_mut().for_each(|part| *part /= all);
+    (all > 0.0 && all.is_finite()).then_some(cut)
 }
 
 #[cfg(test)]

@@ -32,13 +32,13 @@ pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
 /// cheapest.
 #[must_use]
 pub fn proved(costs: &Costs) -> Option<NearMatching> {
-    proved_within(costs, 0.0)
+    proved_within(costs, None, 0.0)
 }
 
-/// As [`proved`], where a gap of `enough` is none.
-fn proved_within(costs: &Costs, enough: f64) -> Option<NearMatching> {
+/// As [`proved`], where a gap of `enough` is none; from the pairs `mate`, which no exchange betters, if there are any.
+fn proved_within(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Option<NearMatching> {
     let exact = costs.vertices() <= EXACT_UP_TO;
-    let (found, prices) = near::with_prices(costs, if exact { enough } else { GAP })?;
+    let (found, prices) = near::with_prices(costs, mate, if exact { enough } else { GAP })?;
     // What was enough to stop at is not worth an exact search that was not asked for.
     let kept = if enough >= ENOUGH_OF_MANY { GAP } else { enough };
     if exact && found.gap() > kept {
@@ -105,6 +105,18 @@ pub fn in_groups_by(
     count: usize,
     groups: usize,
     width: usize,
+    cost: impl FnMut(&[usize]) -> f64,
+) -> Vec<Vec<usize>> {
+    in_groups_of_part(count, groups, width, 1, cost)
+}
+
+/// The same for one of `of_parts` parts of a whole that are about as large: it is the whole's places that count.
+#[must_use]
+pub fn in_groups_of_part(
+    count: usize,
+    groups: usize,
+    width: usize,
+    of_parts: usize,
     mut cost: impl FnMut(&[usize]) -> f64,
 ) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = (0..count).map(|item| vec![item]).collect();
@@ -125,35 +137,50 @@ pub fn in_groups_by(
         }
         let most = table.iter().copied().fold(0.0, f64::max);
         let steps = coarse_steps(most, n);
-        let enough = if n <= OPTIMAL_UP_TO { ENOUGH } else { ENOUGH_OF_MANY };
-        let pairs = pairs(&sizes, steps, enough, |a, b| table[a.min(b) * n + a.max(b)]);
+        let pairs =
+            pairs(&sizes, steps, enough(n * of_parts), |a, b| table[a.min(b) * n + a.max(b)]);
         parts = pairs.into_iter().map(|(a, b)| join(a, b)).collect();
     }
     parts
 }
 
-/// Whether it is proved that no pairs of `slots` places cost less than `limit` in all; `mate` are pairs that are
-/// thought good. `cost` is of two places, the first below the second, and not negative. False says nothing.
-#[must_use]
-pub fn none_below(
-    slots: usize,
-    mate: Vec<usize>,
-    limit: f64,
-    mut cost: impl FnMut(usize, usize) -> f64,
-) -> bool {
-    let mut most = 0.0_f64;
-    let mut table = vec![0.0; slots * slots];
-    for a in 0..slots {
-        for b in a + 1..slots {
-            let cost = cost(a, b);
-            most = most.max(cost);
-            table[a * slots + b] = cost;
-        }
+/// What all pairs of an even number of places cost, as predicted, in steps that say what is known and no more.
+pub struct Predicted {
+    costs: Costs,
+    steps: f64,
+}
+
+impl Predicted {
+    /// Of `slots` places: `cost` of two, the first below the second, is not negative and at most `most`.
+    #[must_use]
+    pub fn new(slots: usize, most: f64, mut cost: impl FnMut(usize, usize) -> f64) -> Self {
+        let steps = coarse_steps(most, slots);
+        Self { costs: Costs::new(slots, |a, b| in_steps(cost(a, b), steps)), steps }
     }
-    let steps = coarse_steps(most, slots);
-    let costs = Costs::new(slots, |a, b| in_steps(table[a * slots + b], steps));
-    // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
-    prices::none_below(&costs, mate, in_steps_up(limit, steps))
+
+    /// Whether it is proved that no pairs cost less than `limit` in all; `mate` are pairs that are thought good, and
+    /// are bettered by exchange. False says nothing.
+    #[must_use]
+    pub fn none_below(&self, mate: &mut [usize], limit: f64) -> bool {
+        // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
+        prices::none_below(&self.costs, mate, in_steps_up(limit, self.steps))
+    }
+
+    /// The pairs that cost least, as [`in_groups_by`] makes them of as many items as there are places. `mate` are those
+    /// that [`Self::none_below`] has bettered: up to [`OPTIMAL_UP_TO`] places it is searched from them on. With more,
+    /// where what is found depends on where the search begins, it begins as that of all others does.
+    #[must_use]
+    pub fn pairs(&self, mate: Vec<usize>) -> Vec<Vec<usize>> {
+        let places = self.costs.vertices();
+        let mate = Some(mate).filter(|_| places <= OPTIMAL_UP_TO);
+        let pairs = matched(&self.costs, mate, enough(places));
+        pairs.into_iter().map(|(a, b)| vec![a, b]).collect()
+    }
+}
+
+/// What counts as nothing for so many places, where costs are predictions.
+const fn enough(places: usize) -> f64 {
+    if places <= OPTIMAL_UP_TO { ENOUGH } else { ENOUGH_OF_MANY }
 }
 
 /// Pairs of all parts, which are an even number and have these sizes, with the least `cost` in so many `steps`
@@ -175,7 +202,12 @@ fn pairs(
         let penalty = if both && small < sizes.len() { MAX_COST / 2 } else { 0 };
         penalty + in_steps(cost(a, b), steps)
     });
-    let found = proved_within(&costs, enough).expect("an even number of parts");
+    matched(&costs, None, enough)
+}
+
+/// The cheapest pairs, as [`proved_within`] finds them.
+fn matched(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Vec<(usize, usize)> {
+    let found = proved_within(costs, mate, enough).expect("an even number of parts");
     found.mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
 }
 
@@ -237,6 +269,29 @@ mod tests {
         fn groups_are_even(groups in 1_usize..=7, width in 1_usize..=8, idle in 0_usize..=20, seed: u64) {
             check_groups(groups, width, (groups * width).saturating_sub(idle), seed);
         }
+    }
+
+    /// Pairs of the parts of a whole of more than [`OPTIMAL_UP_TO`] places may cost more than the cheapest, but no more
+    /// than by [`ENOUGH_OF_MANY`]. Costs are products, as of stacks; 0.007 % are lost on average here and 0.15 % at most.
+    #[test]
+    fn parts_of_many_lose_little() {
+        let lost = |seed: u64| {
+            let mut rng = SplitMix64::new(seed);
+            let asked: Vec<[f64; 3]> =
+                (0..96).map(|_| std::array::from_fn(|_| rng.unit())).collect();
+            let cost = |group: &[usize]| match *group {
+                [a, b] => asked[a].iter().zip(&asked[b]).map(|(x, y)| x * y).sum(),
+                _ => 0.0,
+            };
+            let total = |parts| -> f64 {
+                in_groups_of_part(96, 48, 2, parts, cost).iter().map(|pair| cost(pair)).sum()
+            };
+            total(2) / total(1) - 1.0
+        };
+        let lost: Vec<f64> = (0..20).map(lost).collect();
+        let most = lost.iter().copied().fold(0.0, f64::max);
+        assert!(lost.iter().all(|lost| (-ENOUGH..=ENOUGH_OF_MANY).contains(lost)), "{lost:?}");
+        assert!(most > ENOUGH, "one part alone is matched as exactly as two");
     }
 
     #[test]

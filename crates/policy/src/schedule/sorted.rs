@@ -38,8 +38,19 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.retain(|(key, value)| keep(key, value));
     }
 
+    /// The values of keys that come in order, as many as there are; what has another key is forgotten, and a key that is
+    /// new gets `new`.
+    pub fn keep_only(&mut self, keys: impl Iterator<Item = K>, new: impl Fn() -> V) {
+        let mut old = std::mem::take(&mut self.0).into_iter().peekable();
+        self.0.reserve(old.len());
+        for key in keys {
+            while old.next_if(|(other, _)| *other < key).is_some() {}
+            let known = old.next_if(|(other, _)| *other == key);
+            self.0.push(known.unwrap_or_else(|| (key, new())));
+        }
+    }
+
     /// All values, in the order of their keys.
-    #[cfg(test)]
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }
@@ -99,6 +110,11 @@ mod tests {
                     1 => {
                         ours.retain(|other, _| *other != key);
                         tree.remove(&key);
+                    }
+                    2 if value > 5 => {
+                        ours.keep_only([key, key + 20].into_iter(), || value);
+                        let of = |key| (key, tree.get(&key).copied().unwrap_or(value));
+                        tree = [of(key), of(key + 20)].into_iter().collect();
                     }
                     2 => {
                         let several = [(key, value), (key + 20, value)];

@@ -26,7 +26,7 @@
 //!    are those of as many threads as the fullest core has, also for the pairs on the way to groups of four.
 //!    Where cores have different numbers of usable PUs: by exchange from the groups that are.
 //! 4. *Stay put*: groups stay as they are unless the gain is above a threshold; where prices prove that no groups
-//!    of two can gain as much, none are searched for ([`matching::none_below`]). A group goes to the core where
+//!    of two can gain as much, none are searched for ([`Predicted::none_below`]). A group goes to the core where
 //!    most of it last ran.
 //!
 //! Where stacks alone are not told well by those together, threads have a core of their own from time to time
@@ -51,11 +51,12 @@ pub(super) mod groups;
 mod pairs;
 pub mod solo;
 mod stacks;
+pub(super) mod there;
 
 use super::allocate::{choices, on_cores, threads_of};
-use super::symbiotic_numa::Homes;
+use super::symbiotic_numa::{Homes, classes};
 use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
-use crate::matching;
+use crate::matching::{self, Predicted};
 use crate::places::Places;
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
@@ -182,15 +183,22 @@ impl Symbiotic {
         };
         let before = total(&stay);
         let worth = self.settings.gain * self.settings.aim.whole(threads.len(), before);
-        if judge.is_proved(places, &stay, before - worth) {
+        let cores = places.cores().len();
+        let with_mates = |all| Some((all, judge.mates(&stay)?));
+        let mut predicted = judge.predicted(places).and_then(with_mates);
+        if let Some((all, mate)) = &mut predicted
+            && all.none_below(mate, before - worth)
+        {
             return (stay, false);
         }
-        let best = match &self.homes {
-            _ if !is_even(places) => exchanged(places, stay.clone(), &cost),
-            Some(homes) => homes.groups(places, threads, &cost),
-            None => {
+        // Only company counts, and nobody is alone.
+        let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
+        let best = match (&self.homes, predicted) {
+            _ if !is_even(places) => exchanged(places, stay.clone(), &classes(places), cost),
+            (_, Some((all, mate))) if is_plain && judge.away.is_empty() => all.pairs(mate),
+            (Some(homes), _) => homes.groups(places, threads, cost),
+            _ => {
                 let mut of_one_core = |group: &[usize]| judge.cost(0, group);
-                let cores = places.cores().len();
                 matching::in_groups_by(threads.len(), cores, places.width(), &mut of_one_core)
             }
         };
@@ -253,33 +261,49 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether it is proved that no groups cost less than `limit`, of which `stay` are some. Only of groups of
-    /// two; being away is left out, which costs nothing less than nothing.
-    fn is_proved(&self, places: &Places<'_>, stay: &[Vec<usize>], limit: f64) -> bool {
-        let Some(pairs) = self.pairs.as_ref().filter(|_| places.width() <= 2) else { return false };
+    /// What all pairs cost, of as many places as two for each core. Only where no core has more; being away is left
+    /// out, which costs nothing less than nothing.
+    fn predicted(&self, places: &Places<'_>) -> Option<Predicted> {
+        let pairs = self.pairs.as_ref().filter(|_| places.width() <= 2)?;
         let threads = self.stacks.len();
-        let mut mate: Vec<usize> = (0..2 * stay.len()).collect();
-        let mut empty = threads..mate.len();
-        for group in stay {
-            let mut members = group.iter().copied().chain(empty.by_ref().take(2 - group.len()));
-            let (Some(a), Some(b)) = (members.next(), members.next()) else { return false };
+        let cost = |a: usize, b: usize| if b < threads { pairs.cost(a, b) } else { 0.0 };
+        Some(Predicted::new(2 * places.cores().len(), pairs.most(), cost))
+    }
+
+    /// Who is with whom in these groups, empty places with each other or with who is alone; `None` if more than two
+    /// are together, or there are more threads than two for each group.
+    fn mates(&self, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
+        let mut mate: Vec<usize> = (0..2 * groups.len()).collect();
+        if self.stacks.len() > mate.len() {
+            return None;
+        }
+        let mut empty = self.stacks.len()..mate.len();
+        for group in groups {
+            let missing = 2_usize.checked_sub(group.len())?;
+            let mut members = group.iter().copied().chain(empty.by_ref().take(missing));
+            let (a, b) = (members.next()?, members.next()?);
             (mate[a], mate[b]) = (b, a);
         }
-        let cost = |a: usize, b: usize| if b < threads { pairs.cost(a, b) } else { 0.0 };
-        matching::none_below(mate.len(), mate, limit, cost)
+        Some(mate)
     }
+}
+
+/// Whether all cores are on one node.
+fn is_near(places: &Places<'_>) -> bool {
+    classes(places).windows(2).all(|two| two[0] == two[1])
 }
 
 impl Symbiotic {
     /// Takes in what the last quantum has shown.
     fn learn(&mut self, now: &Quantum<'_>) {
+        let there = there::all(now.queue);
         if let Some(model) = &self.model {
             let fullest = self.book.fullest();
             let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
-            self.book.learn(mode.as_ref(), now.queue);
+            self.book.learn(mode.as_ref(), &there);
         }
         if let Some(homes) = &mut self.homes {
-            homes.note(now);
+            homes.note(now.machine, &there);
         }
     }
 
@@ -404,7 +428,8 @@ fn away(
     stacks: &[&[f64]],
 ) -> Vec<Vec<f64>> {
     let (Some(homes), Some(model)) = (homes, model) else { return Vec::new() };
-    if places.machine().distances.is_none() {
+    let machine = places.machine();
+    if machine.distances.is_none() || machine.nodes.len() < 2 {
         return Vec::new();
     }
     let of = |(thread, stack): (&&Thread, &&[f64])| {

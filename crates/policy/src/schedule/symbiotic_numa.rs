@@ -13,7 +13,8 @@
 //!   firmware tells them, so `λ` is 1 unless one knows better; without distances nothing is far.
 //! # Algorithm
 //! 1. Threads go to their homes as far as there is room, others where most is left.
-//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching.
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as exactly as for as many
+//!    places as all nodes have together ([`matching::in_groups_of_part`]).
 //! 3. A thread moves to another core, or two change places, also over the border of nodes, as long as that makes
 //!    the cost less, with what is lost by being away.
 //! 4. Stay put, as `symbiotic`, by the same cost.
@@ -22,14 +23,16 @@
 //! - **At home**: nobody leaves for less than it costs. -> test `nobody_leaves_for_less`
 //! - **Never worse** than staying, by its own prediction. -> test `never_worse_than_staying`
 
+use super::Thread;
 use super::allocate::on_cores;
+use super::sorted::Sorted;
 use super::symbiotic::Groups;
-use super::symbiotic::groups::{Cost, exchanged};
-use super::{Quantum, Thread};
+use super::symbiotic::groups::exchanged;
+use super::symbiotic::there::There;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::TaskId;
-use colocate_machine::{Machine, NodeIdx, PuIdx};
+use colocate_machine::{CoreIdx, Machine, NodeIdx, PuIdx};
 use std::collections::BTreeMap;
 
 /// How much a longer way counts, see the module: as the distances say.
@@ -41,32 +44,27 @@ pub struct Homes {
     /// `λ`.
     scale: f64,
     /// Quanta that a thread ran on each node, by place in `Machine::nodes`.
-    ran: BTreeMap<TaskId, Vec<u64>>,
+    ran: Sorted<TaskId, Vec<u64>>,
 }
 
 impl Homes {
     /// Nobody is known yet; `scale` is `λ`, not below 0.
     #[must_use]
-    pub const fn new(scale: f64) -> Self {
-        Self { scale, ran: BTreeMap::new() }
+    pub fn new(scale: f64) -> Self {
+        Self { scale, ran: Sorted::default() }
     }
 
     /// Takes in where threads ran in the last quantum, and forgets those that are gone.
-    pub(super) fn note(&mut self, now: &Quantum<'_>) {
-        let machine = now.machine;
-        let mut there = BTreeMap::new();
-        for job in now.queue {
-            for thread in &job.threads {
-                let mut ran = self.ran.remove(&thread.id).unwrap_or_default();
-                ran.resize(machine.nodes.len(), 0);
-                let node = thread.pu.and_then(|pu| node_of(machine, pu)).filter(|_| job.just_ran);
-                if let Some(quanta) = node.and_then(|node| ran.get_mut(node.idx())) {
-                    *quanta += 1;
-                }
-                there.insert(thread.id, ran);
+    pub(super) fn note(&mut self, machine: &Machine, there: &[There<'_>]) {
+        self.ran.keep_only(there.iter().map(|there| there.thread.id), Vec::new);
+        for (there, ran) in there.iter().zip(self.ran.values_mut()) {
+            ran.resize(machine.nodes.len(), 0);
+            let last = there.thread.pu.filter(|_| there.just_ran);
+            let node = last.and_then(|pu| node_of(machine, pu));
+            if let Some(quanta) = node.and_then(|node| ran.get_mut(node.idx())) {
+                *quanta += 1;
             }
         }
-        self.ran = there;
     }
 
     /// Where a thread ran most; the first of several such nodes. `None` if it never ran.
@@ -91,28 +89,30 @@ impl Homes {
         cores.map(|node| self.scale * memory * farther(node).unwrap_or(0.0)).collect()
     }
 
-    /// Steps 1 to 3: groups by usable core, all of which have as many PUs.
+    /// Steps 1 to 3: groups by usable core, all of which have as many PUs; `cost` is that of a group on one.
     pub(super) fn groups(
         &self,
         places: &Places<'_>,
         threads: &[&Thread],
-        cost: Cost<'_>,
+        cost: impl Fn(usize, &[usize]) -> f64,
     ) -> Groups {
         let nodes = by_node(places);
         let members = self.at_home(places, threads, &nodes);
         let mut groups: Groups = vec![Vec::new(); places.cores().len()];
+        let mut group = Vec::with_capacity(places.width());
         for (cores, members) in nodes.values().zip(members) {
-            let mut of_node = |group: &[usize]| {
-                let group: Vec<usize> = group.iter().map(|&at| members[at]).collect();
+            let of_node = |of: &[usize]| {
+                group.clear();
+                group.extend(of.iter().map(|&at| members[at]));
                 cost(cores[0], &group)
             };
-            let made =
-                matching::in_groups_by(members.len(), cores.len(), places.width(), &mut of_node);
+            let (count, width, all) = (members.len(), places.width(), nodes.len());
+            let made = matching::in_groups_of_part(count, cores.len(), width, all, of_node);
             for (&core, group) in cores.iter().zip(made) {
                 groups[core] = group.into_iter().map(|at| members[at]).collect();
             }
         }
-        if nodes.len() > 1 { exchanged(places, groups, cost) } else { groups }
+        if nodes.len() > 1 { exchanged(places, groups, &classes(places), cost) } else { groups }
     }
 
     /// Who is to be on which node, in their order.
@@ -182,6 +182,13 @@ fn by_node(places: &Places<'_>) -> Nodes {
     nodes
 }
 
+/// A class of usable cores for each node.
+pub(super) fn classes(places: &Places<'_>) -> Vec<usize> {
+    let node = |core: CoreIdx| places.machine().cores[core.idx()].node;
+    let of = |core: CoreIdx| node(core).map_or(usize::MAX, NodeIdx::idx);
+    places.cores().iter().map(|core| of(core.core)).collect()
+}
+
 fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
     machine.cores[machine.core_of(pu).idx()].node
 }
@@ -189,9 +196,10 @@ fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
 #[cfg(test)]
 mod tests {
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
+    use super::super::symbiotic::there;
     use super::super::symbiotic::{Settings, Symbiotic};
     use super::super::testing::{chosen, queue};
-    use super::super::{Queued, Scheduler};
+    use super::super::{Quantum, Queued, Scheduler};
     use super::*;
     use crate::rng::SplitMix64;
     use crate::testing::machine;
@@ -242,9 +250,8 @@ mod tests {
         let machine = two_nodes(20);
         let (pus, queue) = (all(&machine), settled(&machine));
         let places = Places::new(&machine, &pus);
-        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let mut homes = Homes::new(0.5);
-        homes.note(&now);
+        homes.note(&machine, &there::all(&queue));
         let found = homes.away(&places, queue[1].threads[0].id, 0.3);
         for (found, wanted) in found.iter().zip([0.15, 0.15, 0.0, 0.0]) {
             assert!((found - wanted).abs() < 1e-12, "{found}");

@@ -4,19 +4,18 @@ use super::Groups;
 use crate::places::Places;
 use crate::schedule::Thread;
 
-/// What a group costs on a usable core.
-pub(in crate::schedule) type Cost<'a> = &'a dyn Fn(usize, &[usize]) -> f64;
-
 /// Whether all usable cores have as many usable PUs.
 pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
-    places.cores().iter().all(|core| core.pus.len() == places.width())
+    let width = places.width();
+    places.cores().iter().all(|core| core.pus.len() == width)
 }
 
 /// Threads that a core may have: no more than its share where cores are alike, else as many as it has PUs.
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = places.cores();
     let share = threads.div_ceil(cores.len().max(1)).max(1);
-    let room = |pus: usize| if is_even(places) { pus.min(share) } else { pus };
+    let is_even = is_even(places);
+    let room = |pus: usize| if is_even { pus.min(share) } else { pus };
     cores.iter().map(|core| room(core.pus.len())).collect()
 }
 
@@ -35,14 +34,30 @@ pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> 
             None => rest.push(at),
         }
     }
-    let order = places.spread_cores();
-    for at in rest {
-        let free = order.iter().filter(|&&core| groups[core].len() < rooms[core]);
-        if let Some(&core) = free.min_by_key(|&&core| groups[core].len()) {
-            groups[core].push(at);
-        }
+    if !rest.is_empty() {
+        put_on_the_emptiest(places, &rooms, rest, &mut groups);
     }
     groups
+}
+
+/// Each goes to the emptiest core, the first in the order of spreading, as long as there is room.
+fn put_on_the_emptiest(
+    places: &Places<'_>,
+    rooms: &[usize],
+    rest: Vec<usize>,
+    groups: &mut Groups,
+) {
+    let order = places.spread_cores();
+    let mut rest = rest.into_iter();
+    // Whoever gets one has one more than the emptiest, so its turn comes again when all have as many.
+    for level in 0..places.width() {
+        for &core in &order {
+            if groups[core].len() == level && level < rooms[core] {
+                let Some(at) = rest.next() else { return };
+                groups[core].push(at);
+            }
+        }
+    }
 }
 
 /// Passes over all threads at most. Chosen: more than four were not seen to be needed for 64 threads.
@@ -51,16 +66,21 @@ const PASSES: usize = 8;
 const WORTH: f64 = 1e-9;
 
 /// The groups after moving threads to other cores with room, and exchanging two of different cores, as long as
-/// that makes them cost less.
+/// that makes them cost less. `cost` is that of a group on a usable core; on cores of the same of the `classes`, which
+/// are by core, it is the same.
 pub(in crate::schedule) fn exchanged(
     places: &Places<'_>,
     groups: Groups,
-    cost: Cost<'_>,
+    classes: &[usize],
+    cost: impl Fn(usize, &[usize]) -> f64,
 ) -> Groups {
     let mut search = Search {
+        before: vec![true; groups.len()],
+        now: vec![false; groups.len()],
         rooms: places.cores().iter().map(|core| core.pus.len()).collect(),
         costs: groups.iter().enumerate().map(|(core, group)| cost(core, group)).collect(),
         groups,
+        classes,
         cost,
     };
     for _ in 0..PASSES {
@@ -71,29 +91,44 @@ pub(in crate::schedule) fn exchanged(
     search.groups
 }
 
-struct Search<'a> {
+struct Search<'a, C> {
     rooms: Vec<usize>,
     groups: Groups,
+    /// By core, whether its group changed in the pass before, and whether it did in this one: two that are as they
+    /// were in the pass before have nothing to exchange.
+    before: Vec<bool>,
+    now: Vec<bool>,
     /// By core.
     costs: Vec<f64>,
-    cost: Cost<'a>,
+    classes: &'a [usize],
+    cost: C,
 }
 
-impl Search<'_> {
+impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
     /// Whether anything helped.
     fn pass(&mut self) -> bool {
-        let mut helped = false;
+        self.now.fill(false);
         for a in 0..self.groups.len() {
             for b in a + 1..self.groups.len() {
-                helped |= self.exchange(a, b) | self.moved(a, b) | self.moved(b, a);
+                let is_new = self.before[a] || self.before[b] || self.now[a] || self.now[b];
+                if is_new && (self.exchange(a, b) | self.moved(a, b) | self.moved(b, a)) {
+                    (self.now[a], self.now[b]) = (true, true);
+                }
             }
         }
-        helped
+        std::mem::swap(&mut self.before, &mut self.now);
+        self.before.contains(&true)
     }
 
     fn exchange(&mut self, a: usize, b: usize) -> bool {
         let mut helped = false;
+        let are_pairs = self.groups[a].len() == 2 && self.groups[b].len() == 2;
+        let is_same = are_pairs && self.classes[a] == self.classes[b];
         for i in 0..self.groups[a].len() {
+            // Both pairs as they would be, but with their cores exchanged.
+            if i == 1 && is_same && !helped {
+                break;
+            }
             for j in 0..self.groups[b].len() {
                 self.change_places(a, i, b, j);
                 if self.is_better(a, b) {

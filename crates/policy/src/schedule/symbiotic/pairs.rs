@@ -18,9 +18,14 @@ pub(super) struct Pairs {
     /// Per thread: what its slowdown has of its own, and what it adds to another's.
     own: Vec<f64>,
     adds: Vec<f64>,
-    /// Per pair, row by row, the first below the second: what both together make, and what both cost.
-    joint: Vec<f64>,
+    /// Per thread, by component: how much of it the thread has, and the same times what two that have it make.
+    shares: Vec<f64>,
+    weights: Vec<f64>,
+    components: usize,
+    /// What both cost, row by row, the first below the second.
     costs: Vec<f64>,
+    /// The greatest of them; 0 if there are none.
+    most: f64,
 }
 
 impl Pairs {
@@ -38,53 +43,67 @@ impl Pairs {
         };
         let mut own = sum(&|at, part| c[at].beta * part);
         own.iter_mut().for_each(|own| *own += alpha);
+        let share = |stack: &&[f64], at: usize| stack.get(at).copied().unwrap_or(0.0);
+        let row = |stack| (0..c.len()).map(move |at| (at, share(stack, at)));
         let mut pairs = Self {
             n,
             aim,
             own,
             adds: sum(&|at, part| c[at].gamma * part),
-            joint: vec![0.0; n * n],
+            shares: stacks.iter().flat_map(row).map(|(_, share)| share).collect(),
+            weights: stacks.iter().flat_map(row).map(|(at, share)| c[at].delta * share).collect(),
+            components: c.len(),
             costs: vec![0.0; n * n],
+            most: 0.0,
         };
-        let deltas: Vec<f64> = c.iter().map(|c| c.delta).collect();
-        pairs.fill(&deltas, stacks);
+        pairs.fill();
         pairs
     }
 
-    fn fill(&mut self, deltas: &[f64], stacks: &[&[f64]]) {
+    fn fill(&mut self) {
         let n = self.n;
+        let mut joint = vec![0.0; n];
         // By component, so that rows are added up and many pairs are done at once.
-        let column =
-            |at: usize| stacks.iter().map(move |stack| stack.get(at).copied().unwrap_or(0.0));
+        let column = |at: usize| self.shares.iter().skip(at).step_by(self.components).copied();
         let by_component: Vec<Vec<f64>> =
-            (0..deltas.len()).map(|at| column(at).collect()).collect();
+            (0..self.components).map(|at| column(at).collect()).collect();
         for a in 0..n {
-            let row = &mut self.joint[a * n + a..(a + 1) * n];
-            for (delta, parts) in deltas.iter().zip(&by_component) {
-                let weight = delta * parts[a];
-                row.iter_mut().zip(&parts[a..]).for_each(|(sum, part)| *sum += weight * part);
+            let joint = &mut joint[a + 1..];
+            joint.fill(0.0);
+            let weights = &self.weights[a * self.components..];
+            for (weight, shares) in weights.iter().zip(&by_component) {
+                joint.iter_mut().zip(&shares[a + 1..]).for_each(|(sum, b)| *sum += weight * b);
             }
             let (own, adds, aim) = (self.own[a], self.adds[a], self.aim);
-            let others = self.own[a..].iter().zip(&self.adds[a..]);
-            let costs = &mut self.costs[a * n + a..(a + 1) * n];
-            for ((cost, joint), (own_b, adds_b)) in costs.iter_mut().zip(&*row).zip(others) {
+            let others = self.own[a + 1..].iter().zip(&self.adds[a + 1..]);
+            let costs = &mut self.costs[a * n + a + 1..(a + 1) * n];
+            for ((cost, joint), (own_b, adds_b)) in costs.iter_mut().zip(&*joint).zip(others) {
                 *cost = aim.cost(own + adds_b + joint) + aim.cost(own_b + adds + joint);
             }
+            self.most = costs.iter().copied().fold(self.most, f64::max);
         }
     }
 
-    fn at(&self, a: usize, b: usize) -> usize {
-        a.min(b) * self.n + a.max(b)
+    /// What both together make.
+    fn joint(&self, a: usize, b: usize) -> f64 {
+        let (a, b) = (a.min(b) * self.components, a.max(b) * self.components);
+        let weights = &self.weights[a..a + self.components];
+        weights.iter().zip(&self.shares[b..]).fold(0.0, |sum, (weight, b)| sum + weight * b)
     }
 
     /// The slowdown of `a` beside `b`; as the equation says, which may be below 1.
     pub fn slowdown(&self, a: usize, b: usize) -> f64 {
-        self.own[a] + self.adds[b] + self.joint[self.at(a, b)]
+        self.own[a] + self.adds[b] + self.joint(a, b)
     }
 
-    /// What both cost.
+    /// What two different threads cost.
     pub fn cost(&self, a: usize, b: usize) -> f64 {
-        self.costs[self.at(a, b)]
+        self.costs[a.min(b) * self.n + a.max(b)]
+    }
+
+    /// The most that two cost.
+    pub fn most(&self) -> f64 {
+        self.most
     }
 }
 
@@ -108,7 +127,8 @@ mod tests {
                     let each = [mode.slowdown(stacks[a], stacks[b]), mode.slowdown(stacks[b], stacks[a])];
                     let cost = aim.cost(each[0]) + aim.cost(each[1]);
                     prop_assert!((pairs.slowdown(a, b) - each[0]).abs() < 1e-12);
-                    prop_assert!((pairs.cost(a, b) - cost).abs() < 1e-12);
+                    prop_assert!(a == b || (pairs.cost(a, b) - cost).abs() < 1e-12);
+                    prop_assert!(a == b || pairs.cost(a, b) <= pairs.most());
                 }
             }
         }

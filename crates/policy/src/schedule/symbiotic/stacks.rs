@@ -1,10 +1,11 @@
 //! What is known of threads' stacks alone.
 
+use super::there::{self, There};
 use crate::plan::TaskId;
-use crate::schedule::{Queued, Thread, select};
+use crate::schedule::sorted::Sorted;
+use crate::schedule::{Thread, select};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Mode, inverse, normalised};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Stacks alone by thread, and who ran with whom last.
 #[derive(Clone, Debug, Default)]
@@ -13,14 +14,22 @@ pub(super) struct Book {
     /// The component that each part of the host's stacks belongs to.
     component_of: Vec<usize>,
     components: usize,
-    alone: BTreeMap<TaskId, Vec<f64>>,
+    known: Sorted<TaskId, Known>,
     /// By core.
     together: Vec<Vec<TaskId>>,
-    /// How many quanta were learned from, and which was the last in which each thread was alone on its core.
+    /// How many quanta were learned from.
     quanta: u64,
-    sampled: BTreeMap<TaskId, u64>,
-    /// Threads of which the last stack beside others told nothing.
-    doubtful: BTreeSet<TaskId>,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Known {
+    /// Its stack alone.
+    alone: Option<Vec<f64>>,
+    /// The last quantum in which it was alone on its core.
+    sampled: Option<u64>,
+    /// Its last stack beside others told nothing.
+    is_doubtful: bool,
 }
 
 impl Book {
@@ -36,17 +45,17 @@ impl Book {
 
     /// How many threads' stacks are known.
     pub fn known(&self) -> usize {
-        self.alone.len()
+        self.known.values().filter(|known| known.alone.is_some()).count()
     }
 
     /// Quanta since the thread was alone on its core; `None` if it never was.
     pub fn sample_age(&self, id: TaskId) -> Option<u64> {
-        self.sampled.get(&id).map(|when| self.quanta - when)
+        self.known.get(&id)?.sampled.map(|when| self.quanta - when)
     }
 
     /// Whether its last stack beside others told nothing.
     pub fn is_doubtful(&self, id: TaskId) -> bool {
-        self.doubtful.contains(&id)
+        self.known.get(&id).is_some_and(|known| known.is_doubtful)
     }
 
     /// Whether the thread shows stacks of the parts that the coefficients are for.
@@ -72,47 +81,39 @@ impl Book {
 
     /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the coefficients
     /// for as many threads as shared the fullest core then; `None` if they do not tell stacks alone.
-    pub fn learn(&mut self, mode: Option<&Mode>, queue: &[Queued]) {
-        let all = queue.iter().flat_map(|job| job.threads.iter().map(|t| (t.id, t, job.just_ran)));
-        let mut there: Vec<(TaskId, &Thread, bool)> = all.collect();
-        there.sort_unstable_by_key(|(id, ..)| *id);
-        let find = |id: &TaskId| there.binary_search_by_key(id, |(id, ..)| *id).ok();
-        self.alone.retain(|id, _| find(id).is_some());
-        self.sampled.retain(|id, _| find(id).is_some());
-        self.doubtful.retain(|id| find(id).is_some());
+    pub fn learn(&mut self, mode: Option<&Mode>, there: &[There<'_>]) {
+        self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
         self.quanta += 1;
-        for group in std::mem::take(&mut self.together) {
+        let together = std::mem::take(&mut self.together);
+        for group in &together {
             // Of a thread that is gone nobody knows how it was, so nothing is known of its company.
-            let ran = |id: &TaskId| Some(there[find(id)?]).filter(|(.., ran)| *ran);
+            let ran = |id: &TaskId| there::find(there, *id).filter(|there| there.just_ran);
             let shown: Option<Vec<Vec<f64>>> =
-                group.iter().map(|id| self.shown(ran(id)?.1)).collect();
+                group.iter().map(|id| self.shown(ran(id)?.thread)).collect();
             if let Some(shown) = shown {
-                self.note_group(mode, &group, shown);
+                self.note_group(mode, group, &shown);
             }
         }
     }
 
     /// Takes in what a core's threads have shown.
-    fn note_group(&mut self, mode: Option<&Mode>, group: &[TaskId], shown: Vec<Vec<f64>>) {
+    fn note_group(&mut self, mode: Option<&Mode>, group: &[TaskId], shown: &[Vec<f64>]) {
+        let quanta = self.quanta;
         if let &[id] = group {
-            self.sampled.insert(id, self.quanta);
-            self.doubtful.remove(&id);
-            shown.into_iter().for_each(|stack| self.note(id, stack));
+            let known = self.note(id, &shown[0]);
+            known.sampled = Some(quanta);
+            known.is_doubtful = false;
             return;
         }
         let Some(mode) = mode else { return };
         let refs: Vec<&[f64]> = shown.iter().map(Vec::as_slice).collect();
-        let told = inverse::told(mode, &refs);
-        for (at, id) in group.iter().enumerate() {
-            match &told {
-                Some(stacks) => {
-                    self.doubtful.remove(id);
-                    self.note(*id, stacks[at].clone());
-                }
-                None => {
-                    self.doubtful.insert(*id);
+        match inverse::told(mode, &refs) {
+            Some(stacks) => {
+                for (id, stack) in group.iter().zip(&stacks) {
+                    self.note(*id, stack).is_doubtful = false;
                 }
             }
+            None => group.iter().for_each(|id| self.entry(*id).is_doubtful = true),
         }
     }
 
@@ -121,23 +122,30 @@ impl Book {
         self.together.iter().map(Vec::len).max().unwrap_or(0)
     }
 
+    fn entry(&mut self, id: TaskId) -> &mut Known {
+        if self.known.get(&id).is_none() {
+            self.known.insert(id, Known::default());
+        }
+        self.known.get_mut(&id).expect("it is there now")
+    }
+
     /// Averages a thread's stack alone with what was known.
-    pub fn note(&mut self, id: TaskId, stack: Vec<f64>) {
+    pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut Known {
         let weight = self.weight;
-        match self.alone.get_mut(&id) {
-            None => {
-                self.alone.insert(id, stack);
-            }
-            Some(known) => {
-                known.iter_mut().zip(stack).for_each(|(old, new)| *old += weight * (new - *old));
+        let known = self.entry(id);
+        match &mut known.alone {
+            None => known.alone = Some(stack.to_vec()),
+            Some(old) => {
+                old.iter_mut().zip(stack).for_each(|(old, new)| *old += weight * (new - *old));
             }
         }
+        known
     }
 
     /// The mean of the stacks that are known; all components alike while none is.
     pub fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.components];
-        for stack in self.alone.values() {
+        for stack in self.known.values().filter_map(|known| known.alone.as_ref()) {
             mean.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
         }
         let all = mean.iter().fold(0.0, |sum, each| sum + each);
@@ -149,9 +157,7 @@ impl Book {
 
     /// The stacks alone of these threads; the `mean` for those of which none is known.
     pub fn stacks<'a>(&'a self, mean: &'a [f64], threads: &[&Thread]) -> Vec<&'a [f64]> {
-        threads
-            .iter()
-            .map(|thread| self.alone.get(&thread.id).map_or(mean, Vec::as_slice))
-            .collect()
+        let alone = |id| self.known.get(id)?.alone.as_deref();
+        threads.iter().map(|thread| alone(&thread.id).unwrap_or(mean)).collect()
     }
 }

@@ -55,7 +55,7 @@ pub(in crate::schedule) fn stacks(rng: &mut SplitMix64, count: usize) -> Vec<Vec
 pub(in crate::schedule) fn knowing(scheduler: Symbiotic, stacks: &[Vec<f64>]) -> Symbiotic {
     let mut scheduler = scheduler;
     for (job, stack) in queue(&vec![0.0; stacks.len()]).iter().zip(stacks) {
-        scheduler.book.note(job.threads[0].id, stack.clone());
+        scheduler.book.note(job.threads[0].id, stack);
     }
     scheduler
 }
@@ -200,6 +200,20 @@ fn stays() {
         last = places;
         ran(&machine, &model, &truth, &choices, &mut queue);
     }
+}
+
+/// Ten threads on four cores of four, the last two of them on the first core: of groups of three nothing is proved.
+#[test]
+fn two_of_many_on_the_first_core() {
+    let machine = machine("core:4 pu:4");
+    let mut rng = SplitMix64::new(3);
+    let (model, stacks) = (model(&mut rng), stacks(&mut rng, 10));
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 10]));
+    for (job, pu) in queue.iter_mut().zip([4, 5, 6, 8, 9, 10, 12, 13, 0, 1]) {
+        job.threads[0].pu = Some(PuIdx(pu));
+    }
+    let mut scheduler = knowing(Symbiotic::new(Some(model), Settings::USUAL), &stacks);
+    assert_eq!(scheduler.choose(&quantum(&machine, &pus, &queue)).len(), 10);
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! The threads that there are, to be looked up.
+
+use crate::plan::TaskId;
+use crate::schedule::{Queued, Thread};
+
+/// A thread of the queue.
+#[derive(Clone, Copy)]
+pub(in crate::schedule) struct There<'a> {
+    pub thread: &'a Thread,
+    /// Its job ran in the last quantum.
+    pub just_ran: bool,
+}
+
+/// All threads of the queue, in the order of their names; one of each name.
+pub(in crate::schedule) fn all(queue: &[Queued]) -> Vec<There<'_>> {
+    let of = |job: &'_ Queued| {
+        let just_ran = job.just_ran;
+        move |thread| There { thread, just_ran }
+    };
+    let mut found: Vec<There<'_>> =
+        queue.iter().flat_map(|job| job.threads.iter().map(of(job))).collect();
+    // Queues are runs of sorted threads, which this sort makes use of.
+    found.sort_by_key(|there| there.thread.id);
+    found.dedup_by_key(|there| there.thread.id);
+    found
+}
+
+/// The thread of this name.
+pub(super) fn find<'a>(there: &[There<'a>], id: TaskId) -> Option<There<'a>> {
+    there.binary_search_by_key(&id, |there| there.thread.id).ok().map(|at| there[at])
+}
