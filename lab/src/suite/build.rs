@@ -29,7 +29,7 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
 pub fn ours(arm64: bool) -> anyhow::Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross");
-    let status = build(if arm64 { cross.into() } else { cargo })?;
+    let status = if arm64 { build(cross.into(), &ALONE) } else { build(cargo, which()) }?;
     match status.code() {
         Some(0) => Ok(true),
         Some(NO_TARGET) if arm64 => Ok(false),
@@ -37,11 +37,23 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
     }
 }
 
-fn build(cargo: OsString) -> anyhow::Result<ExitStatus> {
+/// The guests' programs by themselves.
+const ALONE: [&str; 4] = ["--package", "colocate", "--package", "colocate-lab-guest"];
+
+/// The same with the features that dependencies have in `cargo test --workspace`, which has built them then: by themselves
+/// nearly all would be built once more, two minutes of two CPUs. It is the test that asks for these features.
+const AS_TESTED: [&str; 7] =
+    ["--workspace", "--bin", "colocate", "--bin", "lab-guest", "--test", "architecture"];
+
+/// Tests are run in the profile for development.
+fn which() -> &'static [&'static str] {
+    if cfg!(debug_assertions) { &AS_TESTED } else { &ALONE }
+}
+
+fn build(cargo: OsString, which: &[&str]) -> anyhow::Result<ExitStatus> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--profile", profile]);
-    command.args(["--package", "colocate", "--package", "colocate-lab-guest", "--locked"]);
+    command.args(["build", "--quiet", "--profile", profile]).args(which).arg("--locked");
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command.status().context("cannot start cargo")
 }

@@ -48,7 +48,7 @@ const EIGHT_NODES: &str = "synthetic:numa:8 core:1 pu:2";
 
 pub const BOOTS: &[Boot] = &[
     boot("topo-6.1", "xeon-e5405", Guest::X86Linux6_1, Size::Quick, SMALL),
-    boot("topo-odd", ODD_NODES, Guest::X86Linux6_12, Size::Quick, SMALL),
+    boot("topo-odd", ODD_NODES, Guest::X86Linux6_12, Size::Full, SMALL),
     boot("topo-amp", "amp-4x12", Guest::Arm64, Size::Quick, ASYMMETRIC),
     boot("topo-7", "xeon-x3320", Guest::X86Linux7, Size::Quick, NEWEST),
     boot("topo-far", FAR_NODES, Guest::X86Linux6_12, Size::Full, SMALL),
