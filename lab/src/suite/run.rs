@@ -33,7 +33,7 @@ const UNDO: &[&str] = &[
     "undo-after-the-end",
     "undo-after-the-programs-are-killed",
     "undo-after-sigterm",
-    "undo-after-15-kills",
+    "undo-after-5-kills",
     "undo-restored-3-times",
     "undo-follows-a-cpuset-that-grows",
     "undo-follows-a-pu-that-comes",
@@ -52,7 +52,7 @@ const UNDO_OFTEN: &[&str] = &[
 const SCHEDULE: &[&str] = &[
     "schedule-follows-a-pu-that-goes-and-returns",
     "schedule-follows-a-cpuset-that-changes",
-    "schedule-undone-after-6-kills",
+    "schedule-undone-after-2-kills",
 ];
 /// Again on the other kernel, and more often.
 const SCHEDULE_OFTEN: &[&str] = &[

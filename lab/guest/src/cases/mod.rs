@@ -95,9 +95,9 @@ pub const ALL: &[(&str, Case)] = &[
 
 /// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.
 pub const SEEDED: &[(&str, Seeded)] = &[
-    ("schedule-undone-after-6-kills", schedule::undone_after_6_kills),
+    ("schedule-undone-after-2-kills", schedule::undone_after_2_kills),
     ("schedule-undone-after-100-kills", schedule::undone_after_100_kills),
-    ("undo-after-15-kills", undo::after_15_kills),
+    ("undo-after-5-kills", undo::after_5_kills),
     ("undo-after-200-kills", undo::after_200_kills),
     ("undo-after-5000-kills", undo::after_5000_kills),
     ("undo-restored-3-times", undo::restored_3_times),

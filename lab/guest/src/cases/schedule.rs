@@ -141,8 +141,8 @@ pub(super) fn kill_the_guardian(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn undone_after_6_kills(seed: u64) -> anyhow::Result<()> {
-    undone_after_kills(6, seed)
+pub fn undone_after_2_kills(seed: u64) -> anyhow::Result<()> {
+    undone_after_kills(2, seed)
 }
 
 pub fn undone_after_100_kills(seed: u64) -> anyhow::Result<()> {

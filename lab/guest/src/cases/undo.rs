@@ -198,8 +198,8 @@ fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow:
     before.is_back(&session)
 }
 
-pub fn after_15_kills(seed: u64) -> anyhow::Result<()> {
-    after_kills(15, seed)
+pub fn after_5_kills(seed: u64) -> anyhow::Result<()> {
+    after_kills(5, seed)
 }
 
 pub fn after_200_kills(seed: u64) -> anyhow::Result<()> {
