@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_void};
 ///
 /// # Safety
 /// `name` is a string.
-#[cfg_attr(panic = "abort", unsafe(no_mangle))]
+#[cfg_attr(preloaded, unsafe(no_mangle))]
 pub unsafe extern "C" fn colocate_waits_next(name: *const c_char) -> *mut c_void {
     // SAFETY: as the caller says.
     let found = unsafe { clib::dlsym(clib::RTLD_NEXT, name) };

@@ -156,7 +156,7 @@ macro_rules! take {
         /// # Safety
         /// As of libgomp's function of this name.
         #[unsafe(naked)]
-        #[cfg_attr(panic = "abort", unsafe(no_mangle))]
+        #[cfg_attr(preloaded, unsafe(no_mangle))]
         pub unsafe extern "C" fn $name() {
             static TAKEN: Taken = Taken {
                 kind: Kind::$kind,

@@ -37,18 +37,18 @@ pub mod teams;
 pub mod thread;
 
 /// Called when the program is loaded, before its own code.
-#[cfg(panic = "abort")]
+#[cfg(preloaded)]
 extern "C" fn begin() {
     thread::prepare();
 }
 
-#[cfg(panic = "abort")]
+#[cfg(preloaded)]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
 /// Nothing here panics; a test looks whether this is left out.
-#[cfg(all(panic = "abort", not(test)))]
+#[cfg(all(preloaded, not(test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {

@@ -28,7 +28,7 @@ static TOOL: Tool = Tool(UnsafeCell::new(StartToolResult { initialize, finalize,
 ///
 /// # Safety
 /// As of `ompt_start_tool`: `runtime` is a string.
-#[cfg_attr(panic = "abort", unsafe(no_mangle))]
+#[cfg_attr(preloaded, unsafe(no_mangle))]
 pub unsafe extern "C" fn ompt_start_tool(
     version: c_uint,
     runtime: *const c_char,

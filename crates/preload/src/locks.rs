@@ -38,7 +38,7 @@ fn try_then_wait(lock: *mut c_void, attempt: Take, wait: Take) -> c_int {
 ///
 /// # Safety
 /// As of pthread_spin_lock(3): `lock` is one.
-#[cfg_attr(panic = "abort", unsafe(no_mangle))]
+#[cfg_attr(preloaded, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_spin_lock(lock: *mut c_void) -> c_int {
     match (meant(&SPIN_TRY), meant(&SPIN_LOCK)) {
         (Some(attempt), Some(wait)) => try_then_wait(lock, attempt, wait),
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn pthread_spin_lock(lock: *mut c_void) -> c_int {
 ///
 /// # Safety
 /// As of pthread_mutex_lock(3): `mutex` is one.
-#[cfg_attr(panic = "abort", unsafe(no_mangle))]
+#[cfg_attr(preloaded, unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
     let Some(wait) = meant(&MUTEX_LOCK) else { return clib::ENOSYS };
     // SAFETY: a mutex is longer than that, and its kind does not change.
