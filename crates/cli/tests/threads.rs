@@ -117,29 +117,40 @@ fn what_cannot_be_told_is_said() {
 fn one_thread_where_critical_sections_are_all() {
     let scratch = Scratch::new();
     for program in programs(&scratch) {
-        let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
-        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
-        let text = printed(
-            &advise(&scratch, &options, &[name, "600", "0", "1000", "no"]).output().unwrap(),
-        );
-        assert!(text.starts_with("2400 "), "{text}");
-        let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-        conforms(&found, SCHEMA);
-        assert_eq!(found["status"], 0);
-        let regions = found["regions"].as_array().unwrap();
-        assert_eq!(regions.len(), 1, "{name}: {found:#}");
-        let region = &regions[0];
-        assert!(region["place"].as_str().unwrap().contains("regions"), "{region}");
-        assert_eq!(region["threads"], 1, "{name}: {region:#}");
-        if pus() >= 2 {
-            assert_eq!(
-                (&region["learnt"], &region["most"]),
-                (&"fewer".into(), &2.into()),
-                "{name}: {region:#}"
-            );
-            assert!(region["inside_share"].as_f64().unwrap() > 0.8, "{name}: {region:#}");
-        }
+        // Beside other tests times can differ by more than the regions': it says so and leaves the threads alone.
+        let is_resolved = (0..ATTEMPTS).any(|_| learns_one_thread(&scratch, &program));
+        assert!(is_resolved, "{}: not resolved in {ATTEMPTS} runs", program.display());
     }
+}
+
+/// Runs of a program until times tell what there is to learn. Chosen: with other tests beside it two runs of five did not.
+const ATTEMPTS: usize = 6;
+
+/// Whether times told that one thread is enough; the rest is as it has to be in any case.
+fn learns_one_thread(scratch: &Scratch, program: &Path) -> bool {
+    let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+    let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+    let text =
+        printed(&advise(scratch, &options, &[name, "600", "0", "1000", "no"]).output().unwrap());
+    assert!(text.starts_with("2400 "), "{text}");
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    conforms(&found, SCHEMA);
+    assert_eq!(found["status"], 0);
+    let regions = found["regions"].as_array().unwrap();
+    assert_eq!(regions.len(), 1, "{name}: {found:#}");
+    let region = &regions[0];
+    assert!(region["place"].as_str().unwrap().contains("regions"), "{region}");
+    if pus() >= 2 && region["learnt"] == "not-resolved" {
+        assert_eq!(region["threads"], 2, "{name}: {region:#}");
+        return false;
+    }
+    assert_eq!(region["threads"], 1, "{name}: {region:#}");
+    if pus() >= 2 {
+        let learnt = (&region["learnt"], &region["most"]);
+        assert_eq!(learnt, (&"fewer".into(), &2.into()), "{name}: {region:#}");
+        assert!(region["inside_share"].as_f64().unwrap() > 0.8, "{name}: {region:#}");
+    }
+    true
 }
 
 /// Nothing is in critical sections and two threads are twice as fast, so all stay.
