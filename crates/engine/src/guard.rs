@@ -14,7 +14,7 @@
 //!   time ([`bet`]). If it is worse, the kernel gets everything for a while, each time for longer. If
 //!   it is better, it gets all quanta but one in [`Guarding::control`], which goes on being the control.
 //!
-//! The kernel's turns are longer or shorter by lot. What comes at regular times, as the kernel's looks at where memory
+//! The kernel's turns are longer or shorter by lot, and so is the time between them while the scheduler pays. What comes at regular times, as the kernel's looks at where memory
 //! is used or a program's timer, would otherwise meet the same side again and again: in a simulated workload a thread's
 //! memory was moved to where the scheduler had the thread, and every control paid for it (docs/guard.md).
 //!
@@ -58,7 +58,7 @@ pub mod ledger;
 pub(crate) mod seen;
 
 use bet::Bet;
-use colocate_machine::PuIdx;
+use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::baselines::Os;
 use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Scheduler};
@@ -74,7 +74,8 @@ pub struct Guarding {
     pub allowed: f64,
     /// What may be lost at once, in quanta.
     pub credit: f64,
-    /// Quanta from one control to the next while the scheduler pays, at least 3. Another one goes before each.
+    /// Quanta from one control to the next while the scheduler pays, in the mean, at least 3: by lot, half to one and a
+    /// half times as many. Another one goes before each.
     pub control: u32,
     /// The chance that a verdict is wrong, at most.
     pub error: f64,
@@ -140,8 +141,8 @@ pub struct Guard {
     before: Option<Whose>,
     /// The jobs, and how many PUs each uses at a time.
     set: BTreeMap<JobIdx, f64>,
-    /// Where the kernel last had threads, and where they are put back.
-    homes: BTreeMap<TaskId, PuIdx>,
+    /// Where the kernel last had threads, by its own number, and where they are put back.
+    homes: BTreeMap<TaskId, PuNr>,
     back: Vec<(TaskId, PuIdx)>,
     /// Quanta of a turn.
     turn: u32,
@@ -156,6 +157,8 @@ pub struct Guard {
     block: Block,
     bets: Bets,
     since_control: u32,
+    /// After how many quanta the next control comes while the scheduler pays.
+    next_control: u32,
     pauses: u32,
     /// Seconds so far, and how long a whole quantum is.
     elapsed: f64,
@@ -220,6 +223,7 @@ impl Guard {
             block: Block::default(),
             bets: Bets::default(),
             since_control: 0,
+            next_control: settings.control,
             pauses: 0,
             elapsed: 0.0,
             quantum: 0.0,
@@ -259,10 +263,11 @@ impl Guard {
         self.back.clear();
         match (self.now, whose) {
             (Some(Whose::Kernel), _) => {
-                self.homes = threads().filter_map(|it| Some((it.id, it.pu?))).collect();
+                let number = |pu: PuIdx| now.machine.pus[pu.idx()].os;
+                self.homes = threads().filter_map(|it| Some((it.id, number(it.pu?)))).collect();
             }
             (Some(Whose::Scheduler), Whose::Kernel) => {
-                let home = |id| Some((id, *self.homes.get(&id)?));
+                let home = |id| Some((id, now.machine.pu_by_os(*self.homes.get(&id)?)?));
                 let homes = threads().filter_map(|thread| home(thread.id));
                 self.back = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
             }
@@ -274,9 +279,7 @@ impl Guard {
         let control = match self.stage {
             Stage::Paused(_) => true,
             Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
-            Stage::Paying => {
-                self.since_control + 1 >= self.settings.control || self.overdrawn() > 0.0
-            }
+            Stage::Paying => self.since_control + 1 >= self.next_control || self.overdrawn() > 0.0,
             Stage::Trying => {
                 let turn_is_over = self.block.quanta >= self.turn;
                 let kernels_turn = self.window.is_empty() || turn_is_over || self.another;
@@ -302,7 +305,7 @@ impl Guard {
     fn kernels(&mut self, sample: Sample) {
         self.controls += 1;
         if let Stage::Paused(left) = self.stage {
-            self.stage = left.checked_sub(1).map_or(Stage::Trying, Stage::Paused);
+            self.stage = if left > 1 { Stage::Paused(left - 1) } else { Stage::Trying };
         }
         if self.before != Some(Whose::Kernel) {
             // What it takes the kernel to put things right is the scheduler's fault.
@@ -310,6 +313,7 @@ impl Guard {
             return;
         }
         self.since_control = 0;
+        self.next_control = self.draw_next_control();
         if sample.seconds < SHORT * self.quantum {
             return;
         }
@@ -348,6 +352,13 @@ impl Guard {
         let mut os = Sample::default();
         self.window.iter().for_each(|control| os.add(control));
         self.ledger.note(sample, &os, &self.speeds, BANK * self.quantum)
+    }
+
+    /// Half to one and a half times the usual number of quanta.
+    fn draw_next_control(&mut self) -> u32 {
+        let usual = self.settings.control;
+        let more = self.lots.below(usize::try_from(usual).unwrap_or(usize::MAX));
+        usual.div_ceil(2) + u32::try_from(more).unwrap_or(0)
     }
 
     /// A comparison is complete.

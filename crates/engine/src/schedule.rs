@@ -17,6 +17,8 @@
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
 //! - **Put back**: threads are where the scheduler wants a quantum to begin, for no time, before it does. -> test
 //!   `threads_are_put_somewhere_first`
+//! - **The machine may shrink**: a turn that was begun on other PUs ends with those, and the next one knows the new ones.
+//!   -> test `a_machine_that_shrinks_and_grows`
 
 mod own_cores;
 mod threads;
@@ -101,43 +103,56 @@ pub fn schedule_estimating(
     look: &mut dyn FnMut(&Turn<'_>),
 ) -> Result<Snapshot, HostError> {
     let mut queue = Queue::default();
+    // As it was when the turn began: what was chosen is by its PUs, whatever becomes of them meanwhile.
+    let mut machine = host.machine().clone();
     // Nobody runs yet; this only shows which jobs are there.
-    let nobody = plan_of(host.machine(), &[], workload, &Chosen::default(), &[]);
+    let nobody = plan_of(&machine, &[], workload, &Chosen::default(), &[]);
     let mut seen = host.run_quantum(&nobody, Nanos::ZERO)?;
     for number in 0.. {
         if seen.end == QuantumEnd::AllJobsEnded {
             break;
         }
+        if *host.machine() != machine {
+            queue.renumber(&machine, host.machine());
+            machine = host.machine().clone();
+        }
         queue.meet(&seen);
-        let pus: Vec<PuIdx> =
-            host.usable().iter().filter_map(|&pu| host.machine().pu_by_os(pu)).collect();
+        let pus: Vec<PuIdx> = host.usable().iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
         let queued = queue.queued(&seen);
-        let choices = if queued.is_empty() || pus.is_empty() {
-            Vec::new()
+        let can_choose = !queued.is_empty() && !pus.is_empty();
+        let choices = if can_choose {
+            scheduler.choose(&Quantum { number, machine: &machine, pus: &pus, queue: &queued })
         } else {
-            let now = Quantum { number, machine: host.machine(), pus: &pus, queue: &queued };
-            scheduler.choose(&now)
+            Vec::new()
         };
         let chosen = Chosen::new(&choices, &queued);
-        let begin = scheduler.begin();
+        let begin = if can_choose { scheduler.begin() } else { Vec::new() };
+        let mut quantum = workload.quantum;
         if !begin.is_empty() {
-            let plan = plan_of(host.machine(), &pus, workload, &chosen.at(&begin), &seen.tasks);
+            let plan = plan_of(&machine, &pus, workload, &chosen.at(&begin), &seen.tasks);
             let moment = host.run_quantum(&plan, Nanos::ZERO)?;
-            if moment.end == QuantumEnd::AllJobsEnded {
-                seen = moment;
-                break;
+            match moment.end {
+                QuantumEnd::AllJobsEnded => {
+                    seen = moment;
+                    break;
+                }
+                // It was chosen for other PUs, so it is over before it begins.
+                QuantumEnd::MachineChanged => quantum = Nanos::ZERO,
+                QuantumEnd::Elapsed | QuantumEnd::JobEnded => {}
             }
         }
-        let plan = plan_of(host.machine(), &pus, workload, &chosen, &seen.tasks);
-        let after = host.run_quantum(&plan, workload.quantum)?;
-        let mut did = queue.note(&choices, host.machine(), &seen, &after);
+        let plan = plan_of(&machine, &pus, workload, &chosen, &seen.tasks);
+        let after = host.run_quantum(&plan, quantum)?;
+        let mut did = queue.note(&choices, &machine, &seen, &after);
         if let Some(estimate) = estimate.as_deref_mut() {
             estimate::fill(&mut did, estimate);
         }
         queue.remember(&did);
         let took = after.at.saturating_sub(seen.at);
         let all = guard::seen::did(&seen, &after);
-        scheduler.saw(&Done { took, did: &all });
+        if can_choose {
+            scheduler.saw(&Done { took, did: &all });
+        }
         let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
         let state = scheduler.state();
         look(&Turn {
@@ -212,6 +227,15 @@ impl Queue {
             if let Entry::Vacant(new) = self.known.entry(task.id.job) {
                 new.insert(Job::default());
                 self.order.push_back(task.id.job);
+            }
+        }
+    }
+
+    /// PUs have come or gone: threads are where they were, by the numbers of the machine as it is now.
+    fn renumber(&mut self, before: &Machine, now: &Machine) {
+        for job in self.known.values_mut() {
+            for known in job.threads.values_mut() {
+                known.pu = known.pu.and_then(|pu| now.pu_by_os(before.pus[pu.idx()].os));
             }
         }
     }
@@ -401,4 +425,4 @@ fn plan_of(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -193,18 +193,26 @@ fn compares_the_same_jobs_only() {
     assert!(toy.news.is_empty());
 }
 
-/// Whatever comes every so many quanta, and whenever it began, meets the scheduler's quanta and the kernel's.
+/// Whatever comes every so many quanta, and whenever it began, meets the scheduler's quanta and the kernel's as often as
+/// they come, also while the scheduler pays.
 #[test]
 fn nothing_regular_meets_one_side_only() {
-    let (mut toy, mut guard) = (Toy::new(8, 1.0), guard(None));
-    let kernels: Vec<bool> = (0..4000).map(|_| toy.go(&mut guard)).collect();
-    for period in 2..=40 {
-        for first in 0..period {
-            let met: Vec<bool> = kernels.iter().copied().skip(first).step_by(period).collect();
-            let part = met.iter().filter(|kernels| **kernels).count() as f64 / met.len() as f64;
-            assert!((0.3..0.9).contains(&part), "every {period} from {first} on: {part}");
+    for (speed, quanta) in [(1.0, 4_000), (1.2, 40_000)] {
+        let (mut toy, mut guard) = (Toy::new(8, speed), guard(None));
+        let kernels: Vec<bool> = (0..quanta).map(|_| toy.go(&mut guard)).collect();
+        let all = share(kernels.iter());
+        for period in 2..=40 {
+            for first in 0..period {
+                let part = share(kernels.iter().skip(first).step_by(period)) / all;
+                let what = format!("speed {speed}, every {period} from {first} on: {part}");
+                assert!((0.5..1.6).contains(&part), "{what}");
+            }
         }
     }
+}
+
+fn share<'a>(kernels: impl Iterator<Item = &'a bool> + Clone) -> f64 {
+    kernels.clone().filter(|kernels| **kernels).count() as f64 / kernels.count() as f64
 }
 
 /// Two threads a PU under the kernel; the scheduler has them elsewhere. When the kernel's turn has come again they begin

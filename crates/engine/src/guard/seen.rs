@@ -26,7 +26,8 @@ pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<Did> {
         let mut sums = None;
         for task in tasks {
             let earlier = before.find(task.id);
-            if earlier.is_none_or(SeenTask::alive) {
+            let unseen = task.cpu_time.is_none() && !task.alive();
+            if earlier.is_none_or(SeenTask::alive) && !unseen {
                 sums.get_or_insert_with(Sums::default).add(task, earlier);
             }
         }
@@ -50,5 +51,28 @@ impl Sums {
             Some(now) => self.instructions += now.saturating_sub(then),
             None => self.uncounted |= used > Nanos::ZERO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::tests::Scripted;
+    use colocate_machine::Nanos;
+
+    /// The second job begins and ends between two looks. Nobody could read its CPU time, which blinds nobody to the
+    /// first one.
+    #[test]
+    fn who_came_and_went_unseen_is_left_out() {
+        let mut host = Scripted::new(2);
+        let before = host.snapshot(&[0]);
+        host.advance();
+        let mut after = host.snapshot(&[0, 1]);
+        (after.tasks[1].cpu_time, after.tasks[1].ended) = (None, Some(Nanos(50)));
+        let found = did(&before, &after);
+        assert_eq!(found.iter().map(|did| did.job).collect::<Vec<_>>(), [JobIdx(0)]);
+        assert_eq!(found[0].cpu_time, Some(Nanos(100)));
+        after.tasks[1].ended = None;
+        assert_eq!(did(&before, &after)[1].cpu_time, None, "it lives, and nobody can say");
     }
 }

@@ -1,5 +1,7 @@
 //! The loop on a host that follows a script.
 
+mod hotplug;
+
 use super::*;
 use crate::host::{Counts, JobEnd, Stand};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
@@ -31,7 +33,7 @@ pub(super) fn machine() -> Machine {
 
 /// Jobs of one thread each that do two instructions a nanosecond at half an instruction a cycle while
 /// they run; job `n` ends after `n + 1` quanta of running.
-struct Scripted {
+pub(crate) struct Scripted {
     machine: Machine,
     usable: Vec<PuNr>,
     at: Nanos,
@@ -42,7 +44,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn new(jobs: usize) -> Self {
+    pub(crate) fn new(jobs: usize) -> Self {
         let machine = machine();
         let usable = machine.pus.iter().map(|pu| pu.os).collect();
         Self {
@@ -53,6 +55,18 @@ impl Scripted {
             log: Vec::new(),
             moments: Vec::new(),
         }
+    }
+
+    /// Some of its jobs as they are now.
+    pub(crate) fn snapshot(&self, jobs: &[usize]) -> Snapshot {
+        let tasks = jobs.iter().map(|&job| self.seen(job)).collect();
+        Snapshot { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+    }
+
+    /// All its jobs run for a quantum.
+    pub(crate) fn advance(&mut self) {
+        self.at += Nanos(100);
+        self.ran.iter_mut().for_each(|ran| *ran += 1);
     }
 
     fn seen(&self, job: usize) -> SeenTask {

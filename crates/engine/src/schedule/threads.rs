@@ -29,6 +29,11 @@ impl<T: Default> Threads<T> {
         &mut self.all[place].1
     }
 
+    /// What is remembered of each.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.all.iter_mut().map(|(_, value)| value)
+    }
+
     /// Forgets all but some; `keeps` is asked in the order of the IDs.
     pub fn retain(&mut self, mut keeps: impl FnMut(TaskId) -> bool) {
         self.all.retain(|(id, _)| keeps(*id));

@@ -37,7 +37,7 @@ use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Task, TaskId};
-use colocate_machine::{CoreIdx, Machine, Performance, PuIdx};
+use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
 use colocate_model::phase::Demand;
 use colocate_model::system::{Model, Search, Seat};
 use colocate_model::{Assumptions, Mix, Phase};
@@ -56,8 +56,8 @@ pub const BOUNDED: usize = 12;
 /// guess wants more; the oracle is to show what is possible.
 pub const GAIN: f64 = 0.001;
 
-/// Threads and the PUs that they may use.
-type Asked = (Vec<TaskId>, Vec<PuIdx>);
+/// Threads and the PUs that they may use, by the kernel's number, which stays when others go offline.
+type Asked = (Vec<TaskId>, Vec<PuNr>);
 
 /// The scheduler.
 #[derive(Clone, Debug)]
@@ -91,7 +91,9 @@ impl Oracle {
     fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Vec<Vec<usize>> {
         let stay = staying(places, threads);
         let Some(performance) = &self.performance else { return stay };
-        let key = (threads.iter().map(|thread| thread.id).collect(), places.pus().to_vec());
+        let number = |pu: &PuIdx| places.machine().pus[pu.idx()].os;
+        let pus = places.pus().iter().map(number).collect();
+        let key = (threads.iter().map(|thread| thread.id).collect(), pus);
         let Some(judge) = Whole::new(places, performance, &self.demands, threads) else {
             return stay;
         };
