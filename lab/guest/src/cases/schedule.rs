@@ -67,19 +67,21 @@ fn end(mut session: Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A PU of the cpuset goes offline with a program on it, and comes back.
+/// A PU of the cpuset goes offline with a program on it, and comes back: one between others, and the last of the machine.
 pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
-    for way in WAYS {
+    for (way, cpuset, gone) in [(WAYS[0], "0-3", 2), (WAYS[1], "12-15", 15)] {
         let before = Before::now()?;
-        let group = Group::new("small", &[("cpuset.cpus", "0-3")])?;
+        let group = Group::new("small", &[("cpuset.cpus", cpuset)])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+        let (all, mut left) = (list(cpuset)?, list(cpuset)?);
+        left.retain(|&pu| pu != gone);
         let session = at_work(&wrapper, way, WORKS, 6)?;
-        turns_on(&session, 6, &[0, 1, 2, 3])?;
-        let offline = Offline::take(2)?;
-        turns_on(&session, 6, &[0, 1, 3])?;
+        turns_on(&session, 6, &all)?;
+        let offline = Offline::take(gone)?;
+        turns_on(&session, 6, &left)?;
         drop(offline);
-        turns_on(&session, 6, &[0, 1, 2, 3])?;
+        turns_on(&session, 6, &all)?;
         end(session)?;
         drop(group);
         before.left_nothing()?;
