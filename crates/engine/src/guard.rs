@@ -47,6 +47,8 @@
 //! # Properties
 //! - **Lets go**: a scheduler that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
 //! - **Lets run**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
+//! - **Learns**: the scheduler is told of each of its quanta, and of no other one. -> test
+//!   `the_scheduler_learns_from_each_of_its_quanta`
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
 //! - **Nobody is left behind** -> test `sees_who_is_left_behind`
 //! - **Out of step**: nothing that is regular meets one side only. -> test `nothing_regular_meets_one_side_only`
@@ -441,6 +443,9 @@ impl Scheduler for Guard {
         self.note_homes(now, whose);
         self.before = self.now.replace(whose);
         if whose == Whose::Kernel {
+            if self.before == Some(Whose::Scheduler) {
+                self.inner.learn(now);
+            }
             return Os.choose(now);
         }
         if self.before != Some(Whose::Kernel) {

@@ -12,6 +12,7 @@ use colocate_policy::schedule::{
     Allocated, Choice, Did, Done, Quantum, Queued, Scheduler, Selected, Thread,
 };
 use colocate_policy::{JobIdx, TaskId};
+use std::sync::{Arc, Mutex};
 
 const PUS: usize = 4;
 const QUANTUM: Nanos = Nanos::from_millis(100);
@@ -56,6 +57,7 @@ impl Scheduler for Heads {
 struct Toy {
     machine: Machine,
     queue: Vec<u32>,
+    just_ran: Vec<u32>,
     speed: f64,
     counted: bool,
     rng: SplitMix64,
@@ -70,6 +72,7 @@ impl Toy {
         Self {
             machine: machine(),
             queue: (0..jobs).collect(),
+            just_ran: vec![],
             speed,
             counted: true,
             rng: SplitMix64::new(3),
@@ -87,7 +90,7 @@ impl Toy {
                 job: JobIdx(job),
                 threads,
                 runnable: None,
-                just_ran: false,
+                just_ran: self.just_ran.contains(&job),
                 had_own_cores: false,
             }
         };
@@ -116,6 +119,7 @@ impl Toy {
         guard.saw(&Done { took: QUANTUM, did: &did });
         self.done += choices.len() as f64 * time * speed / 1e9;
         let ran = |job: &u32| choices.iter().any(|choice| choice.job.0 == *job);
+        self.just_ran = choices.iter().map(|choice| choice.job.0).collect();
         self.queue.sort_by_key(ran);
         self.number += 1;
         self.news.extend(std::iter::from_fn(|| guard.news()));
@@ -213,6 +217,51 @@ fn nothing_regular_meets_one_side_only() {
 
 fn share<'a>(kernels: impl Iterator<Item = &'a bool> + Clone) -> f64 {
     kernels.clone().filter(|kernels| **kernels).count() as f64 / kernels.count() as f64
+}
+
+/// Remembers in which quanta it was told that jobs had just run.
+#[derive(Debug, Default)]
+struct Pupil {
+    chosen: Vec<u64>,
+    learned: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Pupil {
+    fn note(&mut self, now: &Quantum<'_>) {
+        if now.queue.iter().any(|job| job.just_ran) {
+            let last = self.chosen.pop().expect("it had chosen before");
+            assert_eq!(last + 1, now.number, "of its own quantum, at once");
+            self.learned.lock().unwrap().push(last);
+        }
+    }
+}
+
+impl Scheduler for Pupil {
+    fn learn(&mut self, now: &Quantum<'_>) {
+        self.note(now);
+    }
+
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        self.note(now);
+        self.chosen.push(now.number);
+        Heads { starved: None }.choose(now)
+    }
+}
+
+/// As many jobs as PUs, where every quantum of the scheduler is followed by the kernel's, and twice as many.
+#[test]
+fn the_scheduler_learns_from_each_of_its_quanta() {
+    for jobs in [4, 8] {
+        let learned = Arc::new(Mutex::new(Vec::new()));
+        let pupil = Pupil { chosen: Vec::new(), learned: learned.clone() };
+        let mut guard = Guard::new(Box::new(pupil), "pupil", Guarding::default());
+        let mut toy = Toy::new(jobs, 1.0);
+        let own: Vec<u64> = (0..400).filter(|_| !toy.go(&mut guard)).collect();
+        assert!(own.len() > 40, "{jobs}: {own:?}");
+        let learned = learned.lock().unwrap();
+        assert!(own.starts_with(&learned), "{jobs}: {own:?}, learned {learned:?}");
+        assert!(own.len() - learned.len() <= 1, "{jobs}: the last one may be to come");
+    }
 }
 
 /// Two threads a PU under the kernel; the scheduler has them elsewhere. When the kernel's turn has come again they begin

@@ -20,8 +20,9 @@
 //! of the PUs, rounded up, and its `CPU` is that. The averages are those of the part, not of the machine;
 //! on the published machine, with one shared level, that is the same.
 //!
-//! `most_with_least`: idle PUs count as threads that ask for nothing, so that with fewer threads than PUs
-//! who asks most is alone.
+//! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the first ones, which
+//! have who asks most, fewer. With two PUs a core that is as if idle PUs were threads that ask for nothing. With more
+//! it is not: then who asks most would have company while cores are empty.
 //!
 //! Both leave a thread on the PU where it last ran, or on its core, if that is among its places: nothing
 //! else changes by that, and its cache is warm.
@@ -30,6 +31,9 @@
 //! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than
 //!   `most_with_least`. -> test `least_most`
 //! - **Even**: no cache gets two threads more than its share. -> test `even`
+//! - **Spread**: with `most_with_least` no core has two threads more than another one that has room. -> test `spread`
+//! - **As defined**: with two PUs a core at most, `most_with_least` is what idle PUs that ask for nothing make of it;
+//!   and so on. -> test `as_defined`
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
 
 use super::select::float;
@@ -180,22 +184,34 @@ pub fn most_with_least(
     rate: Rate<'_>,
 ) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
-    let mut sorted: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
-    sorted.resize(places.pus().len().max(threads.len()), None);
     let rates: Vec<f64> = threads.iter().map(|thread| rate(thread)).collect();
-    let key = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rates[at]);
-    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    let mut sorted: Vec<usize> = (0..threads.len()).collect();
+    sorted.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
     let mut ends = std::collections::VecDeque::from(sorted);
-    let groups: Vec<Vec<usize>> = places
-        .cores()
-        .iter()
-        .map(|core| {
-            let turn =
-                |n: usize| if n.is_multiple_of(2) { ends.pop_back() } else { ends.pop_front() };
-            (0..core.pus.len()).filter_map(turn).flatten().collect()
-        })
-        .collect();
+    let mut taken = |count: usize| -> Vec<usize> {
+        let turn = |n: usize| if n.is_multiple_of(2) { ends.pop_back() } else { ends.pop_front() };
+        (0..count).filter_map(turn).collect()
+    };
+    let groups: Vec<Vec<usize>> =
+        members(&places, threads.len()).into_iter().map(&mut taken).collect();
     on_cores(&places, threads, &groups)
+}
+
+/// How many of so many threads each usable core gets: about as many, where there is room, and the first cores fewer.
+fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
+    let cores = places.cores();
+    let mut members = vec![0; cores.len()];
+    let mut left = threads;
+    for round in 0..places.width() {
+        let last = cores.len() - 1;
+        // The first ones are the first to get somebody, and the last to get company.
+        let order = (0..cores.len()).map(|at| if round == 0 { at } else { last - at });
+        for core in order.filter(|&core| round < cores[core].pus.len()).take(left) {
+            members[core] += 1;
+            left -= 1;
+        }
+    }
+    members
 }
 
 /// Groups of threads on the cores; `groups[n]` fits on the `n`-th usable core, and another group takes that
@@ -337,6 +353,19 @@ mod tests {
         assert_eq!(numbers(&found), [3, 0, 2]);
     }
 
+    /// Four threads have a core each, with four PUs or eight. Of six the two that ask most are alone.
+    #[test]
+    fn no_core_is_empty_beside_a_full_one() {
+        let found = |spec: &str, rates: &[f64]| {
+            let (machine, queue) = (machine(spec), threads(rates));
+            let found = most_with_least(&machine, &all(&machine), &refs(&queue), &by_l1);
+            found.iter().map(|&pu| machine.core_of(pu).0).collect::<Vec<_>>()
+        };
+        assert_eq!(found("core:4 pu:4", &[1.0, 2.0, 3.0, 4.0]), [3, 2, 1, 0]);
+        assert_eq!(found("core:4 pu:8", &[1.0, 2.0, 3.0, 4.0]), [3, 2, 1, 0]);
+        assert_eq!(found("core:4 pu:4", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), [2, 3, 3, 2, 1, 0]);
+    }
+
     #[test]
     fn stays() {
         let machine = machine("l3:2 core:2 pu:2");
@@ -405,6 +434,8 @@ mod tests {
             prop_assert_eq!(shared_levels(&machine, &pus), slow::shared_levels(&machine, &pus));
             let found = balanced(&machine, &pus, &refs);
             prop_assert_eq!(found, slow::balanced(&machine, &pus, &refs));
+            let found = most_with_least(&machine, &pus, &refs, &by_l1);
+            prop_assert_eq!(found, slow::most_with_least(&machine, &pus, &refs, &by_l1));
 
             let places = Places::new(&machine, &pus);
             let mut next = order.into_iter().filter(|at| *at < refs.len());
@@ -426,6 +457,29 @@ mod tests {
             let most = sums.into_iter().fold(0.0, f64::max);
             let best = least_greatest(&mut rates.clone());
             prop_assert!(most <= best * (1.0 + 1e-12), "{most} where {best} is possible");
+        }
+
+        /// Some PUs may not be used.
+        #[test]
+        fn spread(
+            usable in prop::collection::vec(any::<bool>(), 16),
+            rates in prop::collection::vec(0.0_f64..100.0, 1..=16),
+            spec in prop::sample::select(vec!["core:4 pu:4", "core:2 pu:8", "core:8 pu:2"]),
+        ) {
+            let machine = machine(spec);
+            let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
+            let queue = threads(&rates);
+            let mut refs = refs(&queue);
+            refs.truncate(pus.len());
+            let found = most_with_least(&machine, &pus, &refs, &by_l1);
+            let places = Places::new(&machine, &pus);
+            let has = |core: &crate::places::UsableCore| {
+                found.iter().filter(|pu| core.pus.contains(pu)).count()
+            };
+            let most = places.cores().iter().map(has).max().unwrap_or(0);
+            for core in places.cores() {
+                prop_assert!(has(core) + 1 >= most.min(core.pus.len() + 1), "{found:?}");
+            }
         }
 
         #[test]

@@ -4,7 +4,8 @@
 //! The PUs of a core share its first cache, and two threads that keep it busy slow each other down.
 //! # Approach
 //! Whoever asks most of it is beside whoever asks least. `l1-dynamic` goes by what was asked in the last
-//! quantum; `l1-static` by the average of a run alone, so nobody moves.
+//! quantum; `l1-static` by the average of a run alone, so nobody moves. What a job asked for alone is of all its
+//! threads together: each has its part of that, all those that want to run the same.
 //! # Terms
 //! See [`schedule`](super): queue, context, transactions per microsecond.
 //! # Algorithm
@@ -13,9 +14,13 @@
 //! # Properties
 //! - **What it goes by**: the same jobs are paired by the last quantum or by what is known alone. -> test
 //!   `by_what_is_known_alone_or_by_the_last_quantum`
+//! - **Each its part**: a thread of many asks for no more than its part of what the job does. -> test
+//!   `a_job_of_many_threads`
 
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
+use crate::plan::JobIdx;
+use std::collections::BTreeMap;
 
 /// `l1-dynamic`.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,7 @@ pub struct L1Dynamic;
 /// `l1-static`.
 #[derive(Clone, Debug)]
 pub struct L1Static {
-    /// Requests of a thread of each job to the first cache, alone, t/µs; by job.
+    /// Requests of each job to the first cache, alone, all its threads together, t/µs; by job.
     pub rates: Vec<f64>,
 }
 
@@ -36,8 +41,13 @@ impl Scheduler for L1Dynamic {
 
 impl Scheduler for L1Static {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let rate =
-            |thread: &Thread| self.rates.get(thread.id.job.0 as usize).copied().unwrap_or(0.0);
+        let threads: BTreeMap<JobIdx, usize> =
+            now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
+        let rate = |thread: &Thread| {
+            let job = thread.id.job;
+            let all = self.rates.get(job.0 as usize).copied().unwrap_or(0.0);
+            all / select::float(threads.get(&job).copied().unwrap_or(1))
+        };
         pair(now, fitting(now), &rate)
     }
 }
@@ -67,6 +77,7 @@ pub(super) fn pair(
 mod tests {
     use super::super::testing::{chosen, traffic};
     use super::*;
+    use crate::plan::TaskId;
     use crate::testing::machine;
 
     /// Alone, the jobs ask for 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
@@ -81,5 +92,20 @@ mod tests {
         let mut fixed = L1Static { rates: vec![1.0, 9.0, 5.0, 7.0] };
         assert_eq!(chosen(&dynamic), [(0, 0), (1, 1), (2, 3), (3, 2)]);
         assert_eq!(chosen(&fixed.choose(&now)), [(0, 1), (1, 0), (2, 3), (3, 2)]);
+    }
+
+    /// Four threads ask for 400 together, so 100 each, and one of another job for 150: it is beside who asks for 10.
+    #[test]
+    fn a_job_of_many_threads() {
+        let machine = machine("core:3 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut queue = traffic([0.0; 3].map(|_| ([None; 4], 1.0)));
+        let first = queue[0].threads[0].clone();
+        let id = |order| TaskId { order, ..first.id };
+        queue[0].threads = (0..4).map(|order| Thread { id: id(order), ..first.clone() }).collect();
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let choices = L1Static { rates: vec![400.0, 150.0, 10.0] }.choose(&now);
+        assert_eq!(chosen(&choices)[4..], [(1, 0), (2, 1)]);
+        assert_eq!(choices[0].places[0].1, Allocated::MostWithLeast { has: 100.0 });
     }
 }

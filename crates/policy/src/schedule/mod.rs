@@ -259,6 +259,10 @@ pub trait Scheduler: fmt::Debug {
         Vec::new()
     }
 
+    /// Takes in what the quantum that was chosen last has shown of the jobs in the queue, where no other one is
+    /// asked for next, as the kernel has its turn. By the next [`Self::choose`] that would be lost. Most remember nothing.
+    fn learn(&mut self, _now: &Quantum<'_>) {}
+
     /// What came of the quantum that was chosen last. Most have no use for it: what they need of the past is in
     /// the queue.
     fn saw(&mut self, _done: &Done<'_>) {}

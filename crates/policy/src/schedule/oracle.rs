@@ -20,12 +20,13 @@
 //!    the model's prediction for one core. That is optimal for two siblings as far as one core goes, and looks at
 //!    no cache or node beyond it. [`Scheduler::state`] says how often that was so.
 //!
-//! What was found is kept: the same threads on the same PUs are not searched for again. Of a job whose demand
-//! changes with time it is told one demand, so it is no oracle for such.
+//! What was found is kept: the same threads on the same PUs are not searched for again, until [`KEPT`] others have
+//! been. Of a job whose demand changes with time it is told one demand, so it is no oracle for such.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
 //! - **Falls back** where there are too many threads, and says so. -> test `falls_back`
+//! - **Bounded**: what is kept does not grow for ever. -> test `keeps_no_more_than_it_may`
 //! - **Says how far** it may be from the best where not all is tried. -> test `as_good_as_all`
 
 mod branch;
@@ -55,6 +56,10 @@ pub const BOUNDED: usize = 12;
 /// Least gain for which it moves anybody: ten times what the model's search may be off. A scheduler that has to
 /// guess wants more; the oracle is to show what is possible.
 pub const GAIN: f64 = 0.001;
+
+/// Most placements that are kept. Chosen: more than a workload of so few threads needs, and some hundred KiB; jobs that
+/// create threads or let them sleep make new ones every quantum.
+pub const KEPT: usize = 1_000;
 
 /// Threads and the PUs that they may use, by the kernel's number, which stays when others go offline.
 type Asked = (Vec<TaskId>, Vec<PuNr>);
@@ -110,6 +115,9 @@ impl Oracle {
                     }
                 };
                 self.searches.count(how);
+                if self.found.len() >= KEPT {
+                    self.found.clear();
+                }
                 self.found.insert(key, best.clone());
                 best
             }
@@ -485,6 +493,25 @@ mod tests {
             let stay = staying(&places, &all);
             assert!(judge.stp(&groups) >= judge.stp(&stay), "seed {seed}");
         }
+    }
+
+    /// With as much kept as may be, what is found next is kept alone.
+    #[test]
+    fn keeps_no_more_than_it_may() {
+        let (machine, performance) = known("epyc-7301");
+        let pus = cores(&machine, 1);
+        let places = Places::new(&machine, &pus);
+        let queue = queue(&[1.0]);
+        let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
+        let mut oracle = Oracle::new(Some(performance), demands(1, 1));
+        for order in 1..=u32::try_from(KEPT).unwrap() {
+            let id = TaskId { order, ..threads[0].id };
+            oracle.found.insert((vec![id], places.nrs(&pus)), vec![vec![0]]);
+        }
+        oracle.groups(&places, &threads);
+        assert_eq!(oracle.found.len(), 1);
+        oracle.groups(&places, &threads);
+        assert_eq!((oracle.found.len(), oracle.searches.all), (1, 1));
     }
 
     #[test]

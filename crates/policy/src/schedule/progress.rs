@@ -6,7 +6,8 @@
 //! From time to time a job gets cores of its own, beside others that hardly use what cores share. How fast
 //! it is then is taken for how fast it is alone, for some quanta (Feliu et al., IPDPS 2015).
 //! # Terms
-//! - *Speed* of a job: instructions per cycle of all its threads, added up.
+//! - *Speed* of a job: instructions per cycle of all its threads, added up; where they took turns on fewer PUs, times
+//!   the PUs for each.
 //! - *Estimate*: its speed in its last quantum with cores of its own. *Age*: quanta that it has run since.
 //! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it
 //!   ran. Shown to people in quanta of mean length.
@@ -30,6 +31,10 @@
 //! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual. Who was not chosen and ran all the
 //! same, on PUs that nobody else wanted, counts its CPU time, shared by its threads, as if alone: how fast it was then is
 //! not known.
+//!
+//! What a thread did that slept through the quantum is of an older one, and not its speed. A quantum through which all
+//! of a job slept counts as if alone, and its estimate stays as it is; it is not asked again before it has shown a
+//! speed.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
 //! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
@@ -46,9 +51,12 @@
 //! - **No arrears**: who comes later does not keep the others from running. -> test `who_comes_later_has_no_arrears`
 //! - **No counters, no estimates**: who showed no speed on cores of its own is not asked again. -> test
 //!   `without_counters`
+//! - **Asleep is not slow**: what a job did before it slept is no estimate. -> tests `asleep_on_cores_of_its_own`,
+//!   `asleep_when_an_estimate_is_renewed`
+//! - **Turns**: threads that take turns on a PU are no faster than one. -> test `more_threads_than_pus`
 //! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
 
-use super::{Did, Done, Quantum, Queued, select};
+use super::{Did, Done, Quantum, Queued, Thread, select};
 use crate::plan::JobIdx;
 use colocate_machine::CoreIdx;
 use std::collections::BTreeMap;
@@ -103,7 +111,7 @@ pub struct Progress {
     has_run: bool,
     /// Seconds before the first estimate in which its speed was counted, and its speed times these.
     unjudged: (f64, f64),
-    /// Whether it has had cores of its own and nobody counted its speed.
+    /// Whether it has had cores of its own and nobody counted its speed, or it slept.
     uncounted: bool,
 }
 
@@ -125,6 +133,12 @@ impl Progress {
             self.done += (speeds / alone).min(seconds) - seconds;
         }
         self.alone = Some(alone);
+    }
+
+    /// Takes in a quantum of so many seconds with cores of its own through which it slept.
+    fn slept_alone(&mut self, seconds: f64) {
+        self.done += seconds;
+        self.uncounted = true;
     }
 
     /// Takes in a quantum of so many seconds beside others.
@@ -157,6 +171,8 @@ pub struct Book {
     jobs: BTreeMap<JobIdx, Progress>,
     /// Jobs that were to have cores of their own in the quantum before.
     solo: Vec<JobIdx>,
+    /// Jobs that had more threads than PUs in it, if they ran, and on how many PUs these took turns.
+    turns: BTreeMap<JobIdx, usize>,
     /// How long the quantum before took, in seconds; `None` if nobody said.
     took: Option<f64>,
     /// CPU time of each job in it, in seconds.
@@ -167,12 +183,21 @@ pub struct Book {
     since: u32,
 }
 
-/// A job's speed in its last quantum: instructions per cycle; `None` if it is not counted.
+/// A job's speed in its last quantum: instructions per cycle; `None` if it is not counted, or none of its threads was
+/// runnable. `turns` is on how many PUs they took turns, if they did.
 #[must_use]
-pub fn speed(job: &Queued) -> Option<f64> {
-    let each = |thread: &super::Thread| thread.ran.as_ref()?.ipc.filter(|ipc| *ipc > 0.0);
-    let known: Vec<f64> = job.threads.iter().filter_map(each).collect();
-    (!known.is_empty()).then(|| known.into_iter().sum())
+pub fn speed(job: &Queued, turns: Option<usize>) -> Option<f64> {
+    let awake = job.threads.iter().filter(|thread| !slept(thread));
+    let each = |thread: &Thread| thread.ran.as_ref()?.ipc.filter(|ipc| *ipc > 0.0);
+    let known: Vec<f64> = awake.filter_map(each).collect();
+    let each_for = |pus| (select::float(pus) / select::float(known.len())).min(1.0);
+    let share = turns.map_or(1.0, each_for);
+    (!known.is_empty()).then(|| known.into_iter().sum::<f64>() * share)
+}
+
+/// Whether a thread was not runnable in the last quantum in which its job ran: what is known of it is older.
+pub(super) fn slept(thread: &Thread) -> bool {
+    thread.runnable == Some(0.0)
 }
 
 impl Book {
@@ -206,18 +231,20 @@ impl Book {
                 continue;
             }
             known.has_run = true;
+            let speed = speed(job, self.turns.get(&job.job).copied());
             let alone = job.had_own_cores && self.solo.contains(&job.job);
             match alone {
-                true if enough => known.ran_alone(speed(job), took),
-                true => known.done += took,
-                false => known.ran_beside(speed(job), took),
+                true if !enough => known.done += took,
+                true if job.threads.iter().all(slept) => known.slept_alone(took),
+                true => known.ran_alone(speed, took),
+                false => known.ran_beside(speed, took),
             }
         }
         self.solo.clear();
     }
 
     /// Jobs that are there for the first time begin where who has come least far is.
-    fn meet(&mut self, queue: &[Queued]) {
+    pub fn meet(&mut self, queue: &[Queued]) {
         let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
         for job in queue {
@@ -257,6 +284,8 @@ impl Book {
     /// Remembers them until [`Self::note`].
     pub fn begin_estimates(&mut self, now: &Quantum<'_>, settings: &Estimating) -> Vec<usize> {
         self.since = self.since.saturating_add(1);
+        self.turns.clear();
+        self.let_take_turns(now.queue, now.pus.len());
         if now.queue.iter().any(|job| !self.of(job.job).has_run) {
             return Vec::new();
         }
@@ -278,8 +307,16 @@ impl Book {
             solo.extend(self.that_end_soon(now, settings, first, &light));
         }
         self.since = 0;
-        self.solo = solo.iter().map(|&at| now.queue[at].job).collect();
+        let jobs = solo.iter().map(|&at| &now.queue[at]);
+        self.let_take_turns(jobs.clone(), cores(now).len());
+        self.solo = jobs.map(|job| job.job).collect();
         solo
+    }
+
+    /// Remembers which of these jobs have more threads than so many PUs.
+    fn let_take_turns<'a>(&mut self, jobs: impl IntoIterator<Item = &'a Queued>, pus: usize) {
+        let wide = jobs.into_iter().filter(|job| job.threads.len() > pus);
+        self.turns.extend(wide.map(|job| (job.job, pus)));
     }
 
     /// Light jobs whose estimates end soon, as far as cores may be spent on them.
@@ -330,7 +367,7 @@ impl Book {
 pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
     let last = super::allocate::shared_levels(now.machine, now.pus).first().copied();
     let to_cache = |job: &Queued| {
-        let of = |thread: &super::Thread| last.map_or(0.0, |level| thread.traffic().at(level));
+        let of = |thread: &Thread| last.map_or(0.0, |level| thread.traffic().at(level));
         job.threads.iter().map(of).fold(0.0, |sum, each| sum + each)
     };
     let limit = |asked: &dyn Fn(&Queued) -> f64| {

@@ -294,19 +294,6 @@ fn is_near(places: &Places<'_>) -> bool {
 }
 
 impl Symbiotic {
-    /// Takes in what the last quantum has shown.
-    fn learn(&mut self, now: &Quantum<'_>) {
-        let there = there::all(now.queue);
-        if let Some(model) = &self.model {
-            let fullest = self.book.fullest();
-            let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
-            self.book.learn(mode.as_ref(), &there);
-        }
-        if let Some(homes) = &mut self.homes {
-            homes.note(now.machine, &there);
-        }
-    }
-
     /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
     fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
         let model = self.model.as_ref();
@@ -347,6 +334,18 @@ impl Symbiotic {
 }
 
 impl Scheduler for Symbiotic {
+    fn learn(&mut self, now: &Quantum<'_>) {
+        let there = there::all(now.queue);
+        if let Some(model) = &self.model {
+            let fullest = self.book.fullest();
+            let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
+            self.book.learn(mode.as_ref(), &there);
+        }
+        if let Some(homes) = &mut self.homes {
+            homes.note(now.machine, &there);
+        }
+    }
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();

@@ -2,7 +2,7 @@
 
 use super::super::Thread;
 use super::super::select::float;
-use super::in_order;
+use super::{Rate, in_order, on_cores};
 use crate::places::Places;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
@@ -80,6 +80,31 @@ fn divided(
         parts.push((room, taken));
     }
     parts
+}
+
+/// As [`super::most_with_least`] where no core has more than two usable PUs: those that nobody gets are taken by
+/// threads that ask for nothing.
+pub fn most_with_least(
+    machine: &Machine,
+    pus: &[PuIdx],
+    threads: &[&Thread],
+    rate: Rate<'_>,
+) -> Vec<PuIdx> {
+    let places = Places::new(machine, pus);
+    let mut waiting: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
+    waiting.resize(places.pus().len().max(threads.len()), None);
+    let asked = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]));
+    waiting.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
+    let mut groups = Vec::new();
+    for core in places.cores() {
+        let mut group = Vec::new();
+        group.extend(waiting.pop().flatten());
+        if core.pus.len() == 2 {
+            group.extend(waiting.remove(0));
+        }
+        groups.push(group);
+    }
+    on_cores(&places, threads, &groups)
 }
 
 /// Which core each group gets, by a table of all groups and all cores.

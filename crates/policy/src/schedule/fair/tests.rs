@@ -124,6 +124,77 @@ fn filling_by_hand() {
     assert_eq!(filled(1, 900), [0.2, 0.2]);
 }
 
+/// Beside others at 0.5; then it sleeps through the quantum in which it has a core of its own, and the 0.5 are still
+/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. Alone it does 2.0 then.
+#[test]
+fn asleep_on_cores_of_its_own() {
+    let machine = machine("core:1 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0]);
+    next(&mut fair, &machine, &jobs, None);
+    let mut quantum = |alone: bool, ipc: f64, runnable: f64| {
+        ran(&mut jobs[0], alone, Some(ipc));
+        jobs[0].runnable = Some(runnable);
+        jobs[0].threads[0].runnable = Some(runnable);
+        let due = estimates(&next(&mut fair, &machine, &jobs, None));
+        (due, fair.book.of(JobIdx(0)).alone)
+    };
+    assert_eq!(quantum(false, 0.5, 1.0), (1, None));
+    assert_eq!(quantum(true, 0.5, 0.0), (0, None));
+    assert_eq!(quantum(false, 0.5, 0.0), (0, None), "it shows no speed beside others either");
+    assert_eq!(quantum(false, 1.0, 1.0), (1, None));
+    assert_eq!(quantum(true, 2.0, 1.0), (0, Some(2.0)));
+    // 0.5/2 and 1/2 beside others, three quanta as if alone, of which it slept through two.
+    assert!((fair.book.of(JobIdx(0)).done - 3.75).abs() < 1e-12);
+}
+
+/// An estimate that is good for two quanta. It sleeps when it is due, and is as old as it was: it is due as soon as the
+/// job runs again.
+#[test]
+fn asleep_when_an_estimate_is_renewed() {
+    let machine = machine("core:1 pu:2");
+    let settings = Estimating { valid: 2, apart: 1, ..Estimating::USUAL };
+    let mut fair = Fair::new(Mixing::FAIR, settings);
+    let mut jobs = queue(&[1.0]);
+    next(&mut fair, &machine, &jobs, None);
+    let (beside, alone, asleep) = ((false, 1.0), (true, 1.0), (true, 0.0));
+    let due = [beside, alone, beside, beside, asleep, beside].map(|(alone, runnable)| {
+        ran(&mut jobs[0], alone, Some(1.0));
+        jobs[0].runnable = Some(runnable);
+        jobs[0].threads[0].runnable = Some(runnable);
+        estimates(&next(&mut fair, &machine, &jobs, None))
+    });
+    assert_eq!(due, [1, 0, 0, 1, 0, 1]);
+}
+
+/// Eight threads on four cores of two PUs. With cores of their own they have four PUs, two on each at 2.0: that is 8.0.
+/// On all eight PUs at 1.2 they do 9.6, which is no less than alone, and at 0.5 they do 4.0, which is a half.
+#[test]
+fn more_threads_than_pus() {
+    let machine = machine("core:4 pu:2");
+    let mut fair = fair();
+    let mut jobs = queue(&[1.0]);
+    let thread = jobs[0].threads[0].clone();
+    jobs[0].threads = vec![thread; 8];
+    next(&mut fair, &machine, &jobs, None);
+    let mut before = 0.0;
+    let done = [(false, 1.2), (true, 2.0), (false, 1.2), (false, 0.5)].map(|(alone, ipc)| {
+        ran(&mut jobs[0], alone, Some(ipc));
+        for thread in &mut jobs[0].threads {
+            thread.ran.as_mut().unwrap().ipc = Some(ipc);
+        }
+        next(&mut fair, &machine, &jobs, None);
+        let done = fair.book.of(JobIdx(0)).done;
+        done - std::mem::replace(&mut before, done)
+    });
+    assert_eq!(fair.book.of(JobIdx(0)).alone, Some(8.0));
+    let wanted = [1.0, 1.0, 1.0, 0.5];
+    assert!(
+        done.iter().zip(wanted).all(|(done, wanted)| (done - wanted).abs() < 1e-12),
+        "{done:?}"
+    );
+}
+
 /// Four streams and two that compute, on four PUs. Nothing is known of them, so nobody is estimated in the two quanta
 /// until all have run; then the first stream is, beside those that compute, and not beside streams.
 #[test]

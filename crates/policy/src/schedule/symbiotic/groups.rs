@@ -10,12 +10,13 @@ pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
     places.cores().iter().all(|core| core.pus.len() == width)
 }
 
-/// Threads that a core may have: no more than its share where cores are alike, else as many as it has PUs.
+/// Threads that a core may have: no more than its share where cores are alike or there is one for each thread, else as
+/// many as it has PUs.
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = places.cores();
     let share = threads.div_ceil(cores.len().max(1)).max(1);
-    let is_even = is_even(places);
-    let room = |pus: usize| if is_even { pus.min(share) } else { pus };
+    let is_shared_out = is_even(places) || threads <= cores.len();
+    let room = |pus: usize| if is_shared_out { pus.min(share) } else { pus };
     cores.iter().map(|core| room(core.pus.len())).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use super::there::{self, There};
 use crate::plan::TaskId;
+use crate::schedule::progress::slept;
 use crate::schedule::sorted::Sorted;
 use crate::schedule::{Thread, select};
 use colocate_model::CpiModel;
@@ -63,8 +64,12 @@ impl Book {
         self.shown(thread).is_some()
     }
 
-    /// The thread's last stack as shares by component; `None` if it showed none, or one of other parts.
+    /// The thread's last stack as shares by component; `None` if it showed none, or one of other parts, or was not
+    /// runnable in the last quantum in which its job ran: then its stack is of an older one, beside others.
     fn shown(&self, thread: &Thread) -> Option<Vec<f64>> {
+        if slept(thread) {
+            return None;
+        }
         let host = thread.ran.as_ref()?.stack.as_ref()?;
         let mut stack = vec![0.0; self.components];
         if host.len() != self.component_of.len() {

@@ -262,6 +262,47 @@ fn the_head_runs_and_a_wide_job_alone() {
     assert_eq!((choices.len(), choices[0].places.len()), (1, 9));
 }
 
+/// Seven ran on four cores of two, of which one sibling is offline, and those on the last two cores have ended. Who
+/// is left has a core each.
+#[test]
+fn nobody_shares_a_core_while_another_is_empty() {
+    let machine = machine("core:4 pu:2");
+    let pus: Vec<PuIdx> = all(&machine).into_iter().filter(|pu| pu.0 != 7).collect();
+    for count in [2, 4] {
+        let mut queue = queue(&vec![0.0; count]);
+        for (job, pu) in queue.iter_mut().zip([0, 1, 2, 3]) {
+            job.threads[0].pu = Some(PuIdx(pu));
+        }
+        let model = model(&mut SplitMix64::new(1));
+        let mut scheduler = Symbiotic::new(Some(model), Settings::USUAL);
+        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+        let groups = on_core(&machine, &choices);
+        assert!(groups.iter().all(|group| group.len() <= 1), "{groups:?}");
+    }
+}
+
+/// It has the stack that it had beside somebody, and sleeps through a quantum in which it has a core alone: that is not
+/// its stack alone, and it wants no core of its own now. When it has run, what it shows then is.
+#[test]
+fn asleep_shows_no_stack() {
+    let machine = machine("core:2 pu:2");
+    let (pus, mut queue) = (all(&machine), queue(&[0.0; 1]));
+    let mut scheduler = Symbiotic::new(Some(strongly_coupled()), Settings::USUAL);
+    let mut known = |runnable: f64, stack: [f64; 3]| {
+        queue[0].just_ran = true;
+        queue[0].threads[0].runnable = Some(runnable);
+        queue[0].threads[0].ran.as_mut().unwrap().stack = Some(stack.to_vec());
+        scheduler.choose(&quantum(&machine, &pus, &queue));
+        let thread = &queue[0].threads[0];
+        let (age, shows) = (scheduler.book.sample_age(thread.id), scheduler.book.shows(thread));
+        (scheduler.book.known(), age, shows)
+    };
+    let (beside, alone) = ([0.2, 0.6, 0.2], [0.6, 0.2, 0.2]);
+    assert_eq!(known(1.0, beside), (0, None, true), "nobody knows where it was before");
+    assert_eq!(known(0.0, beside), (0, None, false));
+    assert_eq!(known(1.0, alone), (1, Some(0), true));
+}
+
 /// Coefficients with which it cannot be told whose cycles they are.
 fn strongly_coupled() -> CpiModel {
     let mut model = model(&mut SplitMix64::new(1));
