@@ -25,7 +25,8 @@ use std::process::ExitCode;
 /// must do the same every time; it reads nothing, and its standard output is dropped.
 ///
 /// With --apply CMD runs once, as it would, and each parallel region of an OpenMP program (GNU or LLVM) gets the number of threads
-/// that was learnt from its first executions. What the program says itself is left alone.
+/// that was learnt from its first executions. What the program says itself is left alone. Results of a program that relies on
+/// the same number of threads from region to region may be wrong: docs/threads.md says which.
 ///
 /// Never more threads than the inherited mask, the CPU quota and `OMP_THREAD_LIMIT` allow (docs/threads.md).
 #[derive(clap::Args)]

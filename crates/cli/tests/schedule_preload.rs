@@ -10,7 +10,9 @@ use colocate_observe::Tid;
 use colocate_observe::sys::now;
 use run_support::{Scratch, await_that, have, text, two_pus};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -125,7 +127,7 @@ fn who_works_and_takes_locks_is_runnable() {
 fn teams(program: &Path) {
     let (scratch, program) = (Scratch::new(), program.to_str().unwrap());
     phases(&scratch, &[], &[program, "docks", "100"]).among(NONE, "nobody tells");
-    for kind in ["docks", "barrier", "lock"] {
+    for kind in ["docks", "barrier", "lock", "lock_"] {
         phases(&scratch, &["--preload"], &[program, kind, "100"]).among(HALF, kind);
     }
     // Who does tasks while it waits works.
@@ -148,7 +150,12 @@ fn threads_of_llvm_openmp_tell() {
     let mut clang = Command::new("clang");
     clang.args(["-O1", "-fopenmp"]).arg(source).arg("-o").arg(&program);
     match have("clang").then(|| clang.output().unwrap()) {
-        Some(out) if out.status.success() => teams(&program),
+        Some(out) if out.status.success() => {
+            teams(&program);
+            // An empty list names no other tool.
+            let words = ["env", "OMP_TOOL_LIBRARIES=", program.to_str().unwrap(), "docks", "100"];
+            phases(&scratch, &["--preload"], &words).among(HALF, "an empty list");
+        }
         Some(out) => eprintln!("skipped: clang -fopenmp: {}", text(&out.stderr)),
         None => {}
     }
@@ -199,11 +206,12 @@ fn serial_phases_get_the_fast_core() {
     assert!(times.is_some_and(|times| times.parse::<u32>().unwrap() >= 3), "{state}");
 }
 
-/// tests/programs/plugins.c: the program, a library with GNU's OpenMP and one with an OpenMP of its own.
-fn plugins(scratch: &Scratch) -> [PathBuf; 3] {
+/// tests/programs/plugins.c: the program, a library with GNU's OpenMP, one with an OpenMP of its own and one with none.
+fn plugins(scratch: &Scratch) -> [PathBuf; 4] {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/plugins.c");
-    let [program, runtime, gnu, other] =
-        ["plugins", "libruntime.so", "gnu.so", "other.so"].map(|name| scratch.path(name));
+    let [program, runtime, gnu, other, none] =
+        ["plugins", "libruntime.so", "gnu.so", "other.so", "none.so"]
+            .map(|name| scratch.path(name));
     let cc = |to: &Path, options: &[&str], files: &[&Path]| {
         let mut cc = Command::new("cc");
         cc.arg("-O1").args(options).args(files).arg("-o").arg(to);
@@ -215,7 +223,8 @@ fn plugins(scratch: &Scratch) -> [PathBuf; 3] {
     cc(&gnu, &["-fPIC", "-shared", "-DPLUGIN", "-fopenmp"], &[&source]);
     cc(&object, &["-fPIC", "-c", "-DPLUGIN", "-fopenmp"], &[&source]);
     cc(&other, &["-shared"], &[&object, &runtime]);
-    [program, gnu, other]
+    cc(&none, &["-shared"], &[&object]);
+    [program, gnu, other, none]
 }
 
 /// Each call of a library goes to the OpenMP that the library brought, also where two of them have different ones, and beside
@@ -223,7 +232,7 @@ fn plugins(scratch: &Scratch) -> [PathBuf; 3] {
 #[test]
 fn libraries_keep_their_own_openmp() {
     let scratch = Scratch::new();
-    let [program, gnu, other] = plugins(&scratch);
+    let [program, gnu, other, _] = plugins(&scratch);
     for [first, second] in [[&gnu, &other], [&other, &gnu]] {
         let words = [&program, first, second].map(|path| path.to_str().unwrap());
         let alone = schedule(&scratch, &["--preload"], &words);
@@ -237,6 +246,23 @@ fn libraries_keep_their_own_openmp() {
             lines.retain(|line| line != "1000");
             assert_eq!(lines, [threads.clone(), threads]);
         }
+    }
+}
+
+/// A library that brings no OpenMP calls the one that has come into sight of the whole program, also where it came
+/// after another library had called its own. That one keeps its own.
+#[test]
+fn an_openmp_that_comes_into_sight_later_is_found() {
+    let scratch = Scratch::new();
+    let [program, _, other, none] = plugins(&scratch).map(|path| path.to_str().unwrap().to_owned());
+    let words = [&program, &other, "+libgomp.so.1", &none];
+    let alone = schedule(&scratch, &["--preload"], &words);
+    for mut command in [alone].into_iter().chain(both(&scratch, &words)) {
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{command:?}: {}", text(&out.stderr));
+        let threads = std::thread::available_parallelism().unwrap();
+        let lines = format!("1000\n1000\n{threads}\n1000\n{threads}\n");
+        assert_eq!(text(&out.stdout), lines, "{command:?}");
     }
 }
 
@@ -363,6 +389,52 @@ fn programs_run_as_if_nobody_asked() {
     for memory in [None].into_iter().chain(files.map(Some)) {
         assert_eq!(run(memory, true), plain, "{memory:?}");
     }
+}
+
+/// A program finds `errno` as it would, where the memory is gone and where a child looks for `/proc` in vain.
+#[test]
+fn errno_is_as_it_was() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("manners", &["-ldl"]) else { return };
+    let said = |kind: &str, memory: &[(OsString, OsString)]| {
+        let mut command = Command::new(&program);
+        command.arg(kind).env_remove("LD_PRELOAD").envs(memory.iter().cloned());
+        text(&command.output().unwrap().stdout)
+    };
+    let gone = [("LD_PRELOAD", library().as_os_str()), ("COLOCATE_WAITS", "/gone".as_ref())];
+    let gone = gone.map(|(name, value)| (name.into(), value.to_owned()));
+    assert_eq!(said("errno", &gone), said("errno", &[]));
+    let told = Told::new().unwrap();
+    let found = said("child", &told.environment(library(), |_| None));
+    if found == "no root\n" {
+        eprintln!("skipped: not root");
+        return;
+    }
+    assert_eq!((found.as_str(), told.programs()), ("0\n", 1));
+}
+
+/// A constructor of a library that is being loaded may wait for a thread that is the first to call what is taken.
+#[test]
+fn constructors_may_wait_for_threads() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("manners", &["-ldl"]) else { return };
+    let plugin = scratch.path("manners.so");
+    std::fs::rename(&program, scratch.path("loads")).unwrap();
+    let built = scratch.program("manners", &["-DPLUGIN", "-shared", "-fPIC"]).unwrap();
+    std::fs::rename(built, &plugin).unwrap();
+    let mut command = Command::new(scratch.path("loads"));
+    let out = command.arg("load").arg(&plugin).env("LD_PRELOAD", library()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+}
+
+/// Where a program calls for a region and has no OpenMP, the region is not left out in silence.
+#[test]
+fn regions_are_not_left_out() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("manners", &["-ldl"]) else { return };
+    let out = Command::new(program).arg("region").env("LD_PRELOAD", library()).output().unwrap();
+    assert_eq!(out.status.signal(), Some(libc::SIGABRT), "{out:?}");
+    assert!(text(&out.stderr).starts_with("colocate: no OpenMP has"), "{out:?}");
 }
 
 /// The loader finds it in every program that has a C library: it needs nothing else, and nothing in it panics.

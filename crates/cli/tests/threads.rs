@@ -36,22 +36,25 @@ fn report(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
     found
 }
 
-/// The program for both runtimes, where their compilers are.
+/// The program of regions for both runtimes, where their compilers are.
 fn programs(scratch: &Scratch) -> Vec<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/regions.c");
-    let built = ["gcc", "clang"].into_iter().filter_map(|compiler| {
-        let program = scratch.path(&format!("regions-{compiler}"));
-        let mut command = Command::new(compiler);
-        command.args(["-O1", "-g", "-fopenmp"]).arg(&source).arg("-o").arg(&program);
-        match command.output() {
-            Ok(out) if out.status.success() => Some(program),
-            other => {
-                eprintln!("skipped: {compiler} -fopenmp: {other:?}");
-                None
-            }
+    let built = ["gcc", "clang"].map(|compiler| openmp(scratch, compiler, "regions", &[]));
+    built.into_iter().flatten().collect()
+}
+
+/// The program in tests/programs/NAME.c for the runtime of a compiler; `None` with a line if it does not make it.
+fn openmp(scratch: &Scratch, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let program = scratch.path(&format!("{name}-{compiler}"));
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-fopenmp"]).arg(source.with_extension("c"));
+    match command.arg("-o").arg(&program).args(flags).output() {
+        Ok(out) if out.status.success() => Some(program),
+        other => {
+            eprintln!("skipped: {compiler} -fopenmp: {other:?}");
+            None
         }
-    });
-    built.collect()
+    }
 }
 
 /// A program that is not OpenMP's and takes the number as a parameter: twice as fast with two, and the other way round.
@@ -204,6 +207,82 @@ fn who_says_how_many_gets_them() {
             );
         }
     }
+}
+
+/// What tests/programs/relies.c prints under `--apply`, and its regions.
+fn relies(scratch: &Scratch, program: &Path, kind: &str) -> (String, Value) {
+    let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+    let options = ["--apply", "--json", "-o", file.to_str().unwrap()];
+    let mut command = advise(scratch, &options, &[name, kind]);
+    let text = printed(&command.env("OMP_NUM_THREADS", "2").output().unwrap());
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    (text, found["regions"].clone())
+}
+
+/// Who shares work out among as many threads as it was told it gets, or as it asked for, in C or in Fortran, does all
+/// of it.
+#[test]
+fn who_relies_on_a_number_gets_it() {
+    let scratch = Scratch::new();
+    for (compiler, kinds) in [
+        ("gcc", &["max", "max_", "set", "set_", "set_8_"][..]),
+        ("clang", &["max", "max_", "set", "set_"]),
+    ] {
+        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        for kind in kinds {
+            let (text, regions) = relies(&scratch, &program, kind);
+            assert_eq!(text, "800 2\n", "{compiler} {kind}: {regions:#}");
+            assert_eq!(regions[0]["explicit"], true, "{compiler} {kind}: {regions:#}");
+        }
+    }
+}
+
+/// A region that was first executed where there was one thread only gets more when there are.
+#[test]
+fn who_begins_with_one_thread_gets_more() {
+    let scratch = Scratch::new();
+    for compiler in ["gcc", "clang"] {
+        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        let (text, regions) = relies(&scratch, &program, "grows");
+        assert_eq!(text, "1600 2\n", "{compiler}: {regions:#}");
+        assert_eq!(regions[0]["most"], 2, "{compiler}: {regions:#}");
+    }
+}
+
+/// A reduction over tasks is what it would be: GNU's runtime reads the address of its numbers from what the body is
+/// given.
+#[test]
+fn reductions_over_tasks_come_out() {
+    let scratch = Scratch::new();
+    for compiler in ["gcc", "clang"] {
+        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        assert_eq!(relies(&scratch, &program, "reduction").0, "800 0\n", "{compiler}");
+    }
+}
+
+/// A program that uses OpenMP where there is one finds our functions and no runtime behind them.
+#[test]
+fn who_has_no_openmp_does_without() {
+    let scratch = Scratch::new();
+    if let Some(program) = scratch.program("relies", &[]) {
+        assert_eq!(relies(&scratch, &program, "none").0, "1\n");
+    }
+}
+
+/// A constructor of a library that is being loaded may wait for a thread that is the first to call OpenMP: GNU's, since
+/// LLVM's takes the loader's lock itself when it begins.
+#[test]
+fn constructors_may_wait_for_threads() {
+    let scratch = Scratch::new();
+    let shared = ["-DPLUGIN", "-shared", "-fPIC", "-pthread"];
+    let Some(plugin) = openmp(&scratch, "gcc", "manners", &shared) else { return };
+    let file = scratch.path("manners.so");
+    std::fs::rename(plugin, &file).unwrap();
+    let linked = ["-pthread", "-ldl", "-Wl,--no-as-needed"];
+    let program = openmp(&scratch, "gcc", "manners", &linked).unwrap();
+    let words = [program.to_str().unwrap(), "load", file.to_str().unwrap()];
+    let out = advise(&scratch, &["--apply"], &words).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
 }
 
 /// Without `--apply` regions are watched in two runs more, and what they do is said.

@@ -4,15 +4,18 @@
 //! every thread of the team, which is how its time on each is known. Locks (`omp_set_lock`) are not seen, since they may be another
 //! runtime's; nor is what threads wait at barriers inside of a region, which counts as work.
 //!
-//! Regions begun by `GOMP_parallel_start`, which GCC before 4.9 made, are not seen.
+//! Regions begun by `GOMP_parallel_start`, which GCC before 4.9 made, are not seen. Nor are those with a reduction
+//! over tasks (`GOMP_parallel_reductions`): of these libgomp reads itself what the body is given, so nothing may
+//! stand in its place.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 #![allow(non_snake_case)] // their names
 
-use crate::real::{Real, named, with_caller};
+use crate::real::{Real, with_caller};
 use crate::{regions, tool};
 use std::ffi::{c_long, c_uint, c_void};
 use std::mem::transmute;
+use std::ptr;
 
 type Body = unsafe extern "C" fn(*mut c_void);
 
@@ -41,13 +44,38 @@ pub fn max_threads(near: *const c_void) -> Option<u32> {
     u32::try_from(ask()).ok().filter(|threads| *threads > 0)
 }
 
+/// Finds what is in sight of the whole program now.
+pub fn prepare() {
+    // Whoever has not this one has none of them.
+    if MAX_THREADS.get(ptr::null()).is_some() {
+        for real in [of_regions::ALL, of_sections::ALL, of_numbers::ALL].into_iter().flatten() {
+            real.get(ptr::null());
+        }
+    }
+}
+
+/// The runtime's functions of these names, in a module.
+macro_rules! reals {
+    ($module:ident: $($name:ident)*) => {
+        #[allow(non_upper_case_globals)] // named as the functions are
+        mod $module {
+            use crate::real::{Real, named};
+
+            $(pub static $name: Real = Real::new(named!($name));)*
+
+            /// All of them.
+            pub static ALL: &[&Real] = &[$(&$name),*];
+        }
+    };
+}
+
 /// Runs a region by `call`, which hands body, data and number of threads to the runtime.
-fn region<T>(
+fn region(
     body: Body,
     data: *mut c_void,
     asked: c_uint,
-    call: impl FnOnce(Body, *mut c_void, c_uint) -> T,
-) -> T {
+    call: impl FnOnce(Body, *mut c_void, c_uint),
+) {
     let near = body as *const c_void;
     // One thread is what the compiler asks for where an `if` clause says no. Where LLVM's runtime stands in for GNU's, its
     // tools interface tells all there is.
@@ -59,33 +87,34 @@ fn region<T>(
     let Some(looked) = looked else { return call(body, data, asked) };
     let wrapped = Wrapped { body, data };
     let data = (&raw const wrapped).cast_mut().cast();
-    let done = call(worker, data, looked.threads.unwrap_or(asked));
+    call(worker, data, looked.threads.unwrap_or(asked));
     looked.end();
-    done
 }
 
-/// A function of libgomp that runs a region: its parameters after body, data and number of threads, and what it returns.
+/// A function of libgomp that runs a region: its parameters after body, data and number of threads.
 macro_rules! regions {
-    ($($name:ident ($($parameter:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
+    ($($name:ident ($($parameter:ident: $kind:ty),*);)*) => {
+        reals!(of_regions: $($name)*);
+
+        $(
         /// As libgomp's.
         ///
         /// # Safety
         /// As libgomp's: compilers call it.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(body: Body, data: *mut c_void, threads: c_uint $(, $parameter: $kind)*) $(-> $result)? {
-            static REAL: Real = Real::new(named!($name));
-            let real = REAL.sure(body as *const c_void);
+        pub unsafe extern "C" fn $name(body: Body, data: *mut c_void, threads: c_uint $(, $parameter: $kind)*) {
+            let real = of_regions::$name.sure(body as *const c_void);
             // SAFETY: the runtime's function of this name has this signature.
-            let real: unsafe extern "C" fn(Body, *mut c_void, c_uint $(, $kind)*) $(-> $result)? = unsafe { transmute(real) };
+            let real: unsafe extern "C" fn(Body, *mut c_void, c_uint $(, $kind)*) = unsafe { transmute(real) };
             // SAFETY: what the program gave is passed on.
             region(body, data, threads, |body, data, threads| unsafe { real(body, data, threads $(, $parameter)*) })
         }
-    )*};
+        )*
+    };
 }
 
 regions! {
     GOMP_parallel(flags: c_uint);
-    GOMP_parallel_reductions(flags: c_uint) -> c_uint;
     GOMP_parallel_sections(count: c_uint, flags: c_uint);
     GOMP_parallel_loop_static(start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
     GOMP_parallel_loop_dynamic(start: c_long, end: c_long, step: c_long, chunk: c_long, flags: c_uint);
@@ -99,7 +128,10 @@ regions! {
 
 /// A function of libgomp around a critical section: what is noted before and after it is called.
 macro_rules! sections {
-    ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?), $caller:ident, $before:path, $after:path;)*) => {$(
+    ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?), $caller:ident, $before:path, $after:path;)*) => {
+        reals!(of_sections: $($name)*);
+
+        $(
         with_caller! {
             /// As libgomp's.
             ///
@@ -109,8 +141,7 @@ macro_rules! sections {
         }
 
         unsafe extern "C" fn $inner($($parameter: $kind,)? caller: *const c_void) {
-            static REAL: Real = Real::new(named!($name));
-            let real = REAL.sure(caller);
+            let real = of_sections::$name.sure(caller);
             // SAFETY: the runtime's function of this name has this signature.
             let real: unsafe extern "C" fn($($kind)?) = unsafe { transmute(real) };
             $before();
@@ -118,7 +149,8 @@ macro_rules! sections {
             unsafe { real($($parameter)?) };
             $after();
         }
-    )*};
+        )*
+    };
 }
 
 fn nothing() {}
@@ -132,20 +164,43 @@ sections! {
     GOMP_atomic_end, atomic_end(), first, nothing, regions::leaves;
 }
 
-with_caller! {
-    /// As the OpenMP standard says. Whoever calls it gets the number of threads that it says.
-    ///
-    /// # Safety
-    /// As the runtime's.
-    omp_set_num_threads, second, set_num_threads
+/// A function of OpenMP's about numbers of threads, as C or Fortran calls it: what is noted when it is called, and
+/// what it returns where there is no runtime.
+macro_rules! numbers {
+    ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?) $(-> $result:ty)?, $caller:ident, $note:path,
+        $otherwise:expr;)*) => {
+        reals!(of_numbers: $($name)*);
+
+        $(
+        with_caller! {
+            /// As the OpenMP standard says.
+            ///
+            /// # Safety
+            /// As the runtime's.
+            $name, $caller, $inner
+        }
+
+        unsafe extern "C" fn $inner($($parameter: $kind,)? caller: *const c_void) $(-> $result)? {
+            match of_numbers::$name.get(caller) {
+                // A program without OpenMP may call what it finds, and has found ours.
+                None => $otherwise,
+                Some(real) => {
+                    // SAFETY: the runtime's function of this name has this signature.
+                    let real: unsafe extern "C" fn($($kind)?) $(-> $result)? = unsafe { transmute(real) };
+                    $note();
+                    // SAFETY: what the program gave is passed on.
+                    unsafe { real($($parameter)?) }
+                }
+            }
+        }
+        )*
+    };
 }
 
-unsafe extern "C" fn set_num_threads(threads: i32, caller: *const c_void) {
-    static REAL: Real = Real::new(c"omp_set_num_threads");
-    let real = REAL.sure(caller);
-    // SAFETY: `void omp_set_num_threads(int)`, of the OpenMP standard.
-    let real: unsafe extern "C" fn(i32) = unsafe { transmute(real) };
-    regions::said_so();
-    // SAFETY: what the program gave is passed on.
-    unsafe { real(threads) };
+numbers! {
+    omp_set_num_threads, set_num_threads(threads: i32), second, regions::said_so, {};
+    omp_set_num_threads_, set_num_threads_at(threads: *const i32), second, regions::said_so, {};
+    omp_set_num_threads_8_, set_num_threads_8_at(threads: *const i64), second, regions::said_so, {};
+    omp_get_max_threads, get_max_threads() -> i32, first, regions::asked, 1;
+    omp_get_max_threads_, get_max_threads_of_fortran() -> i32, first, regions::asked, 1;
 }

@@ -18,6 +18,7 @@
 //! - **Left alone** where threads help. -> test `parallel_regions_keep_all`
 //! - **A wrong model moves nothing**. -> test `what_is_slower_is_not_taken`
 //! - **Bounded cost**, whatever executions take. -> test `learning_costs_little`
+//! - **Anew with more threads** than it ever had. -> test `what_few_did_says_nothing_of_more`
 
 use colocate_model::threads::sections::{Executed, Sections};
 use colocate_model::threads::{Advice, Limit};
@@ -162,6 +163,15 @@ impl Learner {
         };
         let (all, one) = (Sums::default(), Sums::default());
         Self { most, stage, warm: false, all, one, total: 0, excess: 0 }
+    }
+
+    /// The region may have `most` threads from now on. If these are more than ever, it begins anew, since fewer say
+    /// nothing of them; what it has cost still counts.
+    pub fn may_have(&mut self, most: u32, may_change: bool) {
+        if most > self.most {
+            let (total, excess) = self.cost();
+            *self = Self { total, excess, ..Self::new(most, may_change) };
+        }
     }
 
     /// With how many threads to execute the region next.
@@ -485,6 +495,24 @@ mod tests {
             learner.executed(&Region(10_000, 1_000_000, 20_000).run(4));
         }
         assert_eq!((learner.learnt(), learner.sums().0.count), (Learnt::Learning, 999));
+    }
+
+    /// With two threads one was enough. With eight that has to be learnt again, and what it has cost is known; four
+    /// are no news.
+    #[test]
+    fn what_few_did_says_nothing_of_more() {
+        let sections = |threads: u32| Region(10_000, 1_000_000, 20_000).run(threads);
+        let mut learner = taught(2, 20_000, sections);
+        let cost = learner.cost();
+        learner.may_have(2, true);
+        assert_eq!((learner.threads(), learner.most()), (1, 2));
+        learner.may_have(8, true);
+        let now = (learner.threads(), learner.settled(), learner.learnt());
+        assert_eq!((now, learner.cost()), ((8, 8, Learnt::Learning), cost));
+        learner.executed(&sections(8));
+        learner.may_have(4, true);
+        learner.executed(&sections(8));
+        assert_eq!((learner.most(), learner.sums().0.count), (8, 1), "the first does not count");
     }
 
     /// Seven heads of seven: 1 of 128. Four or more of five: 6 of 32.

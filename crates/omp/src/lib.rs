@@ -10,7 +10,8 @@
 //!   hears of a region when its number is nearly settled; so the number is set before `__kmpc_fork_call`, by the call that
 //!   compilers make for a `num_threads` clause.
 //!
-//! A program that says itself how many threads it wants, by a clause or `omp_set_num_threads`, gets these.
+//! A program that says itself how many threads it wants, by a clause or `omp_set_num_threads`, gets these. One that
+//! asks how many it gets (`omp_get_max_threads`) gets as many as it was told.
 
 pub mod env;
 pub mod learn;
@@ -22,4 +23,5 @@ mod llvm;
 mod real;
 mod regions;
 mod second;
+mod start;
 mod tool;

@@ -11,6 +11,7 @@ use crate::{gnu, regions, tool};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
+use std::ptr;
 
 /// Where in the program something is, as LLVM's compilers say it (`ident_t` of kmp.h).
 #[repr(C)]
@@ -27,6 +28,15 @@ thread_local! {
 static PUSH: Real = Real::new(c"__kmpc_push_num_threads");
 static NUMBER: Real = Real::new(c"__kmpc_global_thread_num");
 static FORK: Real = Real::new(c"__kmpc_fork_call");
+
+/// Finds what is in sight of the whole program now.
+pub fn prepare() {
+    // Whoever has not this one has none of them.
+    if FORK.get(ptr::null()).is_some() {
+        PUSH.get(ptr::null());
+        NUMBER.get(ptr::null());
+    }
+}
 
 /// As libomp's: what a `num_threads` clause becomes.
 ///

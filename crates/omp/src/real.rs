@@ -41,17 +41,24 @@ impl Real {
         if !near.is_null() && entry.0.load(Ordering::Acquire).cast_const() == near {
             return Some(entry.1.load(Ordering::Relaxed));
         }
-        if let Some(found) = next(self.name) {
+        if self.is_unused()
+            && let Some(found) = next(self.name)
+        {
             self.found.store(found, Ordering::Release);
             return Some(found);
         }
-        // Another library may be linked to another runtime.
-        let found = of_library(self.name, near)?;
+        // Another library may be linked to another runtime. What has come into sight since is for those who have none.
+        let found = of_library(self.name, near).or_else(|| next(self.name))?;
         let (empty, order) = (ptr::null_mut(), Ordering::AcqRel);
         if entry.1.compare_exchange(empty, found, order, Ordering::Relaxed).is_ok() {
             entry.0.store(near.cast_mut(), Ordering::Release);
         }
         Some(found)
+    }
+
+    /// Whether no caller is remembered.
+    fn is_unused(&self) -> bool {
+        self.callers.iter().all(|entry| entry.1.load(Ordering::Relaxed).is_null())
     }
 
     /// The same, where a program that calls ours proves that there is one.

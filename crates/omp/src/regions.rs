@@ -32,6 +32,8 @@ static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether the program has called `omp_set_num_threads`.
 static SAID: AtomicBool = AtomicBool::new(false);
+/// Whether it has called `omp_get_max_threads`.
+static ASKED: AtomicBool = AtomicBool::new(false);
 static TEAM: AtomicU32 = AtomicU32::new(0);
 static BUSY: AtomicU64 = AtomicU64::new(0);
 static INSIDE: AtomicU64 = AtomicU64::new(0);
@@ -43,7 +45,7 @@ pub struct Region {
     pub body: usize,
     /// `;file;function;line;column;;`, as LLVM's compilers say it; the loader's null if nothing is said.
     pub said: Option<String>,
-    /// Whether the program says itself how many threads it wants.
+    /// Whether the program says itself how many threads it wants, or relies on as many as it was told it gets.
     pub explicit: bool,
     /// What was learnt.
     pub learner: Learner,
@@ -104,6 +106,12 @@ pub fn said_so() {
     SAID.store(true, Ordering::Relaxed);
 }
 
+/// The program has asked how many threads a region gets. It may share work out among so many, so nothing is changed
+/// any more.
+pub fn asked() {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
 /// A region that is looked at. Whoever has it must call [`Looked::end`].
 pub struct Looked {
     place: usize,
@@ -137,7 +145,9 @@ fn look(
     usual: u32,
     said: impl FnOnce() -> Option<String>,
 ) -> Option<Looked> {
-    let explicit = explicit || SAID.load(Ordering::Relaxed);
+    let relies = config.apply && ASKED.load(Ordering::Relaxed);
+    let explicit = explicit || relies || SAID.load(Ordering::Relaxed);
+    let most = config.most.map_or(usual, |most| most.min(usual));
     // A child that was forked while somebody held the lock never gets it.
     let mut regions = REGIONS.try_lock().ok()?;
     let known = regions.iter().position(|region| region.body == body.addr());
@@ -145,7 +155,6 @@ fn look(
         Some(place) => place,
         None if regions.len() >= MOST_REGIONS => return None,
         None => {
-            let most = config.most.map_or(usual, |most| most.min(usual));
             let learner = Learner::new(most, config.apply && !explicit);
             regions.push(Region { body: body.addr(), said: said(), explicit, learner });
             regions.len() - 1
@@ -154,6 +163,7 @@ fn look(
     let region = &mut regions[place];
     region.explicit |= explicit;
     let changes = config.apply && !region.explicit;
+    region.learner.may_have(most, changes);
     let threads = changes.then(|| region.learner.threads().min(usual));
     TEAM.store(0, Ordering::Relaxed);
     [&BUSY, &INSIDE, &WAITED].into_iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
@@ -241,5 +251,19 @@ extern "C" fn at_exit() {
     let Ok(regions) = REGIONS.try_lock() else { return };
     if config.pid == std::process::id() && !regions.is_empty() {
         let _ = std::fs::write(config.folder.join(config.pid.to_string()), report::text(&regions));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    /// First executed where the program may have one thread only, then with eight.
+    #[test]
+    fn who_may_have_more_later_gets_more() {
+        let config = Config { folder: PathBuf::new(), most: Some(8), apply: true, pid: 0 };
+        let begun = |usual| look(&config, ptr::dangling(), false, usual, || None).unwrap().threads;
+        assert_eq!([1, 8, 16, 4, 8].map(begun), [1, 8, 8, 4, 8].map(Some));
     }
 }

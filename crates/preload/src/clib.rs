@@ -28,6 +28,8 @@ pub struct Found {
 pub const CLOCK_MONOTONIC: c_int = 1;
 pub const CLOCK_MONOTONIC_COARSE: c_int = 6;
 pub const O_RDWR: c_int = 2;
+pub const O_NOCTTY: c_int = 0o400;
+pub const O_NONBLOCK: c_int = 0o4_000;
 pub const O_CLOEXEC: c_int = 0o2_000_000;
 pub const F_GET_SEALS: c_int = 1034;
 pub const F_SEAL_SHRINK: c_int = 2;
@@ -40,6 +42,7 @@ pub const MAP_ANONYMOUS: c_int = 0x20;
 pub const MADV_WIPEONFORK: c_int = 18;
 pub const RTLD_LAZY: c_int = 1;
 pub const RTLD_NOLOAD: c_int = 4;
+pub const STANDARD_ERROR: c_int = 2;
 pub const EBUSY: c_int = 16;
 pub const ENOSYS: c_int = 38;
 #[cfg(target_arch = "x86_64")]
@@ -55,10 +58,13 @@ pub const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX)
 #[link(name = "pthread")] // before glibc 2.34 it was a library of its own
 #[link(name = "dl")] // the same
 unsafe extern "C" {
+    pub fn __errno_location() -> *mut c_int;
+    pub fn abort() -> !;
     pub fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
     pub fn close(fd: c_int) -> c_int;
     pub fn dladdr(at: *const c_void, found: *mut Found) -> c_int;
     pub fn dlclose(object: *mut c_void) -> c_int;
+    pub fn dlerror() -> *mut c_char;
     pub fn dlopen(file: *const c_char, how: c_int) -> *mut c_void;
     pub fn dlsym(object: *mut c_void, name: *const c_char) -> *mut c_void;
     pub fn fcntl(fd: c_int, what: c_int, ...) -> c_int;
@@ -80,6 +86,19 @@ unsafe extern "C" {
     pub fn pthread_setspecific(key: u32, value: *const c_void) -> c_int;
     pub fn readlink(path: *const c_char, to: *mut c_char, length: usize) -> isize;
     pub fn syscall(number: c_long, ...) -> c_long;
+    pub fn write(fd: c_int, from: *const c_void, length: usize) -> isize;
+}
+
+/// Does something and leaves `errno` as it was.
+pub fn keeping_errno<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: it takes nothing; what it returns is the calling thread's own, and stays as long as that.
+    let errno = unsafe { __errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
+    let done = act();
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    done
 }
 
 /// Time of a clock, in nanoseconds; 0 if there is no such clock.

@@ -14,8 +14,9 @@
 //! Which libgomp was meant depends on who calls (`real`). So each function that is taken is a few instructions that
 //! put what it was given and where it returns to where Rust can read it.
 
+use crate::clib;
 use crate::real::Real;
-use crate::teams::{be_unsure, is_unsure, rest};
+use crate::teams::{self, be_unsure, is_unsure, rest};
 use crate::thread;
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -43,6 +44,8 @@ enum Kind {
     Wait,
     /// The same, for a lock that can be tried first.
     Lock,
+    /// The same, as Fortran calls it.
+    FortranLock,
     /// It has a team do its first argument with its second one.
     Region,
     /// It makes what other threads may do while they wait.
@@ -105,17 +108,17 @@ extern "C" fn work(body: &Body) {
 /// Does what was meant, and tells what comes of it.
 extern "C" fn instead(given: &Given, taken: &Taken) -> usize {
     let Some(meant) = taken.real.meant_at(given.back) else {
-        // It was found when it was linked, so it is there; should it not be, there is nothing to do.
-        return 0;
+        return without(taken);
     };
     // SAFETY: such a function takes numbers and pointers, no more than these, and returns one or nothing. What is
     // beyond those that its caller gave is on the caller's stack, may be read, and is not looked at.
     let meant = unsafe { core::mem::transmute::<*mut c_void, Any>(meant.as_ptr()) };
     match taken.kind {
         _ if !thread::is_wanted() => given.pass(meant),
-        Kind::Wait | Kind::Lock if is_unsure() => given.pass(meant),
-        Kind::Wait => thread::waiting(|| given.pass(meant)),
-        Kind::Lock => lock(given, meant),
+        Kind::Wait => teams::waiting(|| given.pass(meant)),
+        Kind::Lock | Kind::FortranLock if is_unsure() => given.pass(meant),
+        Kind::Lock => lock(given, meant, &TEST),
+        Kind::FortranLock => lock(given, meant, &FORTRAN_TEST),
         Kind::Tasks => {
             be_unsure();
             given.pass(meant)
@@ -124,16 +127,43 @@ extern "C" fn instead(given: &Given, taken: &Taken) -> usize {
     }
 }
 
+/// What is done where nobody has the function. What waits does not: a program without OpenMP that looks whether there
+/// is such a function finds ours. But work is never left undone in silence.
+#[cold]
+fn without(taken: &Taken) -> usize {
+    if matches!(taken.kind, Kind::Wait | Kind::Lock | Kind::FortranLock) {
+        return 0;
+    }
+    let line = b"colocate: no OpenMP has the function that the program calls; without --preload it may run\n";
+    // SAFETY: as many bytes as are said.
+    unsafe { clib::write(clib::STANDARD_ERROR, line.as_ptr().cast(), line.len()) };
+    // SAFETY: it takes nothing.
+    unsafe { clib::abort() }
+}
+
+static TEST: Real = Real::new(c"omp_test_lock");
+static FORTRAN_TEST: Real = Real::new(c"omp_test_lock_");
+
+/// Finds what is in sight now.
+pub fn prepare() {
+    // Whoever has not this one has none of them.
+    if TEST.get().is_some() {
+        FORTRAN_TEST.get();
+        for taken in taken::ALL {
+            taken.real.get();
+        }
+    }
+}
+
 /// Tries a lock, and only who finds it taken notes that it waits.
-fn lock(given: &Given, meant: Any) -> usize {
-    static TEST: Real = Real::new(c"omp_test_lock");
-    // SAFETY: a function of this name takes a pointer to a lock and returns whether it was free.
-    let test = TEST.meant_at(given.back).map(|at| unsafe {
+fn lock(given: &Given, meant: Any, test: &Real) -> usize {
+    // SAFETY: functions of these names take a pointer to a lock and return whether it was free.
+    let test = test.meant_at(given.back).map(|at| unsafe {
         core::mem::transmute::<*mut c_void, extern "C" fn(usize) -> i32>(at.as_ptr())
     });
     match test {
         Some(test) if test(given.registers[0]) != 0 => 0,
-        _ => thread::waiting(|| given.pass(meant)),
+        _ => teams::waiting(|| given.pass(meant)),
     }
 }
 
@@ -150,15 +180,12 @@ fn region(given: &Given, meant: Any) -> usize {
 
 /// A function that is taken, by name.
 macro_rules! take {
-    ($($kind:ident: $($name:ident)*;)*) => {$($(
-        /// Taken; see `instead`.
-        ///
-        /// # Safety
-        /// As of libgomp's function of this name.
-        #[unsafe(naked)]
-        #[cfg_attr(preloaded, unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name() {
-            static TAKEN: Taken = Taken {
+    ($($kind:ident: $($name:ident)*;)*) => {
+        #[allow(non_upper_case_globals)] // named as the functions are
+        mod taken {
+            use super::{Kind, Real, Taken};
+
+            $($(pub static $name: Taken = Taken {
                 kind: Kind::$kind,
                 real: Real::new(match core::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($name), "\0").as_bytes(),
@@ -166,7 +193,20 @@ macro_rules! take {
                     Ok(name) => name,
                     Err(_) => c"",
                 }),
-            };
+            };)*)*
+
+            /// All of them.
+            pub static ALL: &[&Taken] = &[$($(&$name),*),*];
+        }
+
+        $($(
+        /// Taken; see `instead`.
+        ///
+        /// # Safety
+        /// As of libgomp's function of this name.
+        #[unsafe(naked)]
+        #[cfg_attr(preloaded, unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name() {
             #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 ".cfi_startproc",
@@ -186,7 +226,7 @@ macro_rules! take {
                 ".cfi_adjust_cfa_offset -56",
                 "ret",
                 ".cfi_endproc",
-                taken = sym TAKEN,
+                taken = sym taken::$name,
                 instead = sym instead,
             );
             #[cfg(target_arch = "aarch64")]
@@ -208,11 +248,12 @@ macro_rules! take {
                 "ldp x29, x30, [sp], 80",
                 "ret",
                 ".cfi_endproc",
-                taken = sym TAKEN,
+                taken = sym taken::$name,
                 instead = sym instead,
             );
         }
-    )*)*};
+        )*)*
+    };
 }
 
 take! {
@@ -222,6 +263,8 @@ take! {
         GOMP_critical_name_start GOMP_atomic_start GOMP_ordered_start;
     Lock:
         omp_set_lock;
+    FortranLock:
+        omp_set_lock_;
     Region:
         GOMP_parallel GOMP_parallel_sections GOMP_parallel_loop_static GOMP_parallel_loop_dynamic
         GOMP_parallel_loop_guided GOMP_parallel_loop_runtime GOMP_parallel_loop_nonmonotonic_dynamic

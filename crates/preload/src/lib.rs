@@ -16,10 +16,11 @@
 //! - `llvm`: LLVM OpenMP. `teams` is what both have in common.
 //!
 //! # Manners
-//! This lives inside somebody else's process. It prints nothing, allocates nothing, keeps no descriptor, leaves `errno`
-//! alone, and makes no system call after the start of a program but one in each thread that waits for the first time.
-//! Whatever is not as expected, the program runs as if nobody had come in between. It needs nothing but the C library,
-//! with no function that only one C library has, so a program with another one starts as well.
+//! This lives inside somebody else's process. It allocates nothing, keeps no descriptor, leaves `errno` as it was,
+//! prints nothing (but for one line where the program cannot go on, with this library or without), and makes no
+//! system call after the start of a program but one in each thread that waits for the first time. Whatever is not as
+//! expected, the program runs as if nobody had come in between. It needs nothing but the C library, with no function
+//! that only one C library has, so a program with another one starts as well.
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // a library that C calls and that calls C
 
@@ -36,10 +37,24 @@ mod real;
 pub mod teams;
 pub mod thread;
 
+/// Finds the functions that are in sight when the program is loaded.
+pub fn look_around() {
+    clib::keeping_errno(|| {
+        locks::prepare();
+        llvm::prepare();
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        gnu::prepare();
+        // What was not found is nothing that the program should be told of.
+        // SAFETY: it takes nothing.
+        unsafe { clib::dlerror() };
+    });
+}
+
 /// Called when the program is loaded, before its own code.
 #[cfg(preloaded)]
 extern "C" fn begin() {
     thread::prepare();
+    look_around();
 }
 
 #[cfg(preloaded)]

@@ -16,6 +16,11 @@ use core::ptr;
 
 static OTHERS: Real = Real::new(c"ompt_start_tool");
 
+/// Finds what is in sight now.
+pub fn prepare() {
+    OTHERS.get();
+}
+
 /// What the runtime is given, which has a place for data that is the runtime's to write.
 struct Tool(UnsafeCell<StartToolResult>);
 
@@ -40,7 +45,9 @@ pub unsafe extern "C" fn ompt_start_tool(
     let theirs = others.map_or(ptr::null_mut(), |start| start(version, runtime));
     // SAFETY: the name is a string; a runtime that starts does not change the environment.
     let named = unsafe { clib::getenv(c"OMP_TOOL_LIBRARIES".as_ptr()) };
-    if !theirs.is_null() || !named.is_null() || !thread::is_wanted() {
+    // SAFETY: null, or a string.
+    let named = unsafe { named.as_ref() }.is_some_and(|first| *first != 0);
+    if !theirs.is_null() || named || !thread::is_wanted() {
         return theirs;
     }
     TOOL.0.get()

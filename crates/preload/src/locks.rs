@@ -20,6 +20,13 @@ const KIND: u32 = 127;
 /// Looks for some time whether it is free, then sleeps (`PTHREAD_MUTEX_ADAPTIVE_NP`, pthread.h).
 const ADAPTIVE: u32 = 3;
 
+/// Finds what is in sight now.
+pub fn prepare() {
+    for real in [&SPIN_LOCK, &SPIN_TRY, &MUTEX_LOCK, &MUTEX_TRY] {
+        real.get();
+    }
+}
+
 fn meant(real: &Real) -> Option<Take> {
     // SAFETY: all functions of this file take a pointer to a lock and return a number.
     real.get().map(|at| unsafe { core::mem::transmute::<*mut c_void, Take>(at.as_ptr()) })

@@ -3,7 +3,12 @@
 //! What is loaded first is found first, so every call of a function that is taken comes here, also from libraries that
 //! the program loads later and keeps to itself (`RTLD_LOCAL`), as Python's extensions are. Such a library may bring an
 //! OpenMP of its own, and so may another one in the same process. So where no such function is in sight of the
-//! whole program, it is looked for as the caller would have found it: among what the caller itself depends on.
+//! whole program, it is looked for as the caller would have found it: among what the caller itself depends on. A caller
+//! that has none there gets what has come into sight since.
+//!
+//! To look takes the loader's lock, which a thread may hold that waits for this one: as a library is loaded, its
+//! constructor may begin a thread and wait for it. So what is in sight when the program is loaded is found then
+//! (`prepare`). What comes later is looked for at the first call, and such a constructor may wait for ever.
 
 use crate::clib::{self, Found};
 use core::ffi::{CStr, c_void};
@@ -39,10 +44,16 @@ impl Real {
 
     #[cold]
     fn look(&self) -> Option<ptr::NonNull<c_void>> {
+        let found = self.in_sight()?;
+        self.next.store(found.as_ptr(), Ordering::Release);
+        Some(found)
+    }
+
+    /// The same, looked for anew.
+    fn in_sight(&self) -> Option<ptr::NonNull<c_void>> {
         // SAFETY: the name is a string that stays.
-        let found = unsafe { clib::dlsym(clib::RTLD_NEXT, self.name.as_ptr()) };
-        self.next.store(found, Ordering::Release);
-        ptr::NonNull::new(found)
+        let find = || unsafe { clib::dlsym(clib::RTLD_NEXT, self.name.as_ptr()) };
+        ptr::NonNull::new(clib::keeping_errno(find))
     }
 
     /// Where it is for who called and goes on at `back`.
@@ -63,7 +74,9 @@ impl Real {
         if found.is_some() {
             return found;
         }
-        let found = of_caller(self.name, back)?;
+        // What has come into sight since is only for those who have none of their own; the others keep theirs.
+        let own = clib::keeping_errno(|| of_caller(self.name, back));
+        let found = own.or_else(|| self.in_sight())?;
         let empty = ptr::null_mut();
         let order = Ordering::AcqRel;
         if entry.1.compare_exchange(empty, found.as_ptr(), order, Ordering::Relaxed).is_ok() {

@@ -30,20 +30,34 @@ const PAGE: usize = 1;
 
 /// Prepares for telling; without effect where that is not wanted or cannot be.
 pub fn prepare() {
-    if let Some((table, page)) = map() {
-        let mut key = 0;
-        // SAFETY: `key` is a valid place to write to; the function stays.
-        if unsafe { clib::pthread_key_create(&raw mut key, at_end) } != 0 {
-            return;
-        }
-        KEY.store(key, Ordering::Relaxed);
-        // SAFETY: the page was just mapped, for reading and writing, and stays.
-        unsafe { &*page }.store(process(), Ordering::Relaxed);
-        PROCESS.store(page, Ordering::Relaxed);
-        // SAFETY: `map` has checked that it is a table; it stays.
-        unsafe { &*table }.head.programs.fetch_add(1, Ordering::Relaxed);
-        TABLE.store(table, Ordering::Release);
+    if let Some((table, page)) = clib::keeping_errno(map) {
+        // SAFETY: `map` has checked that it is a table, and the page was just mapped; both stay.
+        tell(unsafe { &*table }, unsafe { &*page });
     }
+}
+
+/// Begins to tell in a table; `page` is one that children find empty.
+fn tell(table: &'static Table, page: &'static AtomicU32) {
+    let mut key = 0;
+    // SAFETY: `key` is a valid place to write to; the function stays.
+    if unsafe { clib::pthread_key_create(&raw mut key, at_end) } != 0 {
+        return;
+    }
+    KEY.store(key, Ordering::Relaxed);
+    page.store(process(), Ordering::Relaxed);
+    PROCESS.store(ptr::from_ref(page).cast_mut(), Ordering::Relaxed);
+    table.head.programs.fetch_add(1, Ordering::Relaxed);
+    TABLE.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
+}
+
+/// Tells in a table of its own, which is returned.
+#[cfg(test)]
+pub fn tell_here() -> &'static Table {
+    let layout = std::alloc::Layout::new::<Table>();
+    // SAFETY: the layout has a size; zeroes are a table, which stays.
+    let table = unsafe { std::alloc::alloc_zeroed(layout).cast::<Table>().as_ref() }.unwrap();
+    tell(table, Box::leak(Box::default()));
+    table
 }
 
 /// Whether somebody wants to be told.
@@ -125,7 +139,7 @@ fn take(table: &'static Table) -> Option<&'static Slot> {
     let page = page()?;
     if page.load(Ordering::Relaxed) == 0 {
         // A child, of its own number. Two threads that come here find the same.
-        let here = namespace().is_some_and(|here| table.head.fits(here));
+        let here = clib::keeping_errno(namespace).is_some_and(|here| table.head.fits(here));
         page.store(if here { process() } else { NOBODY }, Ordering::Relaxed);
     }
     let process = page.load(Ordering::Relaxed);
@@ -168,8 +182,10 @@ fn map() -> Option<(*mut Table, *mut AtomicU32)> {
     if path.is_null() {
         return None;
     }
+    // By now the path may be of something else: of a terminal, or of what lets those wait who open it.
+    let flags = clib::O_RDWR | clib::O_CLOEXEC | clib::O_NOCTTY | clib::O_NONBLOCK;
     // SAFETY: a string of the environment.
-    let fd = unsafe { clib::open(path, clib::O_RDWR | clib::O_CLOEXEC) };
+    let fd = unsafe { clib::open(path, flags) };
     if fd < 0 {
         return None;
     }

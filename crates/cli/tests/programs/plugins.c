@@ -2,7 +2,8 @@
  *
  *   -DPLUGIN -fopenmp   a library whose function `team` says how many threads a parallel region has, and adds up their work
  *   -DRUNTIME           an OpenMP runtime of another kind: its teams have 1,000 threads, of which one does the work
- *   neither             plugins LIBRARY... : loads each library for itself alone, calls it twice and prints what it says */
+ *   neither             plugins LIBRARY... : loads each library for itself alone, calls it twice and prints what it says;
+ *                       +LIBRARY is not called, but loaded for all, once those before it have been called */
 #if defined(PLUGIN)
 int team(void);
 int team(void) {
@@ -42,12 +43,16 @@ void GOMP_atomic_end(void) {}
 int main(int argc, char **argv) {
     int (*team[16])(void) = {0};
     for (int i = 1; i < argc && i < 16; i++) {
-        void *library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+        int for_all = argv[i][0] == '+';
+        for (int before = 1; for_all && before < i; before++)
+            if (team[before]) printf("%d\n", team[before]());
+        void *library = dlopen(argv[i] + for_all, RTLD_NOW | (for_all ? RTLD_GLOBAL : RTLD_LOCAL));
         if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 1;
-        *(void **)&team[i] = dlsym(library, "team");
+        if (!for_all) *(void **)&team[i] = dlsym(library, "team");
     }
     for (int round = 0; round < 2; round++)
-        for (int i = 1; i < argc && i < 16; i++) printf("%d\n", team[i]());
+        for (int i = 1; i < argc && i < 16; i++)
+            if (team[i]) printf("%d\n", team[i]());
     return 0;
 }
 #endif

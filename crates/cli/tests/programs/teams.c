@@ -3,6 +3,7 @@
  *   docks      the first thread works alone for MS, then all work for MS, five times over: the others wait in between
  *   barrier    the same within one parallel region, where they wait at a barrier
  *   lock       one thread works with a lock for MS, five times over, and the others wait for that lock
+ *   lock_      the same, as Fortran takes it
  *   tasks      as docks, but in each region one thread makes tasks, which the others do while they wait for it
  * MS are milliseconds of CPU time of each thread that works. Prints how many threads there were. */
 #define _GNU_SOURCE
@@ -43,18 +44,20 @@ static void barrier(long ms) {
     }
 }
 
-static void lock(long ms) {
+extern void omp_set_lock_(omp_lock_t *);
+
+static void lock(long ms, void (*set)(omp_lock_t *)) {
     omp_lock_t only;
     omp_init_lock(&only);
 #pragma omp parallel
     for (int round = 0; round < ROUNDS; round++) {
-        if (omp_get_thread_num() == 0) omp_set_lock(&only);
+        if (omp_get_thread_num() == 0) set(&only);
 #pragma omp barrier
         if (omp_get_thread_num() == 0) {
             work(ms);
             omp_unset_lock(&only);
         } else {
-            omp_set_lock(&only);
+            set(&only);
             omp_unset_lock(&only);
         }
 #pragma omp barrier
@@ -77,7 +80,8 @@ int main(int argc, char **argv) {
     long ms = atol(argv[2]);
     if (!strcmp(argv[1], "docks")) docks(ms);
     else if (!strcmp(argv[1], "barrier")) barrier(ms);
-    else if (!strcmp(argv[1], "lock")) lock(ms);
+    else if (!strcmp(argv[1], "lock")) lock(ms, omp_set_lock);
+    else if (!strcmp(argv[1], "lock_")) lock(ms, omp_set_lock_);
     else if (!strcmp(argv[1], "tasks")) tasks(ms);
     else return 2;
 #pragma omp parallel
