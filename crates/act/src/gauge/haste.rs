@@ -8,6 +8,11 @@
 //! # Approach
 //! A short slice is enough as long as an equal share is: then the nice value stays as it was. An equal share is little where
 //! many threads want to run. There, and only after a wait that was long, it is the lowest one for a while.
+//!
+//! A wait is what the kernel's sum has grown by from look to look. The thread looks whenever it has woken, so that is
+//! how long it waited then and since the look before, when it was kept from its work: several in one go are a delay
+//! like one. Short waits of many wakes are looked at one by one, and do not add up. Haste ends at a look as well: who
+//! sleeps keeps it until it wakes, a second longer at most, and does not use it.
 //! # Properties
 //! - **Modest**: nobody is in haste without a long wait, nor where few threads want to run. -> test `modest`
 //! - **Told once**: an answer is given only when it is another one than before. -> test `told_once`
@@ -17,7 +22,8 @@ use colocate_observe::runstate::RunTime;
 use colocate_observe::{Pid, Tid};
 use std::path::Path;
 
-/// A wait for a PU is long from here on. Chosen: with 16 threads on 2 PUs an equal share made for 0.4 ms, with 64 for 4 ms.
+/// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
+/// 0.4 ms, with 64 for 4 ms.
 const LONG: Nanos = Nanos::from_millis(1);
 /// How long haste lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
@@ -105,6 +111,17 @@ mod tests {
         assert_eq!(told(&mut haste, 2_000, 600, 16), None);
         assert_eq!(told(&mut haste, 2_000, 1_599, 16), None);
         assert_eq!(told(&mut haste, 2_000, 1_600, 16), Some(false));
+    }
+
+    /// Woken 100 times for 20 µs each, 2 ms together; then kept waiting five times for 200 µs while it does one thing.
+    #[test]
+    fn short_waits_of_many_wakes_do_not_add_up() {
+        let mut haste = Haste::default();
+        assert_eq!(told(&mut haste, 0, 0, 64), Some(false));
+        for wake in 1..=100 {
+            assert_eq!(told(&mut haste, 20 * wake, wake, 64), None);
+        }
+        assert_eq!(told(&mut haste, 3_000, 101, 64), Some(true));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use colocate_isa::Isa;
 use gimli::UnwindSection;
 use object::read::ReadCache;
 use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Code of one file, opened but read piece by piece.
@@ -20,7 +20,12 @@ pub struct Image {
     segments: Vec<Segment>,
     /// Addresses of functions: sorted, without overlaps.
     functions: Vec<Range<u64>>,
+    /// Of the file, when this was read.
+    stamp: Stamp,
 }
+
+/// What changes when a file is written to: its length, and when it was last changed (seconds and nanoseconds).
+type Stamp = (u64, i64, i64);
 
 #[derive(Debug)]
 struct Segment {
@@ -34,9 +39,15 @@ impl Image {
     /// an instruction set that we do not decode.
     #[must_use]
     pub fn open(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        Self::of(File::open(path).ok()?)
+    }
+
+    /// Lists the functions of `file`, as [`Image::open`].
+    #[must_use]
+    pub fn of(file: File) -> Option<Self> {
+        let metadata = file.metadata().ok()?;
         // A device or a pipe could block for ever.
-        if !file.metadata().ok()?.is_file() {
+        if !metadata.is_file() {
             return None;
         }
         let cache = ReadCache::new(&file);
@@ -52,7 +63,19 @@ impl Image {
         });
         let segments = segments.collect();
         let functions = without_overlaps(unwind_ranges(&elf), symbol_ranges(&elf));
-        Some(Self { isa, file, segments, functions })
+        Some(Self { isa, file, segments, functions, stamp: stamp(&metadata) })
+    }
+
+    /// Whether nobody has written to the file since it was opened, which some linkers do.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| stamp(&metadata) == self.stamp)
+    }
+
+    /// Whether the file has a name yet. Without one its space on disk is given back once nobody has it open.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
     }
 
     /// The instruction set.
@@ -93,6 +116,10 @@ impl Image {
             Err(_) => Vec::new(),
         }
     }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// No more than this is read at once. Chosen: 16 times the largest function of Debian's node.
@@ -166,8 +193,53 @@ fn without_overlaps(first: Vec<Range<u64>>, second: Vec<Range<u64>>) -> Vec<Rang
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Where the code of [`program`] begins in its file, in bytes.
+    pub const CODE_B: u64 = 0x1000;
+
+    /// An ELF file of x86-64 with `code` and without functions.
+    pub fn program(code: &[u8]) -> Vec<u8> {
+        let length = (CODE_B + code.len() as u64).to_le_bytes();
+        let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
+        elf.resize(16, 0);
+        // Executable, x86-64, version 1; entry, program headers at 64, no sections.
+        elf.extend([2, 0, 62, 0, 1, 0, 0, 0]);
+        elf.extend([0x10_0000_u64, 64, 0].map(u64::to_le_bytes).concat());
+        // Flags, sizes of the header and of one program header.
+        elf.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        // Loaded, readable and executable, from the beginning of the file.
+        elf.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+        elf.extend([0, 0x10_0000, 0x10_0000].map(u64::to_le_bytes).concat());
+        elf.extend([length, length, 0x1000_u64.to_le_bytes()].concat());
+        elf.resize(usize::try_from(CODE_B).unwrap(), 0x90);
+        elf.extend(code);
+        elf
+    }
+
+    /// How many files of a folder this process has open, with and without those that are deleted.
+    pub fn open_in(folder: &Path) -> (usize, usize) {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let to = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+        let of: Vec<_> = to.filter(|to| to.starts_with(folder)).collect();
+        let deleted = of.iter().filter(|to| to.to_string_lossy().ends_with(" (deleted)"));
+        (of.len(), of.len() - deleted.count())
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, program(&[0x90, 0xc3])).unwrap();
+        let image = Image::open(&path).unwrap();
+        assert_eq!(image.address(CODE_B + 1), Some(0x10_1001));
+        assert!(image.is_unchanged() && image.has_name());
+        std::fs::write(&path, program(&[0xc3])).unwrap();
+        assert!(!image.is_unchanged() && image.has_name());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!image.has_name());
+    }
 
     #[test]
     fn symbols_fill_gaps_only() {

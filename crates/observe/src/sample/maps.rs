@@ -1,13 +1,14 @@
 //! Which file's code lies where in each process.
 
+use super::file::{CodeFile, FileId};
 use crate::perf::Mapping;
-use crate::proc::CodeMap;
+use crate::proc::{CodeMap, Proc};
 use crate::task::Pid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A place in [`Spaces`]' list of files.
+/// One of [`Spaces`]' files. Never reused for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIdx(u32);
 
@@ -23,8 +24,11 @@ pub enum Origin {
 /// The code mapped in each process.
 #[derive(Debug, Default)]
 pub struct Spaces {
-    files: Vec<PathBuf>,
-    by_path: BTreeMap<PathBuf, FileIdx>,
+    files: BTreeMap<FileIdx, CodeFile>,
+    /// Those of the same path are files that have replaced each other, or are of other mount namespaces.
+    by_path: BTreeMap<PathBuf, Vec<FileIdx>>,
+    /// How many files there have been.
+    told: u32,
     /// Shared between a process and those it has forked until one of them maps something.
     spaces: BTreeMap<Pid, Arc<Space>>,
 }
@@ -53,16 +57,34 @@ impl Spaces {
         self.spaces.remove(&pid);
     }
 
-    /// Process `pid` has mapped code.
-    pub fn map(&mut self, pid: Pid, map: &Mapping<'_>) {
+    /// Process `pid` has mapped code of this file, if it is one.
+    pub fn map(&mut self, pid: Pid, map: &Mapping<'_>, id: Option<FileId>) {
         let path = String::from_utf8_lossy(map.path);
         let end = map.start.saturating_add(map.length_b);
-        self.insert(pid, map.start, end, map.offset_b, &path);
+        let file = self.file_of(&path, id);
+        self.insert(pid, map.start, end, map.offset_b, (file, &path));
     }
 
-    /// Process `pid` was found with code mapped.
-    pub fn found(&mut self, pid: Pid, map: &CodeMap) {
-        self.insert(pid, map.start, map.end, map.offset_b, &map.path);
+    /// Process `pid` was found: notes what code `/proc` says that it has mapped. Opens none of the files.
+    pub fn find(&mut self, pid: Pid, proc: &Proc) {
+        let maps = proc.executable_link(pid).with_file_name("maps");
+        let text = std::fs::read(maps).unwrap_or_default();
+        let ids = FileId::in_maps(&String::from_utf8_lossy(&text));
+        for CodeMap { start, end, offset_b, path } in proc.code_maps(pid) {
+            let file = self.file_of(&path, ids.get(&start).copied());
+            self.insert(pid, start, end, offset_b, (file, &path));
+        }
+    }
+
+    /// Forgets files that no process has mapped.
+    pub fn forget_unmapped(&mut self) {
+        let pieces = self.spaces.values().flat_map(|space| space.values());
+        let mapped: BTreeSet<FileIdx> = pieces.filter_map(|piece| piece.file).collect();
+        self.files.retain(|file, _| mapped.contains(file));
+        self.by_path.retain(|_, files| {
+            files.retain(|file| mapped.contains(file));
+            !files.is_empty()
+        });
     }
 
     /// Where the instruction at `ip` of process `pid` comes from; memory if nothing is known there.
@@ -84,39 +106,68 @@ impl Spaces {
         below.is_some_and(|(_, piece)| piece.vdso && ip < piece.end)
     }
 
-    /// The path of a file.
+    /// A file; `None` if it was forgotten.
     #[must_use]
-    pub fn path(&self, file: FileIdx) -> &Path {
-        &self.files[file.0 as usize]
+    pub fn file(&self, file: FileIdx) -> Option<&CodeFile> {
+        self.files.get(&file)
     }
 
-    fn insert(&mut self, pid: Pid, start: u64, end: u64, offset_b: u64, path: &str) {
-        let (file, vdso) = (self.file(path), path == "[vdso]");
+    /// The files of this path.
+    #[cfg(test)]
+    pub(crate) fn ids_of(&self, path: &Path) -> impl Iterator<Item = FileId> {
+        let files = self.by_path.get(path).into_iter().flatten();
+        files.filter_map(|file| self.files.get(file)?.id)
+    }
+
+    fn insert(
+        &mut self,
+        pid: Pid,
+        start: u64,
+        end: u64,
+        offset_b: u64,
+        (file, path): (Option<FileIdx>, &str),
+    ) {
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
         make_room(space, start, end);
-        space.insert(start, Piece { end, offset_b, file, vdso });
+        space.insert(start, Piece { end, offset_b, file, vdso: path == "[vdso]" });
     }
 
     /// The file of that path, or `None` if it is the name of memory without a file.
-    fn file(&mut self, path: &str) -> Option<FileIdx> {
-        // Anonymous memory is "//anon" in the kernel's notes and empty in /proc; "/dev/zero",
-        // "/memfd:" and "/SYSV" are memory that only looks like a file; a deleted file cannot be
-        // opened by its name.
-        let memory = ["//", "/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage"];
-        let no_file = !path.starts_with('/')
-            || path.ends_with(" (deleted)")
-            || memory.iter().any(|prefix| path.starts_with(prefix));
-        if no_file {
+    fn file_of(&mut self, path: &str, id: Option<FileId>) -> Option<FileIdx> {
+        if is_memory(path) {
             return None;
         }
-        if let Some(known) = self.by_path.get(Path::new(path)) {
-            return Some(*known);
+        let path = Path::new(path);
+        for known in self.by_path.get(path).into_iter().flatten().rev() {
+            let file = self.files.get_mut(known)?;
+            let is_it = match (file.id, id) {
+                (Some(one), Some(another)) => one.is_like(another),
+                (one, another) => one == another,
+            };
+            if is_it {
+                if let (Some(told), Some(id)) = (&mut file.id, id) {
+                    told.generation = told.generation.or(id.generation);
+                }
+                return Some(*known);
+            }
         }
-        let new = FileIdx(u32::try_from(self.files.len()).ok()?);
-        self.files.push(path.into());
-        self.by_path.insert(path.into(), new);
+        let new = FileIdx(self.told);
+        self.told = self.told.checked_add(1)?;
+        self.files.insert(new, CodeFile { path: path.into(), id });
+        self.by_path.entry(path.into()).or_default().push(new);
         Some(new)
     }
+}
+
+/// Whether this is the name of memory without a file.
+fn is_memory(path: &str) -> bool {
+    // Anonymous memory is "//anon" in the kernel's notes and empty in /proc; "/dev/zero",
+    // "/memfd:" and "/SYSV" are memory that only looks like a file; a deleted file cannot be
+    // opened by its name.
+    let memory = ["//", "/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage"];
+    !path.starts_with('/')
+        || path.ends_with(" (deleted)")
+        || memory.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// Unmaps `start .. end`, cutting pieces that reach into it.
@@ -145,12 +196,22 @@ mod tests {
 
     fn map(spaces: &mut Spaces, pid: i32, start: u64, length_b: u64, path: &str) {
         let map = Mapping { start, length_b, offset_b: 0x1000, path: path.as_bytes() };
-        spaces.map(Pid(pid), &map);
+        spaces.map(Pid(pid), &map, None);
+    }
+
+    /// The file behind `path` in a process that has mapped nothing but the one with this inode and generation.
+    fn file(spaces: &mut Spaces, pid: i32, inode: u64, generation: Option<u64>) -> FileIdx {
+        let map = Mapping { start: 0x1000, length_b: 0x1000, offset_b: 0, path: b"/a.out" };
+        spaces.map(Pid(pid), &map, Some(FileId { device: (8, 1), inode, generation }));
+        match spaces.origin(Pid(pid), 0x1000) {
+            Origin::File(file, 0) => file,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn origin(spaces: &Spaces, pid: i32, ip: u64) -> Option<(String, u64)> {
         match spaces.origin(Pid(pid), ip) {
-            Origin::File(file, at) => Some((spaces.path(file).display().to_string(), at)),
+            Origin::File(file, at) => Some((spaces.file(file)?.display().to_string(), at)),
             Origin::Memory => None,
         }
     }
@@ -188,5 +249,59 @@ mod tests {
             assert_eq!(spaces.in_vdso(Pid(1), 0x1fff), path == "[vdso]");
             assert!(!spaces.in_vdso(Pid(1), 0x2000) && !spaces.in_vdso(Pid(2), 0x1000));
         }
+    }
+
+    /// `/a.out` runs twice, is built again, and then once more with the inode that the first one had.
+    #[test]
+    fn a_file_that_is_replaced_is_another_one() {
+        let mut spaces = Spaces::default();
+        let first = file(&mut spaces, 1, 50, Some(7));
+        assert_eq!(file(&mut spaces, 2, 50, Some(7)), first);
+        let second = file(&mut spaces, 3, 51, Some(8));
+        let third = file(&mut spaces, 4, 50, Some(9));
+        assert!(first != second && second != third && third != first);
+        assert_eq!(file(&mut spaces, 5, 51, Some(8)), second);
+        assert_eq!(spaces.origin(Pid(1), 0x1000), Origin::File(first, 0));
+    }
+
+    /// `/proc` has told no generation. It is learnt from the next one that maps the file.
+    #[test]
+    fn a_file_that_was_found_is_known_when_it_is_mapped() {
+        let mut spaces = Spaces::default();
+        let found = file(&mut spaces, 1, 50, None);
+        assert_eq!(file(&mut spaces, 2, 50, Some(7)), found);
+        assert_ne!(file(&mut spaces, 3, 50, Some(8)), found);
+    }
+
+    /// 500 programs, one after the other, of which the last one runs.
+    #[test]
+    fn files_that_nobody_has_mapped_are_forgotten() {
+        let mut spaces = Spaces::default();
+        for inode in 0..500 {
+            file(&mut spaces, 1, inode, Some(1));
+        }
+        let last = file(&mut spaces, 1, 499, Some(1));
+        assert_eq!((spaces.files.len(), spaces.by_path.len()), (500, 1));
+        spaces.forget_unmapped();
+        assert_eq!((spaces.files.len(), spaces.by_path[Path::new("/a.out")].len()), (1, 1));
+        assert_eq!(file(&mut spaces, 2, 499, Some(1)), last);
+        spaces.clear(Pid(1));
+        spaces.clear(Pid(2));
+        spaces.forget_unmapped();
+        assert!(spaces.files.is_empty() && spaces.by_path.is_empty());
+        assert!(spaces.file(last).is_none());
+        assert_ne!(file(&mut spaces, 1, 499, Some(1)), last);
+    }
+
+    /// This process's own code, by `/proc`.
+    #[test]
+    fn code_that_is_found_has_its_inode() {
+        use std::os::unix::fs::MetadataExt;
+        let (mut spaces, pid) = (Spaces::default(), Pid(std::process::id().cast_signed()));
+        spaces.find(pid, &Proc::default());
+        let own = std::env::current_exe().unwrap();
+        let inode = std::fs::metadata(&own).unwrap().ino();
+        let file = spaces.files.values().find(|file| file.path == own).unwrap();
+        assert_eq!(file.id.unwrap().inode, inode);
     }
 }

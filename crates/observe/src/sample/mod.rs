@@ -13,7 +13,8 @@
 //! # Parts
 //! [`Sampler`] empties the kernel's rings and files samples by thread and site, which takes about a
 //! microsecond a sample; nothing is decoded there. [`Sampler::snapshot`] decodes. [`maps`] knows
-//! which file lies where, [`image`] reads files, [`flow`] finds loops, [`live`] reads memory.
+//! which file lies where, [`file`] tells files of one path apart, [`image`] reads files, [`flow`]
+//! finds loops, [`live`] reads memory.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), colocate_observe::SysError> {
@@ -29,6 +30,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod file;
 pub mod flow;
 pub mod image;
 pub mod live;
@@ -49,6 +51,7 @@ use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_isa::Isa;
 use colocate_machine::Nanos;
+use file::FileId;
 use maps::{Origin, Spaces};
 use shares::Shares;
 use std::collections::BTreeSet;
@@ -187,9 +190,7 @@ impl Sampler {
             if !attach_all(rings, attr, &self.proc, process, &mut self.bytes)? {
                 self.next_look.get_or_insert(Nanos::ZERO);
             }
-            for map in self.proc.code_maps(process) {
-                self.spaces.found(process, &map);
-            }
+            self.spaces.find(process, &self.proc);
         }
         tree.look(&self.proc, now(), &mut found);
         for event in found {
@@ -312,12 +313,12 @@ impl Sampler {
             if record.at() > Some(settled) {
                 self.bytes.extend_from_slice(whole);
             } else {
-                self.file(record);
+                self.file(whole, record);
             }
         }
     }
 
-    fn file(&mut self, record: &Record<'_>) {
+    fn file(&mut self, whole: &[u8], record: &Record<'_>) {
         if let Some(event) = crate::births::event(record) {
             self.threads.heed(&event, &self.proc);
         }
@@ -333,7 +334,7 @@ impl Sampler {
                 self.waiting.remove(&of.pid);
                 self.spaces.clear(of.pid);
             }
-            Record::Map { by, map } => self.spaces.map(by.pid, map),
+            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
             Record::Sample { of, ip, user, .. } if !self.waiting.contains(&of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
@@ -353,9 +354,7 @@ impl Sampler {
         self.threads.processes().for_each(|process| tree.add(process));
         tree.look(&self.proc, at, &mut found);
         for process in tree.processes().filter(|process| !self.threads.lives(*process)) {
-            for map in self.proc.code_maps(process) {
-                self.spaces.found(process, &map);
-            }
+            self.spaces.find(process, &self.proc);
         }
         for event in found {
             self.threads.heed(&event, &self.proc);

@@ -38,8 +38,12 @@ pub struct SiteIdx(u32);
 pub struct Weigher {
     sites: Vec<Site>,
     by_place: HashMap<(FileIdx, u64), SiteIdx>,
-    images: BTreeMap<FileIdx, Option<Image>>,
+    /// Kept open until the next look, at most [`KEPT`].
+    images: BTreeMap<FileIdx, Image>,
 }
+
+/// Files that stay open from look to look. Chosen: more than most programs have; others are read again at each look.
+const KEPT: usize = 64;
 
 #[derive(Debug)]
 struct Site {
@@ -79,33 +83,51 @@ impl Weigher {
 
     /// Decodes what has been sampled so far and works out what each site stands for.
     pub fn weigh(&mut self, spaces: &Spaces) {
-        for ((file, _), function) in self.functions(spaces) {
-            self.weigh_function(file, &function);
+        self.each_file(spaces, |weigher, image, sites| {
+            for function in weigher.functions(image, sites).into_values() {
+                weigher.weigh_function(image, &function);
+            }
+        });
+    }
+
+    /// Calls `look` with each file that was hit and can be read, and the places of its sites. One after the other,
+    /// since there may be more files than descriptors.
+    fn each_file(&mut self, spaces: &Spaces, mut look: impl FnMut(&mut Self, &Image, &[usize])) {
+        let mut by_file: BTreeMap<FileIdx, Vec<usize>> = BTreeMap::new();
+        for (place, site) in self.sites.iter().enumerate() {
+            by_file.entry(site.file).or_default().push(place);
+        }
+        for (file, sites) in by_file {
+            let kept = self.images.remove(&file).filter(Image::is_unchanged);
+            let open = || Image::of(spaces.file(file)?.open()?);
+            let Some(image) = kept.or_else(open) else { continue };
+            look(self, &image, &sites);
+            if self.images.len() < KEPT {
+                self.images.insert(file, image);
+            }
         }
     }
 
-    /// The functions that were hit, by file and address. Sites outside of any are weighed here.
-    fn functions(&mut self, spaces: &Spaces) -> BTreeMap<(FileIdx, u64), Function> {
-        let mut by_function: BTreeMap<(FileIdx, u64), Function> = BTreeMap::new();
-        for (place, site) in self.sites.iter_mut().enumerate() {
-            let open = || Image::open(spaces.path(site.file));
-            let Some(image) = self.images.entry(site.file).or_insert_with(open) else { continue };
+    /// The functions of a file that were hit, by address. Sites outside of any are weighed here.
+    fn functions(&mut self, image: &Image, sites: &[usize]) -> BTreeMap<u64, Function> {
+        let mut by_address: BTreeMap<u64, Function> = BTreeMap::new();
+        for &place in sites {
+            let site = &mut self.sites[place];
             let Some(address) = image.address(site.offset_b) else { continue };
             match image.function(address) {
                 Some(range) if range.end - range.start <= LONGEST_FUNCTION_B => {
                     let function = Function { range: range.clone(), sites: Vec::new() };
-                    let known = by_function.entry((site.file, range.start)).or_insert(function);
+                    let known = by_address.entry(range.start).or_insert(function);
                     known.sites.push((place, address));
                 }
                 _ if site.shares.is_none() => site.shares = alone(image, address),
                 _ => {}
             }
         }
-        by_function
+        by_address
     }
 
-    fn weigh_function(&mut self, file: FileIdx, function: &Function) {
-        let Some(Some(image)) = self.images.get(&file) else { return };
+    fn weigh_function(&mut self, image: &Image, function: &Function) {
         let (graph, hits) = self.drawn(image, function);
         let rates = rates(&graph, &hits);
         let units = units(&graph, &hits, &rates);
@@ -135,16 +157,17 @@ impl Weigher {
     /// Stretches of the code that was sampled: at most `count`, each standing for equally many samples.
     /// Code of no known function has none.
     pub fn stretches(&mut self, spaces: &Spaces, count: usize) -> Vec<Stretch> {
-        let functions = self.functions(spaces);
-        let drawn = functions.iter().filter_map(|((file, _), function)| {
-            let image = self.images.get(file)?.as_ref()?;
-            let (graph, hits) = self.drawn(image, function);
-            let flows = flows(&graph, &hits);
-            Some((image, function, graph, flows))
+        let mut drawn = Vec::new();
+        self.each_file(spaces, |weigher, image, sites| {
+            for function in weigher.functions(image, sites).into_values() {
+                let (graph, hits) = weigher.drawn(image, &function);
+                let flows = flows(&graph, &hits);
+                let bytes = image.bytes(function.range.clone());
+                drawn.push((image.isa(), bytes, function, graph, flows));
+            }
         });
-        let drawn: Vec<_> = drawn.collect();
         let (mut masses, mut places) = (Vec::new(), Vec::new());
-        for (function, (_, _, graph, flows)) in drawn.iter().enumerate() {
+        for (function, (.., graph, flows)) in drawn.iter().enumerate() {
             for (block, rate) in flows.blocks.iter().enumerate() {
                 #[allow(clippy::cast_precision_loss)] // instructions of one block
                 masses.push(rate * graph.blocks[block].counts.instructions as f64);
@@ -155,13 +178,12 @@ impl Weigher {
         let each = masses.iter().sum::<f64>() / count as f64;
         let one = |place: usize| {
             let (function, start) = places[place];
-            let (image, function, graph, flows) = &drawn[function];
+            let (isa, bytes, function, graph, flows) = &drawn[function];
             let walked = walk(graph, flows, start, LENGTH as u64);
-            let bytes = image.bytes(function.range.clone());
-            let (start, isa) = (function.range.start, image.isa());
+            let (start, isa) = (function.range.start, *isa);
             let code = walked.into_iter().filter_map(|block| {
                 let block = &graph.blocks[block];
-                Some((block.start, instructions(isa, &bytes, start, block.start..block.end)?))
+                Some((block.start, instructions(isa, bytes, start, block.start..block.end)?))
             });
             let code: Vec<_> = code.collect();
             let blocks = code.iter().map(|(address, code)| (*address, &code[..]));
@@ -253,8 +275,15 @@ impl Unit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::FileId;
     use super::super::flow::tests::graph;
+    use super::super::image::tests::{CODE_B, open_in, program};
+    use super::super::maps::Origin;
     use super::*;
+    use crate::perf::Mapping;
+    use crate::task::Pid;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
 
     /// The share of int in eight ints with 10 hits each, before a loop of four instructions that are
     /// none and have `in_loop` hits.
@@ -286,5 +315,62 @@ mod tests {
     fn few_hits_may_be_chance() {
         // The loop is run through once: 8 of 13 instructions are ints.
         assert!((int_share([10, 0, 0, 0]) - 8.0 / 13.0).abs() < 0.01);
+    }
+
+    /// `imul rax, rdi` 64 times, or additions.
+    fn code(multiplies: bool) -> Vec<u8> {
+        let one: &[u8] =
+            if multiplies { &[0x48, 0x0f, 0xaf, 0xc7] } else { &[0x48, 0x01, 0xf8, 0x90] };
+        program(&[&one.repeat(64)[..], &[0xc3]].concat())
+    }
+
+    /// Process 1 maps the file that lies there now, and is hit once.
+    fn hit(weigher: &mut Weigher, spaces: &mut Spaces, path: &Path) -> SiteIdx {
+        let inode = std::fs::metadata(path).unwrap().ino();
+        let map = Mapping {
+            start: 0x10_0000,
+            length_b: 0x10_0000,
+            offset_b: 0,
+            path: path.as_os_str().as_encoded_bytes(),
+        };
+        spaces.map(Pid(1), &map, Some(FileId { device: (0, 0), inode, generation: Some(1) }));
+        let Origin::File(file, at) = spaces.origin(Pid(1), 0x10_0000 + CODE_B) else { panic!() };
+        weigher.site(file, at)
+    }
+
+    /// A program is built again while it is sampled: what was hit before stands for nothing that the new one does.
+    #[test]
+    fn a_program_that_is_built_again_is_weighed_by_its_new_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.out");
+        let (mut weigher, mut spaces) = (Weigher::default(), Spaces::default());
+        std::fs::write(&path, code(false)).unwrap();
+        let old = hit(&mut weigher, &mut spaces, &path);
+        std::fs::write(folder.path().join("new"), code(true)).unwrap();
+        std::fs::rename(folder.path().join("new"), &path).unwrap();
+        let new = hit(&mut weigher, &mut spaces, &path);
+        weigher.weigh(&spaces);
+        assert_ne!(old, new);
+        assert!(weigher.shares(old).is_none(), "its code is gone");
+        assert!(weigher.shares(new).is_some());
+    }
+
+    /// 1,000 programs are hit. All are weighed, and few of them stay open.
+    #[test]
+    fn many_programs_need_few_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut weigher, mut spaces) = (Weigher::default(), Spaces::default());
+        let sites: Vec<SiteIdx> = (0..1_000)
+            .map(|place| {
+                let path = folder.path().join(place.to_string());
+                std::fs::write(&path, code(true)).unwrap();
+                hit(&mut weigher, &mut spaces, &path)
+            })
+            .collect();
+        for _ in 0..2 {
+            weigher.weigh(&spaces);
+            assert!(sites.iter().all(|site| weigher.shares(*site).is_some()));
+            assert_eq!(open_in(folder.path()).0, KEPT);
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 use super::loops::{Code, Drawn, Verdict, Work, gives_way, relaxes};
 use super::{Question, Seen};
+use crate::sample::file::CodeFile;
 use crate::sample::image::Image;
 use crate::sample::live;
+use crate::task::Pid;
 use colocate_isa::{Decoded, Isa, system};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 /// A longer function is taken to have wrong bounds. Chosen: functions with loops of waiting are short; of a longer one
 /// the code around the place is looked at.
@@ -16,11 +17,14 @@ const LONGEST_FUNCTION_B: u64 = 1 << 16;
 /// Functions whose loops are kept. Chosen: more than a program spends its time in; some 100 KB each at most.
 const KEPT: usize = 256;
 
+/// Files that stay open. Chosen: more than a program spends its time in; builds run thousands, one after the other.
+const KEPT_OPEN: usize = 128;
+
 /// Where code is to be found.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// In a file, so many bytes from its start.
-    File(PathBuf, u64),
+    File(CodeFile, u64),
     /// Here: what was in memory around the address, and the address of its first byte.
     Memory {
         /// Address of the first byte.
@@ -32,29 +36,72 @@ pub enum Source {
     },
 }
 
-/// Judges code; keeps files that it has opened and functions that it has taken apart.
+impl Source {
+    /// What is in the memory of a process around an address; `None` if it cannot be read.
+    #[must_use]
+    pub fn in_memory(pid: Pid, ip: u64) -> Option<Self> {
+        let (start, bytes) = live::around(pid, ip)?;
+        Some(Self::Memory { start, bytes, ip })
+    }
+}
+
+/// Judges code; keeps some files that it has opened and functions that it has taken apart.
 #[derive(Debug, Default)]
 pub struct Judge {
-    images: HashMap<PathBuf, Option<Image>>,
-    functions: HashMap<(PathBuf, u64), Drawn>,
+    images: HashMap<CodeFile, Image>,
+    functions: HashMap<(CodeFile, u64), Drawn>,
 }
 
 impl Judge {
     /// What a thread does that was seen there. `None` if there is no code to be read.
     ///
-    /// Opens and reads files, some milliseconds for one that it has not seen.
+    /// Opens and reads files, some milliseconds for one that it has not seen. Where the file is not to be had, since
+    /// it was replaced or is of another mount namespace, reads what the process has in its memory.
     pub fn judge(&mut self, question: &Question) -> Option<Verdict> {
+        let memory = self.instead(question);
+        let source = memory.as_ref().unwrap_or(&question.source);
         match question.site.seen {
-            Seen::Running => self.running(&question.source),
+            Seen::Running => self.running(source),
             // What else it does there was asked for by its program.
-            Seen::Calling if self.gives_way(&question.source) => Some(Verdict::Yields),
+            Seen::Calling if self.gives_way(source) => Some(Verdict::Yields),
             Seen::Calling => Some(Verdict::Works(Work::Kernel)),
         }
     }
 
+    /// The code in memory, where the file that it is from cannot be had.
+    fn instead(&mut self, question: &Question) -> Option<Source> {
+        let Source::File(file, _) = &question.source else { return None };
+        let (pid, ip) = question.of;
+        // All code of programs of 32 bits is below; it would be taken for that of 64.
+        let may_be_32 = ip <= u64::from(u32::MAX);
+        (!self.open(file) && !may_be_32).then(|| Source::in_memory(pid, ip))?
+    }
+
+    /// Opens a file, unless it is open and nobody has written to it. False if it cannot be had.
+    fn open(&mut self, file: &CodeFile) -> bool {
+        if self.images.get(file).is_some_and(Image::is_unchanged) {
+            return true;
+        }
+        self.images.remove(file);
+        let opened = file.open();
+        if opened.is_some() {
+            // As long as they are open, deleted files take space.
+            self.images.retain(|_, image| image.has_name());
+            if self.images.len() >= KEPT_OPEN {
+                self.images.clear();
+            }
+        }
+        self.functions.retain(|(of, _), _| self.images.contains_key(of));
+        let is_there = opened.is_some();
+        if let Some(image) = opened.and_then(Image::of) {
+            self.images.insert(file.clone(), image);
+        }
+        is_there
+    }
+
     fn running(&mut self, source: &Source) -> Option<Verdict> {
         match source {
-            Source::File(path, offset_b) => self.in_file(path, *offset_b),
+            Source::File(file, offset_b) => self.in_file(file, *offset_b),
             Source::Memory { start, bytes, ip } => {
                 let code = Code { isa: Isa::native()?, start: *start, bytes };
                 around(code, *ip, &|_| false)
@@ -63,10 +110,10 @@ impl Judge {
     }
 
     /// Whether a thread that is in the kernel, and goes on there, gives its PU to others.
-    fn gives_way(&mut self, source: &Source) -> bool {
+    fn gives_way(&self, source: &Source) -> bool {
         let most = system::LONGEST_CALL_B;
         let before = match source {
-            Source::File(path, offset_b) => self.image(path).and_then(|image| {
+            Source::File(file, offset_b) => self.images.get(file).and_then(|image| {
                 let ip = image.address(*offset_b)?;
                 Some((image.isa(), image.bytes(ip.saturating_sub(most as u64)..ip)))
             }),
@@ -78,14 +125,8 @@ impl Judge {
         before.is_some_and(|(isa, bytes)| system::gives_way(isa, &bytes))
     }
 
-    fn image(&mut self, path: &Path) -> Option<&Image> {
-        let open = || Image::open(path);
-        self.images.entry(path.to_owned()).or_insert_with(open).as_ref()
-    }
-
-    fn in_file(&mut self, path: &Path, offset_b: u64) -> Option<Verdict> {
-        self.image(path)?;
-        let image = self.images.get(path)?.as_ref()?;
+    fn in_file(&mut self, file: &CodeFile, offset_b: u64) -> Option<Verdict> {
+        let image = self.images.get(file)?;
         let ip = image.address(offset_b)?;
         let relaxed = |target: u64| is_relaxed(image, target);
         let function = image.function(ip);
@@ -108,7 +149,7 @@ impl Judge {
             let bytes = image.bytes(range.clone());
             Drawn::of(Code { isa: image.isa(), start: range.start, bytes: &bytes }, ip)
         };
-        let key = (path.to_owned(), range.start);
+        let key = (file.clone(), range.start);
         let drawn = self.functions.entry(key).or_insert_with(draw);
         if let Some(verdict) = drawn.judge(ip, &relaxed) {
             return Some(verdict);
@@ -141,4 +182,133 @@ fn around(code: Code<'_>, ip: u64, relaxed: &dyn Fn(u64) -> bool) -> Option<Verd
     let code = Code { isa: code.isa, start: first.ip, bytes: code.bytes.get(range)? };
     let verdict = Drawn::of(code, ip).judge(ip, relaxed);
     Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Place, Site};
+    use super::*;
+    use crate::sample::file::FileId;
+    use crate::sample::image::tests::{CODE_B, open_in, program};
+    use crate::sample::maps::{FileIdx, Origin, Spaces};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    /// `mov eax, [rdi]; test eax, eax; je` back.
+    const ASKS: &[u8] = &[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa];
+    /// `imul rax, rdi; test eax, eax; jne` back.
+    const COMPUTES: &[u8] = &[0x48, 0x0f, 0xaf, 0xc7, 0x85, 0xc0, 0x75, 0xf8];
+    const WAITS: Option<Verdict> = Some(Verdict::Asks);
+    const WORKS: Option<Verdict> = Some(Verdict::Works(Work::Computes));
+    /// No process has this number.
+    const NOBODY: (Pid, u64) = (Pid(i32::MAX), 1 << 40);
+
+    fn any_file() -> FileIdx {
+        let (mut spaces, pid) = (Spaces::default(), Pid(1));
+        let map = crate::perf::Mapping { start: 0, length_b: 1, offset_b: 0, path: b"/a" };
+        spaces.map(pid, &map, None);
+        let Origin::File(file, _) = spaces.origin(pid, 0) else { panic!() };
+        file
+    }
+
+    /// Somebody was seen at the beginning of the code of a file, and there in its memory.
+    fn question(file: CodeFile, of: (Pid, u64)) -> Question {
+        let site = Site { place: Place::File(any_file(), CODE_B), seen: Seen::Running };
+        Question { site, source: Source::File(file, CODE_B), of }
+    }
+
+    /// The file that lies there now.
+    fn file(path: &Path) -> CodeFile {
+        let inode = std::fs::metadata(path).unwrap().ino();
+        let id = FileId { device: (8, 1), inode, generation: Some(1) };
+        CodeFile { path: path.to_owned(), id: Some(id) }
+    }
+
+    fn write(path: &Path, code: &[u8]) {
+        std::fs::write(path, program(code)).unwrap();
+    }
+
+    /// As linkers do: in a file of its own, which takes the place of the old one.
+    fn replace(path: &Path, code: &[u8]) {
+        let new = path.with_extension("new");
+        write(&new, code);
+        std::fs::rename(new, path).unwrap();
+    }
+
+    /// `a.out` waits. It is built again, and computes. Who still runs the old one is never judged by the new one.
+    #[test]
+    fn a_program_that_is_built_again_is_judged_by_its_new_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        write(&path, ASKS);
+        let old = question(file(&path), NOBODY);
+        assert_eq!(judge.judge(&old), WAITS);
+        replace(&path, COMPUTES);
+        let new = question(file(&path), NOBODY);
+        assert_eq!(judge.judge(&old), WAITS, "it is open yet");
+        assert_eq!(judge.judge(&new), WORKS);
+        assert_eq!(judge.judge(&old), None, "its code is gone");
+        assert_eq!(judge.judge(&new), WORKS);
+    }
+
+    /// Some linkers write into the file that is there.
+    #[test]
+    fn a_file_that_is_written_to_is_judged_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        write(&path, ASKS);
+        let asked = question(file(&path), NOBODY);
+        assert_eq!(judge.judge(&asked), WAITS);
+        write(&path, COMPUTES);
+        assert_eq!(file(&path), file(&path));
+        assert_eq!(judge.judge(&asked), WORKS);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        let asked = question(CodeFile { path: path.clone(), id: None }, NOBODY);
+        assert_eq!(judge.judge(&asked), None);
+        write(&path, ASKS);
+        assert_eq!(judge.judge(&asked), WAITS);
+    }
+
+    /// The path leads to another file here than in the namespace of who was seen. Its memory tells, if it can be read.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn where_another_file_lies_memory_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut judge) = (folder.path().join("sh"), Judge::default());
+        write(&path, ASKS);
+        let id = FileId { device: (8, 1), inode: 1, generation: None };
+        let other = CodeFile { path, id: Some(id) };
+        let code = [&[0x90; live::BEHIND_B][..], COMPUTES, &[0xc3; live::AHEAD_B]].concat();
+        let ip = code[live::BEHIND_B..].as_ptr().addr() as u64;
+        let us = Pid(std::process::id().cast_signed());
+        assert_eq!(judge.judge(&question(other.clone(), (us, ip))), WORKS);
+        assert_eq!(judge.judge(&question(other.clone(), NOBODY)), None);
+        let low = (us, 0x40_0000);
+        assert_eq!(judge.judge(&question(other, low)), None, "it may have 32 bits");
+    }
+
+    /// 1,000 programs are built, run and deleted, or stay: few of them are open then.
+    #[test]
+    fn many_programs_need_few_descriptors() {
+        for deletes in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut judge = Judge::default();
+            for place in 0..1_000 {
+                let path = folder.path().join(place.to_string());
+                write(&path, ASKS);
+                assert_eq!(judge.judge(&question(file(&path), NOBODY)), WAITS);
+                if deletes {
+                    std::fs::remove_file(&path).unwrap();
+                }
+                let (open, with_name) = open_in(folder.path());
+                assert!(open <= if deletes { 1 } else { KEPT_OPEN }, "{open}");
+                assert!(open - with_name <= 1);
+            }
+        }
+    }
 }

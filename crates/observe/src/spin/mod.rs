@@ -4,10 +4,10 @@
 //! A thread that waits in a loop has a PU and uses it, so to the kernel it is as busy as one that works. Nothing but its code
 //! says that it waits, and nobody but the program has to tell.
 //! # Approach
-//! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop around the
-//! instruction that it finds says whether the thread waits there ([`loops`]); that is asked once for each address
-//! ([`judge`]), by another thread, since files are read for it ([`judging`]). The share of a thread's samples that wait is the share
-//! of its CPU time in which it waited ([`spun`]).
+//! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop
+//! around the instruction that it finds says whether the thread waits there ([`loops`]); that is asked for each
+//! address once in a while ([`judge`]), by another thread, since files are read for it ([`judging`]). The share of a
+//! thread's samples that wait is the share of its CPU time in which it waited ([`spun`]).
 //! # Limits
 //! Samples in the kernel count as work, except in `sched_yield`, by which a thread says that it has nothing to do; so do those in
 //! `[vdso]`, where a loop reads the time until it is consistent.
@@ -16,20 +16,22 @@
 pub mod judge;
 pub mod judging;
 pub mod loops;
+mod sites;
 pub mod spun;
 
 use crate::births::attach_all;
 use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::pmu::Start;
 use crate::proc::{Proc, Tree};
-use crate::sample::live;
+use crate::sample::file::FileId;
 use crate::sample::maps::{FileIdx, Origin, Spaces};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use judge::Source;
 use loops::Verdict;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use sites::Sites;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples a second of CPU time, unless something else is asked for: see docs/spinning.md for what they cost.
 pub const DEFAULT_RATE_HZ: u32 = 250;
@@ -43,8 +45,14 @@ const WAKE_B: u32 = 1 << 15;
 /// A record is written to its ring within this time of being stamped; see [`crate::sample`].
 const SETTLED: Nanos = Nanos::from_millis(1);
 
-/// How long what was said of code in memory only is believed. Chosen: a JIT compiler may have put other code there.
+/// How long what was said of code in memory only is believed, and that code cannot be read. Chosen: a JIT compiler
+/// may have put other code there.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
+
+/// After so long what was said of code in files is asked for again, and files that nobody has mapped are forgotten.
+/// Chosen: a file that is replaced is another one at once; only one that is written to, as some linkers do, is the
+/// same.
+const FILES_FOR: Nanos = Nanos::from_secs(10);
 
 /// Where a thread was seen, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +88,8 @@ pub struct Question {
     pub site: Site,
     /// How to come by it.
     pub source: Source,
+    /// Who was seen there, and at which address of its memory.
+    pub of: (Pid, u64),
 }
 
 /// What a thread was seen doing since that was last asked for, in samples.
@@ -94,10 +104,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// The part of a time that it waited; `None` without samples that tell.
+    /// The part of a time that it was seen to wait: where its code could not be read, it was not. `None` without
+    /// samples.
     #[must_use]
     pub fn of(self, time: Nanos) -> Option<Nanos> {
-        let all = u128::from(self.waits) + u128::from(self.works);
+        let all = [self.waits, self.works, self.unknown].map(u128::from).into_iter().sum();
         let part = (u128::from(time.0) * u128::from(self.waits)).checked_div(all)?;
         u64::try_from(part).ok().map(Nanos)
     }
@@ -110,14 +121,6 @@ impl Share {
         };
         *count = count.saturating_add(samples);
     }
-}
-
-/// What is known of a site.
-#[derive(Debug)]
-enum Known {
-    /// It is asked for; meanwhile so many samples of each thread wait for the answer.
-    Asked(BTreeMap<Tid, u32>),
-    Judged(Option<Verdict>),
 }
 
 /// Samples where the threads of one or more programs are.
@@ -136,10 +139,10 @@ pub struct SpinSampler {
     /// The threads that events were opened for, of each process that was not sampled by way of another one.
     opened: BTreeMap<Pid, Vec<Tid>>,
     bytes: Vec<u8>,
-    known: HashMap<Site, Known>,
+    sites: Sites,
     questions: Vec<Question>,
-    seen: BTreeMap<Tid, Share>,
     forget_memory: Nanos,
+    forget_files: Nanos,
 }
 
 impl SpinSampler {
@@ -170,10 +173,10 @@ impl SpinSampler {
             events_of: BTreeMap::new(),
             opened: BTreeMap::new(),
             bytes: Vec::new(),
-            known: HashMap::new(),
+            sites: Sites::default(),
             questions: Vec::new(),
-            seen: BTreeMap::new(),
             forget_memory: Nanos::ZERO,
+            forget_files: now() + FILES_FOR,
         })
     }
 
@@ -206,9 +209,7 @@ impl SpinSampler {
         }
         self.events_of.insert(pid, pid);
         self.spaces.clear(pid);
-        for map in self.proc.code_maps(pid) {
-            self.spaces.found(pid, &map);
-        }
+        self.spaces.find(pid, &self.proc);
         Ok(())
     }
 
@@ -249,8 +250,13 @@ impl SpinSampler {
     pub fn drain(&mut self) {
         let begun = now();
         if begun >= self.forget_memory {
-            self.known.retain(|site, _| matches!(site.place, Place::File(..)));
+            self.sites.forget_memory();
             self.forget_memory = begun + MEMORY_FOR;
+        }
+        if begun >= self.forget_files {
+            self.sites.age();
+            self.spaces.forget_unmapped();
+            self.forget_files = begun + FILES_FOR;
         }
         let settled = begun.saturating_sub(SETTLED);
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -261,38 +267,27 @@ impl SpinSampler {
             if record.at() > Some(settled) {
                 self.bytes.extend_from_slice(whole);
             } else {
-                self.file(record);
+                self.file(whole, record);
             }
         }
     }
 
-    /// Code that has come up since the last call and that nobody has judged. Each is asked for once.
+    /// Code that has come up since the last call and of which nobody has said lately what it does.
     pub fn questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.questions)
     }
 
     /// Takes in what was said of the code at a site.
     pub fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
-        let before = self.known.insert(site, Known::Judged(verdict));
-        if let Some(Known::Asked(samples)) = before {
-            for (tid, count) in samples {
-                self.seen.entry(tid).or_default().add(verdict, count);
-            }
-        }
+        self.sites.learn(site, verdict);
     }
 
     /// What threads were seen doing since the last call, as far as it is judged.
     pub fn take(&mut self) -> BTreeMap<Tid, Share> {
-        std::mem::take(&mut self.seen)
+        self.sites.take()
     }
 
-    /// The path of a file.
-    #[must_use]
-    pub fn path(&self, file: FileIdx) -> &std::path::Path {
-        self.spaces.path(file)
-    }
-
-    fn file(&mut self, record: &Record<'_>) {
+    fn file(&mut self, whole: &[u8], record: &Record<'_>) {
         match record {
             Record::Fork { born, parent_pid, .. } if born.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, born.pid);
@@ -311,7 +306,7 @@ impl SpinSampler {
                 self.waiting.remove(&of.pid);
                 self.spaces.clear(of.pid);
             }
-            Record::Map { by, map } => self.spaces.map(by.pid, map),
+            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
             Record::Sample { of, ip, user, caller } if !self.waiting.contains(&of.pid) => {
                 let running = user.then_some((*ip, Seen::Running));
                 self.file_sample(of, running.or(caller.map(|caller| (caller, Seen::Calling))));
@@ -322,8 +317,7 @@ impl SpinSampler {
 
     fn file_sample(&mut self, of: &Stamp, at: Option<(u64, Seen)>) {
         let Some((ip, seen)) = at.filter(|(ip, _)| !self.spaces.in_vdso(of.pid, *ip)) else {
-            let works = &mut self.seen.entry(of.tid).or_default().works;
-            *works = works.saturating_add(1);
+            self.sites.works(of.tid);
             return;
         };
         let place = match self.spaces.origin(of.pid, ip) {
@@ -331,24 +325,51 @@ impl SpinSampler {
             Origin::Memory => Place::Memory(of.pid, ip),
         };
         let site = Site { place, seen };
-        match self.known.get_mut(&site) {
-            Some(Known::Judged(verdict)) => {
-                self.seen.entry(of.tid).or_default().add(*verdict, 1);
+        if !self.sites.sample(site, of.tid) {
+            return;
+        }
+        let source = match place {
+            Place::File(file, at) => {
+                self.spaces.file(file).map(|file| Source::File(file.clone(), at))
             }
-            Some(Known::Asked(samples)) => *samples.entry(of.tid).or_default() += 1,
-            None => self.ask(site, of.tid),
+            Place::Memory(pid, ip) => Source::in_memory(pid, ip),
+        };
+        match source {
+            Some(source) => self.questions.push(Question { site, source, of: (of.pid, ip) }),
+            None => self.learn(site, None),
         }
     }
+}
 
-    fn ask(&mut self, site: Site, tid: Tid) {
-        self.known.insert(site, Known::Asked(BTreeMap::from([(tid, 1)])));
-        let source = match site.place {
-            Place::File(file, at) => Source::File(self.spaces.path(file).to_owned(), at),
-            Place::Memory(pid, ip) => match live::around(pid, ip) {
-                Some((start, bytes)) => Source::Memory { start, bytes, ip },
-                None => return self.learn(site, None),
-            },
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::births::Options;
+    use std::os::unix::fs::MetadataExt;
+    use std::process::Command;
+
+    /// A program is run, replaced by a copy, and run again. By what the kernel tells, two files were mapped.
+    #[test]
+    fn a_program_that_is_replaced_is_another_file() {
+        let mut sampler = match SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
+            Ok(sampler) => sampler,
+            Err(why) => return eprintln!("skipped: {why}"),
         };
-        self.questions.push(Question { site, source });
+        sampler.also(Pid(std::process::id().cast_signed()), Start::Now).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let [path, new] = ["a.out", "new"].map(|name| folder.path().join(name));
+        let mut inodes = BTreeSet::new();
+        for _ in 0..2 {
+            std::fs::copy("/bin/true", &new).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+            inodes.insert(std::fs::metadata(&path).unwrap().ino());
+            assert!(Command::new(&path).status().unwrap().success());
+        }
+        std::thread::sleep(2 * std::time::Duration::from(SETTLED));
+        sampler.drain();
+        let ids: Vec<FileId> = sampler.spaces.ids_of(&path).collect();
+        assert_eq!(ids.len(), 2, "{ids:?}");
+        assert!(ids.iter().all(|id| id.generation.is_some()), "{ids:?}");
+        assert_eq!(ids.iter().map(|id| id.inode).collect::<BTreeSet<_>>(), inodes);
     }
 }

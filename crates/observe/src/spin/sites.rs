@@ -1,0 +1,161 @@
+//! What is known of the places where threads were seen, and how often each was seen doing what.
+
+use super::loops::Verdict;
+use super::{Place, Share, Site};
+use crate::task::Tid;
+use std::collections::{BTreeMap, HashMap};
+
+/// What is known of a site.
+#[derive(Debug)]
+enum Known {
+    /// It is asked for; meanwhile so many samples of each thread wait for the answer.
+    Asked(BTreeMap<Tid, u32>),
+    /// This was said of it, lately or, if `old`, a while ago.
+    Judged { verdict: Option<Verdict>, old: bool },
+}
+
+/// Sites, and samples there.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    known: HashMap<Site, Known>,
+    seen: BTreeMap<Tid, Share>,
+}
+
+impl Sites {
+    /// A thread was seen at a site. True if somebody is to be asked what it does there.
+    pub(super) fn sample(&mut self, site: Site, tid: Tid) -> bool {
+        match self.known.get_mut(&site) {
+            Some(Known::Judged { verdict, old }) => {
+                self.seen.entry(tid).or_default().add(*verdict, 1);
+                // What was said holds until the answer comes.
+                std::mem::replace(old, false)
+            }
+            Some(Known::Asked(samples)) => {
+                *samples.entry(tid).or_default() += 1;
+                false
+            }
+            None => {
+                self.known.insert(site, Known::Asked(BTreeMap::from([(tid, 1)])));
+                true
+            }
+        }
+    }
+
+    /// A thread was seen where it works, whatever is there.
+    pub(super) fn works(&mut self, tid: Tid) {
+        let works = &mut self.seen.entry(tid).or_default().works;
+        *works = works.saturating_add(1);
+    }
+
+    /// Takes in what was said of a site.
+    pub(super) fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
+        let before = self.known.insert(site, Known::Judged { verdict, old: false });
+        if let Some(Known::Asked(samples)) = before {
+            for (tid, count) in samples {
+                self.seen.entry(tid).or_default().add(verdict, count);
+            }
+        }
+    }
+
+    /// What threads were seen doing since the last call, as far as it is judged.
+    pub(super) fn take(&mut self) -> BTreeMap<Tid, Share> {
+        std::mem::take(&mut self.seen)
+    }
+
+    /// Forgets code in memory only, and what could not be read.
+    pub(super) fn forget_memory(&mut self) {
+        self.known.retain(|site, known| {
+            let is_unread = matches!(known, Known::Judged { verdict: None, .. });
+            matches!(site.place, Place::File(..)) && !is_unread
+        });
+    }
+
+    /// All that was said is old, and to be asked for again. Forgets sites of which it was old already: nobody was
+    /// seen there since.
+    pub(super) fn age(&mut self) {
+        self.known.retain(|_, known| match known {
+            Known::Asked(_) => true,
+            Known::Judged { old, .. } => !std::mem::replace(old, true),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Seen;
+    use super::*;
+    use crate::task::Pid;
+
+    const WAITS: Option<Verdict> = Some(Verdict::Hints);
+
+    fn at(ip: u64) -> Site {
+        Site { place: Place::Memory(Pid(1), ip), seen: Seen::Running }
+    }
+
+    fn share(waits: u32, works: u32, unknown: u32) -> Share {
+        Share { waits, works, unknown }
+    }
+
+    #[test]
+    fn samples_wait_for_the_first_answer() {
+        let mut sites = Sites::default();
+        assert!(sites.sample(at(8), Tid(1)));
+        assert!(!sites.sample(at(8), Tid(1)) && !sites.sample(at(8), Tid(2)));
+        assert!(sites.take().is_empty());
+        sites.learn(at(8), WAITS);
+        assert!(!sites.sample(at(8), Tid(2)));
+        sites.works(Tid(3));
+        let all = [(1, share(2, 0, 0)), (2, share(2, 0, 0)), (3, share(0, 1, 0))];
+        assert_eq!(sites.take(), BTreeMap::from(all.map(|(tid, share)| (Tid(tid), share))));
+    }
+
+    /// The program is written anew where it was. What was said of it holds until it was asked for again.
+    #[test]
+    fn what_is_old_is_asked_for_again() {
+        let mut sites = Sites::default();
+        sites.sample(at(8), Tid(1));
+        sites.learn(at(8), WAITS);
+        sites.take();
+        sites.age();
+        assert!(sites.sample(at(8), Tid(1)), "asked for once more");
+        assert!(!sites.sample(at(8), Tid(1)), "but not twice");
+        assert_eq!(sites.take(), BTreeMap::from([(Tid(1), share(2, 0, 0))]));
+        sites.learn(at(8), None);
+        assert!(!sites.sample(at(8), Tid(1)));
+        assert_eq!(sites.take(), BTreeMap::from([(Tid(1), share(0, 0, 1))]));
+    }
+
+    /// 10,000 sites, of which one is seen again and one has no answer yet.
+    #[test]
+    fn sites_where_nobody_is_are_forgotten() {
+        let mut sites = Sites::default();
+        for ip in 0..10_000 {
+            sites.sample(at(ip), Tid(1));
+            sites.learn(at(ip), WAITS);
+        }
+        sites.sample(at(10_000), Tid(1));
+        sites.age();
+        sites.sample(at(7), Tid(1));
+        sites.age();
+        assert_eq!(sites.known.len(), 2);
+        assert!(!sites.sample(at(10_000), Tid(1)) && sites.sample(at(7), Tid(1)));
+    }
+
+    /// A file could not be opened, perhaps as no descriptor was left.
+    #[test]
+    fn what_could_not_be_read_is_tried_again() {
+        let mut spaces = crate::sample::maps::Spaces::default();
+        let map = crate::perf::Mapping { start: 0, length_b: 16, offset_b: 0, path: b"/a" };
+        spaces.map(Pid(1), &map, None);
+        let crate::sample::maps::Origin::File(file, _) = spaces.origin(Pid(1), 8) else { panic!() };
+        let in_file = |at| Site { place: Place::File(file, at), seen: Seen::Running };
+        let mut sites = Sites::default();
+        for (site, verdict) in [(in_file(1), None), (in_file(2), WAITS), (at(3), WAITS)] {
+            sites.sample(site, Tid(1));
+            sites.learn(site, verdict);
+        }
+        sites.forget_memory();
+        assert!(sites.sample(in_file(1), Tid(1)) && sites.sample(at(3), Tid(1)));
+        assert!(!sites.sample(in_file(2), Tid(1)));
+    }
+}
