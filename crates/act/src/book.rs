@@ -113,6 +113,8 @@ pub struct Task {
     pub lowered: Option<Fair>,
     /// The same of the last time that it, or its creator, was put there.
     pub was_lowered: Option<Fair>,
+    /// Whether it goes on as another task, with its times: see [`Book::born`].
+    goes_on: bool,
 }
 
 impl Task {
@@ -204,6 +206,28 @@ pub struct Birth {
     pub lost: bool,
 }
 
+/// What a newborn has of its creator.
+#[derive(Debug)]
+struct Inherited {
+    name: Option<Arc<str>>,
+    mark: Mark,
+    had: Had,
+    was_lowered: Option<Fair>,
+}
+
+impl Default for Inherited {
+    fn default() -> Self {
+        Self { name: None, mark: Mark::Original, had: Had::default(), was_lowered: None }
+    }
+}
+
+impl Inherited {
+    fn of(creator: &Task) -> Self {
+        let (name, had) = (Some(creator.name.clone()), creator.had.clone());
+        Self { name, mark: creator.mark, had, was_lowered: creator.was_lowered }
+    }
+}
+
 impl Book {
     /// Enters a job whose first process is `pid`.
     pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
@@ -263,10 +287,11 @@ impl Book {
         all
     }
 
-    /// Whether a task is the first one of its job's run.
+    /// Whether a task is the first one of its job's run, or has taken over from it.
     #[must_use]
     pub fn begins_run(&self, id: TaskId) -> bool {
-        self.jobs.get(id.job.0 as usize).is_some_and(|job| job.first == id.order)
+        let both = self.jobs.get(id.job.0 as usize).zip(self.tasks.get(&id));
+        both.is_some_and(|(job, task)| task.pid == job.pid && task.is_first())
     }
 
     /// Notes that from now on a plan speaks of the tasks that are there.
@@ -352,14 +377,18 @@ impl Book {
     }
 
     /// Enters a newborn. `None` if its process belongs to no job.
+    ///
+    /// A first thread that is born of a process which lives takes over from another thread of it: that one executes
+    /// a program, goes on under the first one's number, and is to be reported as ended.
     pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
-        let Birth { at, pid, tid, parent_pid, parent_tid, lost } = birth;
-        let creator = self.living(parent_tid).and_then(|id| self.tasks.get(&id));
-        let (name, mark, had, was_lowered) = creator.map_or_else(
-            || (None, Mark::Original, Had::default(), None),
-            |task| (Some(task.name.clone()), task.mark, task.had.clone(), task.was_lowered),
-        );
-        let had = if lost { self.had_by_any(parent_pid, at) } else { had };
+        let Birth { at, pid, tid, parent_pid, parent_tid, .. } = birth;
+        let Inherited { name, mark, had, was_lowered } = self.inherited(birth);
+        if self.takes_over(birth)
+            && let Some(id) = self.living(parent_tid)
+            && let Some(executing) = self.tasks.get_mut(&id)
+        {
+            executing.goes_on = executing.pid == pid;
+        }
         let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
         let process = self.processes.entry(pid).or_insert_with(|| Process {
@@ -399,11 +428,39 @@ impl Book {
             sleeps: false,
             lowered: None,
             was_lowered,
+            goes_on: false,
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);
         self.most_living = self.most_living.max(self.by_tid.len());
         Some(id)
+    }
+
+    /// Whether a newborn takes over from another thread of its process.
+    fn takes_over(&self, birth: Birth) -> bool {
+        let lives = self.processes.get(&birth.pid).is_some_and(|process| process.living > 0);
+        lives && birth.tid == birth.pid.first_thread()
+    }
+
+    /// What a newborn has inherited.
+    fn inherited(&self, birth: Birth) -> Inherited {
+        let creator = self.living(birth.parent_tid).and_then(|id| self.tasks.get(&id));
+        if self.takes_over(birth) {
+            let executing = creator.filter(|task| task.pid == birth.pid);
+            return executing.map_or_else(|| self.of_any(birth.pid, birth.at), Inherited::of);
+        }
+        let inherited = creator.map_or_else(Inherited::default, Inherited::of);
+        if birth.lost {
+            return Inherited { had: self.had_by_any(birth.parent_pid, birth.at), ..inherited };
+        }
+        inherited
+    }
+
+    /// What has who goes on as the first thread of a process, if that may be any of its threads.
+    fn of_any(&self, pid: Pid, at: Nanos) -> Inherited {
+        let mut of_process = self.tasks.values().filter(|task| task.pid == pid);
+        let was_lowered = of_process.find_map(|task| task.was_lowered);
+        Inherited { had: self.had_by_any(pid, at), was_lowered, ..Inherited::default() }
     }
 
     /// Where any remembered task of a process is or was, that could have handed it down at `at`.
@@ -432,6 +489,9 @@ impl Book {
         task.ended = Some(at);
         if task.stand == Stand::Settling {
             task.stand = Stand::Missed;
+        }
+        if task.goes_on {
+            (task.cpu_time, task.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
         }
         let (slot, pid) = (task.slot.take(), task.pid);
         let job = &mut self.jobs[id.job.0 as usize];
@@ -471,20 +531,26 @@ impl Book {
         }
     }
 
-    /// First threads of jobs that were reported as ended although their job has not.
+    /// First threads of jobs that were reported as ended, and from whom nobody has taken over, although their job has
+    /// not ended.
     #[must_use]
     pub fn doubtful(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
         let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
-        first.filter(|id| self.tasks.get(id).is_some_and(|task| task.ended.is_some())).collect()
+        let is_gone = |task: &Task| task.ended.is_some() && self.living(task.tid).is_none();
+        first.filter(|id| self.tasks.get(id).is_some_and(is_gone)).collect()
     }
 
-    /// Notes that a task lives although it was reported as ended.
+    /// Notes that a task lives although it was reported as ended. It may be another thread of its process, which has
+    /// executed a program that nobody has told of.
     pub fn revive(&mut self, id: TaskId) {
+        let task = self.tasks.get(&id);
+        let Some((pid, Some(ended))) = task.map(|task| (task.pid, task.ended)) else { return };
+        let had = self.had_by_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.ended = None;
+        (task.ended, task.had) = (None, had);
         self.by_tid.insert(task.tid, id);
-        let (pid, aim) = (task.pid, task.aim.take());
+        let aim = task.aim.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions = job.instructions.saturating_sub(task.counted.instructions.unwrap_or(0));
@@ -526,7 +592,7 @@ impl Book {
     /// that the plan does not know of goes where the plan wanted who began the one before.
     #[must_use]
     pub fn aim_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
-        let job = self.jobs.get(id.job.0 as usize).filter(|job| job.first == id.order);
+        let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
         let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
         let place = plan.place_of(id).or_else(before);
         place.map_or_else(|| self.newborn_aim(&plan.newborn), Place::pu)

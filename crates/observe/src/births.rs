@@ -38,6 +38,9 @@ use std::time::{Duration, Instant};
 ///
 /// For every task `Born` comes first and once, `Ended` last; between tasks the order is that of
 /// time, but an event can come after a later one of another CPU.
+///
+/// A thread that is not its process's first and executes a program goes on under the first one's
+/// number: the first one has ended, one with its number is born, and then the thread ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
     /// It was created, or was there already when watching began.
@@ -51,7 +54,8 @@ pub enum TaskEvent {
         /// The process that created it: its own for a further thread, another one for the first
         /// thread of a process.
         parent_pid: Pid,
-        /// The thread that created it; the first thread of that process where unknown.
+        /// The thread that created it, or that goes on as it; the first thread of that process where
+        /// unknown.
         parent_tid: Tid,
         /// Whether it was found in `/proc`, which does not say what thread created it.
         found: bool,
@@ -270,7 +274,12 @@ impl Births {
         self.drain_rings(events);
         let begun = Instant::now();
         if self.next_look.is_some_and(|next| next <= begun) {
-            self.tree.look(&self.proc, now(), events);
+            let mut found = Vec::new();
+            self.tree.look(&self.proc, now(), &mut found);
+            if matches!(self.source, Source::Proc { .. }) {
+                found = renumbered(found);
+            }
+            events.append(&mut found);
             let end = Instant::now();
             self.next_look = Some(end + least.max((end - begun) * LOOK_SHARE));
         }
@@ -359,18 +368,59 @@ impl Births {
     /// A thread that is not its process's first executes a program: all others have ended, and it
     /// goes on under the first one's number (execve(2)). The kernel has reported the end of the
     /// first one but not that its number lives on.
+    ///
+    /// It is born under that number before it ends under its own, so that its process is never
+    /// without a task.
     fn take_over(&mut self, at: Nanos, pid: Pid, events: &mut Vec<TaskEvent>) {
         let tid = pid.first_thread();
         let others: Vec<Tid> = self.tree.tasks_of(pid).collect();
-        let Some(executing) = others.first().copied() else { return };
+        let parent_tid = match others[..] {
+            [] => return,
+            [executing] => executing,
+            // Of the ends of others no note has come.
+            _ => tid,
+        };
+        let born = TaskEvent::Born { at, pid, tid, parent_pid: pid, parent_tid, found: false };
         let ended = others.into_iter().map(|tid| TaskEvent::Ended { at, pid, tid });
-        let (parent_pid, parent_tid) = (pid, executing);
-        let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: false };
-        for event in ended.chain([born]) {
+        for event in std::iter::once(born).chain(ended) {
             self.tree.learn(&event);
             events.push(event);
         }
     }
+}
+
+/// What a look through `/proc` has found, with the first threads renewed of those processes that execute another
+/// program and have lost threads by that.
+///
+/// Any of these may have executed it and have the first one's number now; `/proc` shows no more than that there is
+/// one with that number, as before. The kernel's notes would tell that the first one has ended.
+fn renumbered(found: Vec<TaskEvent>) -> Vec<TaskEvent> {
+    let executes = |event: &TaskEvent| match event {
+        TaskEvent::Named { at, pid, tid, exec: true, .. } => {
+            (*tid == pid.first_thread()).then_some((*at, *pid, *tid))
+        }
+        _ => None,
+    };
+    if !found.iter().any(|event| executes(event).is_some()) {
+        return found;
+    }
+    let is_new = |of: Tid| {
+        found.iter().any(|event| matches!(event, TaskEvent::Born { tid, .. } if *tid == of))
+    };
+    let has_lost = |of: Pid| {
+        found.iter().any(|event| matches!(event, TaskEvent::Ended { pid, .. } if *pid == of))
+    };
+    let mut all = Vec::new();
+    for event in &found {
+        let renewed = executes(event).filter(|(_, pid, tid)| has_lost(*pid) && !is_new(*tid));
+        if let Some((at, pid, tid)) = renewed {
+            let (parent_pid, parent_tid) = (pid, tid);
+            all.push(TaskEvent::Ended { at, pid, tid });
+            all.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+        }
+        all.push(event.clone());
+    }
+    all
 }
 
 /// Opens `attr` on every thread of `pid`, also on those born meanwhile; `bytes` collects records
@@ -485,5 +535,98 @@ mod tests {
         births.deliver(Nanos(5), &mut events);
         let all = [born(1, 20, 20, 10), born(3, 30, 30, 20), ended(4, 20)];
         assert_eq!(events, all);
+    }
+
+    fn ended_of(at: u64, pid: i32, tid: i32) -> TaskEvent {
+        TaskEvent::Ended { at: Nanos(at), pid: Pid(pid), tid: Tid(tid) }
+    }
+
+    fn executes(at: u64, pid: i32) -> TaskEvent {
+        let (pid, tid, name) = (Pid(pid), Tid(pid), "new".to_owned());
+        TaskEvent::Named { at: Nanos(at), pid, tid, name, exec: true }
+    }
+
+    /// Who goes on as the first thread of process 10.
+    fn goes_on(at: u64, parent: i32, found: bool) -> TaskEvent {
+        let (pid, tid, parent_tid) = (Pid(10), Tid(10), Tid(parent));
+        TaskEvent::Born { at: Nanos(at), pid, tid, parent_pid: pid, parent_tid, found }
+    }
+
+    /// Process 10 has the threads 10, 11 and 12. 12 executes a program: the kernel tells that 10 and 11 have ended and
+    /// that the program of 10 is new. Between the events there is always one task of the process.
+    #[test]
+    fn who_executes_a_program_is_born_as_the_first_before_it_ends() {
+        let (mut births, mut events) = (births(), Vec::new());
+        births.early = vec![born(1, 10, 11, 10), born(2, 10, 12, 10)];
+        births.deliver(Nanos(3), &mut events);
+        events.clear();
+        births.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
+        births.deliver(Nanos(6), &mut events);
+        let ends = [ended_of(3, 10, 10), ended_of(4, 10, 11)];
+        let taken = [goes_on(5, 12, false), ended_of(5, 10, 12), executes(5, 10)];
+        assert_eq!(events, [&ends[..], &taken].concat());
+        assert!(births.tree.has_process(Pid(10)) && !births.all_ended());
+    }
+
+    /// The same, and the note of the end of 11 was lost: 11 or 12 goes on.
+    #[test]
+    fn of_several_nobody_knows_who_goes_on() {
+        let (mut births, mut events) = (births(), Vec::new());
+        births.early = vec![born(1, 10, 11, 10), born(2, 10, 12, 10)];
+        births.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
+        births.deliver(Nanos(6), &mut events);
+        let taken = [goes_on(5, 10, false), ended_of(5, 10, 11), ended_of(5, 10, 12)];
+        assert_eq!(events[3..6], taken);
+    }
+
+    /// A saved `/proc` in which process 10 executes `program` and has these threads.
+    fn saved(program: &str, threads: &[i32]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("10");
+        for tid in threads {
+            let task = process.join("task").join(tid.to_string());
+            std::fs::create_dir_all(&task).unwrap();
+            std::fs::write(task.join("children"), "").unwrap();
+            std::fs::write(task.join("comm"), format!("{program}\n")).unwrap();
+        }
+        std::fs::write(process.join("stat"), "10 (x) S 1 10 10").unwrap();
+        std::os::unix::fs::symlink(program, process.join("exe")).unwrap();
+        root
+    }
+
+    /// What is new in the second of two looks at process 10, without times.
+    fn second_look(first: &tempfile::TempDir, second: &tempfile::TempDir) -> Vec<String> {
+        let (mut births, mut events) = (births(), Vec::new());
+        for root in [first, second] {
+            events.clear();
+            births.proc = Proc::at(root.path());
+            births.next_look = Some(Instant::now());
+            births.drain(&mut events);
+        }
+        let line = |event: &TaskEvent| match event {
+            TaskEvent::Born { tid, parent_pid, parent_tid, found, .. } => {
+                format!("{tid} born of {parent_pid}/{parent_tid}, found {found}")
+            }
+            TaskEvent::Ended { tid, .. } => format!("{tid} ended"),
+            TaskEvent::Named { tid, name, exec, .. } => format!("{tid} is {name}, exec {exec}"),
+            TaskEvent::Lost { count } => format!("{count} lost"),
+        };
+        events.iter().map(line).collect()
+    }
+
+    /// 11 or 12 may have executed the program; `/proc` shows 10 all the time.
+    #[test]
+    fn in_proc_the_first_thread_is_renewed_when_others_end_by_an_exec() {
+        let seen = second_look(&saved("old", &[10, 11, 12]), &saved("new", &[10]));
+        let renewed = ["10 ended", "10 born of 10/10, found true", "10 is new, exec true"];
+        assert_eq!(seen, [&renewed[..], &["11 ended", "12 ended"]].concat());
+    }
+
+    #[test]
+    fn in_proc_it_stays_the_same_otherwise() {
+        let alone = second_look(&saved("old", &[10]), &saved("new", &[10]));
+        assert_eq!(alone, ["10 is new, exec true"]);
+        let fewer = second_look(&saved("old", &[10, 11]), &saved("old", &[10]));
+        assert_eq!(fewer, ["11 ended"], "it has executed nothing");
     }
 }

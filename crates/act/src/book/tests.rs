@@ -154,3 +154,81 @@ fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     });
     assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }
+
+/// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel tells that 10 has ended, and
+/// births what that means for 11: it is born as 10, and then ends.
+fn taken_over(parent: i32) -> (Book, TaskId) {
+    let mut book = book();
+    let first = book.living(Tid(10)).unwrap();
+    let further = book.born(birth(10, 11, (10, 10))).unwrap();
+    for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
+        let task = book.task(id).unwrap();
+        (task.mark, task.cpu_time) = (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
+        task.waited = Some(Nanos(9));
+    }
+    book.ended(Tid(10), Nanos(2));
+    let id = book.born(birth(10, 10, (10, parent))).unwrap();
+    book.ended(Tid(11), Nanos(3));
+    (book, id)
+}
+
+#[test]
+fn who_executes_a_program_stays_known_to_its_job() {
+    let (mut book, id) = taken_over(11);
+    assert_eq!(book.processes_of(JobIdx(0)), [Pid(10)]);
+    assert_eq!(book.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
+    assert_eq!(book.task(id).unwrap().mark, Mark::On(PuNr(1)), "it has the mask that it had");
+    assert!(book.begins_run(id));
+    assert!(book.doubtful().is_empty(), "nobody is to be revived");
+    let child = book.born(birth(20, 20, (10, 10))).unwrap();
+    assert_eq!(child.to_string(), "0.3");
+    book.ended(Tid(10), Nanos(4));
+    assert_eq!(book.processes_of(JobIdx(0)), [Pid(20)]);
+    let first = TaskId { job: JobIdx(0), order: 0 };
+    assert_eq!(book.doubtful(), [first], "its end may be one that was only reported");
+}
+
+/// 3 ms are those of the thread that was the first, which has ended. The 4 ms of the other are in what is read of it
+/// under its new number.
+#[test]
+fn who_executes_a_program_has_its_time_counted_once() {
+    let (mut book, id) = taken_over(11);
+    assert_eq!(book.cpu_time(JobIdx(0)), None, "nobody has asked yet");
+    book.task(id).unwrap().cpu_time = Some(Nanos::from_millis(6));
+    assert_eq!(book.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
+    let executing = &book.seen(Nanos(0), |_, _| None)[1];
+    assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));
+}
+
+#[test]
+fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
+    let (mut book, id) = taken_over(10);
+    let task = book.task(id).unwrap();
+    assert_eq!(task.mark, Mark::Original);
+    assert_eq!(task.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+}
+
+/// A program that changes its user is not told of: 10 is found to live after all, and may be who was 11.
+#[test]
+fn who_is_revived_may_be_another_thread() {
+    let mut book = book();
+    let first = book.living(Tid(10)).unwrap();
+    let further = book.born(birth(10, 11, (10, 10))).unwrap();
+    book.task(further).unwrap().mark = Mark::On(PuNr(1));
+    book.ended(Tid(10), Nanos(2));
+    assert_eq!(book.doubtful(), [first]);
+    book.revive(first);
+    assert_eq!(book.task(first).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(1)]);
+    assert!(book.doubtful().is_empty());
+}
+
+/// The plan wanted the job's first task on PU 5, before another thread of it executed a program.
+#[test]
+fn who_takes_over_from_the_first_goes_where_the_plan_wanted_that() {
+    let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+        { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
+        "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+    let plan = Plan::from_json(text).unwrap();
+    let (book, id) = taken_over(11);
+    assert_eq!(book.aim_of(&plan, id), Some(PuNr(5)));
+}
