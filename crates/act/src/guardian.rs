@@ -78,16 +78,9 @@ fn guard(ear: io::PipeReader, colocate: Pid, memory: &File, path: Option<PathBuf
     // Where all that was held back runs at once, it would wait long for its turn.
     let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, sys::nice()));
     if let Some(journal) = read(memory) {
-        let proc = Path::new("/proc");
-        // First of all, what was stopped goes on.
-        let gone_on = restore::let_go_on(&journal, proc, false);
-        let raised = restore::raise(&journal, proc, false);
-        let undone = restore::undo(&journal, proc, false);
-        let troubles = raised.iter().map(|raised| &raised.trouble);
-        let mut troubles = troubles.chain(undone.iter().map(|undone| &undone.trouble));
-        let all = gone_on.is_ok() && troubles.all(Option::is_none);
+        let undone = restore::undo(&journal, Path::new("/proc"), false);
         // What could not be undone is left for `colocate restore` to speak of.
-        if let Some(path) = path.filter(|_| all) {
+        if let Some(path) = path.filter(|_| undone.is_complete()) {
             let _ = std::fs::remove_file(path);
         }
     }

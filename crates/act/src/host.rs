@@ -39,14 +39,13 @@ use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
 use colocate_policy::{JobIdx, Plan, TaskId};
 use filling::Fillers;
-use lives::Leaving;
+use lives::{Leaving, Rest};
 use looking::{GLANCE_EVERY, LOOK_EVERY};
-use preparing::{
-    begin_journal, counters, hold_all, late_births, no_journal, pauser, usable, watch_all,
-};
+use preparing::{Kept, counters, hold_all, keep, late_births, usable, watch_all};
 use spins::Spins;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,8 +133,8 @@ pub struct LinuxHost {
     waiting: BTreeSet<JobIdx>,
     /// What could not be done to whom, so that it is said once.
     told: BTreeSet<(JobIdx, &'static str)>,
-    /// Whether nobody is stopped any more.
-    ending: bool,
+    /// The signal that has ended the scheduling: nobody is stopped or placed any more.
+    ending: Option<c_int>,
     /// By job: who was let go last, while its exec may be under way.
     going: Vec<Option<Going>>,
     commands: Vec<Command>,
@@ -143,6 +142,8 @@ pub struct LinuxHost {
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
     leaving: Vec<Leaving>,
+    /// What runs have left behind that others have followed.
+    rests: Vec<Rest>,
     gauges: Gauges,
     /// Looks in a row that have found a job stopped by somebody else.
     asleep: BTreeMap<JobIdx, u8>,
@@ -188,14 +189,9 @@ impl LinuxHost {
         let signals = Signals::take()?;
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
-        let pauser = setup.may_pause.then(|| pauser(setup, &mut notes));
+        let Kept { pauser, journal, guardian, .. } = keep(setup, &original, &mut notes);
         let fillers =
             pauser.as_ref().and_then(|_| Fillers::new(setup.meanwhile, &setup.proc, &mut notes));
-        let mut journal = begin_journal(setup, &original, pauser.as_ref());
-        notes.extend(journal.trouble().map(no_journal));
-        let guardian = Guardian::start(&journal)
-            .map_err(|why| notes.push(format!("no guardian ({why})")))
-            .ok();
         let held = hold_all(&setup.commands, &signals)?;
         let mut runtimes = Runtimes::default();
         let mut book = Book::default();
@@ -221,12 +217,13 @@ impl LinuxHost {
             fillers,
             waiting: BTreeSet::new(),
             told: BTreeSet::new(),
-            ending: false,
+            ending: None,
             going: (0..jobs).map(|_| None).collect(),
             commands: setup.commands.clone(),
             targets,
             grace: setup.grace,
             leaving: Vec::new(),
+            rests: Vec::new(),
             gauges: Gauges::new(counters, setup.may_pause),
             asleep: BTreeMap::new(),
             births,
@@ -389,12 +386,13 @@ impl LinuxHost {
         while let Some(arrived) = self.signals.next() {
             let asked = Asked::from(arrived);
             if asked.ends {
-                // Who is stopped could not end.
-                self.let_all_go_on();
+                self.end_scheduling(arrived.signal);
             }
             if asked.pass_on {
-                let running = self.book.jobs().iter().filter(|job| job.end.is_none());
-                for job in running {
+                let jobs = self.book.jobs().iter().zip(&self.held);
+                // Who has not begun knows no signal yet, and any would be its end.
+                let running = jobs.filter(|(job, held)| job.end.is_none() && held.is_none());
+                for (job, _) in running {
                     // It may have ended meanwhile.
                     let _ = sys::kill(job.pid, arrived.signal);
                 }

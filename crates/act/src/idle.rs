@@ -218,12 +218,15 @@ impl Placer {
     }
 
     /// Takes in that a newborn may have inherited SCHED_IDLE from one that we have put there.
+    ///
+    /// One that has not stands in the journal as well: it may put itself there later, and is then told from those that
+    /// nobody has heard of when colocate dies.
     pub fn meet(&mut self, task: &mut Task) {
-        let inherited = task.was_lowered.filter(|_| {
-            sys::schedule_of(task.tid).is_ok_and(|found| found.policy == libc::SCHED_IDLE)
-        });
-        if inherited.is_some() {
-            task.lowered = inherited;
+        let is_idle = sys::schedule_of(task.tid).is_ok_and(|it| it.policy == libc::SCHED_IDLE);
+        if !is_idle {
+            self.note(task);
+        } else if task.was_lowered.is_some() {
+            task.lowered = task.was_lowered;
             self.rewrite(task);
         }
     }

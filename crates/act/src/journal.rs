@@ -10,7 +10,7 @@
 //! colocate-journal 3
 //! owner 4242 1234567
 //! original 0-63
-//! pauses cgroup /sys/fs/cgroup/colocate-4242
+//! pauses cgroup /sys/fs/cgroup/colocate-4242-1234567
 //!
 //! 4243 4243 1234570 - - o 5bd1e995
 //! 4243 4250 1234581 17 3 - 9ae16a3b
@@ -25,6 +25,7 @@
 
 use crate::idle::Fair;
 use crate::pause::How;
+use crate::stat::Stat;
 use crate::sys;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{Pid, Tid};
@@ -115,6 +116,14 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// This process. `proc` is `/proc`; where that does not tell, its start is 0.
+    #[must_use]
+    pub fn ours(proc: &Path) -> Self {
+        let pid = Pid(std::process::id().cast_signed());
+        let stat = Stat::read(proc, pid, pid.first_thread());
+        Self { pid, start_ticks: stat.map_or(0, |stat| stat.start_ticks) }
+    }
+
     /// The name of its journal's file.
     #[must_use]
     pub fn file_name(self) -> String {
@@ -382,7 +391,7 @@ mod tests {
     #[test]
     fn the_head_says_how_jobs_are_stopped() {
         let dir = tempfile::tempdir().unwrap();
-        let how = How::Freezer("/sys/fs/cgroup/colocate-7".into());
+        let how = How::Freezer("/sys/fs/cgroup/colocate-7-99".into());
         let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), Some(&how));
         let slot = writer.slot();
         writer.write(slot, &some(10, Some(1)));

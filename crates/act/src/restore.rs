@@ -1,30 +1,69 @@
 //! Undoing what a journal says was done.
 //!
-//! A thread is given its original mask if it is on the very PU that it was put on. Threads that the
-//! journal does not know, because they were born from a placed one just before the crash, are found
-//! below the processes that it does know.
+//! # Problem
+//! Who was born just before colocate died stands in no journal, and has inherited its creator's PU and policy. It goes
+//! on creating others while we look, and may end before we come to it. And who is given back what it had may be in the
+//! middle of creating a thread, which has it not, and is seen only when its birth is over.
+//! # Approach
+//! Everything goes on first. Then looks at all that may belong to the workload ([`workload`]), until some in a row have
+//! found nothing and nobody can be in the middle of creating a thread any more. Cgroups are removed last: as long as
+//! they are there, whoever is born in them is found.
+//!
+//! A thread is given its original mask if it is on the very PU that it was put on, and its policy if it is under
+//! SCHED_IDLE.
+
+mod workload;
 
 use crate::idle::{self, Fair};
 use crate::journal::{Entry, Journal, JournalError, Mark, Owner};
 use crate::pause::{self, How, freezer};
 use crate::pin;
-use crate::stat::{Stat, parents, threads};
+use crate::stat::{Stat, threads};
 use crate::sys;
-use colocate_machine::PuNr;
+use colocate_machine::{Nanos, PuNr};
+use colocate_observe::runstate::RunTime;
+use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
+use workload::Workload;
 
-/// Looks through the processes at most. A thread that is born during one look from one that was not
-/// yet undone is found in the next; the third finds nothing unless threads are born faster than
-/// they are listed.
-const LOOKS: usize = 10;
+/// How long is looked at most. This and what follows is as for a normal end, and for the same reasons
+/// (`host/giving_back.rs`).
+const LOOKS_FOR: Nanos = Nanos::from_secs(5);
+/// So many looks in a row must find nothing, with [`PAUSE`] between them.
+const QUIET: usize = 10;
+/// Time between two looks, if the first has found nothing.
+const PAUSE: Duration = Duration::from_millis(5);
+/// CPU time after which a birth is over.
+const BIRTH: Nanos = Nanos::from_millis(1);
+
+/// What was, or would be, undone of a journal.
+#[derive(Debug)]
+pub struct Undone {
+    /// Processes that were stopped, or may have been; or why one could not be let go on, or a cgroup not be removed.
+    pub let_go: io::Result<Vec<Pid>>,
+    /// Threads that were under SCHED_IDLE.
+    pub raised: Vec<Raised>,
+    /// Threads that were on a PU.
+    pub freed: Vec<Freed>,
+}
+
+impl Undone {
+    /// Whether nothing is left to undo.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let raised = self.raised.iter().all(|raised| raised.trouble.is_none());
+        raised && self.freed.iter().all(|freed| freed.trouble.is_none()) && self.let_go.is_ok()
+    }
+}
 
 /// A thread that was, or would be, given back its original mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
+pub struct Freed {
     /// Its process.
     pub pid: Pid,
     /// The thread.
@@ -35,63 +74,6 @@ pub struct Undone {
     pub trouble: Option<String>,
 }
 
-/// Gives every living thread of the journal's workload its original mask; with `dry` only says
-/// which ones. `proc` is `/proc`.
-#[must_use]
-pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Vec<Undone> {
-    let mut undone = Vec::new();
-    let mut seen = HashSet::new();
-    for _ in 0..if dry { 1 } else { LOOKS } {
-        let before = undone.len();
-        let known = living(journal, proc);
-        for pid in with_descendants(&known, proc) {
-            for tid in threads(proc, pid) {
-                let entry = known.get(&tid).copied();
-                let Some(from) = placed(journal, tid, entry) else { continue };
-                // What only waits to be reaped runs nowhere any more.
-                if Stat::read(proc, pid, tid).is_none_or(|stat| stat.is_dead()) {
-                    continue;
-                }
-                // One that cannot be moved is not tried for ever.
-                if seen.insert((pid, tid, from)) {
-                    undone.push(undo_one(journal, pid, tid, from, dry));
-                }
-            }
-        }
-        if undone.len() == before {
-            break;
-        }
-    }
-    undone
-}
-
-/// Lets everything go on that the journal's workload may have stopped; with `dry` only says what. `proc` is
-/// `/proc`. Returns the processes that were found stopped.
-///
-/// # Errors
-/// If cgroups cannot be removed or a process not be told; everything else goes on.
-pub fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pid>> {
-    match &journal.pauses {
-        None => Ok(Vec::new()),
-        Some(How::Freezer(folder)) if dry => freezer::members(folder),
-        Some(How::Freezer(folder)) => freezer::dissolve(folder),
-        Some(How::Signals) => {
-            let pids = with_descendants(&living(journal, proc), proc);
-            let is_stopped = |pid: &Pid| {
-                let stat = Stat::read(proc, *pid, pid.first_thread());
-                stat.is_some_and(|stat| stat.state == 'T')
-            };
-            let stopped: Vec<Pid> = pids.iter().copied().filter(is_stopped).collect();
-            if !dry {
-                // Not only to those that have stopped: on a busy machine one may still be about to.
-                let all: Vec<Pid> = pids.into_iter().collect();
-                pause::signal(&all, libc::SIGCONT)?;
-            }
-            Ok(stopped)
-        }
-    }
-}
-
 /// A thread that was, or would be, given back its scheduling policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
@@ -99,81 +81,175 @@ pub struct Raised {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// The policy that it had before it was put under SCHED_IDLE.
+    /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
     pub to: Fair,
     /// Why it could not be given back, in one line; `None` if it was, or if nothing was tried.
     pub trouble: Option<String>,
 }
 
-/// Takes every living thread of the journal's workload out of SCHED_IDLE that was put there; with `dry` only says
-/// which ones. `proc` is `/proc`.
+/// Lets everything go on that the journal's workload has, or may have, stopped, takes its living threads out of
+/// SCHED_IDLE that were put there, and gives them their original mask; with `dry` only says which ones. `proc` is
+/// `/proc`. Takes a twentieth of a second if somebody lives, and five seconds at most.
 #[must_use]
-pub fn raise(journal: &Journal, proc: &Path, dry: bool) -> Vec<Raised> {
-    let mut raised = Vec::new();
-    let mut seen = HashSet::new();
-    for _ in 0..if dry { 1 } else { LOOKS } {
-        let before = raised.len();
-        let known = living(journal, proc);
-        let parents = parents(proc);
-        for pid in with_descendants(&known, proc) {
-            for tid in threads(proc, pid) {
-                let Some(to) = lowered(&known, &parents, pid, tid) else { continue };
-                let is_idle = |found: sys::Schedule| found.policy == libc::SCHED_IDLE;
-                // What only waits to be reaped runs nowhere any more.
-                let dead = || Stat::read(proc, pid, tid).is_none_or(|stat| stat.is_dead());
-                if !sys::schedule_of(tid).is_ok_and(is_idle) || dead() {
-                    continue;
-                }
-                // One that cannot be raised is not tried for ever.
-                if seen.insert((pid, tid)) {
-                    let trouble = (!dry).then(|| idle::raise(tid, to)).and_then(Result::err);
-                    let trouble = trouble.map(|why| why.to_string());
-                    raised.push(Raised { pid, tid, to, trouble });
-                }
+pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
+    // To move a process out of a cgroup can take the kernel some hundredths of a second.
+    let let_go = let_go_on(journal, proc, dry);
+    let mut undoing = Undoing::of(journal, proc, dry);
+    undoing.look_until_quiet();
+    let let_go = let_go.and_then(|pids| match &journal.pauses {
+        Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
+        _ => Ok(pids),
+    });
+    Undone { let_go, raised: undoing.raised, freed: undoing.freed }
+}
+
+/// Lets everything go on; with `dry` only says what. Returns the processes that were found stopped, or in cgroups.
+fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pid>> {
+    match &journal.pauses {
+        None => Ok(Vec::new()),
+        Some(How::Freezer(folder)) => {
+            if dry {
+                return freezer::members(folder);
             }
+            freezer::thaw(folder)?;
+            // What cannot be read cannot be removed either, which is then said.
+            Ok(freezer::members(folder).unwrap_or_default())
         }
-        if raised.len() == before {
-            break;
+        Some(How::Signals) => {
+            let all: Vec<Pid> = Workload::of(journal, proc).processes().into_iter().collect();
+            let is_stopped = |pid: &Pid| {
+                let stats = threads(proc, *pid).into_iter().map(|tid| Stat::read(proc, *pid, tid));
+                stats.flatten().any(|stat| stat.state == 'T')
+            };
+            let stopped = all.iter().copied().filter(is_stopped).collect();
+            if !dry {
+                // Not only to those that have stopped: on a busy machine one may still be about to.
+                pause::signal(&all, libc::SIGCONT)?;
+            }
+            Ok(stopped)
         }
-    }
-    raised
-}
-
-/// The policy that we have taken from a thread, or from one that may have created it just before the crash, if the
-/// journal does not know it: one of its process, or of its process's parent.
-fn lowered(
-    known: &HashMap<Tid, &Entry>,
-    parents: &HashMap<Pid, Pid>,
-    pid: Pid,
-    tid: Tid,
-) -> Option<Fair> {
-    let of_process =
-        |pid: Pid| known.values().find_map(|entry| entry.lowered.filter(|_| entry.pid == pid));
-    match known.get(&tid) {
-        Some(entry) => entry.lowered,
-        None => of_process(pid).or_else(|| of_process(*parents.get(&pid)?)),
     }
 }
 
-/// The journal's tasks that live, by thread.
-fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
-    let lives = |entry: &&Entry| {
-        Stat::read(proc, entry.pid, entry.tid).is_some_and(|s| s.start_ticks == entry.start_ticks)
-    };
-    journal.entries.iter().filter(lives).map(|entry| (entry.tid, entry)).collect()
+/// Gives threads back what was taken from them.
+struct Undoing<'a> {
+    journal: &'a Journal,
+    proc: &'a Path,
+    dry: bool,
+    workload: Workload<'a>,
+    /// Threads, with the PUs that they were to leave, if any: what cannot be given back is not tried for ever.
+    tried: HashSet<(Pid, Tid, Option<PuNr>)>,
+    creating: Creating,
+    raised: Vec<Raised>,
+    freed: Vec<Freed>,
 }
 
-/// The processes of known tasks, and all that descend from them.
-fn with_descendants(known: &HashMap<Tid, &Entry>, proc: &Path) -> BTreeSet<Pid> {
-    let mut pids: BTreeSet<Pid> = known.values().map(|entry| entry.pid).collect();
-    let parents = parents(proc);
-    loop {
-        let children = parents.iter().filter(|(_, parent)| pids.contains(parent));
-        let new: Vec<Pid> = children.map(|(pid, _)| *pid).filter(|p| !pids.contains(p)).collect();
-        if new.is_empty() {
-            return pids;
+impl<'a> Undoing<'a> {
+    fn of(journal: &'a Journal, proc: &'a Path, dry: bool) -> Self {
+        Self {
+            journal,
+            proc,
+            dry,
+            workload: Workload::of(journal, proc),
+            tried: HashSet::new(),
+            creating: Creating::default(),
+            raised: Vec::new(),
+            freed: Vec::new(),
         }
-        pids.extend(new);
+    }
+
+    fn look_until_quiet(&mut self) {
+        let (begun, mut quiet) = (now(), 0);
+        while quiet < QUIET && now() < begun + LOOKS_FOR {
+            let before = self.tried.len();
+            let somebody_lives = self.look();
+            if self.dry || !somebody_lives {
+                return;
+            }
+            if self.tried.len() > before {
+                quiet = 0;
+                continue;
+            }
+            quiet = if self.creating.are_left(self.proc) { 0 } else { quiet + 1 };
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Looks at every process once. False if there is none.
+    fn look(&mut self) -> bool {
+        // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may bear others and
+        // end.
+        let members = self.workload.members();
+        members.iter().for_each(|pid| self.look_at(*pid));
+        let all = self.workload.processes();
+        all.difference(&members).for_each(|pid| self.look_at(*pid));
+        !all.is_empty()
+    }
+
+    fn look_at(&mut self, pid: Pid) {
+        for tid in threads(self.proc, pid) {
+            self.raise(pid, tid);
+            self.free(pid, tid);
+        }
+    }
+
+    /// Takes a thread out of SCHED_IDLE that was put there, or has inherited it.
+    fn raise(&mut self, pid: Pid, tid: Tid) {
+        let is_idle = || sys::schedule_of(tid).is_ok_and(|it| it.policy == libc::SCHED_IDLE);
+        if !self.workload.fills() || !is_idle() {
+            return;
+        }
+        let Some(to) = self.workload.policy_before(pid, tid) else { return };
+        if self.is_dead(pid, tid) || !self.tried.insert((pid, tid, None)) {
+            return;
+        }
+        let trouble = (!self.dry).then(|| idle::raise(tid, to)).and_then(Result::err);
+        let trouble = trouble.map(|why| why.to_string());
+        self.raised.push(Raised { pid, tid, to, trouble });
+        self.creating.add(self.proc, pid, tid);
+    }
+
+    /// Gives a thread its original mask that was put on a PU, or has inherited that.
+    fn free(&mut self, pid: Pid, tid: Tid) {
+        let Some(from) = placed(self.journal, tid, self.workload.known(tid)) else { return };
+        if self.is_dead(pid, tid) || !self.tried.insert((pid, tid, Some(from))) {
+            return;
+        }
+        let trouble = match (!self.dry).then(|| pin::place(tid, &self.journal.original)) {
+            None | Some(Ok(_) | Err(pin::PinError::Gone)) => None,
+            Some(Err(why)) => Some(why.to_string()),
+        };
+        self.freed.push(Freed { pid, tid, from, trouble });
+        self.creating.add(self.proc, pid, tid);
+    }
+
+    /// What only waits to be reaped runs nowhere any more.
+    fn is_dead(&self, pid: Pid, tid: Tid) -> bool {
+        Stat::read(self.proc, pid, tid).is_none_or(|stat| stat.is_dead())
+    }
+}
+
+/// Who may be in the middle of creating a thread since something was given back to it, with the CPU time that it had
+/// used then; `None` if the kernel does not say.
+#[derive(Default)]
+struct Creating(HashMap<(Pid, Tid), Option<(Nanos, RunTime)>>);
+
+impl Creating {
+    fn add(&mut self, proc: &Path, pid: Pid, tid: Tid) {
+        let time = RunTime::open(proc, pid, tid).ok();
+        self.0.insert((pid, tid), time.and_then(|time| Some((time.read()?, time))));
+    }
+
+    /// Forgets who cannot be any more: it has used as much CPU time as a birth takes, or sleeps. False if nobody is
+    /// left.
+    fn are_left(&mut self, proc: &Path) -> bool {
+        self.0.retain(|(pid, tid), time| {
+            let has_run = time.as_ref().is_none_or(|(then, time)| {
+                time.read().is_none_or(|now| now.saturating_sub(*then) >= BIRTH)
+            });
+            !has_run && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
+        });
+        !self.0.is_empty()
     }
 }
 
@@ -183,20 +259,18 @@ fn placed(journal: &Journal, tid: Tid, entry: Option<&Entry>) -> Option<PuNr> {
         return None;
     }
     let pu = pin::single(&pin::allowed(tid).ok()?)?;
+    let names = |entry: &Entry| [entry.mark.pu(), entry.was.pu()].contains(&Some(pu));
     let by_us = match entry {
-        Some(entry) => [entry.mark.pu(), entry.was.pu()].contains(&Some(pu)),
-        None => journal.entries.iter().any(|e| [e.mark.pu(), e.was.pu()].contains(&Some(pu))),
+        // Another thread may have executed a program: that made it the first one, with the mask that it had.
+        Some(entry) if tid == entry.pid.first_thread() => {
+            let threads = journal.entries.iter().filter(|other| other.pid == entry.pid);
+            threads.filter(|thread| thread.mark != Mark::Programs).any(names)
+        }
+        Some(entry) => names(entry),
+        None => journal.entries.iter().any(names),
     };
     // With one PU in the original mask nothing has changed.
     (by_us && pin::only(pu) != journal.original).then_some(pu)
-}
-
-fn undo_one(journal: &Journal, pid: Pid, tid: Tid, from: PuNr, dry: bool) -> Undone {
-    let trouble = match (!dry).then(|| pin::place(tid, &journal.original)) {
-        None | Some(Ok(_) | Err(pin::PinError::Gone)) => None,
-        Some(Err(why)) => Some(why.to_string()),
-    };
-    Undone { pid, tid, from, trouble }
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
@@ -315,29 +389,24 @@ mod tests {
         pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
         let journal = journal(&original, vec![sleeper.entry(Mark::On(pu), Mark::Original)]);
 
-        assert_eq!(undo(&journal, Path::new(PROC), true).len(), 1);
+        let undo = |dry| undo(&journal, Path::new(PROC), dry).freed;
+        assert_eq!(undo(true).len(), 1);
         assert_eq!(sleeper.mask(), pin::only(pu), "a dry run changes nothing");
-        let undone = undo(&journal, Path::new(PROC), false);
+        let undone = undo(false);
         assert_eq!(undone.len(), 1);
         assert_eq!(undone[0].trouble, None);
         assert_eq!(sleeper.mask(), original);
-        assert_eq!(undo(&journal, Path::new(PROC), false), []);
+        assert_eq!(undo(false), []);
     }
 
     /// One that the journal says was put under SCHED_IDLE, and one that its own program has put there.
     #[test]
     fn a_lowered_thread_gets_its_policy_back() {
-        if idle::licence().is_err() {
-            eprintln!("skipped: nobody can leave SCHED_IDLE again");
+        if !may_idle() {
             return;
         }
         let (known, other) = (Sleeper::start(), Sleeper::start());
-        let policy = |of: &Sleeper| sys::schedule_of(of.pid.first_thread()).unwrap().policy;
-        for sleeper in [&known, &other] {
-            let tid = sleeper.pid.first_thread();
-            let idle = sys::schedule_of(tid).unwrap().under(libc::SCHED_IDLE);
-            sys::set_schedule(tid, &idle).unwrap();
-        }
+        [&known, &other].into_iter().for_each(|sleeper| lower(sleeper.pid));
         let lowered = Some(Fair::Other);
         let entries = vec![
             Entry { lowered, ..known.entry(Mark::Original, Mark::Original) },
@@ -350,26 +419,149 @@ mod tests {
             to: Fair::Other,
             trouble: None,
         };
-        assert_eq!(raise(&journal, Path::new(PROC), true), std::slice::from_ref(&wanted));
-        assert_eq!(policy(&known), libc::SCHED_IDLE, "a dry run changes nothing");
-        assert_eq!(raise(&journal, Path::new(PROC), false), [wanted]);
-        assert_eq!([&known, &other].map(policy), [libc::SCHED_OTHER, libc::SCHED_IDLE]);
-        assert_eq!(raise(&journal, Path::new(PROC), false), []);
+        let raised = |dry| undo(&journal, Path::new(PROC), dry).raised;
+        assert_eq!(raised(true), std::slice::from_ref(&wanted));
+        assert_eq!(policy(known.pid), libc::SCHED_IDLE, "a dry run changes nothing");
+        assert_eq!(raised(false), [wanted]);
+        assert_eq!([known.pid, other.pid].map(policy), [libc::SCHED_OTHER, libc::SCHED_IDLE]);
+        assert_eq!(raised(false), []);
     }
 
-    #[test]
-    fn who_may_have_inherited_it() {
-        let entry = |pid, lowered| {
+    /// Puts a thread under SCHED_IDLE.
+    fn lower(pid: Pid) {
+        let tid = pid.first_thread();
+        let idle = sys::schedule_of(tid).unwrap().under(libc::SCHED_IDLE);
+        sys::set_schedule(tid, &idle).unwrap();
+    }
+
+    fn policy(pid: Pid) -> libc::c_int {
+        sys::schedule_of(pid.first_thread()).unwrap().policy
+    }
+
+    /// A shell that waits for a line and then runs a script, which prints numbers of processes and ends when its input
+    /// does; all in one process group.
+    struct Family {
+        shell: Child,
+        pid: Pid,
+    }
+
+    impl Family {
+        fn start(script: &str) -> Self {
+            let script = format!("read go; {script}; read end");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let shell = std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            let shell = shell.spawn().unwrap();
+            let pid = Pid(shell.id().cast_signed());
+            Self { shell, pid }
+        }
+
+        /// Lets the script go; returns the numbers.
+        fn go(&mut self, numbers: usize) -> Vec<Pid> {
+            use std::io::{BufRead, Write};
+            self.shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            let mut said = io::BufReader::new(self.shell.stdout.take().unwrap());
+            let mut line = || {
+                let mut line = String::new();
+                said.read_line(&mut line).unwrap();
+                Pid(line.trim().parse().unwrap())
+            };
+            (0..numbers).map(|_| line()).collect()
+        }
+
+        fn entry(&self, lowered: Option<Fair>) -> Entry {
+            let tid = self.pid.first_thread();
+            let start_ticks = Stat::read(Path::new(PROC), self.pid, tid).unwrap().start_ticks;
             let (mark, was) = (Mark::Original, Mark::Original);
-            Entry { pid: Pid(pid), tid: Tid(pid), start_ticks: 1, mark, was, lowered }
-        };
-        let entries = [entry(10, Some(Fair::Batch)), entry(20, None)];
-        let known = entries.iter().map(|entry| (entry.tid, entry)).collect();
-        let parents = [(30, 10), (40, 20), (50, 30)].map(|(child, pid)| (Pid(child), Pid(pid)));
-        let parents = parents.into_iter().collect();
-        let of = |pid, tid| lowered(&known, &parents, Pid(pid), Tid(tid));
-        assert_eq!([of(10, 10), of(10, 11), of(30, 30)], [Some(Fair::Batch); 3]);
-        assert_eq!([of(20, 20), of(20, 21), of(40, 40), of(50, 50)], [None; 4]);
+            Entry { pid: self.pid, tid, start_ticks, mark, was, lowered }
+        }
+    }
+
+    impl Drop for Family {
+        fn drop(&mut self) {
+            // The whole group.
+            let _ = sys::kill(Pid(-self.pid.0), libc::SIGKILL);
+            let _ = self.shell.wait();
+        }
+    }
+
+    fn may_idle() -> bool {
+        let may = idle::licence().is_ok();
+        if !may {
+            eprintln!("skipped: nobody can leave SCHED_IDLE again");
+        }
+        may
+    }
+
+    /// The journal knows the shell alone, and not what it has created by way of another one.
+    #[test]
+    fn grandchildren_get_their_policy_back() {
+        if !may_idle() {
+            return;
+        }
+        let mut family = Family::start("sh -c 'echo $$; sleep 60 & echo $!; wait' & wait");
+        lower(family.pid);
+        let entry = family.entry(Some(Fair::Batch));
+        let mut pids = family.go(2);
+        pids.push(family.pid);
+        let journal = journal(&pin::allowed(entry.tid).unwrap(), vec![entry]);
+        let mut raised: Vec<Pid> =
+            undo(&journal, Path::new(PROC), false).raised.iter().map(|it| it.pid).collect();
+        raised.sort_unstable();
+        pids.sort_unstable();
+        assert_eq!(raised, pids);
+        assert!(pids.iter().all(|pid| policy(*pid) == libc::SCHED_BATCH));
+    }
+
+    /// A shell was taken out of SCHED_IDLE as it created a process; another one has put itself there, with its child.
+    /// That there are jobs which fill idle PUs shows by a third one.
+    #[test]
+    fn who_has_a_creator_that_was_just_raised() {
+        if !may_idle() {
+            return;
+        }
+        let mut families = [(); 2].map(|()| Family::start("sleep 60 & echo $!"));
+        let third = Sleeper::start();
+        let entries = vec![
+            families[0].entry(None),
+            families[1].entry(None),
+            Entry { lowered: Some(Fair::Other), ..third.entry(Mark::Original, Mark::Original) },
+        ];
+        families.iter().for_each(|family| lower(family.pid));
+        let children = [0, 1].map(|of| families[of].go(1)[0]);
+        let other = sys::schedule_of(families[0].pid.first_thread()).unwrap();
+        sys::set_schedule(families[0].pid.first_thread(), &other.under(libc::SCHED_OTHER)).unwrap();
+        let journal = journal(&third.mask(), entries);
+        let raised = undo(&journal, Path::new(PROC), false).raised;
+        assert_eq!(raised.iter().map(|it| it.pid).collect::<Vec<_>>(), [children[0]]);
+        assert_eq!(children.map(policy), [libc::SCHED_OTHER, libc::SCHED_IDLE]);
+        assert_eq!(policy(families[1].pid), libc::SCHED_IDLE);
+    }
+
+    /// Its creator has ended, so it descends from nobody; but it is in the cgroup of a job.
+    #[test]
+    fn an_orphan_in_a_cgroup_has_all_of_it_back() {
+        let Some(freezer) = freezer::cgroups_for_a_test(3, 1) else { return };
+        let mut family = Family::start("(sleep 60 & echo $!)");
+        let original = pin::allowed(family.pid.first_thread()).unwrap();
+        let Some(pu) = a_pu(&original).filter(|_| may_idle()) else { return };
+        freezer.enter(colocate_policy::JobIdx(0), family.pid).unwrap();
+        lower(family.pid);
+        pin::place(family.pid.first_thread(), &pin::only(pu)).unwrap();
+        let (mark, lowered) = (Mark::On(pu), Some(Fair::Other));
+        let entry = Entry { mark, ..family.entry(lowered) };
+        let orphan = family.go(1)[0];
+        sys::kill(family.pid, libc::SIGKILL).unwrap();
+        family.shell.wait().unwrap();
+        assert_eq!(policy(orphan), libc::SCHED_IDLE);
+        let how = How::Freezer(freezer.folder().to_owned());
+        let journal = Journal { pauses: Some(how), ..journal(&original, vec![entry]) };
+        let undone = undo(&journal, Path::new(PROC), false);
+        assert!(undone.is_complete(), "{undone:?}");
+        assert_eq!(undone.raised.iter().map(|it| it.pid).collect::<Vec<_>>(), [orphan]);
+        assert_eq!(policy(orphan), libc::SCHED_OTHER);
+        assert_eq!(pin::allowed(orphan.first_thread()).unwrap(), original);
+        assert!(!freezer.folder().exists());
     }
 
     /// The journal was written, the deed not done: the thread is still where it was before.
@@ -381,7 +573,27 @@ mod tests {
         let other = original.iter().last().unwrap();
         pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
         let entry = sleeper.entry(Mark::On(other), Mark::On(pu));
-        assert_eq!(undo(&journal(&original, vec![entry]), Path::new(PROC), false).len(), 1);
+        let undone = undo(&journal(&original, vec![entry]), Path::new(PROC), false);
+        assert_eq!(undone.freed.len(), 1);
+        assert_eq!(sleeper.mask(), original);
+    }
+
+    /// A later thread has executed a program and is the first one now, and who wrote the journal never knew.
+    #[test]
+    fn where_a_later_thread_executed_a_program() {
+        let sleeper = Sleeper::start();
+        let original = sleeper.mask();
+        let Some(pu) = a_pu(&original) else { return };
+        let other = original.iter().last().unwrap();
+        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        let first = sleeper.entry(Mark::On(other), Mark::Original);
+        let tid = Tid(first.tid.0 + 1);
+        let later = Entry { tid, mark: Mark::On(pu), ..first };
+        let bound = Entry { mark: Mark::Programs, was: Mark::On(pu), ..later };
+        let freed =
+            |entries| undo(&journal(&original, entries), Path::new(PROC), false).freed.len();
+        assert_eq!(freed(vec![first, bound]), 0, "the program bound that thread itself");
+        assert_eq!(freed(vec![first, later]), 1);
         assert_eq!(sleeper.mask(), original);
     }
 
@@ -398,7 +610,7 @@ mod tests {
         let moved = Entry { mark: Mark::On(other), ..ours };
         for entry in [reused, programs, moved] {
             let journal = journal(&original, vec![entry]);
-            assert_eq!(undo(&journal, Path::new(PROC), false), [], "{entry:?}");
+            assert_eq!(undo(&journal, Path::new(PROC), false).freed, [], "{entry:?}");
         }
         assert_eq!(sleeper.mask(), pin::only(pu));
     }
@@ -408,11 +620,7 @@ mod tests {
     #[test]
     fn who_is_about_to_stop_goes_on() {
         let proc = Path::new(PROC);
-        let made = freezer::own_cgroup(proc).and_then(|own| freezer::Freezer::create(&own, 1));
-        let Ok(freezer) = made else {
-            eprintln!("skipped: no cgroups can be made here");
-            return;
-        };
+        let Some(freezer) = freezer::cgroups_for_a_test(2, 1) else { return };
         let (sleeper, job) = (Sleeper::start(), colocate_policy::JobIdx(0));
         freezer.enter(job, sleeper.pid).unwrap();
         freezer.freeze(job, true).unwrap();

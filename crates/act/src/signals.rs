@@ -106,19 +106,37 @@ pub struct Asked {
     pub stop: bool,
     /// To see which children have ended.
     pub reap: bool,
-    /// The signal ends most programs that get it.
+    /// To end, as by closing a terminal: programs must hear of it at once, and scheduling is over.
     pub ends: bool,
 }
 
-/// Of those that are passed on, signals that end a program unless it says otherwise.
-const ENDS: [c_int; 6] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// Of those that are passed on, signals by which people end programs, with their names. SIGUSR1 and SIGUSR2 are
+/// words to a program, by which `dd` says how far it is.
+const ENDS: [(c_int, &str); 4] = [
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGQUIT, "SIGQUIT"),
+];
+
+/// What people call a signal by which programs are ended; others go by their numbers.
+#[must_use]
+pub fn name(signal: c_int) -> String {
+    let known = ENDS.iter().find(|(number, _)| *number == signal);
+    known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}
+
+/// The exit status, as a shell reports it, of what a signal has ended.
+#[must_use]
+pub fn status(signal: c_int) -> i32 {
+    128 + signal
+}
 
 impl From<Arrived> for Asked {
     fn from(arrived: Arrived) -> Self {
         let Arrived { signal, by_kernel } = arrived;
         let reap = signal == libc::SIGCHLD;
-        let ends = ENDS.contains(&signal);
+        let ends = ENDS.iter().any(|(number, _)| *number == signal);
         Self { pass_on: !reap && !by_kernel, stop: signal == libc::SIGTSTP, reap, ends }
     }
 }
@@ -157,6 +175,23 @@ mod tests {
             asked(libc::SIGCONT, false),
             Asked { pass_on: true, stop: false, reap: false, ends: false }
         );
+    }
+
+    /// They end a program only if it does not know them, and then they need nobody's help.
+    #[test]
+    fn words_to_programs_end_nothing_else() {
+        for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+            assert_eq!(
+                asked(signal, false),
+                Asked { pass_on: true, stop: false, reap: false, ends: false }
+            );
+        }
+    }
+
+    #[test]
+    fn what_people_call_them() {
+        assert_eq!([libc::SIGHUP, 99].map(name), ["SIGHUP", "signal 99"]);
+        assert_eq!(status(libc::SIGHUP), 129);
     }
 
     #[test]

@@ -389,7 +389,10 @@ pub fn policy() -> c_int {
 /// Gives this thread back what it had before [`be_prompt`]. A policy with fixed priorities, which only
 /// who has a privilege can have given to colocate, is not given back.
 pub fn be_as_before(policy: c_int, nice: i32) {
-    let policy = if policy == libc::SCHED_BATCH { policy } else { libc::SCHED_OTHER };
+    let policy = match policy {
+        libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
+        _ => libc::SCHED_OTHER,
+    };
     let _ = schedule_as(policy, Nanos::ZERO, nice);
 }
 
@@ -528,4 +531,25 @@ static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 #[must_use]
 pub fn pipe_was_ignored() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Later runs find the policies that leave PUs to others, and none with fixed priorities. Each in a thread of its
+    /// own: nobody has to leave one of them again, which may not be permitted.
+    #[test]
+    fn policies_that_are_given_back() {
+        let given = |wanted: c_int| {
+            let thread = std::thread::spawn(move || {
+                be_as_before(wanted, nice());
+                policy()
+            });
+            thread.join().unwrap()
+        };
+        let kept = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
+        assert_eq!(kept.map(given), kept);
+        assert_eq!(given(libc::SCHED_FIFO), libc::SCHED_OTHER);
+    }
 }

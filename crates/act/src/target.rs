@@ -73,8 +73,8 @@ impl Targets {
     }
 
     /// A run of a job has ended like that, after so many instructions of all its runs. Says whether it is
-    /// to be launched anew, which it is not if `no_more`.
-    pub fn run_ended(&mut self, end: JobEnd, instructions: u64, no_more: bool) -> bool {
+    /// to be launched anew.
+    pub fn run_ended(&mut self, end: JobEnd, instructions: u64) -> bool {
         let others_are_done = self.all_done_but(end.job);
         let Some(course) = self.jobs.get_mut(end.job.0 as usize) else { return false };
         course.runs = course.runs.saturating_add(1);
@@ -83,12 +83,20 @@ impl Targets {
             Target::Instructions(target) => instructions >= target,
         };
         let failed = end.status != 0;
-        if reached || failed || no_more {
+        if reached || failed {
             course.end.get_or_insert(end);
         }
         let done = course.end.is_some() && (others_are_done || !self.repeat);
-        course.left = failed || no_more || done;
+        course.left = failed || done;
         !course.left
+    }
+
+    /// A job that was to be launched anew is not. That is its end, unless it has reached its target before.
+    pub fn give_up(&mut self, end: JobEnd) {
+        if let Some(course) = self.jobs.get_mut(end.job.0 as usize) {
+            course.end.get_or_insert(end);
+            course.left = true;
+        }
     }
 
     /// A job has done so many instructions in all its runs. If its target is reached by that for the first
@@ -149,7 +157,7 @@ mod tests {
     #[test]
     fn once_if_nothing_is_said() {
         let mut targets = Targets::new(2, &[], false);
-        assert!(!targets.run_ended(end(1, 5, 0), 0, false));
+        assert!(!targets.run_ended(end(1, 5, 0), 0));
         assert_eq!(targets.news(), [end(1, 5, 0)]);
         assert_eq!((targets.news(), targets.instructions()), (vec![], None));
     }
@@ -159,10 +167,9 @@ mod tests {
         let wanted = [Target::Completions(3), Target::Instructions(100)];
         let mut targets = Targets::new(2, &wanted, false);
         assert_eq!(targets.instructions(), Some(100));
-        let again: Vec<bool> =
-            (1..4).map(|at| targets.run_ended(end(0, at, 0), 0, false)).collect();
+        let again: Vec<bool> = (1..4).map(|at| targets.run_ended(end(0, at, 0), 0)).collect();
         assert_eq!(again, [true, true, false]);
-        assert!(targets.run_ended(end(1, 4, 0), 60, false));
+        assert!(targets.run_ended(end(1, 4, 0), 60));
         targets.counted(JobIdx(1), 99, || end(1, 5, 0));
         assert!(targets.take_leave().is_empty());
         targets.counted(JobIdx(1), 100, || end(1, 6, 0));
@@ -178,8 +185,8 @@ mod tests {
     fn the_load_stays() {
         let wanted = [Target::Completions(1), Target::Instructions(100)];
         let mut targets = Targets::new(2, &wanted, true);
-        assert!(targets.run_ended(end(0, 1, 0), 0, false));
-        assert!(targets.run_ended(end(0, 2, 0), 0, false));
+        assert!(targets.run_ended(end(0, 1, 0), 0));
+        assert!(targets.run_ended(end(0, 2, 0), 0));
         assert!(targets.news().is_empty() && targets.take_leave().is_empty());
         targets.counted(JobIdx(1), 100, || end(1, 3, 0));
         assert_eq!(targets.take_leave(), [JobIdx(0), JobIdx(1)]);
@@ -189,8 +196,8 @@ mod tests {
     #[test]
     fn the_last_one_is_not_launched_for_nobody() {
         let mut targets = Targets::new(2, &[], true);
-        assert!(targets.run_ended(end(0, 1, 0), 0, false));
-        assert!(!targets.run_ended(end(1, 2, 0), 0, false));
+        assert!(targets.run_ended(end(0, 1, 0), 0));
+        assert!(!targets.run_ended(end(1, 2, 0), 0));
         assert_eq!(targets.take_leave(), [JobIdx(0)]);
         assert_eq!(targets.news(), [end(0, 1, 0), end(1, 2, 0)]);
     }
@@ -199,12 +206,24 @@ mod tests {
     fn a_failed_run_is_the_last() {
         for repeat in [false, true] {
             let mut targets = Targets::new(2, &[Target::Completions(9); 2], repeat);
-            assert!(targets.run_ended(end(0, 1, 0), 0, false));
-            assert!(!targets.run_ended(end(0, 2, 137), 0, false));
+            assert!(targets.run_ended(end(0, 1, 0), 0));
+            assert!(!targets.run_ended(end(0, 2, 137), 0));
             assert_eq!(targets.news(), [end(0, 2, 137)]);
-            assert!(!targets.run_ended(end(1, 3, 0), 0, true), "nothing more is to be launched");
-            assert_eq!(targets.news(), [end(1, 3, 0)]);
         }
+    }
+
+    /// Job 0 has reached its target and runs on for the load's sake; job 1 lacks eight of nine runs.
+    #[test]
+    fn nothing_more_is_launched() {
+        let mut targets = Targets::new(2, &[Target::Completions(1), Target::Completions(9)], true);
+        for (job, status) in [(0, 0), (1, 143)] {
+            assert!(targets.run_ended(end(job, 2, 0), 0));
+            targets.give_up(end(job, 3, 143));
+            let at = if status == 0 { 2 } else { 3 };
+            assert_eq!(targets.news(), [end(job, at, status)]);
+        }
+        assert_eq!(targets.runs(), [1, 1], "who is given up has not run once more");
+        assert!(targets.take_leave().is_empty());
     }
 
     proptest! {
@@ -227,7 +246,7 @@ mod tests {
                 for job in (0..list.len()).filter(|job| running[*job]).collect::<Vec<_>>() {
                     let number = u32::try_from(job).unwrap();
                     let status = i32::from(fails == 0);
-                    running[job] = targets.run_ended(end(number, at, status), at, false);
+                    running[job] = targets.run_ended(end(number, at, status), at);
                 }
                 targets.take_leave().iter().for_each(|job| running[job.0 as usize] = false);
                 told.extend(targets.news().iter().map(|end| end.job));

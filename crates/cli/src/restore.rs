@@ -3,7 +3,7 @@
 //! Its guardian does that at once; this is for when the guardian was killed as well.
 
 use crate::output;
-use colocate_act::restore::{self, Found, FoundError, Raised, Undone};
+use colocate_act::restore::{self, Found, FoundError, Freed, Raised};
 use colocate_act::{rundir, sys};
 use serde::Serialize;
 use std::fmt::Write;
@@ -112,14 +112,13 @@ fn undo(found: Found, dry: bool) -> Done {
         Ok(journal) => {
             done.original = Some(journal.original.to_string());
             if !done.alive {
-                match restore::let_go_on(&journal, proc, dry) {
+                let undone = restore::undo(&journal, proc, dry);
+                match undone.let_go {
                     Ok(pids) => done.stopped = pids.into_iter().map(|pid| pid.0).collect(),
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }
-                let raised = restore::raise(&journal, proc, dry);
-                done.idle = raised.into_iter().map(Idle::from).collect();
-                let undone = restore::undo(&journal, proc, dry);
-                done.threads = undone.into_iter().map(Thread::from).collect();
+                done.idle = undone.raised.into_iter().map(Idle::from).collect();
+                done.threads = undone.freed.into_iter().map(Thread::from).collect();
             }
         }
     }
@@ -129,9 +128,9 @@ fn undo(found: Found, dry: bool) -> Done {
     done
 }
 
-impl From<Undone> for Thread {
-    fn from(undone: Undone) -> Self {
-        let Undone { pid, tid, from, trouble } = undone;
+impl From<Freed> for Thread {
+    fn from(freed: Freed) -> Self {
+        let Freed { pid, tid, from, trouble } = freed;
         Self { pid: pid.0, tid: tid.0, from: from.to_string(), trouble }
     }
 }

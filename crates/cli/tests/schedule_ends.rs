@@ -6,9 +6,8 @@ mod run_support;
 mod schedule_support;
 
 use run_support::{Scratch, await_that, child_called, have, masks, original};
-use schedule_support::{WAYS, called, said, signal, start, stat, wait_until, workload};
+use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
 use std::io::Write;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Seven shells that work for ever, in a workload that has begun; and the word that they are known by.
@@ -23,10 +22,10 @@ fn at_work(scratch: &Scratch, way: &[&str], purpose: &str) -> (Child, String) {
 
 /// Cgroups of the process that was colocate.
 fn cgroups_of(pid: u32) -> bool {
-    let name = format!("colocate-{pid}");
-    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        .iter()
-        .any(|dir| Path::new(dir).join(&name).exists())
+    let name = format!("colocate-{pid}-");
+    let entries = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::fs::read_dir);
+    let mut entries = entries.into_iter().flatten().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
 }
 
 /// All shells work, and on every PU that they could use without us; then they are ended.
@@ -67,6 +66,78 @@ fn signals_end_the_programs() {
     }
 }
 
+/// Servers read their settings anew when they hear SIGHUP, and live on: unstopped, and where the kernel wants them.
+#[test]
+fn who_survives_a_signal_is_left_to_the_kernel() {
+    if is_ignored(1) {
+        return;
+    }
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let word = format!("survives{}", std::process::id());
+        let work = format!(": {word}; trap : HUP; echo ready; while :; do :; done");
+        let file = workload(&scratch, "", &[(&work, "copies = 7")]);
+        let mut child = start(&scratch, way, &file);
+        wait_until("all are ready", || out(&scratch).lines().count() == 7);
+        signal("-HUP", child.id().cast_signed());
+        go_on_unplaced(&word);
+        assert_eq!(child.wait().unwrap().code(), Some(137));
+        let said = said(&scratch);
+        assert_eq!(said.matches("SIGHUP has ended the scheduling").count(), 1, "{said}");
+        assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
+    }
+}
+
+/// By SIGUSR1 people ask programs how far they are: all hear of it, some in their next turn, and take turns on.
+#[test]
+fn a_word_to_the_programs_ends_nothing() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let word = format!("usr{}", std::process::id());
+        let enough = scratch.path("enough");
+        let work = until(&enough);
+        let work = format!(": {word}; trap \"echo heard\" USR1; echo ready; {work}");
+        let file = workload(&scratch, "", &[(&work, "copies = 7")]);
+        let mut child = start(&scratch, way, &file);
+        wait_until("all are ready", || out(&scratch).matches("ready").count() == 7);
+        let cgroups = cgroups_of(child.id());
+        signal("-USR1", child.id().cast_signed());
+        wait_until("all have heard", || out(&scratch).matches("heard").count() == 7);
+        assert_eq!(cgroups_of(child.id()), cgroups);
+        if !cgroups {
+            let stopped = |pid: &i32| stat(*pid).is_some_and(|(state, _)| state == 'T');
+            wait_until("somebody waits", || called(&word).iter().any(stopped));
+        }
+        std::fs::write(&enough, "").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said(&scratch));
+        assert!(!said(&scratch).contains("ended the scheduling"), "{}", said(&scratch));
+    }
+}
+
+/// It knows no signal yet, so any would end it.
+#[test]
+fn who_has_not_begun_hears_nothing() {
+    for way in WAYS {
+        let scratch = Scratch::new();
+        let enough = scratch.path("enough");
+        let work = until(&enough);
+        let work = format!("trap \"echo heard\" USR1; echo ready; {work}; echo done");
+        let copies = std::thread::available_parallelism().unwrap().get() + 3;
+        let file = workload(&scratch, "", &[(&work, &format!("copies = {copies}"))]);
+        let mut child = start(&scratch, &[way, &["--quantum", "60s"]].concat(), &file);
+        let times = |word: &str| out(&scratch).matches(word).count();
+        wait_until("some have begun", || times("ready") > 0);
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let begun = times("ready");
+        assert!(begun < copies, "{begun}");
+        signal("-USR1", child.id().cast_signed());
+        wait_until("they have heard", || times("heard") == begun);
+        std::fs::write(&enough, "").unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said(&scratch));
+        assert_eq!([times("heard"), times("done")], [begun, copies]);
+    }
+}
+
 #[test]
 fn killed_by_force() {
     for way in WAYS {
@@ -75,6 +146,73 @@ fn killed_by_force() {
         child.kill().unwrap();
         child.wait().unwrap();
         go_on_unplaced(&word);
+        wait_until("the guardian is done", || {
+            !cgroups_of(child.id()) && scratch.journals().is_empty()
+        });
+    }
+}
+
+/// State letters of the threads of a process.
+fn states(pid: i32) -> Vec<char> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    texts.filter_map(|text| text.rsplit_once(") ")?.1.chars().next()).collect()
+}
+
+/// Processes one of whose threads runs a program.
+fn that_run(program: &std::path::Path) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let runs = |pid: &i32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut exes = tasks.filter_map(|task| std::fs::read_link(task.path().join("exe")).ok());
+        exes.any(|exe| exe == program)
+    };
+    pids.filter(runs).collect()
+}
+
+/// Its creator and its first thread have ended, so it is found in the journal or nowhere where jobs have no cgroups.
+#[test]
+fn killed_while_a_process_without_its_first_thread_is_stopped() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("headless", &[]) else { return };
+    if !run_support::two_pus() {
+        return;
+    }
+    let work = format!("({} &); sleep 8", program.display());
+    let file = workload(&scratch, "", &[(&work, "copies = 7")]);
+    let mut child = start(&scratch, &["--only-signals"], &file);
+    let jobs = await_that("all have lost their first threads", || {
+        let jobs = that_run(&program);
+        let ready = |pid: &i32| states(*pid).len() == 2 && states(*pid).contains(&'Z');
+        (jobs.len() == 7 && jobs.iter().all(ready)).then_some(jobs)
+    });
+    let is_stopped = |pid: &i32| states(*pid).contains(&'T');
+    for pid in &jobs {
+        wait_until("it is stopped", || is_stopped(pid));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the guardian is done", || scratch.journals().is_empty());
+    let stopped: Vec<&i32> = jobs.iter().filter(|pid| is_stopped(pid)).collect();
+    jobs.iter().for_each(|pid| signal("-KILL", *pid));
+    assert!(stopped.is_empty(), "{stopped:?} of {jobs:?}");
+}
+
+/// Five hundred cgroups take a while to make: whenever colocate is killed, somebody knows of them.
+#[test]
+fn killed_while_cgroups_are_made() {
+    let scratch = Scratch::new();
+    let file = workload(&scratch, "", &[("exit", "copies = 500")]);
+    let mut child = start(&scratch, &[], &file);
+    let made = await_that("cgroups or programs", || {
+        let made = cgroups_of(child.id());
+        let without = run_support::children(child.id()).len() > 2;
+        (made || without).then_some(made)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if made {
         wait_until("the guardian is done", || {
             !cgroups_of(child.id()) && scratch.journals().is_empty()
         });

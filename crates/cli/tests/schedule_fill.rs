@@ -170,6 +170,51 @@ fn killed_by_force() {
     }
 }
 
+/// Seven shells that create others without end, which inherit what their creators have when colocate is killed, and
+/// hand it down: ones whose creators wait for them, and, by cgroups, ones whose creators have ended.
+#[test]
+fn killed_by_force_while_processes_are_born() {
+    if !may_fill() {
+        return;
+    }
+    for of in WAYS {
+        let scratch = Scratch::new();
+        let word = format!("born{}", std::process::id());
+        let script = |name: &str, text: &str| {
+            std::fs::write(scratch.path(name), text).unwrap();
+            format!("sh {} {word}", scratch.path(name).display())
+        };
+        let leaf = script("leaf", "sleep 1; :");
+        let middle = script("middle", &format!("{leaf} & wait"));
+        let orphan = if of.is_empty() { format!("({leaf} &);") } else { String::new() };
+        let work =
+            nice(&word, &format!("while :; do {orphan} {middle} & {orphan} sleep 0.01; done"));
+        let file = workload(&scratch, "", &[(&work, "copies = 7")]);
+        let mut child = start(&scratch, &way(of), &file);
+        let idle = || {
+            let family = called(&word).into_iter();
+            family.filter(|pid| schedules(*pid).iter().any(|it| it.0 == IDLE)).collect::<Vec<_>>()
+        };
+        wait_until("all are at it", || called(&word).len() > 50 && !idle().is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until("the guardian is done", || scratch.journals().is_empty());
+        assert_eq!(idle(), [0; 0], "{of:?}: nobody can inherit it any more");
+        let left = called(&word);
+        assert!(left.len() > 7);
+        let as_before = |pid: &i32| {
+            schedules(*pid).iter().all(|it| *it == (OTHER, NICE))
+                && masks(*pid).iter().all(|mask| *mask == original())
+        };
+        let others: Vec<&i32> = left.iter().filter(|pid| !as_before(pid)).collect();
+        assert!(others.is_empty(), "{of:?}: {others:?} of {left:?}");
+        wait_until("all have ended", || {
+            called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
+            called(&word).is_empty()
+        });
+    }
+}
+
 /// With the guardian killed before, nothing helps but `colocate restore`.
 #[test]
 fn killed_with_its_guardian() {

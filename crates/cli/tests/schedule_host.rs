@@ -193,18 +193,21 @@ fn without_the_librarys_signals(line: &str) -> String {
     line.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
-/// Who is asked to end and does so without a fault is not launched anew, even if its target is far.
+/// Who is asked to end and does so without a fault is not launched anew, even if its target is far; that it has not
+/// reached it shows in its status.
 #[test]
 fn asked_to_end_nothing_begins_anew() {
     for way in WAYS {
         let scratch = Scratch::new();
         let word = format!("polite{}", std::process::id());
-        let polite = format!(": {word}; trap \"exit 0\" TERM; while :; do :; done");
+        let polite = format!(": {word}; trap \"exit 0\" TERM; echo ready; while :; do :; done");
         let file = workload(&scratch, "", &[(&polite, "target = { completions = 9 }\ncopies = 5")]);
         let mut child = start(&scratch, way, &file);
-        wait_until("all have begun", || called(&word).len() == 5);
+        wait_until("all are ready", || out(&scratch).lines().count() == 5);
         signal("-TERM", i32::try_from(child.id()).unwrap());
-        wait_until("colocate ends", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(143), "{}", said(&scratch));
+        let line = "SIGTERM has ended the scheduling";
+        assert_eq!(said(&scratch).matches(line).count(), 1, "{}", said(&scratch));
         wait_until("nobody is left", || called(&word).is_empty());
     }
 }

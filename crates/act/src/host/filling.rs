@@ -8,7 +8,7 @@ use crate::idle::{Licence, licence, sessions_are_groups};
 use crate::sys;
 use colocate_engine::Meanwhile;
 use colocate_observe::Pid;
-use colocate_policy::{JobIdx, Plan, TaskId};
+use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -42,10 +42,11 @@ impl Fillers {
 }
 
 impl LinuxHost {
-    /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead.
-    pub(super) fn lower(&mut self, job: JobIdx, plan: &Plan) -> bool {
+    /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead, as all have to while
+    /// the plan `measures` a job.
+    pub(super) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
         let Some(fillers) = &self.fillers else { return false };
-        if plan.measures() || fillers.refused.contains(&job) {
+        if measures || fillers.refused.contains(&job) {
             self.raise(job);
             return false;
         }

@@ -1,13 +1,16 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
 use super::LinuxHost;
+use crate::book::Birth;
 use crate::launch;
+use crate::signals;
 use crate::sys;
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_observe::sys::now;
 use colocate_policy::JobIdx;
+use std::collections::BTreeSet;
 
 /// Exit status of a job that could not be launched anew.
 const NOT_LAUNCHED: i32 = 125;
@@ -17,15 +20,24 @@ const NOT_LAUNCHED: i32 = 125;
 const DIES_WITHIN: Nanos = Nanos::from_secs(10);
 
 /// A job that is being ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Leaving {
     job: JobIdx,
     /// Its first process, until its exit status was taken.
     pid: Option<Pid>,
     /// When the next step is due, on the kernel's clock.
     due: Nanos,
-    /// Whether it was killed, and not only asked to end.
-    killed: bool,
+    /// Those of its processes that were killed; `None` while they are only asked to end.
+    killed: Option<BTreeSet<Pid>>,
+}
+
+/// What a run has left behind, and was killed when the next one began.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// The first process of that run: births are heard of by events of its.
+    first: Pid,
+    /// Those that have not ended.
+    pids: BTreeSet<Pid>,
 }
 
 impl LinuxHost {
@@ -54,33 +66,69 @@ impl LinuxHost {
         // What its last threads did is known when their ends are heard of.
         self.hear();
         let instructions = self.book.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
-        if !self.targets.run_ended(end, instructions, self.ending) {
+        if !self.targets.run_ended(end, instructions) {
             return;
         }
-        if let Err(why) = self.run_anew(end, pid) {
-            self.say(end.job, &format!("cannot be launched anew: {why}"));
-            let end = JobEnd { status: NOT_LAUNCHED, ..end };
-            self.targets.run_ended(end, instructions, true);
-        }
+        let status = match self.ending {
+            Some(signal) => signals::status(signal),
+            None => match self.run_anew(end, pid) {
+                Ok(()) => return,
+                Err(why) => {
+                    self.say(end.job, &format!("cannot be launched anew: {why}"));
+                    NOT_LAUNCHED
+                }
+            },
+        };
+        self.targets.give_up(JobEnd { status, ..end });
     }
 
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
     fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
         let job = end.job;
-        self.kill_rest(job);
+        let left = self.book.processes_of(job);
+        self.kill(job, &left);
+        self.leave_behind(before, left);
         let place = job.0 as usize;
         let held = launch::hold_again(&self.commands[place], self.signals.inherited())?;
         let runtime = self.runtimes.of(&self.commands[place].path);
         self.book.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
-        if self.book.processes_of(job).len() == 1 {
-            self.births.forget(before);
-        }
+        // Should its number have been another first process's, both events are closed with this run's.
+        self.rests.retain(|rest| rest.first != held.pid());
         self.births.also(held.pid());
         self.sample_anew(before, held.pid());
         self.held[place] = Some(held);
         self.hear();
         self.release_held(place);
         Ok(())
+    }
+
+    /// Notes what the run with this first process has left behind. The kernel tells of its end, and of what it may
+    /// still bear, by events that cost descriptors: those are kept only so long.
+    fn leave_behind(&mut self, first: Pid, left: Vec<Pid>) {
+        // Who does not die is left behind by many runs, and belongs to the first of them.
+        let known = |pid: &Pid| self.rests.iter().any(|rest| rest.pids.contains(pid));
+        let pids = left.into_iter().filter(|pid| !known(pid)).collect();
+        self.rests.push(Rest { first, pids });
+        self.forget_rests();
+    }
+
+    /// Who was born of what a run has left behind belongs to that run.
+    pub(super) fn born_of_rest(&mut self, birth: Birth) {
+        for rest in self.rests.iter_mut().filter(|rest| rest.pids.contains(&birth.parent_pid)) {
+            rest.pids.insert(birth.pid);
+        }
+    }
+
+    /// Closes the events of those runs of which nothing is left.
+    fn forget_rests(&mut self) {
+        for mut rest in std::mem::take(&mut self.rests) {
+            rest.pids.retain(|pid| self.book.process(*pid).is_some());
+            if rest.pids.is_empty() {
+                self.births.forget(rest.first);
+            } else {
+                self.rests.push(rest);
+            }
+        }
     }
 
     /// Ends the jobs that have done their work, and tells of those that are over.
@@ -101,7 +149,7 @@ impl LinuxHost {
     fn ask_to_end(&mut self, job: JobIdx) {
         let place = job.0 as usize;
         let pid = self.book.jobs().get(place).map(|job| job.pid);
-        self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: false });
+        self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
         self.going[place] = None;
         if self.held[place].take().is_some() {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
@@ -116,32 +164,48 @@ impl LinuxHost {
         self.let_go_on(job);
     }
 
-    /// Kills those that were asked to end and have not, when their time is over.
+    /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
+    /// nothing is left.
     pub(super) fn see_off(&mut self) {
+        self.forget_rests();
+        if self.leaving.is_empty() {
+            return;
+        }
+        let by_job = self.book.processes_by_job();
         for mut leaving in std::mem::take(&mut self.leaving) {
-            if leaving.pid.is_none() && self.book.processes_of(leaving.job).is_empty() {
+            let pids = by_job.get(&leaving.job).map_or(&[][..], Vec::as_slice);
+            if leaving.pid.is_none() && pids.is_empty() {
                 continue;
             }
             let due = now() >= leaving.due;
-            match (leaving.killed, due) {
-                (false, false) => {}
-                (true, true) => {
-                    let pids = self.book.processes_of(leaving.job).into_iter().chain(leaving.pid);
-                    let pids: Vec<String> = pids.map(|pid| pid.to_string()).collect();
-                    let what =
-                        format!("was killed and is still there: process {}", pids.join(", "));
-                    self.say(leaving.job, &what);
+            match &mut leaving.killed {
+                None if due => {
+                    self.kill(leaving.job, pids);
+                    leaving.due = now() + DIES_WITHIN;
+                    leaving.killed = Some(pids.iter().copied().collect());
+                }
+                None => {}
+                Some(_) if due => {
+                    self.say_who_is_left(&leaving, pids);
                     continue;
                 }
                 // What was born meanwhile is killed, too.
-                (true, false) => self.kill_rest(leaving.job),
-                (false, true) => {
-                    self.kill_rest(leaving.job);
-                    leaving = Leaving { due: now() + DIES_WITHIN, killed: true, ..leaving };
+                Some(killed) if pids.iter().any(|pid| !killed.contains(pid)) => {
+                    killed.extend(pids);
+                    self.kill(leaving.job, pids);
                 }
+                Some(_) => {}
             }
             self.leaving.push(leaving);
         }
+    }
+
+    /// Says which processes of a job are still there although they were killed.
+    fn say_who_is_left(&mut self, leaving: &Leaving, pids: &[Pid]) {
+        let left: BTreeSet<Pid> = pids.iter().copied().chain(leaving.pid).collect();
+        let left: Vec<String> = left.into_iter().map(|pid| pid.to_string()).collect();
+        let what = format!("was killed and is still there: process {}", left.join(", "));
+        self.say(leaving.job, &what);
     }
 
     /// When the next of those steps is due.
@@ -149,13 +213,12 @@ impl LinuxHost {
         self.leaving.iter().map(|leaving| leaving.due).min()
     }
 
-    /// Kills all processes of a job.
-    fn kill_rest(&mut self, job: JobIdx) {
-        let pids = self.book.processes_of(job);
+    /// Kills all processes of a job, which are these.
+    fn kill(&mut self, job: JobIdx, pids: &[Pid]) {
         let killed = match &self.pauser {
             _ if pids.is_empty() => Ok(()),
-            Some(pauser) => pauser.kill(job, &pids),
-            None => crate::pause::signal(&pids, libc::SIGKILL),
+            Some(pauser) => pauser.kill(job, pids),
+            None => crate::pause::signal(pids, libc::SIGKILL),
         };
         self.tell(job, "kill", killed);
     }

@@ -3,10 +3,12 @@
 use super::LinuxHost;
 use crate::launch::Going;
 use crate::pause;
+use crate::signals;
 use crate::stat::Stat;
 use colocate_engine::{HostError, Stand};
 use colocate_observe::Pid;
 use colocate_policy::{JobIdx, Plan, TaskId};
+use std::ffi::c_int;
 use std::io;
 
 impl LinuxHost {
@@ -16,22 +18,23 @@ impl LinuxHost {
     /// # Errors
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
     pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
-        if self.ending {
+        if self.ending.is_some() {
             // Programs were asked to end, and who is stopped could not.
             return Ok(());
         }
         self.waiting = waiting(plan, self.pauser.is_some())?.into_iter().collect();
+        let measures = plan.measures();
         for job in self.waiting.clone() {
-            self.have_wait(job, plan);
+            self.have_wait(job, measures);
         }
         Ok(())
     }
 
-    /// Stops a job, or has it fill idle PUs, unless it has not begun or has ended.
-    fn have_wait(&mut self, job: JobIdx, plan: &Plan) {
+    /// Stops a job, or has it fill idle PUs unless the plan `measures`. Not if it has not begun or has ended.
+    fn have_wait(&mut self, job: JobIdx, measures: bool) {
         let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = self.book.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
-        if begun && !ended && !self.lower(job, plan) {
+        if begun && !ended && !self.lower(job, measures) {
             self.stop_now(job);
         }
     }
@@ -58,9 +61,25 @@ impl LinuxHost {
         }
     }
 
-    /// Lets everything go on, for good: later plans stop nobody.
+    /// Ends the scheduling for good, as a signal has come by which people end programs: who is stopped could not end.
+    /// Everything goes on, where the kernel wants it. A host that stops nobody keeps to its plan.
+    pub(super) fn end_scheduling(&mut self, signal: c_int) {
+        if self.pauser.is_none() {
+            return;
+        }
+        self.ending = Some(signal);
+        self.let_all_go_on();
+        self.leave_to_kernel();
+        self.notes.push(format!(
+            "{} has ended the scheduling: every program goes on and is left to the kernel, and jobs that have not \
+             reached their targets end with status {}",
+            signals::name(signal),
+            signals::status(signal)
+        ));
+    }
+
+    /// Lets everything go on.
     pub(super) fn let_all_go_on(&mut self) {
-        self.ending = true;
         self.waiting.clear();
         self.let_chosen_go_on();
         if let Some(Err(why)) = self.pauser.take().map(|mut pauser| pauser.dissolve()) {
@@ -150,11 +169,16 @@ impl LinuxHost {
         if self.waiting.contains(&job) { Stand::Waiting } else { stand }
     }
 
-    /// Writes processes to the journal, so that the guardian finds them.
+    /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if
+    /// that has ended.
     fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
-            let Some(id) = self.book.living(pid.first_thread()) else { continue };
-            if let Some(task) = self.book.task(id) {
+            let first = self.book.living(pid.first_thread());
+            let task = match first {
+                Some(id) => self.book.task(id),
+                None => self.book.living_mut().find(|task| task.pid == *pid),
+            };
+            if let Some(task) = task {
                 self.placer.note(task);
             }
         }

@@ -35,6 +35,7 @@ impl LinuxHost {
         self.counts.born += 1;
         if birth.pid != birth.parent_pid {
             self.creator_starts_programs(birth.parent_tid);
+            self.born_of_rest(birth);
         }
         let is_first = birth.tid == birth.pid.first_thread();
         if is_first {
@@ -43,7 +44,13 @@ impl LinuxHost {
         }
         self.meet_newborn(id);
         self.count_newborn(id, birth.pid);
-        let Some(plan) = &self.plan else { return };
+        let Some(plan) = &self.plan else {
+            if self.ending.is_some() {
+                // Its creator may have been given its mask back in the middle of this birth.
+                self.start(id, Waiting::No);
+            }
+            return;
+        };
         let aim = self.book.aim_of(plan, id);
         self.book.aim(id, aim);
         let waiting = self.waiting(birth.pid, birth.at, is_first);
@@ -153,20 +160,15 @@ impl LinuxHost {
         }
     }
 
-    /// Takes over a plan: named tasks go where it says, others where the newborn rule says.
+    /// Takes over a plan: named tasks go where it says, others where the newborn rule says. When the scheduling has
+    /// ended, no plan is followed.
     pub(super) fn adopt(&mut self, plan: &Plan) {
-        if self.plan.as_ref() == Some(plan) {
+        if self.ending.is_some() || self.plan.as_ref() == Some(plan) {
             return;
         }
         self.plan = Some(plan.clone());
         self.book.is_planned();
-        let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-        living.sort_unstable();
-        let movable = |stand: &Stand| {
-            !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
-        };
-        living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
-        let places = living.into_iter().map(|id| (id, plan.place_of(id)));
+        let places = self.who_can_be_moved().into_iter().map(|id| (id, plan.place_of(id)));
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
@@ -184,6 +186,26 @@ impl LinuxHost {
                 self.follow(id);
             }
         }
+    }
+
+    /// Leaves every task to the kernel, for good: all masks are given back.
+    pub(super) fn leave_to_kernel(&mut self) {
+        self.plan = None;
+        for id in self.who_can_be_moved() {
+            self.book.aim(id, None);
+            self.follow(id);
+        }
+    }
+
+    /// The living tasks that may be put elsewhere, in the order of their IDs.
+    fn who_can_be_moved(&mut self) -> Vec<TaskId> {
+        let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
+        living.sort_unstable();
+        let movable = |stand: &Stand| {
+            !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
+        };
+        living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
+        living
     }
 
     /// Puts a living task where it is aimed at now.

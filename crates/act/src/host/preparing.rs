@@ -1,17 +1,18 @@
 //! What has to be there before anything runs.
 
 use super::{Count, Setup};
+use crate::guardian::Guardian;
 use crate::journal::{Owner, Writer};
 use crate::launch::{self, Command, Held, Input, LaunchError};
 use crate::pause::Pauser;
 use crate::rundir;
 use crate::signals::Signals;
-use crate::stat::Stat;
 use crate::sys;
 use crate::target::Targets;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::pmu::{Counters, PmuError, Want};
 use colocate_observe::{Births, Pid, SysError, births};
+use std::io;
 use std::path::Path;
 
 /// The counters that are asked for and there; a note says so if none are.
@@ -50,29 +51,57 @@ pub(super) fn counters(
     }
 }
 
-/// What stops jobs; says if that is not the best way.
-pub(super) fn pauser(setup: &Setup, notes: &mut Vec<String>) -> Pauser {
-    if setup.only_signals {
-        return Pauser::by_signals(setup.commands.len());
-    }
-    let (pauser, why) = Pauser::new(setup.commands.len(), &setup.proc);
-    if let Some(why) = why {
-        notes.push(format!(
-            "jobs are stopped by signals, because no cgroups can be had ({why}): a process that \
-             stops itself is let go on with its job"
-        ));
-    }
-    pauser
+/// What stops jobs, and what undoes everything when colocate dies.
+pub(super) struct Kept {
+    /// `None` if no job is ever stopped.
+    pub pauser: Option<Pauser>,
+    pub journal: Writer,
+    pub guardian: Option<Guardian>,
+    /// What could not be had of it, in lines for the user.
+    troubles: Vec<String>,
 }
 
-pub(super) fn begin_journal(setup: &Setup, original: &PuSet, pauser: Option<&Pauser>) -> Writer {
-    let user = sys::effective_user();
-    let pid = Pid(std::process::id().cast_signed());
-    let start_ticks = Stat::read(&setup.proc, pid, pid.first_thread()).map(|s| s.start_ticks);
-    let owner = Owner { pid, start_ticks: start_ticks.unwrap_or(0) };
-    let dir = rundir::open(&setup.run_dirs, user);
-    let how = pauser.map(Pauser::how);
-    Writer::begin(dir.as_deref().map_err(Clone::clone), owner, original, how.as_ref())
+impl Kept {
+    /// Begins a journal, whose head says how jobs are stopped, and its guardian.
+    fn begin(setup: &Setup, owner: Owner, original: &PuSet, pauser: Option<Pauser>) -> Self {
+        let dir = rundir::open(&setup.run_dirs, sys::effective_user());
+        let how = pauser.as_ref().map(Pauser::how);
+        let dir = dir.as_deref().map_err(Clone::clone);
+        let mut journal = Writer::begin(dir, owner, original, how.as_ref());
+        let mut troubles: Vec<String> = journal.trouble().map(no_journal).into_iter().collect();
+        let guardian = Guardian::start(&journal)
+            .map_err(|why| troubles.push(format!("no guardian ({why})")))
+            .ok();
+        Self { pauser, journal, guardian, troubles }
+    }
+
+    /// Makes the cgroups that the journal speaks of. If that fails, the journal is given up.
+    fn with_cgroups(mut self) -> io::Result<Self> {
+        if let Err(why) = self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups) {
+            self.journal.remove();
+            self.guardian.into_iter().for_each(Guardian::dismiss);
+            return Err(why);
+        }
+        Ok(self)
+    }
+}
+
+/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, somebody knows of its
+/// cgroups. Says what is not as good as it could be.
+pub(super) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> Kept {
+    let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
+    let begin = |pauser| Kept::begin(setup, owner, original, pauser);
+    let mut kept = if setup.may_pause && !setup.only_signals {
+        let by_cgroups = Pauser::by_cgroups(jobs, &setup.proc, owner);
+        by_cgroups.and_then(|pauser| begin(Some(pauser)).with_cgroups()).unwrap_or_else(|why| {
+            notes.push(no_cgroups(&why));
+            begin(Some(Pauser::by_signals(jobs)))
+        })
+    } else {
+        begin(setup.may_pause.then(|| Pauser::by_signals(jobs)))
+    };
+    notes.append(&mut kept.troubles);
+    kept
 }
 
 /// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
@@ -95,9 +124,17 @@ pub(super) fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
 }
 
+/// What it means that jobs have no cgroups.
+fn no_cgroups(why: &io::Error) -> String {
+    format!(
+        "jobs are stopped by signals, because no cgroups can be had ({why}): a process that stops itself is let go on \
+         with its job"
+    )
+}
+
 /// What it means that there is no journal.
 #[allow(clippy::needless_pass_by_value)] // it is mapped over what was taken
-pub(super) fn no_journal(why: String) -> String {
+fn no_journal(why: String) -> String {
     format!(
         "cannot keep a journal ({why}): if colocate and its guardian are both killed, `colocate restore` will not know \
          what to undo"

@@ -3,11 +3,15 @@
 //! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
+use crate::journal::Owner;
 use colocate_observe::Pid;
 use colocate_policy::JobIdx;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// What the name of every folder begins with.
+const PREFIX: &str = "colocate-";
 
 /// Rounds in which processes are moved out of a cgroup at most: what forks meanwhile is met in the next.
 const ROUNDS: usize = 20;
@@ -16,6 +20,7 @@ const ROUNDS: usize = 20;
 #[derive(Debug)]
 pub struct Freezer {
     folder: PathBuf,
+    jobs: usize,
 }
 
 fn name(job: JobIdx) -> String {
@@ -46,24 +51,29 @@ fn cgroup2(line: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 impl Freezer {
-    /// Makes the cgroups below the cgroup `own`.
+    /// Cgroups for so many jobs, in a folder below the cgroup `own` that names `owner`: a later process with the same
+    /// number has another one. None is made yet.
+    #[must_use]
+    pub fn below(own: &Path, owner: Owner, jobs: usize) -> Self {
+        let Owner { pid, start_ticks } = owner;
+        Self { folder: own.join(format!("{PREFIX}{pid}-{start_ticks}")), jobs }
+    }
+
+    /// Makes the cgroups.
     ///
     /// # Errors
     /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
-    pub fn create(own: &Path, jobs: usize) -> io::Result<Self> {
-        let folder = own.join(format!("colocate-{}", std::process::id()));
-        fs::create_dir(&folder)?;
-        let freezer = Self { folder };
-        let made = (0..jobs).try_for_each(|job| {
-            let place = freezer.of(JobIdx(u32::try_from(job).unwrap_or(u32::MAX)));
+    pub fn make(&self) -> io::Result<()> {
+        fs::create_dir(&self.folder)?;
+        let made = (0..self.jobs).try_for_each(|job| {
+            let place = self.of(JobIdx(u32::try_from(job).unwrap_or(u32::MAX)));
             fs::create_dir(&place)?;
             fs::metadata(place.join("cgroup.freeze")).map(drop)
         });
-        if let Err(why) = made {
-            let _ = dissolve(&freezer.folder);
-            return Err(why);
+        if made.is_err() {
+            let _ = dissolve(&self.folder);
         }
-        Ok(freezer)
+        made
     }
 
     /// The folder of all of them.
@@ -110,19 +120,63 @@ impl Freezer {
     }
 }
 
-/// Processes in the cgroups of a folder; none if it is gone.
+/// Processes in the cgroups of a folder, also in those that programs have made below; none if it is gone.
 ///
 /// # Errors
-/// If a cgroup cannot be read.
+/// If the cgroup of a job cannot be read.
 pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
-    for job in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if job.path().is_dir() {
-            let of_job = fs::read_to_string(job.path().join("cgroup.procs"))?;
-            pids.extend(of_job.lines().filter_map(|pid| pid.parse().ok()).map(Pid));
-        }
+    for job in cgroups_in(folder) {
+        pids.extend(processes(&job)?);
+        add_inner(&job, &mut pids);
     }
     Ok(pids)
+}
+
+/// Those of the cgroups in a cgroup. One that programs have made may be of a kind that lists no processes.
+fn add_inner(cgroup: &Path, pids: &mut Vec<Pid>) {
+    for inner in cgroups_in(cgroup) {
+        pids.extend(processes(&inner).unwrap_or_default());
+        add_inner(&inner, pids);
+    }
+}
+
+fn cgroups_in(cgroup: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir())
+}
+
+fn processes(cgroup: &Path) -> io::Result<Vec<Pid>> {
+    let pids = fs::read_to_string(cgroup.join("cgroup.procs"))?;
+    Ok(pids.lines().filter_map(|pid| pid.parse().ok()).map(Pid).collect())
+}
+
+/// Lets everything in the cgroups of a folder go on.
+///
+/// # Errors
+/// If the folder is not one of ours.
+pub fn thaw(folder: &Path) -> io::Result<()> {
+    above(folder)?;
+    for job in cgroups_in(folder) {
+        // One that somebody else has removed meanwhile has nobody in it.
+        let _ = fs::write(job.join("cgroup.freeze"), "0");
+    }
+    Ok(())
+}
+
+/// The cgroup above a folder, if that is named as ours are: `colocate-PID-START`, or as they once were,
+/// `colocate-PID`.
+fn above(folder: &Path) -> io::Result<&Path> {
+    let is_ours = |name: &str| {
+        let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
+        pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
+    };
+    let name = folder.file_name().map(|name| name.to_string_lossy());
+    let is_ours = name.is_some_and(|name| name.strip_prefix(PREFIX).is_some_and(is_ours));
+    folder.parent().filter(|_| is_ours).ok_or_else(|| {
+        let what = format!("{} is no folder of colocate's cgroups", folder.display());
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    })
 }
 
 /// Lets everything in the cgroups of a folder go on, moves it to the cgroup above the folder, and removes
@@ -134,28 +188,15 @@ pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
 /// # Errors
 /// If the folder is not one of ours, or something is left; what could be done is done.
 pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
-    let is_ours = folder.file_name().is_some_and(|name| {
-        name.to_string_lossy()
-            .strip_prefix("colocate-")
-            .is_some_and(|pid| pid.parse::<u32>().is_ok())
-    });
-    let Some(above) = folder.parent().filter(|_| is_ours) else {
-        let what = format!("{} is no folder of colocate's cgroups", folder.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    };
-    let entries = match fs::read_dir(folder) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let jobs: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
-    for job in &jobs {
-        let _ = fs::write(job.join("cgroup.freeze"), "0");
+    let above = above(folder)?;
+    if let Err(why) = fs::read_dir(folder) {
+        return if why.kind() == io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(why) };
     }
+    // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
+    thaw(folder)?;
     let mut moved = Vec::new();
     let mut result = Ok(());
-    for job in jobs {
+    for job in cgroups_in(folder) {
         let done = empty(&job, above, &mut moved).and_then(|()| remove(&job));
         result = result.and(gone_is_done(done));
     }
@@ -176,8 +217,7 @@ fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
 /// If a process is in one of them, with its folder; what could be removed is removed.
 fn remove(cgroup: &Path) -> io::Result<()> {
     let mut result = Ok(());
-    for inner in fs::read_dir(cgroup)?.flatten().map(|entry| entry.path()).filter(|it| it.is_dir())
-    {
+    for inner in cgroups_in(cgroup) {
         result = result.and(remove(&inner));
     }
     result.and_then(|()| {
@@ -190,8 +230,7 @@ fn remove(cgroup: &Path) -> io::Result<()> {
 /// Moves all processes of a cgroup to another one.
 fn empty(from: &Path, to: &Path, moved: &mut Vec<Pid>) -> io::Result<()> {
     for _ in 0..ROUNDS {
-        let pids = fs::read_to_string(from.join("cgroup.procs"))?;
-        let pids: Vec<Pid> = pids.lines().filter_map(|pid| pid.parse().ok()).map(Pid).collect();
+        let pids = processes(from)?;
         if pids.is_empty() {
             return Ok(());
         }
@@ -204,6 +243,17 @@ fn empty(from: &Path, to: &Path, moved: &mut Vec<Pid>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Cgroups for a test, which no other one has; `None`, with a line, where none can be made.
+#[cfg(test)]
+pub(crate) fn cgroups_for_a_test(start_ticks: u64, jobs: usize) -> Option<Freezer> {
+    let owner = Owner { start_ticks, ..Owner::ours(Path::new("/proc")) };
+    let made = own_cgroup(Path::new("/proc")).and_then(|own| {
+        let freezer = Freezer::below(&own, owner, jobs);
+        freezer.make().map(|()| freezer)
+    });
+    made.map_err(|why| eprintln!("skipped: no cgroups can be made here: {why}")).ok()
 }
 
 #[cfg(test)]
@@ -222,7 +272,14 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["user.slice", "colocate-", "colocate-x7"] {
+        for name in [
+            "user.slice",
+            "colocate-",
+            "colocate-x7",
+            "colocate-7-",
+            "colocate-7-x",
+            "colocate-7-1-2",
+        ] {
             let other = dir.path().join(name);
             fs::create_dir(&other).unwrap();
             assert!(dissolve(&other).is_err(), "{name}");
@@ -231,17 +288,27 @@ mod tests {
         assert_eq!(dissolve(&dir.path().join("colocate-7")).unwrap(), [], "gone already");
     }
 
+    /// A journal is left of a process 7 that was killed; meanwhile another one has that number.
+    #[test]
+    fn a_later_process_with_the_same_number_keeps_its_cgroups() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |start_ticks| {
+            Freezer::below(dir.path(), Owner { pid: Pid(7), start_ticks }, 1).folder().to_owned()
+        };
+        let (before, now, old_name) = (of(1), of(2), dir.path().join("colocate-7"));
+        for folder in [&before, &now, &old_name] {
+            fs::create_dir(folder).unwrap();
+        }
+        assert_eq!(dissolve(&before).unwrap(), []);
+        assert!(!before.exists() && now.exists() && old_name.exists());
+        assert_eq!(dissolve(&old_name).unwrap(), []);
+        assert!(!old_name.exists() && now.exists());
+    }
+
     /// Where this user may make cgroups: three generations of processes stop and go on together.
     #[test]
     fn a_family_is_frozen() {
-        let made = own_cgroup(Path::new("/proc")).and_then(|own| Freezer::create(&own, 2));
-        let freezer = match made {
-            Ok(freezer) => freezer,
-            Err(why) => {
-                eprintln!("skipped: no cgroups can be made here: {why}");
-                return;
-            }
-        };
+        let Some(freezer) = cgroups_for_a_test(1, 2) else { return };
         let mut child = std::process::Command::new("sh")
             .args(["-c", "read go; (while :; do sleep 0.001; done) & wait"])
             .stdin(std::process::Stdio::piped())

@@ -12,6 +12,7 @@
 
 pub mod freezer;
 
+use crate::journal::Owner;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_machine::Nanos;
@@ -91,16 +92,22 @@ impl Pauser {
         Self { freezer: None, jobs: vec![State::default(); jobs] }
     }
 
-    /// For so many jobs, none of them stopped; cgroups are made below that of this process, which
-    /// `proc` tells (`/proc`). The line says why there are none, if so.
-    #[must_use]
-    pub fn new(jobs: usize, proc: &Path) -> (Self, Option<String>) {
-        let made = freezer::own_cgroup(proc).and_then(|own| Freezer::create(&own, jobs));
-        let (freezer, why) = match made {
-            Ok(freezer) => (Some(freezer), None),
-            Err(why) => (None, Some(why.to_string())),
-        };
-        (Self { freezer, jobs: vec![State::default(); jobs] }, why)
+    /// For so many jobs, none of them stopped; by cgroups below that of this process, which `proc` tells (`/proc`), in
+    /// a folder that names `owner`. Nothing is made yet, so that [`Pauser::how`] can be written down before.
+    ///
+    /// # Errors
+    /// If this process has no cgroup of version 2.
+    pub fn by_cgroups(jobs: usize, proc: &Path, owner: Owner) -> std::io::Result<Self> {
+        let freezer = Freezer::below(&freezer::own_cgroup(proc)?, owner, jobs);
+        Ok(Self { freezer: Some(freezer), jobs: vec![State::default(); jobs] })
+    }
+
+    /// Makes the cgroups that are to stop jobs, if so.
+    ///
+    /// # Errors
+    /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
+    pub fn make_cgroups(&self) -> std::io::Result<()> {
+        self.freezer.as_ref().map_or(Ok(()), Freezer::make)
     }
 
     /// How it stops jobs.
@@ -281,7 +288,7 @@ mod tests {
 
     #[test]
     fn how_is_read_as_it_is_written() {
-        let there = How::Freezer("/sys/fs/cgroup/a b/colocate-7".into());
+        let there = How::Freezer("/sys/fs/cgroup/a b/colocate-7-99".into());
         for how in [there, How::Signals] {
             assert_eq!(How::parse(&how.to_string()), Some(how));
         }
