@@ -3,7 +3,7 @@
 //! The whole of it takes long and is run by
 //! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture thousand_workloads`, `CASES=1000`
 //! being the workloads, from `FROM=0` on, and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
-//! what an earlier run has left in the file. `where_it_is_lost` says of
+//! what an earlier run has left in the file, and `UNDER=bas,fair` takes only some schedulers. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
 //! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/guard.md has the figures.
 
@@ -72,7 +72,8 @@ fn thousand_workloads() {
     let keep = std::env::var_os("KEEP").map(std::path::PathBuf::from);
     let from = number("FROM", 0);
     let cases = from..from + number("CASES", 1000);
-    let (done, text) = study::study(cases, number("MINUTES", 600), keep.as_deref());
+    let unders = std::env::var("UNDER").map_or_else(|_| Under::all(), |names| Under::named(&names));
+    let (done, text) = study::study(&unders, cases, number("MINUTES", 600), keep.as_deref());
     println!("{text}");
     assert!(done > 0);
 }
@@ -87,10 +88,7 @@ fn where_it_is_lost() {
     let (cases, runs) = (number("CASES", "40"), number("RUNS", "6"));
     let from = number("FROM", "0");
     let names = text("UNDER", "random,mmas,fair,round-robin,symbiotic");
-    let unders: Vec<Under> = Under::all()
-        .into_iter()
-        .filter(|under| names.split(',').any(|n| n == under.name()))
-        .collect();
+    let unders = Under::named(&names);
     let next = AtomicU64::new(from);
     let work = || {
         loop {

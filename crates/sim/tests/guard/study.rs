@@ -173,11 +173,15 @@ fn line(name: &str, found: &[Found]) -> String {
     text
 }
 
-/// Every scheduler in `cases`, or as many of them as are begun in `minutes`, those included that the file `keep` holds
+/// Each of these schedulers in `cases`, or as many of them as are begun in `minutes`, those included that the file `keep` holds
 /// already; how many were done, and what came of them.
-pub fn study(cases: Range<u64>, minutes: u64, keep: Option<&Path>) -> (u64, String) {
+pub fn study(
+    schedulers: &[Under],
+    cases: Range<u64>,
+    minutes: u64,
+    keep: Option<&Path>,
+) -> (u64, String) {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
-    let schedulers = Under::all();
     let (kept, before) = Kept::open(keep, schedulers.len());
     let done: BTreeSet<u64> = before.values().flatten().map(|found| found.seed).collect();
     let (next, found) = (AtomicU64::new(cases.start), Mutex::new(before));
@@ -192,7 +196,7 @@ pub fn study(cases: Range<u64>, minutes: u64, keep: Option<&Path>) -> (u64, Stri
             }
             let case = any_case(seed);
             let mut bench = Bench { case: &case, kernel: BTreeMap::new() };
-            for &under in &schedulers {
+            for &under in schedulers {
                 let one = bench.found(under);
                 kept.add(&under.name(), &one);
                 found.lock().unwrap().entry(under.name()).or_default().push(one);

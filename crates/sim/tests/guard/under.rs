@@ -55,6 +55,13 @@ impl Under {
         ours.chain([Self::OnePu, Self::StarvesOne]).collect()
     }
 
+    /// Those of some names, with commas between.
+    pub fn named(names: &str) -> Vec<Self> {
+        let mut all = Self::all();
+        all.retain(|under| names.split(',').any(|name| name == under.name()));
+        all
+    }
+
     /// As people know it.
     pub fn name(self) -> String {
         match self {
