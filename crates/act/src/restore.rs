@@ -5,7 +5,7 @@
 //! on creating others while we look, and may end before we come to it. And who is given back what it had may be in the
 //! middle of creating a thread, which has it not, and is seen only when its birth is over.
 //! # Approach
-//! Everything goes on first. Then looks at all that may belong to the workload ([`workload`]), until some in a row have
+//! Everything goes on first. Then looks at all that may belong to the workload (`workload`), until some in a row have
 //! found nothing and nobody can be in the middle of creating a thread any more. Cgroups are removed last: as long as
 //! they are there, whoever is born in them is found.
 //!

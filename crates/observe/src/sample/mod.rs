@@ -13,7 +13,7 @@
 //! # Parts
 //! [`Sampler`] empties the kernel's rings and files samples by thread and site, which takes about a
 //! microsecond a sample; nothing is decoded there. [`Sampler::snapshot`] decodes. [`maps`] knows
-//! which file lies where, [`file`] tells files of one path apart, [`image`] reads files, [`flow`]
+//! which file lies where, [`mod@file`] tells files of one path apart, [`image`] reads files, [`flow`]
 //! finds loops, [`live`] reads memory.
 //!
 //! ```no_run

@@ -52,15 +52,13 @@ pub struct Fair {
     mixing: Mixing,
     settings: Estimating,
     book: Book,
-    /// Whether the book knows of the last quantum already.
-    has_learned: bool,
 }
 
 impl Fair {
     /// With so much of the contexts given by progress.
     #[must_use]
     pub fn new(mixing: Mixing, settings: Estimating) -> Self {
-        Self { mixing, settings, book: Book::default(), has_learned: false }
+        Self { mixing, settings, book: Book::default() }
     }
 
     /// What it knows of the jobs' progress.
@@ -156,17 +154,8 @@ impl Fair {
 }
 
 impl Scheduler for Fair {
-    fn learn(&mut self, now: &Quantum<'_>) {
-        self.book.note(now.queue);
-        self.has_learned = true;
-    }
-
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        if std::mem::take(&mut self.has_learned) {
-            self.book.meet(now.queue);
-        } else {
-            self.book.note(now.queue);
-        }
+        self.book.note(now.queue);
         let solo = self.book.begin_estimates(now, &self.settings);
         if !solo.is_empty() {
             return self.estimate(now, &solo);

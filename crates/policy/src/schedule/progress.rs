@@ -244,7 +244,7 @@ impl Book {
     }
 
     /// Jobs that are there for the first time begin where who has come least far is.
-    pub fn meet(&mut self, queue: &[Queued]) {
+    fn meet(&mut self, queue: &[Queued]) {
         let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
         for job in queue {
