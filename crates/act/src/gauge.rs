@@ -14,7 +14,7 @@ use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::{now, process_time};
-use colocate_observe::{Pid, SysError};
+use colocate_observe::{Pid, SysError, Tid};
 use colocate_policy::TaskId;
 use haste::Haste;
 use std::collections::HashMap;
@@ -27,6 +27,9 @@ pub struct Gauges {
     /// Whether CPU time is asked for in nanoseconds, not in clock ticks.
     fine: bool,
     of: HashMap<TaskId, Gauge>,
+    /// Meters that are open, and how many descriptors they may hold.
+    meters: usize,
+    most_open: usize,
     /// Processes with several threads.
     wholes: HashMap<Pid, Whole>,
     /// What programs tell of their threads' waits, if they were asked to.
@@ -42,7 +45,7 @@ pub struct Gauges {
 struct Gauge {
     meter: Option<Meter>,
     time: Option<RunTime>,
-    /// Whether its CPU time was asked for in vain.
+    /// Whether its CPU time was asked for in vain, other than for want of descriptors.
     no_time: bool,
     waits: Waits,
     loops: Option<Loops>,
@@ -54,27 +57,42 @@ impl Gauges {
     pub fn new(counters: Option<Counters>, fine: bool) -> Self {
         let (of, wholes) = (HashMap::new(), HashMap::new());
         let haste = Haste::default();
-        Self { counters, fine, of, wholes, told: None, haste, why: None, said: false }
+        // Half of what we may have: programs are launched and read from the rest.
+        let hard = Descriptors::now().map_or(0, |limits| limits.hard);
+        let most_open = usize::try_from(hard / 2).unwrap_or(usize::MAX);
+        let (told, why, said) = (None, None, false);
+        Self { counters, fine, of, meters: 0, most_open, wholes, told, haste, why, said }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.
     pub fn born(&mut self, task: &Task, waits: bool) {
-        let Some(counters) = &self.counters else { return };
         let start = if waits { Start::AtExec } else { Start::Now };
-        let meter = match counters.meter(task.tid, start) {
-            Err(error) if error.errno() == Some(libc::EMFILE) => {
-                Descriptors::raise().and_then(|_| counters.meter(task.tid, start))
-            }
-            done => done,
-        };
-        match meter {
-            Ok(meter) => {
-                self.of.insert(task.id, Gauge { meter: Some(meter), ..Gauge::default() });
+        match self.meter(task.tid, start) {
+            Some(Ok(meter)) => {
+                let gauge = Gauge { meter: Some(meter), ..Gauge::default() };
+                let old = self.of.insert(task.id, gauge);
+                self.meters += usize::from(old.is_none_or(|old| old.meter.is_none()));
             }
             // It has ended already.
-            Err(error) if error.errno() == Some(libc::ESRCH) => {}
-            Err(error) => self.why = Some(error),
+            Some(Err(error)) if error.errno() == Some(libc::ESRCH) => {}
+            Some(Err(error)) => self.why = Some(error),
+            None => {}
         }
+    }
+
+    /// Opens the counters of a thread, if there are any.
+    fn meter(&self, tid: Tid, start: Start) -> Option<Result<Meter, SysError>> {
+        let counters = self.counters.as_ref()?;
+        if (self.meters + 1) * counters.descriptors() > self.most_open {
+            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+            return Some(Err(SysError { call: "perf_event_open", source }));
+        }
+        Some(match counters.meter(tid, start) {
+            Err(error) if error.errno() == Some(libc::EMFILE) => {
+                Descriptors::raise().and_then(|_| counters.meter(tid, start))
+            }
+            done => done,
+        })
     }
 
     /// Asks for the clocks of processes, before their threads are read at `at`. Who is not among them has
@@ -114,8 +132,10 @@ impl Gauges {
         }
         let gauge = self.of.entry(task.id).or_default();
         if self.fine && gauge.time.is_none() && !gauge.no_time {
-            gauge.time = RunTime::open(proc, task.pid, task.tid).ok();
-            gauge.no_time = gauge.time.is_none();
+            let time = RunTime::open(proc, task.pid, task.tid);
+            let are_used_up = |why: &std::io::Error| why.raw_os_error() == Some(libc::EMFILE);
+            gauge.no_time = time.as_ref().is_err_and(|why| !are_used_up(why));
+            gauge.time = time.ok();
         }
         if let Some(sums) = gauge.time.as_ref().and_then(RunTime::read_both) {
             let before = (task.cpu_time, task.waited);
@@ -147,6 +167,7 @@ impl Gauges {
             told.ended(task.tid, now());
         }
         if let Some(mut gauge) = self.of.remove(&task.id) {
+            self.meters -= usize::from(gauge.meter.is_some());
             gauge.count(self.counters.as_ref(), task, true);
         }
     }
@@ -227,6 +248,22 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_model::Class;
+    use colocate_observe::pmu::plan::Role;
+
+    /// Nanoseconds on CPUs and page faults (linux/perf_event.h): two descriptors for each thread.
+    #[test]
+    fn counters_leave_descriptors_for_programs() {
+        let events = [(Role::Instructions, 1), (Role::Class(Class::Load), 2)];
+        let mut gauges = Gauges::new(Some(Counters::of_software(&events)), false);
+        let limits = Descriptors::now().unwrap();
+        assert_eq!(gauges.most_open as u64, limits.hard / 2);
+        (gauges.meters, gauges.most_open) = (3, 9);
+        assert!(gauges.meter(Tid(0), Start::Now).unwrap().is_ok());
+        gauges.meters = 4;
+        let refused = gauges.meter(Tid(0), Start::Now).unwrap().unwrap_err();
+        assert_eq!(refused.errno(), Some(libc::EMFILE));
+    }
 
     /// A second level is not there, a first one for instructions is not asked for.
     #[test]

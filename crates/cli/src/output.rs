@@ -8,7 +8,8 @@ use std::path::Path;
 /// Writes `text` to `path`, or to standard output if there is none or it is `-`.
 ///
 /// A file appears whole or not at all: the text goes to a temporary file beside it, which is then
-/// renamed; `kill -9` in between leaves that one. A reader of standard output that has gone away is
+/// renamed; `kill -9` in between leaves that one. A file that is there and cannot be replaced, since it is a mount point
+/// or its folder is not ours to write to, is written over. A reader of standard output that has gone away is
 /// not an error.
 ///
 /// # Errors
@@ -45,7 +46,16 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     }
     // What is replaced is the file that a link leads to, not the link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut beside = path.clone().into_os_string();
+    let old = old.ok();
+    match rename_over(&path, old.as_ref(), text) {
+        Err(error) if old.is_some() && is_held(&error) => std::fs::write(path, text),
+        done => done,
+    }
+}
+
+/// Writes `text` to a temporary file beside `path`, and gives it that name.
+fn rename_over(path: &Path, old: Option<&Metadata>, text: &str) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let beside = Path::new(&beside);
     let written = File::create(beside)
@@ -60,6 +70,12 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
         let _ = std::fs::remove_file(beside);
     }
     written
+}
+
+/// Whether an error says that a name cannot be changed; the file behind it may yet be written to.
+fn is_held(error: &std::io::Error) -> bool {
+    let held = [libc::EBUSY, libc::EACCES, libc::EPERM, libc::EROFS];
+    error.raw_os_error().is_some_and(|code| held.contains(&code))
 }
 
 #[cfg(test)]

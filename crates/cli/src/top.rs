@@ -79,22 +79,26 @@ fn interval(text: &str) -> Result<Nanos, String> {
 /// Runs `colocate top`.
 ///
 /// # Errors
-/// If a process is not there or must not be read, a user is not known, or the output cannot be written.
+/// If a process is not there or must not be read, a user is not known, processes cannot be listed, or the output cannot
+/// be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = choice(args)?;
     let stop = stop_flag()?;
     let machine =
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
-    let mut watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
+    let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
+    let mut watch = watch.context("cannot list processes")?;
     let mut screen = Screen::new(std::io::stdout().is_terminal() && !args.json, args.rows);
-    let looks = (args.interval.0 / LOOK_EVERY.0).max(1);
-    let (begun, places) = (now(), Places::of(machine.as_ref()));
+    let places = Places::of(machine.as_ref());
+    let (begun, mut pace) = (now(), Pace::of(args.interval));
     for number in 1.. {
-        for look in 1..=looks {
-            // Counted from the beginning, so that tables do not drift.
-            let due = (number - 1) * args.interval.0 + args.interval.0 * look / looks;
-            sleep_until(begun + Nanos(due), &stop)?;
+        loop {
+            sleep_until(begun + pace.due(), &stop)?;
+            let at = now().saturating_sub(begun);
             watch.look();
+            if pace.made(at) || stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
         let table = watch.table();
         table.denied.iter().for_each(|line| output::remark(line));
@@ -112,6 +116,41 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&phases::text(of_rows, false))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// When looks and tables are due: counted from the beginning, so that they do not drift.
+struct Pace {
+    interval: Nanos,
+    /// Looks in an interval.
+    looks: u64,
+    /// The number of the next look, from 1.
+    next: u64,
+}
+
+impl Pace {
+    /// Of one table in each interval.
+    fn of(interval: Nanos) -> Self {
+        Self { interval, looks: (interval.0 / LOOK_EVERY.0).max(1), next: 1 }
+    }
+
+    /// When the next look is due, since the beginning.
+    const fn due(&self) -> Nanos {
+        let (tables, looks) = (self.next / self.looks, self.next % self.looks);
+        Nanos(tables * self.interval.0 + self.interval.0 * looks / self.looks)
+    }
+
+    /// Notes that a look was made, so long after the beginning. Says whether a table is due.
+    ///
+    /// It counts as the one that was due nearest to then: after a pause, all that were missed are left out. Made one
+    /// right after the other they would see next to nothing each.
+    fn made(&mut self, at: Nanos) -> bool {
+        let (at, interval) = (u128::from(at.0), u128::from(self.interval.0));
+        let nearest = (2 * at * u128::from(self.looks) + interval) / (2 * interval);
+        let (first, last) =
+            (self.next, u64::try_from(nearest).unwrap_or(u64::MAX - 1).max(self.next));
+        self.next = last + 1;
+        last / self.looks > (first - 1) / self.looks
+    }
 }
 
 /// Samples of who runs, if they are wanted and permitted.
@@ -195,6 +234,39 @@ mod tests {
         for bad in ["", "1", "9ms", "3601s", "ms", "-1s"] {
             assert!(interval(bad).is_err(), "{bad}");
         }
+    }
+
+    /// A table each second, a look each 100 ms: when in milliseconds looks are made, whether a table is due, and when
+    /// the next look is.
+    #[test]
+    fn what_a_pause_misses_is_left_out() {
+        let mut pace = Pace::of(Nanos::from_secs(1));
+        let mut made = |at| (pace.made(Nanos::from_millis(at)), pace.due().0 / 1_000_000);
+        assert_eq!(made(100), (false, 200));
+        assert_eq!(made(249), (false, 300), "a bit late");
+        assert_eq!(made(351), (false, 500), "the next one is closer than this one should be");
+        for at in [500, 600, 700, 800, 900] {
+            assert_eq!(made(at), (false, at + 100));
+        }
+        assert_eq!(made(1_000), (true, 1_100));
+        // An hour passes before the next one.
+        assert_eq!(made(3_601_140), (true, 3_601_200));
+        assert_eq!(made(3_601_200), (false, 3_601_300));
+        assert_eq!(made(3_601_960), (true, 3_602_100), "as good as the last one");
+        // One that a signal has hurried.
+        assert_eq!(made(3_601_970), (false, 3_602_200));
+    }
+
+    /// With one look for each table; times do not overflow.
+    #[test]
+    fn short_and_long_intervals() {
+        let mut pace = Pace::of(Nanos::from_millis(30));
+        let mut made = |at| (pace.made(Nanos::from_millis(at)), pace.due().0 / 1_000_000);
+        assert_eq!([made(30), made(60), made(200)], [(true, 60), (true, 90), (true, 240)]);
+        let mut pace = Pace::of(INTERVALS[1]);
+        let year = Nanos::from_secs(365 * 24 * 3_600);
+        assert!(pace.made(year));
+        assert_eq!(pace.due(), year + LOOK_EVERY);
     }
 
     #[test]

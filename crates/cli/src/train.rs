@@ -81,8 +81,10 @@ struct CpiModelArgs {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let What::CpiModel(args) = &args.what;
     let model = trained(args)?;
-    output::write(Some(&args.output), &model.to_json())?;
-    output::write(None, &text(&model))?;
+    // The one is told where the other cannot be.
+    let written = output::write(Some(&args.output), &model.to_json());
+    let told = output::write(None, &text(&model));
+    written.and(told)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -116,6 +116,18 @@ fn text_picture_and_file() {
 }
 
 #[test]
+fn a_picture_that_cannot_be_drawn_costs_no_report() {
+    let Some(pus) = two_pus() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let options = format!("{} --svg {}/gone/x.svg", quick(&list(pus)), dir.path().display());
+    let output = bench(&options, &["true"]).output().unwrap();
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said.contains("\nloss: "), "{said}");
+    let (code, told) = code(&output);
+    assert!(code == 125 && told.contains("gone/x.svg"), "{code}: {told}");
+}
+
+#[test]
 fn the_program_is_on_its_pu_alone_and_leaves_nothing() {
     let Some(pus) = two_pus() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -6,10 +6,11 @@ mod printed;
 mod run_support;
 
 use printed::{conforms, printed, refusal};
-use run_support::Scratch;
+use run_support::{Scratch, await_that, have};
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SCHEMA: &str = include_str!("../../../docs/schemas/threads.json");
 
@@ -307,4 +308,56 @@ fn other_programs_are_as_they_were() {
     let done = advise(&scratch, &["--apply"], &["sh", "-c", "echo out; exit 7"]).output().unwrap();
     assert_eq!((done.status.code(), &*done.stdout), (Some(7), &b"out\n"[..]), "{done:?}");
     assert!(String::from_utf8(done.stderr).unwrap().contains("no parallel region was seen"));
+}
+
+/// A program that notes each signal, and ends with 40 and how often SIGINT came once SIGTERM has.
+const NOTES: &str = "n=0; trap 'n=$((n+1)); : > int' INT; trap 'exit $((40+n))' TERM; : > ready; \
+                     while :; do sleep 0.01; done";
+
+/// Ctrl-C is the program's: it gets the key from the terminal, once, and nothing from us that would end it.
+#[test]
+fn ctrl_c_is_the_programs_own() {
+    if !have("script") {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path("notes"), NOTES).unwrap();
+    let ours = env!("CARGO_BIN_EXE_colocate");
+    // `exec`: a shell that waits for us would die of the Ctrl-C itself, and its status be seen.
+    let line = format!("echo $$ > us; exec {ours} advise-threads --apply -- sh notes");
+    let mut terminal = Command::new("script");
+    scratch.homes(&mut terminal);
+    terminal.args(["-qec", &line, "/dev/null"]).current_dir(scratch.dir.path());
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let is_there = |name| scratch.path(name).exists().then_some(());
+    await_that("the program is ready", || is_there("ready"));
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    keys.flush().unwrap();
+    await_that("the key has come", || is_there("int"));
+    // We look for signals ten times a second.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it was ended by us");
+    let us = std::fs::read_to_string(scratch.path("us")).unwrap();
+    assert!(Command::new("kill").args(["-TERM", us.trim()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(41));
+}
+
+/// What is sent to us alone is passed on as it came.
+#[test]
+fn signals_are_passed_on_as_they_came() {
+    let scratch = Scratch::new();
+    let mut command = advise(&scratch, &["--apply"], &["sh", "-c", NOTES]);
+    command.current_dir(scratch.dir.path()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let is_there = |name| scratch.path(name).exists().then_some(());
+    let send = |signal: &str| {
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    await_that("the program is ready", || is_there("ready"));
+    send("-INT");
+    await_that("it has come", || is_there("int"));
+    send("-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(41));
 }

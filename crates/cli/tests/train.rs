@@ -50,6 +50,16 @@ fn written_read_and_the_same_again() {
 }
 
 #[test]
+fn what_cannot_be_written_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = SHORT;
+    args[13] = "gone/model.json";
+    let done = colocate(dir.path()).args(args).assert().code(125);
+    let said = String::from_utf8(done.get_output().stdout.clone()).unwrap();
+    assert!(said.contains("greatest gamma/beta"), "{said}");
+}
+
+#[test]
 fn programs_of_scenarios() {
     let dir = tempfile::tempdir().unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

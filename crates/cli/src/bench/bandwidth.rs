@@ -180,17 +180,25 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let message = "stopped; nothing is kept".to_owned();
         return Err(Failure { code: 130, message }.into());
     };
-    if let Some(path) = &args.svg {
-        let picture = curve::svg(&text::curves(&report)).map_err(anyhow::Error::msg)?;
-        output::write(Some(path), &picture)?;
-    }
-    let shown = if args.json {
-        serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n"
-    } else {
-        text::text(&report, args.memory)
-    };
-    output::write(args.output.as_deref(), &shown)?;
+    // What was measured for hours is not lost since one of them cannot be written.
+    let (told, drawn) = (tell(args, &report), draw(args, &report));
+    told.and(drawn)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let shown = if args.json {
+        serde_json::to_string_pretty(report).context("cannot write JSON")? + "\n"
+    } else {
+        text::text(report, args.memory)
+    };
+    output::write(args.output.as_deref(), &shown)
+}
+
+fn draw(args: &Args, report: &Report) -> anyhow::Result<()> {
+    let Some(path) = &args.svg else { return Ok(()) };
+    let picture = curve::svg(&text::curves(report)).map_err(anyhow::Error::msg)?;
+    output::write(Some(path), &picture)
 }
 
 fn question(args: &Args) -> anyhow::Result<Question> {

@@ -70,7 +70,8 @@ impl PhasesReport {
     }
 }
 
-/// A table of the jobs' phases, by name: if one of them was ever parallel, or `always`.
+/// A table of the jobs' phases, by name: if one of them was ever parallel, or `always`. A process names itself as it
+/// likes: what would drive a terminal or break a line becomes a space.
 pub fn text<'a, I>(jobs: impl Fn() -> I, always: bool) -> String
 where
     I: Iterator<Item = (String, Option<&'a PhasesReport>)>,
@@ -86,6 +87,7 @@ where
         let spent = [phases.serial_ns, phases.parallel_ns, phases.asleep_ns];
         let spent = spent.map(|time| seconds(Some(time)));
         let runnable = format!("{:.1}", phases.runnable);
+        let name = name.replace(char::is_control, " ");
         [name].into_iter().chain(spent).chain([runnable, phases.course()]).collect()
     }));
     format!("\nphases, and the mean number of runnable threads\n{}", aligned(&rows))
@@ -106,4 +108,22 @@ pub fn drawn(tally: &Tally) -> Vec<PhaseSpan> {
         timeline.stretches().iter().filter_map(span).collect()
     };
     tally.jobs.iter().map(|job| &job.timeline).enumerate().flat_map(of_job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Serial for 1 s, parallel for 1 s. The name clears a terminal, breaks the line, and clears it again in one byte.
+    #[test]
+    fn names_do_not_drive_a_terminal() {
+        let mut timeline = Timeline::default();
+        timeline.ran(Nanos::ZERO, Nanos::from_secs(1), Some(1.0));
+        timeline.ran(Nanos::from_secs(1), Nanos::from_secs(2), Some(4.0));
+        let phases = PhasesReport::of(&timeline);
+        let text =
+            text(|| [("a\x1bcb\nc\u{9b}2J 7".to_owned(), phases.as_ref())].into_iter(), false);
+        assert!(text.contains("\na cb c 2J 7 "), "{text:?}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
 }

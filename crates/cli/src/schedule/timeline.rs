@@ -6,9 +6,13 @@
 use super::tally::Mean;
 use colocate_machine::Nanos;
 use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
+use std::collections::VecDeque;
 
-/// Most stretches of a job that are kept. Chosen: with a change every quantum of 100 ms, half an hour.
+/// Most stretches of a job that are kept from its beginning on. Chosen: with a change every quantum of 100 ms, half an
+/// hour.
 const MOST: usize = 20_000;
+/// How many are kept of those after them, the last ones. Chosen: a picture shows 20 quanta.
+const LATE: usize = 64;
 
 /// A time for which a job was in one phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,9 +32,12 @@ pub struct Stretch {
 /// The phases of a job so far.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    /// The first ones, unless only the last ones are wanted.
     stretches: Vec<Stretch>,
-    /// Whether there were more than can be kept.
-    is_cut: bool,
+    /// The last ones of those after them.
+    late: VecDeque<Stretch>,
+    /// Whether only the last ones are wanted.
+    is_brief: bool,
     /// The phase in the quantum in which it last ran, and how many threads were runnable then.
     now: Option<(JobPhase, f64)>,
     /// Time in each phase, in the order of [`ORDER`].
@@ -42,6 +49,11 @@ pub struct Timeline {
 pub const ORDER: [JobPhase; 3] = [JobPhase::Serial, JobPhase::Parallel, JobPhase::Asleep];
 
 impl Timeline {
+    /// One that keeps only the last stretches, for who does not tell the whole course.
+    pub fn brief() -> Self {
+        Self { is_brief: true, ..Self::default() }
+    }
+
     /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if anybody can say.
     pub fn ran(&mut self, from: Nanos, to: Nanos, runnable: Option<f64>) {
         let Some(runnable) = runnable else {
@@ -56,19 +68,29 @@ impl Timeline {
         if let Some(place) = ORDER.iter().position(|other| *other == phase) {
             self.spent[place] += took;
         }
-        let is_full = self.stretches.len() >= MOST;
-        match self.stretches.last_mut() {
+        match self.late.back_mut().or(self.stretches.last_mut()) {
             Some(last) if last.phase == phase && last.to == from => {
                 last.to = to;
                 last.runnable.add(Some(runnable), seconds);
             }
-            _ if is_full => self.is_cut = true,
             _ => {
                 let mut mean = Mean::default();
                 mean.add(Some(runnable), seconds);
-                self.stretches.push(Stretch { phase, from, to, noticed: to, runnable: mean });
+                self.begin(Stretch { phase, from, to, noticed: to, runnable: mean });
             }
         }
+    }
+
+    /// Keeps a further stretch, where there are too many in the place of an earlier one.
+    fn begin(&mut self, stretch: Stretch) {
+        if !self.is_brief && self.stretches.len() < MOST {
+            self.stretches.push(stretch);
+            return;
+        }
+        if self.late.len() >= LATE {
+            self.late.pop_front();
+        }
+        self.late.push_back(stretch);
     }
 
     /// Its phase in the quantum in which it last ran, and how many threads were runnable then; `None` if nobody
@@ -77,14 +99,21 @@ impl Timeline {
         self.now
     }
 
-    /// All stretches, the first one first, with a gap where it waited or nobody can say.
+    /// The first stretches, the very first one first, with a gap where it waited or nobody can say; none of one that is
+    /// [`Timeline::brief`].
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
 
-    /// Whether later stretches are missing, because there were too many.
-    pub const fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Whether later stretches are missing there, because there were too many.
+    pub fn is_cut(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// The last stretches, the very last one first, which goes on if the job's phase is known now. There may be a gap
+    /// between the last ones and the first ones.
+    pub fn backwards(&self) -> impl Iterator<Item = &Stretch> {
+        self.late.iter().rev().chain(self.stretches.iter().rev())
     }
 
     /// For how long it was in a phase, all stretches together, also those that are not kept.
@@ -148,6 +177,27 @@ mod tests {
         assert!(timeline.is_cut() && timeline.stretches().len() == MOST);
         let half = Nanos(5 * (MOST as u64 + 10));
         assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [half, half, Nanos::ZERO]);
+    }
+
+    /// Changes every quantum of 10 ns, more than are kept: the last ones are known all the same. The very last one goes
+    /// on for a second quantum.
+    #[test]
+    fn the_last_stretches_of_a_long_course() {
+        for (mut timeline, kept) in [(Timeline::default(), MOST + LATE), (Timeline::brief(), LATE)]
+        {
+            let quanta = MOST as u64 + 100;
+            for quantum in 0..quanta {
+                let runnable = if quantum % 2 == 0 { 1.0 } else { 4.0 };
+                timeline.ran(Nanos(10 * quantum), Nanos(10 * quantum + 10), Some(runnable));
+            }
+            timeline.ran(Nanos(10 * quanta), Nanos(10 * quanta + 10), Some(4.0));
+            let last: Vec<_> =
+                timeline.backwards().map(|it| (it.phase, it.from.0, it.to.0)).take(2).collect();
+            let expected =
+                [(JobPhase::Parallel, 200_990, 201_010), (JobPhase::Serial, 200_980, 200_990)];
+            assert_eq!(last, expected);
+            assert_eq!(timeline.backwards().count(), kept);
+        }
     }
 
     #[test]

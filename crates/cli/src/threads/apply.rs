@@ -4,16 +4,18 @@ use super::library::Library;
 use super::regions;
 use super::report::Report;
 use anyhow::Context;
+use colocate_act::signals::Asked;
 use colocate_act::sys;
-use colocate_observe::Pid;
+use colocate_observe::{Pid, SysError};
 use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often we look whether somebody asked us to stop.
+/// How often we look for signals.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Runs the program to its end; its exit status, 128 + the number of the signal that ended it.
@@ -38,6 +40,8 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     let begin = Instant::now();
     let mut child = program.spawn().context("cannot start the program")?;
     let pid = Pid(child.id().cast_signed());
+    // Not before: the program would inherit what is blocked here.
+    let heard = signals().ok();
     let (send, ends) = mpsc::channel();
     std::thread::spawn(move || {
         // Nobody listens any more only if we are ending anyway.
@@ -47,11 +51,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
         match ends.recv_timeout(GLANCE) {
             Ok(status) => break status.context("cannot wait for the program")?,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
-            // Keys reach the program by themselves; who asks us alone means the program as well.
-            Err(RecvTimeoutError::Timeout) if stop.swap(false, Ordering::Relaxed) => {
-                let _ = sys::kill(pid, libc::SIGTERM);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => pass_on(pid, heard.as_ref(), stop),
         }
     };
     let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -64,4 +64,26 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
         );
     }
     Ok(u8::try_from(status).unwrap_or(crate::exit::OURS))
+}
+
+/// Where signals arrive from now on that ask us to end; those that we were told to ignore stay ignored.
+fn signals() -> Result<OwnedFd, SysError> {
+    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    let taken: Vec<_> = asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect();
+    let arriving = sys::signalfd(&taken)?;
+    sys::block(&taken)?;
+    Ok(arriving)
+}
+
+/// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.
+fn pass_on(pid: Pid, heard: Option<&OwnedFd>, stop: &AtomicBool) {
+    while let Some(arrived) = heard.and_then(|heard| sys::next_signal(heard.as_fd())) {
+        if Asked::from(arrived).pass_on {
+            let _ = sys::kill(pid, arrived.signal);
+        }
+    }
+    // Of what came before signals were heard it is not known which one it was.
+    if stop.swap(false, Ordering::Relaxed) {
+        let _ = sys::kill(pid, libc::SIGTERM);
+    }
 }

@@ -161,7 +161,8 @@ pub fn has_place(command: &[String]) -> bool {
     command.iter().any(|word| word.as_bytes().windows(PLACE.len()).any(|part| part == PLACE))
 }
 
-/// One run, ended after `cut` seconds or when the time is over.
+/// One run, ended after `cut` seconds or when the time is over. When this returns, nothing of it runs on, except what
+/// has left its process group.
 fn whole(
     mut command: Command,
     cut: Option<f64>,
@@ -180,7 +181,10 @@ fn whole(
     let pid = Pid(child.id().cast_signed());
     let until = cut.map_or(left, |cut| cut.min(left));
     let patience = Duration::try_from_secs_f64(until).unwrap_or(Duration::MAX);
-    let (end, status, asked) = wait(child, pid, begin, patience, stop)?;
+    let ended = wait(child, pid, begin, patience, stop);
+    // What it has left behind would disturb the next run.
+    let _ = sys::kill(Pid(-pid.0), libc::SIGKILL);
+    let (end, status, asked) = ended?;
     let seconds = end.duration_since(begin).as_secs_f64();
     match asked {
         Some(Asked::Stop) => {
@@ -266,5 +270,37 @@ mod tests {
         assert!(
             has_place(&["a".to_owned(), "-j{threads}".to_owned()]) && !has_place(&["a".to_owned()])
         );
+    }
+
+    /// A shell that ends by itself, and one that heeds SIGTERM where what it has started does not.
+    #[test]
+    fn nothing_of_a_run_runs_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join("left");
+        let whole_of = |script: &str, cut: Option<f64>| {
+            let after = if cut.is_some() { "wait" } else { "" };
+            let script = format!("{script} echo $! > {}; {after}", left.display());
+            let words = ["sh", "-c", &script].map(OsString::from);
+            whole(prepared(&words, 1), cut, 60.0, &AtomicBool::new(false), 1).unwrap()
+        };
+        let deaf = "trap 'exit 0' TERM; (trap '' TERM; exec sleep 600) &";
+        for (script, cut) in [("sleep 600 &", None), (deaf, Some(0.5))] {
+            let ended = whole_of(script, cut);
+            assert!(matches!(ended, Ended::Done(_)) == cut.is_none());
+            let pid = std::fs::read_to_string(&left).unwrap();
+            let begin = Instant::now();
+            while lives(pid.trim()) {
+                assert!(begin.elapsed() < Duration::from_secs(10), "{script} runs on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Whether a process lives; one that nobody has asked for its status yet does not.
+    fn lives(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| !rest.starts_with(['Z', 'X']) && !rest.is_empty())
     }
 }

@@ -14,7 +14,7 @@ pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
     let of_slot = |back: u64| {
         // The middle of the slot tells for it.
         let middle = at.0.checked_sub(back * slot - slot / 2)?;
-        let within = timeline.stretches().iter().rev().find(|it| it.from.0 <= middle)?;
+        let within = timeline.backwards().find(|it| it.from.0 <= middle)?;
         (middle < within.to.0).then_some(within.phase)
     };
     let character = |back| match of_slot(back) {
@@ -43,5 +43,19 @@ mod tests {
         assert_eq!(at(3_000, 3_000), "       ---===    ...");
         assert_eq!(at(1_000, 2_000), " ".repeat(WIDTH));
         assert_eq!(picture(&Timeline::default(), Nanos::ZERO, Nanos(1)), " ".repeat(WIDTH));
+    }
+
+    /// A change every 100 ms, for an hour.
+    #[test]
+    fn of_a_long_course() {
+        for mut timeline in [Timeline::default(), Timeline::brief()] {
+            for look in 0..36_000 {
+                let from = Nanos::from_millis(100 * look);
+                let runnable = if look % 2 == 0 { 1.0 } else { 3.0 };
+                timeline.ran(from, from + Nanos::from_millis(100), Some(runnable));
+            }
+            let (at, last) = (Nanos::from_secs(3_600), Nanos::from_secs(2));
+            assert_eq!(picture(&timeline, at, last), "-=".repeat(WIDTH / 2));
+        }
     }
 }

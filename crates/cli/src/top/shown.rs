@@ -238,7 +238,7 @@ pub fn json(table: &Table<'_>, places: &Places) -> anyhow::Result<String> {
 impl<'a> RowReport<'a> {
     fn of(line: &'a Line<'_>, places: &'a Places) -> Self {
         let phase = line.timeline.now().map(|(phase, _)| phase);
-        let last = line.timeline.stretches().last().filter(|last| Some(last.phase) == phase);
+        let last = line.timeline.backwards().next().filter(|last| Some(last.phase) == phase);
         let [serial_ns, parallel_ns, asleep_ns] = ORDER.map(|phase| line.timeline.spent(phase));
         let kind = |(kind, share)| KindReport { kind, share };
         Self {

@@ -5,6 +5,7 @@
 
 use colocate_machine::Nanos;
 use colocate_observe::births::Options;
+use colocate_observe::limits::Descriptors;
 use colocate_observe::proc::Proc;
 use colocate_observe::spin::Share;
 use colocate_observe::spin::judging::Judging;
@@ -19,12 +20,20 @@ const BUSY: u64 = 10;
 /// second to open them all.
 const MOST_EVENTS: usize = 16_384;
 
+/// How many may be open where a process may have so many files: half of them at most, so that there is room for those
+/// of /proc.
+fn most_events(files: u64) -> usize {
+    usize::try_from(files / 2).unwrap_or(usize::MAX).min(MOST_EVENTS)
+}
+
 /// Samples of processes that run.
 pub struct Spinning {
     judging: Judging,
     proc: Proc,
     /// How many CPUs each thread has events for.
     cpus: usize,
+    /// How many events may be open.
+    most: usize,
     /// What threads were seen doing until this look.
     shares: BTreeMap<Tid, Share>,
     /// Processes that must not be sampled, or have too many threads.
@@ -39,8 +48,9 @@ impl Spinning {
     pub fn new(rate_hz: u32) -> Result<Self, SysError> {
         let here = Options::here()?;
         let judging = Judging::new(rate_hz, &here, || {})?;
-        let (proc, cpus) = (here.proc, here.cpus.len());
-        Ok(Self { judging, proc, cpus, shares: BTreeMap::new(), refused: BTreeSet::new() })
+        let (proc, cpus, most) =
+            (here.proc, here.cpus.len(), most_events(Descriptors::now()?.hard));
+        Ok(Self { judging, proc, cpus, most, shares: BTreeMap::new(), refused: BTreeSet::new() })
     }
 
     /// Takes in what has been sampled since the last look.
@@ -58,7 +68,7 @@ impl Spinning {
             return false;
         }
         let events = self.proc.tasks(pid).map_or(0, |tids| tids.len() * self.cpus);
-        let fits = self.judging.events() + events <= MOST_EVENTS;
+        let fits = self.judging.events() + events <= self.most;
         let done = fits && self.judging.also_alone(pid).is_ok();
         if !done {
             self.refused.insert(pid);
@@ -79,5 +89,15 @@ impl Spinning {
         let share = self.shares.get(&tid).copied().unwrap_or_default();
         spun.add(share, did, self.judging.most());
         Some(spun.waited()?.saturating_sub(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_leave_room_for_files() {
+        assert_eq!([1_024, 1_048_576, u64::MAX].map(most_events), [512, MOST_EVENTS, MOST_EVENTS]);
     }
 }

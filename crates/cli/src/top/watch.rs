@@ -11,6 +11,7 @@ use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, process_time};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +109,10 @@ pub struct Line<'a> {
 
 impl Watch {
     /// Of those processes below `proc` that are chosen.
-    pub fn begin(proc: &Path, choice: Choice, spinning: Option<Spinning>) -> Self {
+    ///
+    /// # Errors
+    /// If processes cannot be listed.
+    pub fn begin(proc: &Path, choice: Choice, spinning: Option<Spinning>) -> io::Result<Self> {
         let at = now();
         let mut watch = Self {
             proc: proc.to_owned(),
@@ -126,10 +130,10 @@ impl Watch {
             denied: Vec::new(),
             ended: Vec::new(),
         };
-        watch.list();
+        watch.list()?;
         // What reading took is no part of the first interval.
         (watch.begun, watch.at, watch.table_at) = (now(), now(), now());
-        watch
+        Ok(watch)
     }
 
     /// Looks what all have done since the last look.
@@ -161,7 +165,8 @@ impl Watch {
             }
         }
         if at >= self.next_list {
-            self.list();
+            // Where they cannot be listed, those go on that are known, and the next look tries again.
+            let _ = self.list();
         }
     }
 
@@ -217,9 +222,9 @@ impl Watch {
     }
 
     /// Notices which processes there are, and whose.
-    fn list(&mut self) {
+    fn list(&mut self) -> io::Result<()> {
         let begun = cpu_time();
-        let old = std::mem::replace(&mut self.listed, listed(&self.proc));
+        let old = std::mem::replace(&mut self.listed, listed(&self.proc)?);
         self.row_of = rows(&self.listed, &self.choice);
         let is_old = |pid: &Pid| {
             let created = |listed: &BTreeMap<Pid, Listed>| Some(listed.get(pid)?.start_ticks);
@@ -242,11 +247,16 @@ impl Watch {
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
-            let row = self.rows.entry(*pid).or_default();
+            // Only of those that were named by number is the whole course told.
+            let row = self.rows.entry(*pid).or_insert_with(|| match self.choice.pids[..] {
+                [] => Row { timeline: Timeline::brief(), ..Row::default() },
+                _ => Row::default(),
+            });
             row.name.clone_from(&self.listed[pid].name);
         }
         let took = cpu_time().saturating_sub(begun);
         self.next_list = now() + Nanos(took.0.saturating_mul(LIST_SHARE));
+        Ok(())
     }
 
     /// Forgets rows whose first processes have ended.
@@ -304,14 +314,55 @@ fn cpu_time() -> Nanos {
 }
 
 /// All processes that can be read.
-fn listed(proc: &Path) -> BTreeMap<Pid, Listed> {
+fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
     let tree = Proc::at(proc);
     let read = |pid: Pid| {
-        let stat = Stat::read(proc, pid, pid.first_thread()).filter(|stat| !stat.is_dead())?;
+        let stat = Stat::read(proc, pid, pid.first_thread())?;
         let user = std::fs::metadata(proc.join(pid.to_string())).ok()?.uid();
         let name = tree.name(pid, pid.first_thread())?;
-        let Stat { parent, threads, start_ticks, .. } = stat;
-        Some((pid, Listed { parent, user, name, threads, start_ticks }))
+        // Its first thread stays after its end, until the others have ended and somebody has asked for its status.
+        let threads = stat.threads.saturating_sub(stat.is_dead().into());
+        let Stat { parent, start_ticks, .. } = stat;
+        (threads > 0).then_some((pid, Listed { parent, user, name, threads, start_ticks }))
     };
-    tree.processes().unwrap_or_default().into_iter().filter_map(read).collect()
+    Ok(tree.processes()?.into_iter().filter_map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes 7, with two threads, 8, which has ended, and 9, whose first thread has ended while two others go on.
+    #[test]
+    fn who_lives() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, state, threads) in [(7, 'S', 2), (8, 'Z', 1), (9, 'Z', 3)] {
+            let task = proc.path().join(format!("{pid}/task/{pid}"));
+            std::fs::create_dir_all(&task).unwrap();
+            let stat = format!(
+                "{pid} (x) {state} 1 7 7 0 -1 0 0 0 0 0 3 4 0 0 20 0 {threads} 0 55 0 \
+                 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0"
+            );
+            std::fs::write(task.join("stat"), stat).unwrap();
+            std::fs::write(task.join("comm"), "x\n").unwrap();
+        }
+        let living: Vec<_> =
+            listed(proc.path()).unwrap().into_iter().map(|(pid, it)| (pid.0, it.threads)).collect();
+        assert_eq!(living, [(7, 2), (9, 2)]);
+    }
+
+    /// Where processes cannot be listed, as without a free descriptor, none of them is taken for gone.
+    #[test]
+    fn who_cannot_be_listed_is_not_gone() {
+        let me = Pid(std::process::id().cast_signed());
+        let choice = Choice { pids: vec![me], ..Choice::default() };
+        let mut watch = Watch::begin(Path::new("/proc"), choice.clone(), None).unwrap();
+        let nowhere = Path::new("/proc/nowhere");
+        assert!(Watch::begin(nowhere, choice, None).is_err());
+        watch.proc = nowhere.to_owned();
+        watch.next_list = Nanos::ZERO;
+        watch.look();
+        assert!(!watch.is_over() && watch.listed.contains_key(&me));
+        assert_eq!(watch.table().lines.len(), 1);
+    }
 }

@@ -24,7 +24,7 @@ pub struct Watched {
     clock: Nanos,
     whole: Whole,
     threads: BTreeMap<Tid, Thread>,
-    /// Whether all its threads were read once: then new ones have begun since.
+    /// Whether all its threads were known when they were last read: then new ones have begun since.
     is_known: bool,
     /// Whether its threads must not be read.
     pub is_denied: bool,
@@ -122,7 +122,8 @@ impl Watched {
             self.read_all(look, &mut did);
         }
         // Who has not run at all was not runnable either, unless it waited all the time for the first time.
-        let is_unknown = self.is_denied || (!was_known && did.ran > Nanos::ZERO);
+        let are_known = was_known && self.is_known;
+        let is_unknown = self.is_denied || (!are_known && did.ran > Nanos::ZERO);
         did.runnable = did.runnable.filter(|_| !is_unknown);
         // From the look on at which it is found running.
         let sees = look.spinning.as_mut().is_some_and(|it| it.sees(self.pid, did.ran, look.took));
@@ -130,14 +131,21 @@ impl Watched {
         Some(did)
     }
 
-    /// Reads those threads that were not awake, and new ones.
+    /// Reads those threads that were not awake, and new ones. Where they cannot be listed, those stay that are known.
     fn read_all(&mut self, look: &mut Look<'_>, did: &mut Did) {
-        let tids = Proc::at(look.proc).tasks(self.pid).unwrap_or_default();
+        let tids = match Proc::at(look.proc).tasks(self.pid) {
+            Err(why) if !is_gone(&why) => {
+                self.is_known = false;
+                return;
+            }
+            tids => tids.unwrap_or_default(),
+        };
+        let mut are_known = true;
         self.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
         for tid in tids {
             let is_new = !self.threads.contains_key(&tid);
             if is_new {
-                self.meet(look.proc, tid);
+                are_known &= self.meet(look.proc, tid);
             }
             let Some(thread) = self.threads.get_mut(&tid) else { continue };
             if is_new || !thread.is_awake {
@@ -145,16 +153,20 @@ impl Watched {
             }
         }
         self.whole.all_read();
-        self.is_known = true;
+        self.is_known = are_known;
     }
 
-    /// Opens what tells of a thread. What it did before counts if all others were known: then it is new.
-    fn meet(&mut self, proc: &Path, tid: Tid) {
+    /// Opens what tells of a thread. What it did before counts if all others were known: then it is new. False if
+    /// nothing can be opened for want of descriptors or memory, which says nothing of the thread.
+    fn meet(&mut self, proc: &Path, tid: Tid) -> bool {
         let time = match RunTime::open(proc, self.pid, tid) {
             Ok(time) => time,
             Err(why) => {
                 self.is_denied |= why.kind() == ErrorKind::PermissionDenied;
-                return;
+                return !matches!(
+                    why.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+                );
             }
         };
         let before = if self.is_known { None } else { time.read_both() };
@@ -165,7 +177,13 @@ impl Watched {
         let last = before.unwrap_or_default();
         let thread = Thread { time, waits, last, is_awake: true, spun: Spun::default() };
         self.threads.insert(tid, thread);
+        true
     }
+}
+
+/// Whether what was asked for has ended, as an error says.
+fn is_gone(why: &std::io::Error) -> bool {
+    why.kind() == ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Thread {
@@ -211,6 +229,7 @@ fn share(did: Nanos, took: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_observe::sys::now;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -250,12 +269,12 @@ mod tests {
         let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
         for reads in [true, false] {
             let old = Worker::start();
-            let mut at = Nanos(1);
+            let mut at = now();
             let mut watched = Watched::new(proc, pid, at, reads).unwrap();
             let mut look = |watched: &mut Watched| {
                 std::thread::yield_now();
-                at += Nanos::from_millis(1);
-                let took = Nanos::from_millis(1);
+                let took = now().saturating_sub(at);
+                at += took;
                 watched.look(&mut Look { proc, at, took, spinning: None }).unwrap()
             };
             while !watched.threads.contains_key(&old.tid) {
@@ -279,5 +298,26 @@ mod tests {
             assert!(watched.clock() >= ran(&watched), "{watched:?}");
             new.end();
         }
+    }
+
+    /// Where threads cannot be listed, those that are known stay, and nobody can say how many are runnable; who has no
+    /// folder has none. The folder is a file here: that says as little of threads as a want of descriptors does.
+    #[test]
+    fn who_cannot_be_listed_is_not_gone() {
+        let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
+        let fails = tempfile::tempdir().unwrap();
+        std::fs::create_dir(fails.path().join(pid.to_string())).unwrap();
+        std::fs::write(fails.path().join(format!("{pid}/task")), "").unwrap();
+        let at = now();
+        let mut watched = Watched::new(proc, pid, at, true).unwrap();
+        let read = |watched: &mut Watched, proc| {
+            let mut look = Look { proc, at, took: Nanos(1), spinning: None };
+            watched.read_all(&mut look, &mut Did::nothing());
+            (!watched.threads.is_empty(), watched.is_known)
+        };
+        assert_eq!(read(&mut watched, proc), (true, true));
+        assert_eq!(read(&mut watched, fails.path()), (true, false));
+        assert_eq!(read(&mut watched, proc), (true, true));
+        assert_eq!(read(&mut watched, Path::new("/proc/nowhere")), (false, true));
     }
 }

@@ -1,8 +1,8 @@
 //! Which file it is that code was mapped from: a name alone says it only until the file is replaced.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file of code as the kernel tells it apart from others of the same name.
@@ -70,14 +70,13 @@ pub struct CodeFile {
 }
 
 impl CodeFile {
-    /// Opens it. `None` if it cannot be, or if another file has this path now, or here.
+    /// Opens it, and never waits. `None` if it cannot be, is no plain file, or if another file has this path now, or here.
     ///
     /// Files are held to be the same by their inodes, and not by devices: see [`FileId::device`].
     #[must_use]
     pub fn open(&self) -> Option<File> {
-        let file = File::open(&self.path).ok()?;
-        let inode = file.metadata().ok()?.ino();
-        self.id.is_none_or(|id| id.inode == inode).then_some(file)
+        let (file, metadata) = open_plain(&self.path)?;
+        self.id.is_none_or(|id| id.inode == metadata.ino()).then_some(file)
     }
 
     /// Its path, to be shown.
@@ -87,8 +86,18 @@ impl CodeFile {
     }
 }
 
+/// Opens a plain file for reading, with what is known of it; `None` if it is something else. A pipe that a program has
+/// put in the place of its code would hold us until somebody writes to it.
+pub(super) fn open_plain(path: &Path) -> Option<(File, Metadata)> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    metadata.is_file().then_some((file, metadata))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::image::Image;
     use super::*;
 
     fn id(device: (u32, u32), inode: u64, generation: Option<u64>) -> FileId {
@@ -138,5 +147,20 @@ mod tests {
         assert!(CodeFile { path: path.clone(), id: None }.open().is_some());
         std::fs::remove_file(&path).unwrap();
         assert!(file(inode).open().is_none());
+    }
+
+    /// Nobody writes to the pipe, so who waits for that waits for ever.
+    #[test]
+    fn a_pipe_in_the_place_of_code_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.out");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (send, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let opened = Image::open(&path).is_some();
+            send.send(opened || CodeFile { path, id: None }.open().is_some()).unwrap();
+        });
+        let found = done.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(found, Ok(false), "expected a refusal at once");
     }
 }

@@ -3,6 +3,7 @@
 //! Bounds come from the unwind tables (`.eh_frame`), which stripped programs keep because
 //! exceptions and backtraces need them; symbols fill the gaps that assembly and Go leave.
 
+use super::file::open_plain;
 use colocate_isa::Isa;
 use gimli::UnwindSection;
 use object::read::ReadCache;
@@ -39,14 +40,14 @@ impl Image {
     /// an instruction set that we do not decode.
     #[must_use]
     pub fn open(path: &Path) -> Option<Self> {
-        Self::of(File::open(path).ok()?)
+        Self::of(open_plain(path)?.0)
     }
 
     /// Lists the functions of `file`, as [`Image::open`].
     #[must_use]
     pub fn of(file: File) -> Option<Self> {
         let metadata = file.metadata().ok()?;
-        // A device or a pipe could block for ever.
+        // Reading a device or a pipe could block for ever.
         if !metadata.is_file() {
             return None;
         }
@@ -87,7 +88,8 @@ impl Image {
     /// The address, as the linker gave it, of the byte `offset_b` bytes into the file.
     #[must_use]
     pub fn address(&self, offset_b: u64) -> Option<u64> {
-        let covers = |s: &&Segment| (s.offset_b..s.offset_b + s.length_b).contains(&offset_b);
+        let covers =
+            |s: &&Segment| (s.offset_b..s.offset_b.saturating_add(s.length_b)).contains(&offset_b);
         let segment = self.segments.iter().find(covers)?;
         segment.address.checked_add(offset_b - segment.offset_b)
     }
@@ -239,6 +241,19 @@ pub(crate) mod tests {
         assert!(!image.is_unchanged() && image.has_name());
         std::fs::remove_file(&path).unwrap();
         assert!(!image.has_name());
+    }
+
+    /// The header says where in the file the segment lies: up to the last byte there can be, and then one more.
+    #[test]
+    fn a_segment_beyond_all_files_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut elf = program(&[0xc3]);
+        elf[72..80].copy_from_slice(&(u64::MAX - CODE_B).to_le_bytes());
+        std::fs::write(&path, elf).unwrap();
+        let image = Image::open(&path).unwrap();
+        assert_eq!(image.address(u64::MAX - 1), Some(0x10_0000 + CODE_B - 1));
+        assert_eq!(image.address(0), None);
     }
 
     #[test]

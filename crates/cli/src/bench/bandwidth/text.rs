@@ -147,7 +147,8 @@ fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
             "  # and memory = its own t/µs alone, which nobody counted: --memory writes it",
         ),
     };
-    let loss = format!("{:.6}", loss.value);
+    // Noise can make it less than none, which no workload file has.
+    let loss = format!("{:.6}", loss.value.max(0.0));
     Some(format!("alone = {{ seconds = {seconds:.3},{memory} loss = {loss} }}{remark}\n"))
 }
 
@@ -276,6 +277,17 @@ mod tests {
         let read: File = toml::from_str(&line).unwrap();
         assert_eq!((read.alone.seconds, read.alone.memory), (1.01, 3.25));
         assert!((read.alone.loss - 0.000_406).abs() < 1e-6);
+    }
+
+    /// The program happened to be faster beside copies.
+    #[test]
+    fn no_loss_is_below_none_in_the_line() {
+        let runs =
+            [run(0, None, 1000), run(0, Some((10.0, 1)), 990), run(0, Some((500.0, 1)), 900)];
+        let report = report(Level::Memory, runs.to_vec(), 1);
+        assert!(report.loss.unwrap().value < 0.0 && loss(&report).contains("loss: -"));
+        let line = alone_line(&report, Some(3.0)).unwrap();
+        assert!(line.ends_with(" loss = 0.000000 }\n"), "{line}");
     }
 
     #[test]
