@@ -1,3 +1,4 @@
+# make           build colocate and the library by which programs tell of waits
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
@@ -5,8 +6,8 @@
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
-# make install   into PREFIX, with manual pages and completions
-# All of them first install what is missing (scripts/install).
+# make install   what make has built into PREFIX, with manual pages and completions
+# All but the last one first install what is missing (scripts/install).
 
 PREFIX = /usr/local
 DESTDIR =
@@ -54,5 +55,7 @@ fuzz:
 	scripts/install test
 	scripts/with-rust scripts/fuzz all $(SECONDS)
 
-install: all
-	scripts/with-rust scripts/install-files "$(BUILT)" "$(DESTDIR)$(PREFIX)"
+# Copies only: root need not have a Rust of its own, nor build in this folder.
+install:
+	@[ -x "$(BUILT)" ] || { echo "install: expected $(BUILT), found none; run make first" >&2; exit 1; }
+	scripts/install-files "$(BUILT)" "$(DESTDIR)$(PREFIX)"

@@ -1,4 +1,5 @@
-"""kill -9 of colocate in the middle of a run: every program must come to its right end, none stopped, none placed."""
+"""kill -9 of colocate in the middle of a run: every program must come to its right end, none stopped, none
+idle, none placed."""
 import os, signal, subprocess, time
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def stopped(pid):
     for root in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
         try:
             return bool(group) and "frozen 1" in Path(root + group[0][3:] + "/cgroup.events").read_text()
+        except OSError:
+            continue
+    return False
+
+
+def idle(pid):
+    """Whether a thread of a process gets only what nobody else wants."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            if os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK == os.SCHED_IDLE:
+                return True
         except OSError:
             continue
     return False
@@ -87,17 +99,18 @@ def ended(folder, names):
     return False
 
 
-def once(args, programs, folder, guardian_too):
+def once(args, programs, folder, filling, guardian_too):
     """One kill; what was found, as a line of JSON."""
     folder = Path(folder).resolve()
     folder.mkdir(parents=True)
-    child = subprocess.Popen(command(args, "round-robin", False, folder, programs, NAMES), stdin=subprocess.DEVNULL,
-                             cwd=HERE)
+    words = command(args, "round-robin", filling=filling, guard=False, folder=folder, programs=programs, names=NAMES)
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, cwd=HERE)
     time.sleep(MIDDLE_S)
-    # Between two quanta nobody may be stopped for a moment, so the look is repeated.
+    # Between two quanta nobody may have to wait for a moment, so the look is repeated.
+    waits = idle if filling else stopped
     before = 0
     for _ in range(50):
-        before = max(before, sum(map(stopped, processes(folder))))
+        before = max(before, sum(map(waits, processes(folder))))
         time.sleep(0.02)
     kill(child, guardian_too)
     if guardian_too:
@@ -105,8 +118,8 @@ def once(args, programs, folder, guardian_too):
     else:
         time.sleep(GUARDIAN_S)
     alive = processes(folder)
-    line = {"kind": "killed", "guardian_too": guardian_too, "only_signals": args.only_signals,
-            "stopped_before": before, "alive_after": len(alive), "stopped_after": sum(map(stopped, alive)),
+    line = {"kind": "killed", "guardian_too": guardian_too, "only_signals": args.only_signals, "filling": filling,
+            "waiting_before": before, "alive_after": len(alive), "waiting_after": sum(map(waits, alive)),
             "placed_after": sum(map(placed, alive)), "all_ended": ended(folder, NAMES)}
     line["wrong"] = wrongs(programs, folder, NAMES)
     line["left_over"] = len(processes(folder))
@@ -114,18 +127,18 @@ def once(args, programs, folder, guardian_too):
 
 
 def good(line):
-    """Something was stopped and running when colocate died, and afterwards all was as it should be."""
-    return (line["stopped_before"] > 0 and line["alive_after"] > 0 and line["all_ended"] and not line["wrong"]
-            and not (line["stopped_after"] or line["placed_after"] or line["left_over"]))
+    """Some had to wait and some lived when colocate died, and afterwards all was as it should be."""
+    return (line["waiting_before"] > 0 and line["alive_after"] > 0 and line["all_ended"] and not line["wrong"]
+            and not (line["waiting_after"] or line["placed_after"] or line["left_over"]))
 
 
 def check(args, programs, folder):
-    """Both ways of stopping, with and without the guardian; whether all was right."""
+    """All ways of letting programs wait, with and without the guardian; whether all was right."""
     all_good = True
-    for only_signals in (False, True):
+    for only_signals, filling in ((False, False), (True, False), (False, True)):
         for guardian_too in (False, True):
             args.only_signals = only_signals
-            line = once(args, programs, folder / f"kill-{only_signals}-{guardian_too}", guardian_too)
+            line = once(args, programs, folder / f"kill-{only_signals}-{filling}-{guardian_too}", filling, guardian_too)
             all_good &= good(line)
             say(("right: " if good(line) else "WRONG: ") + ", ".join(f"{key} {value}" for key, value in line.items()))
     return all_good
