@@ -2,8 +2,9 @@
 
 use crate::output;
 use colocate_machine::exact::Exact;
+use colocate_machine::picture::clean;
 use colocate_machine::{picture, read, speeds};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Shows the machine: packages, nodes, caches, cores, PUs, and what is usable
@@ -67,8 +68,18 @@ fn seen(args: &Args) -> Result<read::Seen, read::ReadError> {
 fn sources(spec: &str) -> Result<String, read::ReadError> {
     let found = read::sources(spec)?;
     if found.is_empty() {
-        return Ok("\nsources: the firmware and the kernel, as hwloc reads them\n".into());
+        return Ok(format!("\nsources: {}\n", unwritten(spec)));
     }
-    let lines = found.iter().map(|(key, source)| format!("  {key}: {source}\n"));
-    Ok(format!("\nsources\n{}", lines.collect::<String>()))
+    let line = |(key, source): &(String, String)| format!("  {}: {}\n", clean(key), clean(source));
+    Ok(format!("\nsources\n{}", found.iter().map(line).collect::<String>()))
+}
+
+/// Where the figures of a machine come from that names no sources.
+fn unwritten(spec: &str) -> &'static str {
+    let saved = || Path::new(spec).extension().is_some_and(|ending| ending == "xml");
+    match spec {
+        _ if spec.starts_with("synthetic:") => "the string says all, nobody built it",
+        _ if spec == "live" || saved() => "the firmware and the kernel, as hwloc reads them",
+        _ => "not in this file",
+    }
 }

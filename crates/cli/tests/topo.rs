@@ -149,6 +149,30 @@ fn sources_of_the_figures() {
 }
 
 #[test]
+fn only_what_hwloc_read_comes_from_the_firmware() {
+    let said = |spec: &str| {
+        let text = shown(&["--machine", spec, "--sources"]);
+        text.lines().find_map(|line| line.strip_prefix("sources: ")).unwrap().to_owned()
+    };
+    let firmware = "the firmware and the kernel, as hwloc reads them";
+    assert_eq!(said(corpus().join("hybrid.xml").to_str().unwrap()), firmware);
+    assert_eq!(said("synthetic:pack:2 core:2 pu:2"), "the string says all, nobody built it");
+    let exact = shown(&["--machine", "xeon-x3320", "--json"]);
+    let (_dir, path) = file("exact.json", exact.as_bytes());
+    assert_eq!(said(&path), "not in this file");
+}
+
+#[test]
+fn sources_neither_drive_a_terminal_nor_add_lines() {
+    let hostile = "version = 1\nname = \"a\\u001b[2J\"\n[shape]\npackages = 1\ncores-per-package = 1\n\
+                   pus-per-core = { value = 1, source = \"x\\u001b[2J\\ny\" }\n";
+    let (_dir, path) = file("hostile.toml", hostile.as_bytes());
+    let text = shown(&["--machine", &path, "--sources"]);
+    assert!(text.starts_with("a?[2J\n"), "{text:?}");
+    assert!(text.ends_with("\n  shape.pus-per-core: x?[2J?y\n"), "{text:?}");
+}
+
+#[test]
 fn described_machines_by_path() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/epyc-7301.toml");
     assert_eq!(shown(&["--machine", path.to_str().unwrap()]), shown(&["--machine", "epyc-7301"]));

@@ -29,6 +29,9 @@ pub enum Flaw {
     /// One kernel number is used twice.
     #[error("expected every CPU once, found cpu{} twice", .0.0)]
     TwicePu(PuNr),
+    /// A kernel number is beyond [`MAX_PU_NR`].
+    #[error("expected CPU numbers up to {MAX_PU_NR}, found cpu{}", .0.0)]
+    TooLargePu(PuNr),
     /// One kernel number is used by two nodes.
     #[error("expected every NUMA node once, found node{0} twice")]
     TwiceNode(u32),
@@ -68,10 +71,11 @@ pub enum Flaw {
 }
 
 impl Machine {
-    /// Checks what every reader of a machine relies on: at least one PU; every kernel number once;
-    /// every index in range; every PU in exactly one core and every core in exactly one package,
-    /// in logical order; every core of a known kind; caches sorted by level and logical order,
-    /// each over neighbouring PUs, nested; distances square.
+    /// Checks what every reader of a machine relies on: at least one PU; every kernel number once,
+    /// and those of PUs up to [`MAX_PU_NR`]; every index in range; every PU in exactly one core and
+    /// every core in exactly one package, in logical order; every core of a known kind; kinds with a
+    /// capacity slowest first; caches sorted by level and logical order, each over neighbouring PUs,
+    /// nested; distances square.
     ///
     /// # Errors
     /// The first flaw found.
@@ -95,8 +99,11 @@ impl Machine {
     }
 
     fn check_numbers(&self) -> Result<(), Flaw> {
-        let mut seen = BTreeSet::new();
         let mut numbers = self.pus.iter().map(|pu| pu.os).chain(self.offline.iter().copied());
+        if let Some(beyond) = numbers.clone().find(|pu| pu.0 > MAX_PU_NR) {
+            return Err(Flaw::TooLargePu(beyond));
+        }
+        let mut seen = BTreeSet::new();
         if let Some(twice) = numbers.find(|&pu| !seen.insert(pu)) {
             return Err(Flaw::TwicePu(twice));
         }
@@ -180,6 +187,10 @@ impl Machine {
                 let expected = "a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none";
                 return Err(Flaw::Mismatch { owner: format!("kind {index}"), expected });
             }
+        }
+        if !self.kinds.iter().filter_map(|kind| kind.capacity).is_sorted() {
+            let expected = "the slowest first, by their capacities";
+            return Err(Flaw::Mismatch { owner: "kinds".into(), expected });
         }
         Ok(())
     }
@@ -275,6 +286,7 @@ mod tests {
     use super::*;
     use crate::described;
     use crate::ids::{KindIdx, NodeIdx, PackageIdx};
+    use crate::machine::CoreKind;
     use proptest::prelude::*;
 
     fn epyc() -> Machine {
@@ -296,6 +308,10 @@ mod tests {
             "expected every CPU once, found cpu8 twice"
         );
         assert_eq!(flaw(|m| m.offline.push(PuNr(5))), "expected every CPU once, found cpu5 twice");
+        assert_eq!(
+            flaw(|m| m.offline.push(PuNr(65_536))),
+            "expected CPU numbers up to 65535, found cpu65536"
+        );
         assert_eq!(
             flaw(|m| m.nodes[1].os = m.nodes[0].os),
             "expected every NUMA node once, found node0 twice"
@@ -333,6 +349,19 @@ mod tests {
             flaw(|m| m.kinds[0].capacity = Some(0)),
             "kind 0: expected a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none"
         );
+        let two_kinds = |m: &mut Machine, capacities: [Option<u32>; 2]| {
+            m.kinds = capacities.map(|capacity| CoreKind { capacity, ..m.kinds[0].clone() }).into();
+            m.cores[4].kind = KindIdx(1);
+        };
+        assert_eq!(
+            flaw(|m| two_kinds(m, [Some(1024), Some(512)])),
+            "kinds: expected the slowest first, by their capacities"
+        );
+        for sound in [[Some(512), Some(1024)], [Some(1024), None], [Some(1024); 2]] {
+            let mut machine = epyc();
+            two_kinds(&mut machine, sound);
+            assert_eq!(machine.check(), Ok(()));
+        }
         let cache = "cache L#0: expected neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
         assert_eq!(flaw(|m| m.caches[0].pus.push(PuIdx(7))), cache);
         assert_eq!(flaw(|m| m.caches[0].size = Some(crate::Bytes(0))), cache);

@@ -20,6 +20,9 @@ pub const MAX_PU_NR: u32 = 65_535;
 /// Bits in one group of a mask as the kernel prints it.
 const GROUP_BITS: u32 = 32;
 
+/// Bits in one word of a set.
+const WORD_BITS: u32 = u64::BITS;
+
 /// A set of PUs by the kernel's number. Prints as a list, `0-3,8`; the empty set prints nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -69,13 +72,20 @@ impl PuSet {
 
     /// Adds a PU; says whether it was new.
     pub fn insert(&mut self, pu: PuNr) -> bool {
-        let (word, bit) = (pu.idx() / 64, 1 << (pu.0 % 64));
+        let new = !self.contains(pu);
+        self.insert_bits(pu.idx() / 64, 1 << (pu.0 % 64));
+        new
+    }
+
+    /// Adds some PUs of one word, perhaps none.
+    fn insert_bits(&mut self, word: usize, bits: u64) {
+        if bits == 0 {
+            return;
+        }
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
         }
-        let new = self.words[word] & bit == 0;
-        self.words[word] |= bit;
-        new
+        self.words[word] |= bits;
     }
 
     /// Whether `pu` is in the set.
@@ -193,10 +203,33 @@ impl PuSet {
         if last < first {
             return Err(PuSetError::Backwards { first, last });
         }
-        for pu in (first..=last).filter(|pu| (pu - first) % group < used) {
-            self.insert(PuNr(pu));
+        if group <= WORD_BITS {
+            self.add_pattern(first, last, used, group);
+        } else {
+            for begin in (first..=last).step_by(group as usize) {
+                self.add_pattern(begin, last.min(begin + used - 1), 1, 1);
+            }
         }
         Ok(())
+    }
+
+    /// Adds the first `used` of every `group` PUs from `first` to `last`, for groups of a word at most. It goes a word
+    /// at a time, so that a long list that names the same PUs again and again is read soon.
+    fn add_pattern(&mut self, first: u32, last: u32, used: u32, group: u32) {
+        // Two words of it, so that one can begin anywhere in a group.
+        let chosen = || (0..2 * WORD_BITS).filter(|bit| bit % group < used);
+        let pattern = match used == group {
+            true => u128::MAX,
+            false => chosen().fold(0, |pattern, bit| pattern | 1 << bit),
+        };
+        for word in first / WORD_BITS..=last / WORD_BITS {
+            let begin = word * WORD_BITS;
+            // The word may begin before the first group does: `group` words earlier is as good.
+            let phase = (begin + group * WORD_BITS - first) % group;
+            let after = u64::MAX << first.saturating_sub(begin);
+            let before = u64::MAX >> (WORD_BITS - 1).saturating_sub(last - begin);
+            self.insert_bits(word as usize, low_word(pattern >> phase) & after & before);
+        }
     }
 
     /// Adds hex digits whose lowest bit is bit 0 of group `index`.
@@ -213,6 +246,11 @@ impl PuSet {
         }
         Ok(())
     }
+}
+
+#[allow(clippy::cast_possible_truncation)] // the lower half is meant
+const fn low_word(bits: u128) -> u64 {
+    bits as u64
 }
 
 fn hex_digits(group: &str) -> &str {
@@ -376,6 +414,17 @@ mod tests {
         );
     }
 
+    /// Short parts that name very many PUs, again and again.
+    #[test]
+    fn long_lists_are_read_soon() {
+        let begun = std::time::Instant::now();
+        for part in ["0-65535", "0-65535:2", "0-65535:65/130"] {
+            let list = format!("{part},").repeat(10_000) + part;
+            assert_eq!(PuSet::parse_list(&list), PuSet::parse_list(part), "{part}");
+        }
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
     #[test]
     fn sets_combine() {
         let (a, b) = (set(&[0, 1, 70]), set(&[1, 2]));
@@ -392,6 +441,20 @@ mod tests {
             let set = set(&pus);
             prop_assert_eq!(PuSet::parse_list(&set.to_string()), Ok(set.clone()));
             prop_assert_eq!(set.iter().map(|pu| pu.0).collect::<Vec<_>>(), pus);
+        }
+
+        /// Patterns are what they are one PU at a time.
+        #[test]
+        fn patterns_one_by_one(
+            first in 0..200_u32,
+            length in 0..300_u32,
+            used in 1..140_u32,
+            more in 0..140_u32,
+        ) {
+            let (last, group) = (first + length, used + more);
+            let pus: Vec<u32> = (first..=last).filter(|pu| (pu - first) % group < used).collect();
+            let text = format!("{first}-{last}:{used}/{group}");
+            prop_assert_eq!(PuSet::parse_list(&text), Ok(set(&pus)));
         }
 
         #[test]

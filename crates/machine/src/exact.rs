@@ -175,6 +175,10 @@ mod tests {
             }),
             "usable: expected PUs below 4 in logical order, each once"
         );
+        let beyond = error(|exact| exact.machine.pus[0].os.0 = u32::MAX);
+        assert_eq!(beyond, "expected CPU numbers up to 65535, found cpu4294967295");
+        let beyond = error(|exact| exact.machine.offline.push(crate::PuNr(65_536)));
+        assert_eq!(beyond, "expected CPU numbers up to 65535, found cpu65536");
         let unknown = good.to_json().replace("\"offline\"", "\"ofline\"");
         let found = Exact::from_json(&unknown).expect_err("unknown key").to_string();
         assert!(found.starts_with("expected a machine: unknown field `ofline`"), "{found}");

@@ -24,7 +24,7 @@ pub(crate) struct Parts {
     pub packages: Vec<Vec<PuNr>>,
     pub nodes: Vec<NodePart>,
     pub caches: Vec<CachePart>,
-    /// Slowest first. Cores of none make up one more.
+    /// Slowest first where capacities do not say it. Cores of none make up one more.
     pub kinds: Vec<KindPart>,
     pub distances: Option<DistancePart>,
 }
@@ -234,6 +234,7 @@ fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) 
 }
 
 fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
+    let found = slowest_first(found);
     let mut of_core: Vec<Option<usize>> = vec![None; machine.cores.len()];
     for (index, kind) in found.iter().enumerate() {
         for pu in places.of_set(&kind.pus) {
@@ -253,6 +254,16 @@ fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
     }
     let part = |&index: &usize| found.get(index).cloned().unwrap_or_default();
     machine.kinds = named(used.iter().map(part).collect());
+}
+
+/// Kinds that have a capacity in its order; the others stay where they are.
+fn slowest_first(kinds: Vec<KindPart>) -> Vec<KindPart> {
+    let known = |kind: &&KindPart| kind.capacity.is_some();
+    let mut sorted: Vec<KindPart> = kinds.iter().filter(known).cloned().collect();
+    sorted.sort_by_key(|kind| kind.capacity);
+    let mut sorted = sorted.into_iter();
+    let next = |kind: KindPart| kind.capacity.and_then(|_| sorted.next()).unwrap_or(kind);
+    kinds.into_iter().map(next).collect()
 }
 
 /// Kinds with names and with capacities relative to the fastest.

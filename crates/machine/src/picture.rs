@@ -54,6 +54,12 @@ pub fn picture(machine: &Machine, usable: Option<&Usable>) -> String {
     text
 }
 
+/// A name out of a file, on one line and without what would drive a terminal: control characters become `?`.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// `L1d`, `L1i`, `L2`, …
 fn cache_name(cache: &Cache) -> String {
     let suffix = match cache.kind {
@@ -222,7 +228,7 @@ impl<'a> Drawing<'a> {
             // Where cores differ, the first of each run of one kind is named.
             let here = self.machine.cores[cores[0].idx()].kind;
             if kind.replace(here) != Some(here) && self.machine.kinds.len() > 1 {
-                drawn = format!("{} {drawn}", self.machine.kinds[here.idx()].name);
+                drawn = format!("{} {drawn}", clean(&self.machine.kinds[here.idx()].name));
             }
             let row = rows.last_mut().expect("begins with one row");
             if row.is_empty() {
@@ -327,4 +333,33 @@ fn clusters(machine: &Machine) -> Vec<Option<CacheIdx>> {
         }
     }
     clusters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::described::{MACHINES, from_toml};
+    use crate::speeds;
+
+    /// Everything that a file can name, drawn.
+    fn drawn(name: impl Fn(&str) -> String) -> String {
+        let text = MACHINES.iter().find(|(found, _)| *found == "amp-4x12").expect("there").1;
+        let exact = from_toml(text).expect("described");
+        let (mut machine, mut performance) = (exact.machine, exact.performance.expect("described"));
+        machine.name = name("m");
+        machine.processor = Some(name("p"));
+        machine.kinds.iter_mut().for_each(|kind| kind.name = name("k"));
+        for core in &mut performance.kinds {
+            core.llvm_cpu = Some(name("l"));
+            core.ports.iter_mut().for_each(|port| *port = name(port));
+        }
+        picture(&machine, None) + &speeds(&machine, &performance)
+    }
+
+    #[test]
+    fn names_neither_drive_a_terminal_nor_add_lines() {
+        let hostile = drawn(|name| format!("{name}\u{1b}[2J\n\u{9b}x"));
+        assert!(!hostile.contains(|letter: char| letter.is_control() && letter != '\n'));
+        assert_eq!(hostile, drawn(|name| format!("{name}?[2J??x")));
+    }
 }

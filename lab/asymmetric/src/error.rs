@@ -55,6 +55,14 @@ pub enum Error {
     /// A thread cannot be put on its PU.
     #[error(transparent)]
     Pin(#[from] PinError),
+    /// The thread that slows has ended before its time.
+    #[error("PU {cpu} was slow for a part of the time only: {reason}")]
+    Lost {
+        /// The PU.
+        cpu: u32,
+        /// Where the thread was instead.
+        reason: PinError,
+    },
     /// Another system call failed.
     #[error(transparent)]
     Sys(#[from] SysError),

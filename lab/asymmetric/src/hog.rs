@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::sys;
-use smt_bench::thread;
+use smt_bench::thread::{self, PinError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -12,13 +12,19 @@ use std::time::Duration;
 /// Its real-time priority: above that of the loops that measure.
 const PRIORITY: u8 = 2;
 
-/// A real-time thread on one PU. It ends when this is dropped, and with the process at the latest.
+/// How long the thread goes on at most where it should not be, in ns: some hundredths of a second in which another PU
+/// is slow. Chosen; a look takes some µs, of the share that is taken anyway.
+const LOOK_NS: u64 = 50_000_000;
+
+/// A real-time thread on one PU. It ends when this is dropped, and with the process at the latest; before that if it is
+/// no longer on its PU, since it would slow another one.
 pub struct Hog {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<(), PinError>>>,
 }
 
 struct Shared {
+    cpu: u32,
     period_ns: u64,
     taken_ns: AtomicU64,
     over: AtomicBool,
@@ -34,7 +40,7 @@ impl Hog {
     pub fn start(cpu: u32, period: Duration) -> Result<Self, Error> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let (taken_ns, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { period_ns, taken_ns, over });
+        let shared = Arc::new(Shared { cpu, period_ns, taken_ns, over });
         let (ready, began) = mpsc::channel();
         let its = Arc::clone(&shared);
         let live = move || {
@@ -42,9 +48,7 @@ impl Hog {
             let goes_on = prepared.is_ok();
             // Who asked waits for this, so there is always a receiver.
             let _ = ready.send(prepared);
-            if goes_on {
-                its.take_turns();
-            }
+            if goes_on { its.take_turns() } else { Ok(()) }
         };
         let named = Builder::new().name(format!("slows PU {cpu}"));
         let thread = named.spawn(live).map_err(Error::Thread)?;
@@ -61,6 +65,19 @@ impl Hog {
         self.shared.taken_ns.store(taken as u64, Ordering::Relaxed);
     }
 
+    /// Makes sure that it still slows its PU; once told, a failure is not told again.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it has ended, since it was no longer on its PU.
+    pub fn still_there(&mut self) -> Result<(), Error> {
+        let lost = |reason| Error::Lost { cpu: self.shared.cpu, reason };
+        match self.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
+            Some(Ok(ended)) => ended.map_err(lost),
+            // A panic was told when it happened.
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+
     /// The period.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.shared.period_ns)
@@ -71,7 +88,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has no result; a panic was told when it happened.
+            // Who wants its result has asked before; a panic was told when it happened.
             let _ = thread.join();
         }
     }
@@ -84,10 +101,18 @@ fn prepare(cpu: u32) -> Result<(), Error> {
 
 impl Shared {
     /// Takes the beginning of every period and sleeps through the rest, until it is over.
-    fn take_turns(&self) {
+    ///
+    /// # Errors
+    /// [`PinError`] if it is no longer on its PU.
+    fn take_turns(&self) -> Result<(), PinError> {
         let mut begin = thread::wall_ns();
+        let mut looked = begin;
         while !self.over.load(Ordering::Relaxed) {
             let until = begin + self.taken_ns.load(Ordering::Relaxed);
+            if begin >= looked + LOOK_NS {
+                looked = begin;
+                thread::is_on(self.cpu)?;
+            }
             while thread::wall_ns() < until {
                 std::hint::spin_loop();
             }
@@ -95,5 +120,6 @@ impl Shared {
             begin = thread::wall_ns().max(begin + self.period_ns);
             sys::sleep_until(begin);
         }
+        Ok(())
     }
 }

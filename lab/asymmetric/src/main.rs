@@ -41,7 +41,7 @@ const ATTEMPTS: u32 = 3;
 /// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop runs there
 /// and on another PU. Says which ratio was reached, with a 95 % interval. Needs root, CAP_SYS_NICE or a real-time
 /// limit of 2 (ulimit -r). When it ends, however it does, the PU is as it was, and a program that still runs
-/// gets SIGTERM.
+/// gets SIGTERM. What goes wrong after the program has ended is told, and the status is the program's all the same.
 #[derive(Parser)]
 #[command(name = "asymmetric", version)]
 struct Args {
@@ -54,7 +54,7 @@ struct Args {
     ratio: f64,
 
     /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found by measuring
-    /// [range: 0-0.93]
+    /// [range: 0-0.9]
     #[arg(long, value_name = "S", conflicts_with = "ratio", value_parser = share)]
     share: Option<f64>,
 
@@ -63,7 +63,7 @@ struct Args {
     #[arg(long, value_name = "US", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..=20_000))]
     period_us: u32,
 
-    /// Measurements of 0.4 s of the ratio that is told; half as many of each share that is tried [range: 2-1000]
+    /// Measurements of 0.5 s of the ratio that is told; half as many of each share that is tried [range: 2-1000]
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     windows: u32,
 
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
 /// The whole course: slow, measured, the program, measured again.
 fn run(args: &Args) -> Result<u8, Error> {
     let fast = fast(args.cpu, &thread::usable()?)?;
-    let hog = Hog::start(args.cpu, Duration::from_micros(args.period_us.into()))?;
+    let mut hog = Hog::start(args.cpu, Duration::from_micros(args.period_us.into()))?;
     let measure = |windows| speed::ratio(args.cpu, fast, windows);
     let (share, found) = match args.share {
         Some(share) => {
@@ -118,14 +118,24 @@ fn run(args: &Args) -> Result<u8, Error> {
         }
         None => reached(args, &hog, measure)?,
     };
+    hog.still_there()?;
     let asked = args.share.is_none().then_some(args.ratio);
     let mut report = Report::new(args.cpu, fast, asked, hog.period(), share, found);
     tell(args, &report, found)?;
     let status = status_of(start(&args.command)?);
-    if args.again {
-        let again = measure(args.windows)?;
-        report.after = Some(again);
-        tell(args, &report, again)?;
+    let mut afterwards = || {
+        hog.still_there()?;
+        if args.again {
+            let again = measure(args.windows)?;
+            hog.still_there()?;
+            report.after = Some(again);
+            tell(args, &report, again)?;
+        }
+        Ok::<_, Error>(())
+    };
+    // The program has done its work, so its status counts.
+    if let Err(error) = afterwards() {
+        eprintln!("asymmetric: {error}");
     }
     Ok(status)
 }

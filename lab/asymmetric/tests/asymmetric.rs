@@ -215,6 +215,44 @@ fn nothing_is_left_when_it_is_killed() {
     }
 }
 
+/// As when its PU goes offline: the kernel puts it on another one.
+#[test]
+fn a_thread_that_is_elsewhere_ends_and_that_is_told() {
+    let Some((cpu, _alone)) = slow() else { return };
+    let mut command = asymmetric(&quick(&cpu));
+    command.args(["--quiet", "--again", "--", "sh", "-c", "sleep 5; exit 4"]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the program begins", || !children(child.id()).is_empty());
+    let hog = real_time(child.id())[0];
+    let elsewhere = usable()[0].to_string();
+    let moved =
+        Command::new("taskset").args(["-p", "-c", &elsewhere, &hog.to_string()]).output().unwrap();
+    assert!(moved.status.success(), "{moved:?}");
+    eventually("the thread ends", || real_time(child.id()).is_empty());
+    assert!(!children(child.id()).is_empty(), "the program lives");
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(4));
+    let expected = format!(
+        "asymmetric: PU {cpu} was slow for a part of the time only: cannot run on PU {cpu}: the mask read back is \
+         [{elsewhere}]\n"
+    );
+    assert_eq!(String::from_utf8(done.stderr).unwrap(), expected);
+}
+
+#[test]
+fn the_status_is_the_programs_whatever_goes_wrong_after_it() {
+    let Some((cpu, _alone)) = slow() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let within = folder.path().join("within");
+    fs::create_dir(&within).unwrap();
+    let mut command = asymmetric(&quick(&cpu));
+    command.args(["--quiet", "--again", "--output"]).arg(within.join("slow.json"));
+    command.args(["--", "sh", "-c", "rm -r \"$0\"; exit 3"]).arg(&within);
+    let (status, said) = refused(&mut command);
+    assert_eq!(status, 3);
+    assert!(said.starts_with("asymmetric: cannot write "), "{said}");
+}
+
 #[test]
 fn what_was_measured_is_kept() {
     let Some((cpu, _alone)) = slow() else { return };

@@ -49,7 +49,11 @@ pub fn pin(cpu: u32) -> Result<(), PinError> {
 
 /// Makes sure that the calling thread may run on PU `cpu` only. The kernel widens the mask of a thread whose PU goes
 /// offline.
-pub(crate) fn is_on(cpu: u32) -> Result<(), PinError> {
+///
+/// # Errors
+/// - [`PinError::Elsewhere`] if its mask is not that PU alone.
+/// - [`PinError::Unreadable`] if its mask cannot be read.
+pub fn is_on(cpu: u32) -> Result<(), PinError> {
     match usable()? {
         found if found == [cpu] => Ok(()),
         found => Err(PinError::Elsewhere { cpu, found }),

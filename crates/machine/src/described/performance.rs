@@ -3,6 +3,7 @@
 use super::figure::{Figure, Text};
 use super::{DescribedError, misfit};
 use crate::cpulist::PuSet;
+use crate::ids::PuNr;
 use crate::machine::Machine;
 use crate::performance::{
     CachePerformance, CorePerformance, Impossible, Inclusion, LinkPerformance, MemoryPerformance,
@@ -11,6 +12,10 @@ use crate::performance::{
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// Most accesses that cross the links of a machine, each counted at every link that it crosses: those of 1,024 nodes to
+/// each other, over four links.
+const MAX_CROSSINGS: usize = 1 << 22;
 
 /// The table.
 #[derive(Deserialize)]
@@ -87,10 +92,10 @@ impl Speeds {
         let nodes = machine.nodes.len().max(1);
         let order = self.order(machine)?;
         let kind = |&at: &usize| self.kind[at].performance(at);
-        let mut links = Vec::new();
+        let (mut links, mut room) = (Vec::new(), MAX_CROSSINGS);
         for (index, group) in self.links.iter().enumerate() {
             let key = format!("performance.links[{index}].routes");
-            links.extend(group.links(&key)?);
+            links.extend(group.links(&key, nodes, &mut room)?);
         }
         let performance = Performance {
             kinds: order.iter().map(kind).collect::<Result<_, _>>()?,
@@ -254,17 +259,16 @@ impl KindSpeed {
 }
 
 impl LinkGroup {
-    fn links(&self, key: &str) -> Result<Vec<LinkPerformance>, DescribedError> {
+    /// Its links between `nodes` nodes. They take of `room`, which is how many more accesses may cross links.
+    fn links(
+        &self,
+        key: &str,
+        nodes: usize,
+        room: &mut usize,
+    ) -> Result<Vec<LinkPerformance>, DescribedError> {
         let link = |(index, text): (usize, &String)| {
-            let wrong = || {
-                let expected = "a link like \"0 to 1: 0>1 0>4-7\"";
-                misfit(format!("{key}[{index}]"), expected, format!("\"{text}\""))
-            };
-            let (name, ways) = text.split_once(": ").ok_or_else(wrong)?;
-            let mut crossed_by = Vec::new();
-            for way in ways.split_whitespace() {
-                crossed_by.extend(pairs(way).ok_or_else(wrong)?);
-            }
+            let wrong = |(expected, found)| misfit(format!("{key}[{index}]"), expected, found);
+            let (name, crossed_by) = route(text, nodes, room).map_err(wrong)?;
             let bandwidth = self.bandwidth.value.0;
             Ok(LinkPerformance { name: name.into(), crossed_by, bandwidth })
         };
@@ -272,14 +276,31 @@ impl LinkGroup {
     }
 }
 
-/// `0-1>4` as pairs.
-fn pairs(way: &str) -> Option<Vec<(u32, u32)>> {
+/// A link's name, and the accesses that cross it.
+type Route<'a> = (&'a str, Vec<(u32, u32)>);
+
+/// `0 to 1: 0>1 0>4-7` as a route; else what was expected and what was found.
+fn route<'a>(text: &'a str, nodes: usize, room: &mut usize) -> Result<Route<'a>, (String, String)> {
+    let wrong = || ("a link like \"0 to 1: 0>1 0>4-7\"".to_owned(), format!("\"{text}\""));
+    let (name, ways) = text.split_once(": ").ok_or_else(wrong)?;
+    let mut crossed_by = Vec::new();
+    for way in ways.split_whitespace() {
+        let (from, to) = ends(way).ok_or_else(wrong)?;
+        if from.iter().chain(to.iter()).any(|node| node.idx() >= nodes) {
+            return Err((format!("two different nodes below {nodes}"), way.into()));
+        }
+        let full = || (format!("at most {MAX_CROSSINGS} accesses across links"), "more".into());
+        *room = room.checked_sub(from.len() * to.len()).ok_or_else(full)?;
+        let pairs = |from: PuNr| to.iter().map(move |to| (from.0, to.0));
+        crossed_by.extend(from.iter().flat_map(pairs));
+    }
+    Ok((name, crossed_by))
+}
+
+/// `0-1>4` as two sets of nodes, which are written like CPUs.
+fn ends(way: &str) -> Option<(PuSet, PuSet)> {
     let (from, to) = way.split_once('>')?;
-    // Nodes are written like CPUs.
-    let list = |text: &str| PuSet::parse_list(text).ok();
-    let (from, to) = (list(from)?, list(to)?);
-    let pair = |from: u32| to.iter().map(move |to| (from, to.0)).collect::<Vec<_>>();
-    Some(from.iter().flat_map(|from| pair(from.0)).collect())
+    Some((PuSet::parse_list(from).ok()?, PuSet::parse_list(to).ok()?))
 }
 
 /// Detours from the distances that the firmware reports.
@@ -301,4 +322,21 @@ fn by_distance(
         row.iter().enumerate().map(|(to, &distance)| hop(from, to, distance)).collect()
     };
     rows.map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link among 1,024 nodes takes a few bytes of text, and the accesses of half of them to the others 2¹⁸ pairs.
+    #[test]
+    fn accesses_across_all_links_are_limited() {
+        let text = "a: 0-511>512-1023";
+        let mut room = MAX_CROSSINGS;
+        for _ in 0..16 {
+            assert_eq!(route(text, 1024, &mut room).map(|(_, pairs)| pairs.len()), Ok(1 << 18));
+        }
+        let (expected, found) = route(text, 1024, &mut room).expect_err("no room");
+        assert_eq!((&*expected, &*found), ("at most 4194304 accesses across links", "more"));
+    }
 }

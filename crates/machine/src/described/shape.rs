@@ -144,7 +144,7 @@ impl Numbering {
             "siblings-last" => (0..count)
                 .map(|place| PuNr::new(place % size.smt * size.cores + place / size.smt))
                 .collect(),
-            list => listed(list)?,
+            list => listed(list, count)?,
         };
         if order.len() != count {
             return Err(misfit("numbering.pus", format!("{count} PUs"), order.len()));
@@ -163,14 +163,17 @@ impl Numbering {
     }
 }
 
-/// PU numbers in the order in which they are listed.
-fn listed(list: &str) -> Result<Vec<PuNr>, DescribedError> {
+/// PU numbers in the order in which they are listed, as far as the part that brings them above `count`.
+fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, DescribedError> {
     let mut order = Vec::new();
     for part in list.split(',') {
         let part = PuSet::parse_list(part).map_err(|error| {
             misfit("numbering.pus", "in-order, siblings-last or a list", format!("a flaw: {error}"))
         })?;
         order.extend(part.iter());
+        if order.len() > count {
+            break;
+        }
     }
     Ok(order)
 }

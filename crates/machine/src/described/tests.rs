@@ -135,6 +135,17 @@ fn amp_has_slow_cores_first() {
     assert_eq!(fast.map(|(index, _)| index).collect::<Vec<_>>(), [0, 4, 8, 12]);
 }
 
+/// Where the description says its fast kind first, the machine and its speeds are the same.
+#[test]
+fn kinds_are_sorted_by_their_capacities() {
+    let text = MACHINES.iter().find(|(name, _)| *name == "amp-4x12").expect("there").1;
+    let (before, kinds) = text.split_once("[[kind]]\n").expect("a kind");
+    let (slow, rest) = kinds.split_once("[[kind]]\n").expect("two kinds");
+    let (fast, after) = rest.split_once("\n\n").expect("its end");
+    let exchanged = format!("{before}[[kind]]\n{fast}\n\n[[kind]]\n{slow}\n\n{after}");
+    assert_eq!(from_toml(&exchanged), from_toml(text));
+}
+
 const SMALL: &str = "version = 1\nname = \"small\"\n[shape]\npackages = 2\ncores-per-package = 2\npus-per-core = 2\nnodes = 2\n";
 
 fn error(text: &str) -> String {
@@ -430,6 +441,24 @@ fn impossible_speeds_get_one_line() {
         assert!(SPEEDS.contains(from), "{from}");
         assert_eq!(error(&format!("{SMALL}{}", SPEEDS.replacen(from, to, 1))), expected, "{to}");
     }
+}
+
+/// A few bytes of text that ask for more memory than any machine has.
+#[test]
+fn lists_that_are_too_long_are_refused_before_they_are_made() {
+    let routes = |routes: &str| {
+        let speeds = SPEEDS.replacen("\"there: 0>1\"", routes, 1);
+        error(&format!("{SMALL}{speeds}"))
+    };
+    assert_eq!(
+        routes("\"a: 0-65535>0-65535\""),
+        "line 48: performance.links[0].routes[0]: expected two different nodes below 2, found 0-65535>0-65535"
+    );
+    let pus = "0-65535,".repeat(4_000);
+    assert_eq!(
+        error(&format!("{SMALL}[numbering]\npus = \"{pus}0\"")),
+        "line 9: numbering.pus: expected 8 PUs, found 65536"
+    );
 }
 
 /// The page that says how to describe a machine has one that can be read.

@@ -42,7 +42,8 @@ pub(crate) fn live() -> Result<Parts, ReadError> {
 /// The machine that hwloc's synthetic string describes.
 pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
     let found = || text.chars().take(60).collect::<String>();
-    if synthetic_size(text).is_none_or(|size| size > MAX_SYNTHETIC) {
+    let size = synthetic_size(text).ok_or_else(|| ReadError::Synthetic { found: found() })?;
+    if size > MAX_SYNTHETIC {
         return Err(ReadError::SyntheticSize { limit: MAX_SYNTHETIC, found: found() });
     }
     let builder = Topology::builder()
@@ -54,31 +55,44 @@ pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
     Ok(parts)
 }
 
-/// An upper bound of the number of parts: the product of all counts at each level. `None` if it
-/// does not fit. A count is what follows a colon, or a word that is a number.
+/// How many parts hwloc makes of `text`, all levels together, at most; `None` if it is none of the strings that are
+/// let through to hwloc.
+///
+/// Reads as hwloc does (`hwloc_backend_synthetic_init`): a level is a type, a colon and a count, or a count alone,
+/// with attributes in parentheses behind it; the next one may follow without a blank. Memory in brackets is attached
+/// to every part of the level before. hwloc reads counts like C, hexadecimal and octal ones too, which are not let
+/// through.
 fn synthetic_size(text: &str) -> Option<u64> {
-    // Attributes in parentheses multiply nothing.
-    let mut depth = 0_u32;
-    let plain: String = text
-        .chars()
-        .filter(|&letter| {
-            depth += u32::from(letter == '(');
-            let outside = depth == 0;
-            depth = depth.saturating_sub(u32::from(letter == ')'));
-            outside
-        })
-        .collect();
-    let mut size = 1_u64;
-    let mut all = 1_u64;
-    for word in plain.split_whitespace() {
-        let count = word.rsplit(':').next().unwrap_or(word).trim_matches(['[', ']']);
-        let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
-        if !digits.is_empty() {
-            size = size.checked_mul(digits.parse::<u64>().ok()?.max(1))?;
+    let (mut size, mut all) = (1_u64, 1_u64);
+    let mut rest = after_attributes(text)?.trim_start();
+    while !rest.is_empty() {
+        if let Some(attached) = rest.strip_prefix('[') {
+            rest = attached.split_once(']')?.1;
+        } else {
+            let bare = rest.starts_with(|first: char| first.is_ascii_digit());
+            let count = if bare { rest } else { rest.split_once(':')?.1.trim_start() };
+            let end = count.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(count.len());
+            let (digits, behind) = count.split_at(end);
+            if digits.is_empty() || digits.starts_with('0') {
+                return None;
+            }
+            // More digits than fit are more than fits.
+            size = size.saturating_mul(digits.parse().unwrap_or(u64::MAX));
+            rest = after_attributes(behind)?;
         }
-        all = all.checked_add(size)?;
+        all = all.saturating_add(size);
+        rest = rest.trim_start();
     }
     Some(all)
+}
+
+/// What follows the attributes with which `text` begins, if it does; `None` if they do not end. They end at the first
+/// closing parenthesis, whatever was opened before.
+fn after_attributes(text: &str) -> Option<&str> {
+    match text.strip_prefix('(') {
+        Some(inside) => inside.split_once(')').map(|(_, behind)| behind),
+        None => Some(text),
+    }
 }
 
 /// Loads a topology with all PUs, also those that this process may not use, and all caches.
@@ -200,7 +214,32 @@ mod tests {
             synthetic_size("2 [numa(memory=8GB)] l3:2(size=4MB) 4"),
             Some(1 + 2 + 2 + 4 + 16)
         );
-        assert_eq!(synthetic_size("pu:99999999999999999999"), None);
-        assert_eq!(synthetic_size("pack:4294967296 core:4294967296"), None);
+        // Without blanks, and with attributes of the machine.
+        assert_eq!(synthetic_size("(memory=1GB)pack:3core:5(a=(b)pu:7 "), Some(1 + 3 + 15 + 105));
+        assert_eq!(synthetic_size("pack: 3"), Some(4));
+        assert_eq!(synthetic_size("pack:9999core:9999pu:9"), Some(1 + 9_999 + 9_999 * 9_999 * 10));
+        let too_many = ["pu:99999999999999999999", "pack:4294967296 core:4294967296"];
+        assert_eq!(too_many.map(synthetic_size), [Some(u64::MAX); 2]);
+    }
+
+    /// Most of these hwloc reads, and some as more than they look like.
+    #[test]
+    fn other_strings_are_not_let_through() {
+        for text in [
+            "pu:0x10000000",
+            "pu:010",
+            "pu:0",
+            "pu:+5",
+            "pu:-18446744073441116160",
+            "pu:",
+            "pu",
+            "pack:2(indexes=( core:1000000",
+            "pack:2 [numa(memory=1GB) core:4",
+        ] {
+            assert_eq!(synthetic_size(text), None, "{text}");
+        }
+        // To hwloc the attributes end at the first parenthesis.
+        let hidden = "pack:2(indexes=() core:1000000 pu:1000";
+        assert_eq!(synthetic_size(hidden), Some(1 + 2 + 2_000_000 + 2_000_000_000));
     }
 }

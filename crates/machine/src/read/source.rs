@@ -73,8 +73,8 @@ pub fn look(spec: &str) -> Result<Seen, ReadError> {
     }
 }
 
-/// Where the figures of a described machine come from: key and source. Empty for other machines,
-/// whose figures come from the firmware.
+/// Where the figures of a described machine come from: key and source. Empty for machines of which
+/// nobody wrote it down: live, saved by hwloc, synthetic, or in the exact form.
 ///
 /// # Errors
 /// As [`open`].

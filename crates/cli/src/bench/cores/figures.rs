@@ -14,7 +14,7 @@ pub struct Measured {
 }
 
 /// What `visits` of `pus`, PU by PU and round by round, say of `cores`. `None` if a PU was not visited three times, or
-/// no core has one of `pus`.
+/// is in none of `cores`.
 ///
 /// A round's rates are taken relative to their geometric mean, so what is slow or fast for a whole round is in none
 /// of them; a core's rate is the geometric mean of those of its PUs. Values are geometric means over the rounds, with
@@ -25,6 +25,9 @@ pub fn of(
     visits: &[Vec<Visit>],
     reported: Vec<Reported>,
 ) -> Option<Measured> {
+    if pus.iter().any(|&pu| !cores.iter().any(|core| core.contains(pu))) {
+        return None;
+    }
     let rates = relative(visits)?;
     let of_core = |core: &PuSet| -> Vec<&[f64]> {
         let within = pus.iter().zip(&rates).filter(|(pu, _)| core.contains(**pu));
@@ -142,6 +145,7 @@ mod tests {
     use colocate_machine::measured::{CoreSpeeds, VERSION};
     use colocate_study::stats::Random;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn visit(portions: u64, wall_ns: u64, cpu_ns: u64) -> Visit {
         Visit { portions, wall_ns, cpu_ns, additions: 5 * portions, additions_cpu_ns: 2 * portions }
@@ -216,6 +220,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pu_in_no_core_says_nothing() {
+        let visits = vec![visit(9, 1_000, 1_000); 3];
+        let reported = vec![Reported::default(); 2];
+        let pus = [PuNr(0), PuNr(3)];
+        assert!(of(&sets(&["0", "1"]), &pus, &[visits.clone(), visits], reported).is_none());
+    }
+
+    #[test]
     fn too_few_visits_say_nothing() {
         let visits = vec![visit(9, 1_000, 1_000); 2];
         assert!(of(&sets(&["0"]), &numbers(1), &[visits], vec![Reported::default()]).is_none());
@@ -246,15 +258,19 @@ mod tests {
     #[test]
     fn alike_cores_come_out_as_one_kind() {
         let mut random = Random::new(6);
+        let (counts, noises) = ([2, 3, 4, 8, 16, 64], [0.002, 0.02, 0.1, 0.5]);
         let mut apart = 0;
+        let mut tried = BTreeSet::new();
         for machine in 0..400 {
-            let count = [2, 3, 4, 8, 16, 64][machine % 6];
-            let noise = [0.002, 0.02, 0.1, 0.5][machine % 4];
+            // Every count with every noise: 24 pairs.
+            let (a, b) = (machine % counts.len(), machine / counts.len() % noises.len());
+            tried.insert((a, b));
+            let (count, noise) = (counts[a], noises[b]);
             let visits = noisy(&vec![1.0; count], noise, 15, &mut random);
             let found = made(&cores(count), &numbers(count), &visits);
             apart += usize::from(found.kinds.len() > 1);
         }
-        assert_eq!(apart, 0, "of 400");
+        assert_eq!((apart, tried.len()), (0, 24), "of 400 machines, of 24 sorts");
     }
 
     proptest! {
