@@ -361,14 +361,7 @@ impl LinuxHost {
                     let lost = found && self.births.without_perf().is_none();
                     self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost });
                 }
-                TaskEvent::Ended { at, tid, .. } => {
-                    if let Some(id) = self.book.living(tid) {
-                        self.count_ended(id);
-                    }
-                    if let Some(slot) = self.book.ended(tid, at) {
-                        self.placer.journal.free(slot);
-                    }
-                }
+                TaskEvent::Ended { at, tid, .. } => self.ended(at, tid),
                 TaskEvent::Named { at, pid, tid, name, exec } => {
                     self.named(at, pid, tid, name, exec)
                 }
@@ -379,6 +372,19 @@ impl LinuxHost {
         if let Some(why) = self.placer.journal.trouble() {
             self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
         }
+    }
+
+    /// Takes in the end of a thread. Where a process stays stopped that was known by it, it is noted by another thread
+    /// before the line is used again.
+    fn ended(&mut self, at: Nanos, tid: Tid) {
+        let Some(id) = self.book.living(tid) else { return };
+        self.count_ended(id);
+        let pid = self.book.task(id).map(|task| task.pid);
+        let Some(slot) = self.book.ended(tid, at) else { return };
+        if let Some(pid) = pid.filter(|_| self.is_stopped(id.job)) {
+            self.note_all(&[pid]);
+        }
+        self.placer.journal.free(slot);
     }
 
     /// Does what the signals that wait ask for.

@@ -171,7 +171,7 @@ impl LinuxHost {
 
     /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if
     /// that has ended.
-    fn note_all(&mut self, pids: &[Pid]) {
+    pub(super) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
             let first = self.book.living(pid.first_thread());
             let task = match first {
