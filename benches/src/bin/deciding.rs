@@ -14,6 +14,7 @@ use anyhow::Context;
 use colocate_benches::{cpu_ms, yardstick};
 use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx, described};
 use colocate_model::rng::SplitMix64;
+use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::schedule::symbiotic::Settings;
 use colocate_policy::schedule::symbiotic_numa;
 use colocate_policy::schedule::{
@@ -24,8 +25,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of the sequence, of which the fastest counts for each situation.
 const RUNS: usize = 7;
-/// Parts of a CPI stack.
-const PARTS: usize = 7;
 
 /// What is decided: packages and cores of a package, two PUs a core, four cores a last-level cache; jobs,
 /// the most threads that one has, and the time that a decision may take, in µs.
@@ -193,10 +192,10 @@ fn drawn_ran(rng: &mut SplitMix64) -> Ran {
         caches: [Some(first), Some(second), Some(third), None],
         memory: Some(third * rng.unit()),
     };
-    let parts: Vec<f64> = (0..PARTS).map(|_| rng.unit()).collect();
+    let parts: Vec<f64> = SIMULATED_PARTS.iter().map(|_| rng.unit()).collect();
     let all: f64 = parts.iter().sum();
     let stack = Some(parts.into_iter().map(|part| part / all).collect());
-    Ran { ipc: Some(0.1 + 2.0 * rng.unit()), traffic, stack }
+    Ran { ipc: Some(0.1 + 2.0 * rng.unit()), traffic, stack, parts: &SIMULATED_PARTS }
 }
 
 fn drawn_alone(rng: &mut SplitMix64) -> Alone {

@@ -207,10 +207,18 @@ impl Gauge {
     }
 
     fn count(&mut self, counters: Option<&Counters>, task: &mut Task, ended: bool) {
-        let Some((meter, counters)) = self.meter.as_mut().zip(counters) else { return };
-        if let Ok(counted) = meter.read(counters, ended) {
-            task.cpu_time = task.cpu_time.max(Some(counted.on_cpu));
-            task.counted = counted;
+        let open = self.meter.as_mut().zip(counters);
+        match open.and_then(|(meter, counters)| meter.read(counters, ended).ok()) {
+            Some(counted) => {
+                task.cpu_time = task.cpu_time.max(Some(counted.on_cpu));
+                task.counted = counted;
+            }
+            // It never was counted; or it is not any more, as the kernel takes the counters from who gains privileges.
+            // It did what was counted before, but what it does now is unknown.
+            None => {
+                let instructions = task.counted.instructions;
+                task.counted = Metered { instructions, ..Metered::default() };
+            }
         }
     }
 }
@@ -248,6 +256,8 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::book::{Birth, Book};
+    use crate::runtime::Runtime;
     use colocate_model::Class;
     use colocate_observe::pmu::plan::Role;
 
@@ -263,6 +273,22 @@ mod tests {
         gauges.meters = 4;
         let refused = gauges.meter(Tid(0), Start::Now).unwrap().unwrap_err();
         assert_eq!(refused.errno(), Some(libc::EMFILE));
+    }
+
+    /// Who has gained privileges is told to have ended, and lives on without counters.
+    #[test]
+    fn what_is_not_counted_any_more_is_unknown() {
+        let mut book = Book::default();
+        let (pid, tid) = (Pid(10), Tid(10));
+        book.add_job("job".into(), pid, Runtime::Plain);
+        let (at, parent_pid, parent_tid) = (Nanos(1), Pid(1), Tid(1));
+        let id = book.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: false }).unwrap();
+        let task = book.task(id).unwrap();
+        let counted = Metered { instructions: Some(7), ..Metered::default() };
+        task.counted = Metered { cycles: Some(9), misses: [Some(1); 3], ..counted };
+        let mut gauges = Gauges::new(Some(Counters::of_software(&[(Role::Cycles, 1)])), false);
+        gauges.read(task, Path::new("/proc"), Nanos(2));
+        assert_eq!(task.counted, counted, "its instructions are not lost");
     }
 
     /// A second level is not there, a first one for instructions is not asked for.

@@ -26,9 +26,42 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// The same for what has taken long to find out: if a file cannot be written, standard output gets it.
+///
+/// # Errors
+/// As [`write`].
+pub fn keep(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let written = write(path, text);
+    if written.is_err() && path.is_some() {
+        let _ = write(None, text);
+    }
+    written
+}
+
+/// Whether there is a folder for a file at `path`, to be asked before anything is begun; other reasons why it may not
+/// be possible to write it show when it is written.
+///
+/// # Errors
+/// If there is none, or the path is itself a folder.
+pub fn has_a_place(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let found = if path.is_dir() {
+        Err(std::io::ErrorKind::IsADirectory.into())
+    } else {
+        // With the dot, what is no folder is an error.
+        folder.unwrap_or(Path::new(".")).join(".").metadata()
+    };
+    found.map(drop).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Says a line on standard error, after our name.
 pub fn remark(line: &str) {
-    aside(&format!("colocate: {line}\n"));
+    aside(&remarked(line));
+}
+
+/// A line as it is said.
+pub fn remarked(line: &str) -> String {
+    format!("colocate: {line}\n")
 }
 
 /// Writes to standard error. Programs run on and results are kept although nobody listens there: a reader that has
@@ -80,8 +113,9 @@ fn is_held(error: &std::io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::write;
+    use super::{has_a_place, write};
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
 
     #[test]
     fn a_link_stays_a_link_and_a_secret_secret() {
@@ -98,5 +132,22 @@ mod tests {
         }
         assert_eq!(at("old").metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+    #[test]
+    fn files_need_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        symlink("gone/file", at("link")).unwrap();
+        for name in ["new", "file", "link"] {
+            has_a_place(&at(name)).unwrap();
+        }
+        for name in ["-", "/dev/null", "new"] {
+            has_a_place(Path::new(name)).unwrap();
+        }
+        for name in ["gone/file", "file/file", "."] {
+            let why = has_a_place(&at(name)).unwrap_err().to_string();
+            assert!(why.starts_with("cannot write "), "{name}: {why}");
+        }
     }
 }

@@ -24,7 +24,7 @@ pub enum Form {
 /// What is written into each of `paths`; `-` is standard output, and gets text, or JSON if `json`.
 ///
 /// # Errors
-/// Usage, if an ending says nothing.
+/// Usage, if an ending says nothing; if there is no folder for a file.
 pub fn of(paths: &[PathBuf], json: bool) -> anyhow::Result<Vec<Output<'_>>> {
     let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -40,13 +40,21 @@ pub fn of(paths: &[PathBuf], json: bool) -> anyhow::Result<Vec<Output<'_>>> {
             }
         }
     };
-    paths.iter().map(|path| Ok(Output { path, form: one(path)? })).collect()
+    let outputs = paths.iter().map(|path| Ok(Output { path, form: one(path)? }));
+    let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;
+    outputs.iter().try_for_each(|output| output::has_a_place(output.path))?;
+    Ok(outputs)
 }
 
 impl Output<'_> {
     /// Whether it is a picture.
     pub fn is_picture(&self) -> bool {
         self.form == Form::Picture
+    }
+
+    /// What is written.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// Writes what `told` says in its form.

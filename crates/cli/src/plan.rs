@@ -75,7 +75,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let speeds = seen.performance.as_ref();
     let mut programs = programs(&args.profiles, args.machine == "live")?;
     demand::give(&args.demands, &mut programs, args.profiles.len(), speeds)?;
-    let workload = Workload::of(&programs, speeds.and(seen.machine.processor.as_deref()));
+    let processor = speeds.and(seen.machine.processor.as_deref());
+    let processor = processor.filter(|_| seen.machine.kinds.len() == 1);
+    let workload = Workload::of(&programs, processor);
     if policy == PolicyKind::SymbiosisModel && speeds.is_none() {
         return Err(usage(format!(
             "expected a machine of which it is described how fast it is (docs/machines.md) with \
@@ -256,7 +258,8 @@ struct Workload {
 }
 
 impl Workload {
-    /// `processor` is that of a machine of which it is known how fast it is.
+    /// `processor` is that of a machine of which it is known how fast it is, with cores of one kind: on others rates
+    /// are not used.
     fn of(programs: &[Program], processor: Option<&str>) -> Self {
         let known = |program: &Program| Known {
             name: program.name.clone(),

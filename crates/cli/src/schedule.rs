@@ -6,10 +6,12 @@ mod live;
 pub mod phases;
 pub mod policy;
 mod report;
+mod screen;
 mod speeds;
 mod stacks;
 mod tally;
 pub mod timeline;
+mod voice;
 mod waits;
 mod workload;
 
@@ -18,7 +20,7 @@ use crate::outputs::{self, Form};
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::host::GRACE;
-use colocate_act::{Count, LinuxHost, Setup};
+use colocate_act::{Count, LinuxHost, Setup, sys};
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
@@ -33,13 +35,19 @@ use course::{Course, Goal, Heard};
 use live::Live;
 use policy::Policy;
 use report::{Occasion, Report};
+use screen::Frame;
 use stacks::Stacks;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tally::Tally;
+use voice::Voice;
 use workload::Workload;
+
+/// How long we wait at the end for a terminal or a pipe that takes no more lines, if the report is not to follow them.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs more programs than hardware threads, chosen quantum by quantum
 ///
@@ -141,12 +149,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some((model, speeds)) => Some(speeds::estimator(model, speeds, workload)?),
         None => None,
     };
+    let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
     if let Some(told) = told {
         host.hear_waits(told);
     }
-    let mut speaker = Speaker { quiet: args.quiet, said: Vec::new() };
+    let mut speaker = Speaker::new(args.quiet, nice);
     speaker.say(watch_spinning(args, &mut host));
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
@@ -167,7 +176,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     speaker.say(host.notes());
     let last = match done {
         Ok(last) => last,
-        Err(why) => return Err(give_up(host, why)),
+        Err(why) => {
+            let why = give_up(host, why);
+            speaker.end(None);
+            return Err(why);
+        }
     };
     speaker.say(host.told().and_then(waits::silence));
     let (runs, instructions) = (host.runs(), host.instructions());
@@ -183,7 +196,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         notes: speaker.said.clone(),
     };
     let report = Report::new(occasion, &tally, &last);
-    let told = tell(args, &outputs, &report, &tally);
+    let told = tell(args, &outputs, &report, &tally, &mut speaker);
     match (told, report.exit_status()) {
         (Err(why), 0) => Err(why),
         (told, status) => {
@@ -276,11 +289,9 @@ impl Look<'_> {
         self.tally.note(turn);
         let mut course = self.course.borrow_mut();
         let news = course.notes.drain(..).chain(turn.news.iter().cloned());
-        let news: Vec<String> = news.collect();
-        if !news.is_empty() {
-            self.live.aside(|| self.speaker.say(news));
-        }
-        self.live.show(self.tally, &course);
+        self.speaker.say(news);
+        course.widths = self.tally.widths();
+        self.speaker.show(self.live.frame(self.tally, &course));
     }
 }
 
@@ -298,7 +309,7 @@ fn quanta(
     let mut host = Heard { host, course: look.course };
     let look_at = &mut |turn: &Turn<'_>| look.at(turn);
     let done = schedule_estimating(&mut host, scheduler, &quanta, estimate, look_at);
-    look.live.end();
+    look.speaker.show(look.live.end());
     done
 }
 
@@ -309,41 +320,83 @@ fn quantum(args: &Args, workload: &Workload) -> Nanos {
 /// Speaks to the user, unless told to be quiet, and remembers what there was to say.
 struct Speaker {
     quiet: bool,
+    /// Speaks while programs run, so that nobody waits for who does not listen.
+    voice: Option<Voice>,
     said: Vec<String>,
 }
 
 impl Speaker {
+    fn new(quiet: bool, nice: i32) -> Self {
+        Self { quiet, voice: (!quiet).then(|| Voice::start(nice)), said: Vec::new() }
+    }
+
     fn say(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
-            if !self.quiet {
-                output::remark(&line);
+            match &self.voice {
+                Some(voice) => voice.say(&line),
+                None if self.quiet => {}
+                None => output::remark(&line),
             }
             self.said.push(line);
         }
     }
+
+    fn show(&self, frame: Option<Frame>) {
+        if let Some((voice, frame)) = self.voice.as_ref().zip(frame) {
+            voice.show(frame);
+        }
+    }
+
+    /// Ends the voice, as the programs have ended: what it has said already is written, or `patience` is over. What is
+    /// said from now on is written at once.
+    fn end(&mut self, patience: Option<Duration>) {
+        if let Some(voice) = self.voice.take() {
+            voice.end(patience);
+        }
+    }
 }
 
-/// Writes the report. Every file is tried; the first that fails is told of.
+/// Writes the report. Every file is tried; the first that fails is told of, and if no other has the figures, standard
+/// error gets them.
 fn tell(
     args: &Args,
     outputs: &[outputs::Output<'_>],
     report: &Report,
     tally: &Tally,
+    speaker: &mut Speaker,
 ) -> anyhow::Result<()> {
-    if outputs.is_empty() && !args.quiet {
-        let text = if args.json { report.to_json() } else { report.text(args.explain) };
-        output::aside(&text);
-    }
     let told = |form| -> anyhow::Result<String> {
         Ok(match form {
-            Form::Text => report.text(args.explain),
+            Form::Text if outputs.is_empty() => report.text(args.explain),
+            Form::Text => report.kept(args.explain),
             Form::Json => report.to_json(),
             Form::Picture => report.svg(tally).map_err(anyhow::Error::msg)?,
         })
     };
     let written = outputs.iter().map(|output| output.write(told));
     let written: Vec<anyhow::Result<()>> = written.collect();
+    if let Some(form) = aside(args, outputs, &written) {
+        speaker.end(None);
+        output::aside(&told(form)?);
+    }
+    speaker.end(Some(PATIENCE));
     written.into_iter().collect()
+}
+
+/// In which form standard error gets the report, if it does.
+fn aside(
+    args: &Args,
+    outputs: &[outputs::Output<'_>],
+    written: &[anyhow::Result<()>],
+) -> Option<Form> {
+    let usual = if args.json { Form::Json } else { Form::Text };
+    if outputs.is_empty() {
+        return (!args.quiet).then_some(usual);
+    }
+    let mut kept = outputs.iter().zip(written).filter(|(output, _)| !output.is_picture());
+    let lost = written.iter().any(Result::is_err) && !kept.any(|(_, written)| written.is_ok());
+    let form = outputs.iter().map(outputs::Output::form).find(|form| *form != Form::Picture);
+    lost.then(|| form.unwrap_or(usual))
 }
 
 /// What is known of the jobs alone, if the scheduler has to know it.

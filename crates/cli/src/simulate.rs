@@ -7,8 +7,9 @@ use crate::exit::{self, Failure};
 use crate::output;
 use crate::schedule::policy::cpi_model;
 use crate::workers::{self, Watcher};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use colocate_model::CpiModel;
+use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::run::Bench;
@@ -117,7 +118,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure { code: 2, message: message.to_owned() }.into());
     }
     let overrides = overrides(args);
-    let cpi = args.cpi_model.as_deref().map(cpi_model).transpose()?;
+    let cpi = args.cpi_model.as_deref().map(simulated_cpi_model).transpose()?;
     let units = check_all(args, &overrides)?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
@@ -129,6 +130,20 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let done = run.all();
     run.bar.finish_and_clear();
     done
+}
+
+/// The coefficients in a file, if they are of simulated stacks.
+fn simulated_cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
+    let model = cpi_model(path)?;
+    if model.parts != SIMULATED_PARTS {
+        bail!(
+            "{}: expected coefficients of simulated stacks, which are of {}, found {}",
+            path.display(),
+            SIMULATED_PARTS.join(", "),
+            model.parts.join(", ")
+        );
+    }
+    Ok(model)
 }
 
 fn overrides(args: &Args) -> Overrides {

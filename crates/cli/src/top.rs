@@ -49,7 +49,7 @@ pub struct Args {
     /// Processes to show whose name (comm, at most 15 bytes) contains TEXT
     #[arg(long, value_name = "TEXT", conflicts_with = "pid")]
     name: Option<String>,
-    /// Time between two tables, 10ms to 1h; in each, processes are looked at every 100 ms
+    /// Time between two tables, 10ms to 3600s; in each, processes are looked at at least every 100 ms
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
     /// Ends after N tables, from 1 [default: goes on]
@@ -130,7 +130,7 @@ struct Pace {
 impl Pace {
     /// Of one table in each interval.
     fn of(interval: Nanos) -> Self {
-        Self { interval, looks: (interval.0 / LOOK_EVERY.0).max(1), next: 1 }
+        Self { interval, looks: interval.0.div_ceil(LOOK_EVERY.0), next: 1 }
     }
 
     /// When the next look is due, since the beginning.
@@ -263,6 +263,7 @@ mod tests {
         let mut pace = Pace::of(Nanos::from_millis(30));
         let mut made = |at| (pace.made(Nanos::from_millis(at)), pace.due().0 / 1_000_000);
         assert_eq!([made(30), made(60), made(200)], [(true, 60), (true, 90), (true, 240)]);
+        assert_eq!(Pace::of(Nanos::from_millis(190)).due(), Nanos::from_millis(95));
         let mut pace = Pace::of(INTERVALS[1]);
         let year = Nanos::from_secs(365 * 24 * 3_600);
         assert!(pace.made(year));

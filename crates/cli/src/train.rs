@@ -10,7 +10,7 @@ use colocate_model::symbiosis::{Quality, TrainedMode};
 use colocate_study::simulate::scenario::Overrides;
 use colocate_study::train::{EVERY, Settings, Stamp, TrainingSet, train};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -83,7 +83,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let model = trained(args)?;
     // The one is told where the other cannot be.
     let written = output::write(Some(&args.output), &model.to_json());
-    let told = output::write(None, &text(&model));
+    let text = text(&model);
+    let told = if args.output == Path::new("-") {
+        output::aside(&text);
+        Ok(())
+    } else {
+        output::write(None, &text)
+    };
     written.and(told)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -190,13 +196,19 @@ fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
 }
 
 fn date(text: &str) -> Result<String, String> {
+    let wrong = || "expected a day of the calendar as YYYY-MM-DD".to_owned();
+    is_date(text).then(|| text.to_owned()).ok_or_else(wrong)
+}
+
+fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     let digits = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-    if lengths == [4, 2, 2] && digits {
-        return Ok(text.to_owned());
-    }
-    Err("expected YYYY-MM-DD".to_owned())
+    let numbers: Vec<u64> = parts.iter().filter_map(|part| part.parse().ok()).collect();
+    let [year, month, day] = numbers[..] else { return false };
+    let mut months = months(year).into_iter().zip(1..);
+    let has_day = months.any(|(days, number)| number == month && (1..=days).contains(&day));
+    lengths == [4, 2, 2] && digits && has_day
 }
 
 fn today() -> String {
@@ -206,22 +218,27 @@ fn today() -> String {
 
 /// The date of a day since 1970 in the Gregorian calendar.
 fn day(mut days: u64) -> String {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
         year += 1;
     }
-    let february = 28 + u64::from(is_leap(year));
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months = months(year);
     let mut month = 0;
     while days >= months[month] {
         days -= months[month];
         month += 1;
     }
     format!("{year:04}-{:02}-{:02}", month + 1, days + 1)
+}
+
+const fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// Days of each month of a year.
+fn months(year: u64) -> [u64; 12] {
+    [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 #[cfg(test)]
@@ -246,8 +263,12 @@ mod tests {
 
     #[test]
     fn dates_have_a_form() {
-        assert!(date("2026-11-21").is_ok());
-        for odd in ["21.11.2026", "2026-11", "2026-11-2x", "26-11-21", ""] {
+        for real in ["2026-11-21", "2024-02-29", "2026-12-31"] {
+            assert!(date(real).is_ok(), "{real}");
+        }
+        let no_form = ["21.11.2026", "2026-11", "2026-11-2x", "26-11-21", "", "2026-+1-21"];
+        let no_day = ["2026-99-99", "0000-00-00", "2026-13-01", "2026-02-29", "2026-11-31"];
+        for odd in no_form.into_iter().chain(no_day) {
             assert!(date(odd).is_err(), "{odd}");
         }
     }

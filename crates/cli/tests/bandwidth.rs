@@ -116,15 +116,27 @@ fn text_picture_and_file() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_drawn_costs_no_report() {
+fn a_file_that_cannot_be_written_costs_no_report() {
     let Some(pus) = two_pus() else { return };
+    for option in ["--svg", "-o"] {
+        let options = format!("{} {option} /dev/full", quick(&list(pus)));
+        let output = bench(&options, &["true"]).output().unwrap();
+        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(said.contains("\nloss: "), "{option}: {said}");
+        let (code, told) = code(&output);
+        assert!(code == 125 && told.contains("cannot write /dev/full"), "{code}: {told}");
+    }
+}
+
+/// The program is not even looked for on PUs.
+#[test]
+fn a_folder_that_is_not_there_is_told_first() {
     let dir = tempfile::tempdir().unwrap();
-    let options = format!("{} --svg {}/gone/x.svg", quick(&list(pus)), dir.path().display());
-    let output = bench(&options, &["true"]).output().unwrap();
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(said.contains("\nloss: "), "{said}");
-    let (code, told) = code(&output);
-    assert!(code == 125 && told.contains("gone/x.svg"), "{code}: {told}");
+    for option in ["--svg", "-o"] {
+        let options = format!("-q --cpus 8000,8001 {option} {}/gone/x.svg", dir.path().display());
+        let (code, told) = code(&bench(&options, &["true"]).output().unwrap());
+        assert!(code == 125 && told.contains("gone/x.svg"), "{code}: {told}");
+    }
 }
 
 #[test]

@@ -50,3 +50,23 @@ fn a_file_in_a_folder_that_nobody_writes_to_is_written_over() {
     let Some(done) = with_mounts(dir.path(), script) else { return };
     is_written(&done, &dir.path().join("real"));
 }
+
+/// What takes minutes to measure is not lost because a disk is full, and not begun where it could not be kept.
+#[test]
+fn what_was_measured_is_told_where_it_cannot_be_written() {
+    let cpu = smt_bench::thread::usable().unwrap()[0].to_string();
+    let cores = ["bench", "cores", "--json", "--cpus", &cpu, "--repeat", "3", "--seconds", "0.001"];
+    let siblings = ["bench", "smt", "--json", "--find-siblings", "--cpus", &cpu];
+    for (args, has) in [(&cores[..], "\"kinds\""), (&siblings[..], "\"pus\"")] {
+        let bench = |file: &str| {
+            let mut bench = Command::new(env!("CARGO_BIN_EXE_colocate"));
+            bench.args(args).args(["-o", file]).output().unwrap()
+        };
+        let (full, gone) = (bench("/dev/full"), bench("no-such-folder/x.json"));
+        assert_eq!([full.status.code(), gone.status.code()], [Some(125); 2], "{full:?} {gone:?}");
+        let told = String::from_utf8(full.stdout).unwrap();
+        assert!(told.contains(has), "{told}");
+        serde_json::from_str::<serde_json::Value>(&told).unwrap();
+        assert!(gone.stdout.is_empty());
+    }
+}

@@ -6,7 +6,7 @@ mod printed;
 mod run_support;
 
 use printed::conforms;
-use run_support::{Scratch, have, text};
+use run_support::{Scratch, text};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -205,9 +205,35 @@ fn files_by_their_endings() {
     assert!(output.stdout.is_empty(), "nothing is begun whose report could not be kept");
 }
 
-/// A table on a terminal, nothing of it elsewhere.
 #[test]
-fn a_table_on_a_terminal_only() {
+fn a_report_that_cannot_be_kept_is_told() {
+    let scratch = Scratch::new();
+    let gone = scratch.path("gone/report.json");
+    let output = in_shells(&scratch, &["-o", gone.to_str().unwrap()], &["echo never"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("cannot write ") && told.lines().count() == 1, "{told}");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
+
+    let [full, also, kept] = ["full.json", "full.svg", "kept.txt"].map(|name| scratch.path(name));
+    for link in [&full, &also] {
+        std::os::unix::fs::symlink("/dev/full", link).unwrap();
+    }
+    let [full, also, kept] = [full, also, kept].map(|path| path.to_str().unwrap().to_owned());
+    let output = in_shells(&scratch, &["-q", "-o", &also, "-o", &full], &["exit 0"]);
+    assert_eq!(output.status.code(), Some(125));
+    // What is after it says what could not be written.
+    let told = text(&output.stderr);
+    let (json, after) = told.rsplit_once("colocate: ").unwrap();
+    conforms(&serde_json::from_str(json).unwrap(), SCHEMA);
+    assert!(after.starts_with("cannot write ") && after.contains("full.svg"), "{after}");
+    let output = in_shells(&scratch, &["-q", "-o", &also, "-o", &kept], &["exit 0"]);
+    assert!(!text(&output.stderr).contains("scheduler"), "a file has the figures");
+    assert!(std::fs::read_to_string(kept).unwrap().starts_with("scheduler "));
+}
+
+/// Of tables on terminals, see `schedule_terminal.rs`.
+#[test]
+fn no_table_in_a_pipe() {
     let scratch = Scratch::new();
     let count = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let options = ["--policy", "round-robin", "--quantum", "20 ms"];
@@ -217,22 +243,6 @@ fn a_table_on_a_terminal_only() {
     assert!(said.contains("scheduler round-robin"), "{said}");
     let quiet = in_shells(&scratch, &[&options[..], &["-q"]].concat(), &[count; 2]);
     assert!(quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
-
-    if !have("script") {
-        return;
-    }
-    let ours = env!("CARGO_BIN_EXE_colocate");
-    let program = format!("{ours} schedule --policy round-robin --quantum 20ms -- sh -c '{count}'");
-    let programs = format!("{program}{}", format!(" ::: sh -c '{count}'").repeat(5));
-    let mut terminal = Command::new("script");
-    terminal.args(["-q", "-e", "-c", &programs, "/dev/null"]).env("TERM", "xterm");
-    scratch.homes(&mut terminal);
-    let output = terminal.stdin(std::process::Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stdout));
-    let shown = text(&output.stdout);
-    for wanted in ["\u{1b}[", "quanta: ", " waiting", "sh#6", "scheduler round-robin: "] {
-        assert!(shown.contains(wanted), "{wanted:?} is missing: {shown}");
-    }
 }
 
 /// Speeds for this machine, made of those of a described one: only their form matters here. `None` if this

@@ -61,9 +61,25 @@ fn what_is_kept_is_gone_on_with() {
     assert_eq!(printed(&study(folder.path(), &args)), whole);
     let other = [&args[..], &["--seed", "7"]].concat();
     expect![[r#"
-        colocate: kept is of another study, machine or setting: remove it, or name another file with --keep
+        colocate: kept is of another study, machine, setting or build of colocate: remove it, or name another file with --keep
     "#]]
     .assert_eq(&refusal(&study(folder.path(), &other), 125));
+}
+
+/// Figures of another build may differ though its version is the same.
+#[test]
+fn what_another_build_kept_is_refused() {
+    let folder = scene();
+    let args = [&SMALL[..], &["--keep", "kept"]].concat();
+    printed(&study(folder.path(), &args));
+    let kept = folder.path().join("kept");
+    let text = std::fs::read_to_string(&kept).unwrap();
+    let (head, pieces) = text.split_once('\n').unwrap();
+    let (inputs, build) = head.rsplit_once(' ').unwrap();
+    assert!(build.starts_with("build-id:") || build.starts_with("sha256:"), "{head}");
+    std::fs::write(&kept, format!("{inputs} build-id:07\n{pieces}")).unwrap();
+    let said = refusal(&study(folder.path(), &args), 125);
+    assert!(said.starts_with("colocate: kept is of another study"), "{said}");
 }
 
 #[test]

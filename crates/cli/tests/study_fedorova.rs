@@ -61,7 +61,7 @@ fn what_is_kept_is_gone_on_with() {
     assert_eq!(std::fs::read_to_string(&kept).unwrap().lines().count(), pieces);
     let other = [&args[..], &["--quantum-us", "500"]].concat();
     expect![[r#"
-        colocate: kept is of another study, machine or setting: remove it, or name another file with --keep
+        colocate: kept is of another study, machine, setting or build of colocate: remove it, or name another file with --keep
     "#]]
     .assert_eq(&refusal(&study(folder.path(), &other), 125));
 }

@@ -54,9 +54,31 @@ fn what_is_kept_is_gone_on_with() {
     std::fs::write(&kept, lines.join("\n")).unwrap();
     assert_eq!(printed(&study(folder.path(), "feliu-1", &args)), whole);
     expect![[r#"
-        colocate: kept is of another study, machine or setting: remove it, or name another file with --keep
+        colocate: kept is of another study, machine, setting or build of colocate: remove it, or name another file with --keep
     "#]]
     .assert_eq(&refusal(&study(folder.path(), "feliu-3", &args), 125));
+}
+
+/// Of the second study no range of traffic was published; the one that is asked for is kept to.
+#[test]
+fn traffic_is_drawn_as_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [&SMALL[..], &["--traffic", "40-60"]].concat();
+    let text = printed(&study(folder.path(), "feliu-2", &args));
+    assert_eq!(text.matches(" t/µs (drawn for 40 to 60)\n").count(), 2, "{text}");
+}
+
+/// With one seed nobody can tell what chance does.
+#[test]
+fn one_seed_decides_no_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--mixes", "1", "--length-ms", "100", "--quantum-ms", "20", "--draws", "2"];
+    let args = [&args[..], &["--seeds", "1"]].concat();
+    let text = printed(&study(folder.path(), "feliu-1", &args));
+    let orders = text.lines().filter(|line| line.contains(" better than "));
+    let told: Vec<&str> = orders.filter(|line| line.starts_with("  turnaround")).collect();
+    assert_eq!(told.len(), 5, "{text}");
+    assert!(told.iter().all(|line| line.ends_with("  not decided by one seed")), "{text}");
 }
 
 #[test]

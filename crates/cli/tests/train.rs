@@ -59,6 +59,19 @@ fn what_cannot_be_written_is_told() {
     assert!(said.contains("greatest gamma/beta"), "{said}");
 }
 
+/// So that what is piped on is a file that is read.
+#[test]
+fn standard_output_gets_one_of_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = SHORT;
+    args[13] = "-";
+    let done = colocate(dir.path()).args(args).assert().success();
+    let [said, told] = [&done.get_output().stdout, &done.get_output().stderr]
+        .map(|output| String::from_utf8(output.clone()).unwrap());
+    CpiModel::from_json(&said).unwrap();
+    assert!(told.contains("greatest gamma/beta"), "{told}");
+}
+
 #[test]
 fn programs_of_scenarios() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,6 +115,22 @@ fn simulations_read_it() {
         value["settings"]["inputs"].as_str().unwrap().to_owned()
     };
     assert_ne!(inputs(&[]), inputs(&["--cpi-model", "model.json"]));
+}
+
+/// The same parts in another order would be taken for each other.
+#[test]
+fn simulations_refuse_other_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = CpiModel::built_in();
+    model.parts.reverse();
+    std::fs::write(dir.path().join("odd.json"), model.to_json()).unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/streams-beside-walks.toml");
+    let args = ["simulate", example, "--policy", "symbiotic", "--cpi-model", "odd.json", "-q"];
+    let done = colocate(dir.path()).args(args).assert().code(125);
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    let wanted = "colocate: odd.json: expected coefficients of simulated stacks, which are of core, \
+                  siblings, stalls, caches, memory, queues, communication, found communication, ";
+    assert!(said.starts_with(wanted) && said.lines().count() == 1, "{said}");
 }
 
 #[test]

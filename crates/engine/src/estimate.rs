@@ -38,32 +38,55 @@ pub trait Estimate {
     fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>>;
 }
 
+/// Which rates of a thread, or of several, are estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimated {
+    /// Instructions per cycle.
+    pub ipc: bool,
+    /// Requests to caches and memory.
+    pub traffic: bool,
+    /// Where the cycles went.
+    pub stack: bool,
+}
+
+impl Estimated {
+    /// Whether any is.
+    pub const fn any(self) -> bool {
+        self.ipc || self.traffic || self.stack
+    }
+}
+
 /// Puts estimates in where nothing was counted: instructions per cycle, traffic and stack each by itself.
 pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
-    if all.iter().all(|did| missing(&did.ran) == [false; 3]) {
+    if !all.iter().any(|did| missing(&did.ran).any()) {
         return;
     }
     let rates = estimate.rates(all);
     for (did, rates) in all.iter_mut().zip(rates) {
         let Some(rates) = rates else { continue };
-        let [ipc, traffic, stack] = missing(&did.ran);
-        if ipc {
+        let missing = missing(&did.ran);
+        if missing.ipc {
             did.ran.ipc = rates.ipc;
         }
-        if traffic {
+        if missing.traffic {
             did.ran.traffic = rates.traffic;
         }
-        if stack {
+        if missing.stack {
             did.parts = rates.stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
             did.ran.stack = rates.stack;
+            did.ran.parts = rates.parts;
         }
-        did.estimated |= ipc || traffic || stack;
+        did.estimated = missing;
     }
 }
 
-/// Whether nobody counted the instructions per cycle, the traffic, the stack.
-fn missing(ran: &Ran) -> [bool; 3] {
-    [ran.ipc.is_none(), ran.traffic == Traffic::default(), ran.stack.is_none()]
+/// What nobody counted.
+fn missing(ran: &Ran) -> Estimated {
+    Estimated {
+        ipc: ran.ipc.is_none(),
+        traffic: ran.traffic == Traffic::default(),
+        stack: ran.stack.is_none(),
+    }
 }
 
 /// A job's demand vector is none of this machine's.
@@ -204,6 +227,7 @@ fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
         ipc: Some(rate.ipc),
         traffic: by_level(levels, requests),
         stack: Stack::from(&rate.cpi).shares(),
+        parts: &SIMULATED_PARTS,
     }
 }
 
@@ -240,7 +264,7 @@ mod tests {
             ran: Ran::default(),
             parts: &[],
             off: 0.0,
-            estimated: false,
+            estimated: Estimated::default(),
         }
     }
 
@@ -311,16 +335,19 @@ mod tests {
     fn what_was_counted_stays() {
         let mut all = [did(0, 0, 100), did(1, 1, 100)];
         let traffic = Traffic { memory: Some(3.0), ..Traffic::default() };
-        all[0].ran = Ran { ipc: Some(1.5), traffic, stack: None };
+        all[0].ran = Ran { ipc: Some(1.5), traffic, ..Ran::default() };
         let said = Traffic { memory: Some(7.0), ..Traffic::default() };
-        let mut same = Same(Ran { ipc: Some(0.5), traffic: said, stack: Some(vec![1.0]) });
+        let stack = Some(vec![1.0]);
+        let mut same = Same(Ran { ipc: Some(0.5), traffic: said, stack, ..Ran::default() });
         fill(&mut all, &mut same);
-        assert_eq!(all[0].ran, Ran { ipc: Some(1.5), traffic, stack: Some(vec![1.0]) });
+        assert_eq!(all[0].ran, Ran { ipc: Some(1.5), traffic, ..same.0.clone() });
         assert_eq!(all[1].ran, same.0);
-        assert!(all[0].estimated && all[1].estimated);
-        let mut counted = [ThreadDid { estimated: false, ..all[0].clone() }];
+        let nothing = Estimated::default();
+        assert_eq!(all[0].estimated, Estimated { stack: true, ..nothing });
+        assert_eq!(all[1].estimated, Estimated { ipc: true, traffic: true, stack: true });
+        let mut counted = [ThreadDid { estimated: nothing, ..all[0].clone() }];
         fill(&mut counted, &mut same);
-        assert!(!counted[0].estimated, "everything was counted");
+        assert_eq!(counted[0].estimated, nothing, "everything was counted");
     }
 
     #[test]

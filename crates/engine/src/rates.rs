@@ -1,5 +1,9 @@
 //! Rates of the last quantum, as schedulers want them: differences of what a host has counted.
+//!
+//! A figure that was not known at the last look has no difference: what it says now is of an unknown time. Only of who
+//! was not there then, or had not run, is all that was counted since.
 
+use crate::estimate::Estimated;
 use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
@@ -22,8 +26,8 @@ pub struct ThreadDid {
     pub parts: Parts,
     /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
     pub off: f64,
-    /// Whether some of them are the model's word, and counted by nobody.
-    pub estimated: bool,
+    /// Which of them are the model's word, and counted by nobody.
+    pub estimated: Estimated,
 }
 
 /// What a thread did between two looks; `None` if it did not run.
@@ -37,9 +41,10 @@ pub(crate) fn did(
     if time == Some(Nanos::ZERO) {
         return None;
     }
+    let had_run = ran_by(before);
     let since = |of: &dyn Fn(&SeenTask) -> Option<u64>| {
-        let now = of(task)?;
-        Some(float(now.saturating_sub(before.and_then(of).unwrap_or(0))))
+        let then = before.and_then(of).or((!had_run).then_some(0));
+        Some(float(of(task)?.saturating_sub(then?)))
     };
     let cycles = since(&|task| task.cycles).filter(|cycles| *cycles > 0.0);
     let instructions = since(&|task| task.instructions);
@@ -59,15 +64,16 @@ pub(crate) fn did(
         ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
         traffic: by_level(&levels, requests),
         stack: shares,
+        parts: known.map_or(&[], |stack| stack.parts()),
     };
     Some(ThreadDid {
         id: task.id,
         pu: task.last_ran,
         time,
+        parts: ran.parts,
         ran,
-        parts: known.map_or(&[], |stack| stack.parts()),
         off: known.map_or(0.0, |stack| stack.off()),
-        estimated: false,
+        estimated: Estimated::default(),
     })
 }
 
@@ -109,8 +115,13 @@ fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
     let now = task.counts.stack?;
     match before.and_then(|before| before.counts.stack) {
         Some(before) => now.since(&before),
-        None => Some(now),
+        None => (!ran_by(before)).then_some(now),
     }
+}
+
+/// Whether a thread was there at a look and had run by then, as far as is known.
+fn ran_by(look: Option<&SeenTask>) -> bool {
+    look.is_some_and(|task| task.cpu_time != Some(Nanos::ZERO))
 }
 
 #[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53

@@ -8,8 +8,10 @@
 //! them and a PU for each of their threads, the others wait stopped; who ran goes to the tail. Jobs that end
 //! before their target begin anew, which is the host's affair, as is stopping them.
 //! # Terms
-//! - *Active* thread: one that used at least [`ACTIVE`] of the last quantum in which its job ran, or was not
+//! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
 //!   there yet. Only these need a context; others are left to the kernel while their job runs.
+//! - *Pause*: a quantum that took far longer than was asked for, as when a terminal stops the whole run or a virtual
+//!   machine stands still.
 //! # Properties
 //! - **Order**: who ran goes to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
@@ -19,6 +21,8 @@
 //!   `threads_are_put_somewhere_first`
 //! - **The machine may shrink**: a turn that was begun on other PUs ends with those, and the next one knows the new ones.
 //!   -> test `a_machine_that_shrinks_and_grows`
+//! - **A pause teaches nothing**: schedulers hear of it as of a quantum of no length in which nobody ran, and these
+//!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`
 
 mod own_cores;
 mod threads;
@@ -33,14 +37,23 @@ use colocate_policy::plan::VERSION;
 use colocate_policy::schedule::{Choice, Did, Done, Quantum, Queued, Ran, Scheduler, Thread};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
 use own_cores::own_cores;
+use std::cell::LazyCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use threads::Threads;
 
-/// The share of what it could use of a quantum that a thread must use to count as active. Chosen: threads that wait for others
-/// or for input use far less, threads that compute nearly all.
+/// The share of a quantum for which a thread must have a PU or wait for one to count as active; of what it could use,
+/// where waits are not known. Chosen: threads that wait for others or for input want far less, threads that compute
+/// nearly all.
 pub const ACTIVE: f64 = 0.05;
+
+/// A quantum that takes more than this many times what was asked for, and [`PAUSE`] more, is a pause. Chosen: on a
+/// machine that is busy otherwise a quantum may come to two or three.
+const STRETCHED: u64 = 4;
+
+/// See [`STRETCHED`]. Chosen: of the shortest quanta a busy machine makes many, and nobody stops a run for less.
+const PAUSE: Nanos = Nanos::from_millis(500);
 
 /// What is to be scheduled.
 #[derive(Clone, Copy, Debug)]
@@ -143,15 +156,22 @@ pub fn schedule_estimating(
         }
         let plan = plan_of(&machine, &pus, workload, &chosen, &seen.tasks);
         let after = host.run_quantum(&plan, quantum)?;
-        let mut did = queue.note(&choices, &machine, &seen, &after);
+        let passed = Passed {
+            choices: &choices,
+            machine: &machine,
+            pus: pus.len(),
+            asked: workload.quantum,
+            before: &seen,
+            after: &after,
+        };
+        let mut did = queue.note(&passed);
         if let Some(estimate) = estimate.as_deref_mut() {
             estimate::fill(&mut did, estimate);
         }
         queue.remember(&did);
-        let took = after.at.saturating_sub(seen.at);
         let all = guard::seen::did(&seen, &after);
         if can_choose {
-            scheduler.saw(&Done { took, did: &all });
+            scheduler.saw(&passed.done(&all));
         }
         let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
         let state = scheduler.state();
@@ -171,6 +191,67 @@ pub fn schedule_estimating(
     Ok(seen)
 }
 
+/// A quantum that is over.
+struct Passed<'a> {
+    choices: &'a [Choice],
+    machine: &'a Machine,
+    /// How many PUs could be used.
+    pus: usize,
+    /// How long it should have been.
+    asked: Nanos,
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+}
+
+impl Passed<'_> {
+    fn took(&self) -> Nanos {
+        self.after.at.saturating_sub(self.before.at)
+    }
+
+    /// Whether it says something of the jobs: it took some time, and not so long that most of it was a pause.
+    fn teaches(&self) -> bool {
+        let most = self.asked.0.saturating_mul(STRETCHED).saturating_add(PAUSE.0);
+        (1..=most).contains(&self.took().0)
+    }
+
+    /// What the scheduler hears of it.
+    fn done<'d>(&self, did: &'d [Did]) -> Done<'d> {
+        match self.teaches() {
+            true => Done { took: self.took(), did },
+            false => Done { took: Nanos::ZERO, did: &[] },
+        }
+    }
+
+    /// What a thread that computes could use of it, in nanoseconds: less than all where more threads of the chosen jobs
+    /// computed than there are PUs, as all do under the kernel. Who used hardly anything beside who used most did not.
+    #[allow(clippy::cast_precision_loss)] // threads are few
+    fn fair_part(&self) -> f64 {
+        let chosen: BTreeSet<JobIdx> = self.choices.iter().map(|choice| choice.job).collect();
+        let mut before = Walk::through(&self.before.tasks);
+        let tasks = self.after.tasks.iter().filter(|task| chosen.contains(&task.id.job));
+        let used = tasks.filter_map(|task| grown(task, before.find(task.id), |it| it.cpu_time));
+        let used: Vec<f64> = used.map(float).collect();
+        let most = used.iter().copied().fold(0.0, f64::max);
+        let computed = used.iter().filter(|used| **used > ACTIVE * most).count();
+        let share = self.pus as f64 / computed.max(1) as f64;
+        float(self.took()) * share.min(1.0)
+    }
+}
+
+/// By how much something of a thread has grown between two looks; `None` if it is not known.
+fn grown(
+    now: &SeenTask,
+    before: Option<&SeenTask>,
+    of: impl Fn(&SeenTask) -> Option<Nanos>,
+) -> Option<Nanos> {
+    Some(of(now)?.saturating_sub(before.and_then(of).unwrap_or(Nanos::ZERO)))
+}
+
+#[allow(clippy::cast_precision_loss)] // times of a quantum are far below 2^53 ns
+fn float(time: Nanos) -> f64 {
+    time.0 as f64
+}
+
 /// What the loop remembers of the jobs.
 #[derive(Debug, Default)]
 struct Queue {
@@ -187,12 +268,18 @@ struct Job {
 }
 
 /// A thread that has run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
     ran: Ran,
     active: bool,
     pu: Option<PuIdx>,
     runnable: Option<f64>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { ran: Ran::default(), active: true, pu: None, runnable: None }
+    }
 }
 
 impl Job {
@@ -258,42 +345,43 @@ impl Queue {
         self.order.iter().filter_map(queued).collect()
     }
 
-    /// Takes in what a quantum has shown, but for the rates, which it returns.
-    fn note(
-        &mut self,
-        choices: &[Choice],
-        machine: &Machine,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) -> Vec<ThreadDid> {
+    /// Takes in what a quantum has shown, but for the rates, which it returns. If it teaches nothing only where threads are.
+    fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadDid> {
+        let Passed { machine, after, .. } = *passed;
         let mut did = Vec::new();
-        let fair = fair_part(choices, machine, after.at.saturating_sub(before.at));
-        let own = own_cores(choices, machine);
+        let (took, teaches) = (passed.took(), passed.teaches());
+        let fair = LazyCell::new(|| passed.fair_part());
+        let own = own_cores(passed.choices, machine);
         for (id, job) in &mut self.known {
-            let chosen = own.get(id);
+            let chosen = own.get(id).filter(|_| teaches);
             job.just_ran = chosen.is_some();
             job.had_own_cores = chosen.copied().unwrap_or(job.had_own_cores);
             job.runnable = if job.just_ran { Some(0.0) } else { job.runnable };
         }
-        let took = after.at.saturating_sub(before.at);
-        let mut before = Walk::through(&before.tasks);
+        let mut before = Walk::through(&passed.before.tasks);
         for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
-            let job = self.known.get_mut(&tasks[0].id.job).filter(|job| job.just_ran);
+            let id = tasks[0].id.job;
+            let job = self.known.get_mut(&id).filter(|_| own.contains_key(&id));
             let Some(job) = job else { continue };
             for task in tasks {
                 let earlier = before.find(task.id);
-                let runnable = rates::runnable(task, earlier, took);
-                job.runnable = job.runnable.zip(runnable).map(|(sum, more)| sum + more);
                 let known = job.threads.of(task.id);
-                known.runnable = runnable;
-                known.active = is_active(task, earlier, fair);
                 known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
                 did.extend(rates::did(machine, task, earlier));
+                if !teaches {
+                    continue;
+                }
+                known.active = is_active(task, earlier, took, || *fair);
+                known.runnable = rates::runnable(task, earlier, took);
+                // Of who was born and has ended between two looks nobody can say, and it did little.
+                if task.alive() || known.runnable.is_some() {
+                    job.runnable = job.runnable.zip(known.runnable).map(|(sum, more)| sum + more);
+                }
             }
         }
         self.forget_ended(after);
         let (ran, waited): (Vec<JobIdx>, Vec<JobIdx>) =
-            self.order.iter().partition(|job| self.known[job].just_ran);
+            self.order.iter().partition(|job| own.contains_key(job));
         self.order = waited.into_iter().chain(ran).collect();
         did
     }
@@ -322,21 +410,19 @@ impl Queue {
     }
 }
 
-/// What a thread that computes can use of a quantum that took so long, in nanoseconds: less than all of it where
-/// more threads were let run than there are PUs, as all are under the kernel.
-#[allow(clippy::cast_precision_loss)] // times are far below 2^53 ns
-fn fair_part(choices: &[Choice], machine: &Machine, took: Nanos) -> f64 {
-    let threads: usize = choices.iter().map(|choice| choice.places.len()).sum();
-    let share = machine.pus.len() as f64 / threads.max(1) as f64;
-    took.0 as f64 * share.min(1.0)
-}
-
-/// Whether a thread used enough of what it could, in nanoseconds.
-#[allow(clippy::cast_precision_loss)] // as above
-fn is_active(task: &SeenTask, before: Option<&SeenTask>, fair: f64) -> bool {
-    let Some(now) = task.cpu_time else { return true };
-    let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
-    now.saturating_sub(earlier).0 as f64 >= ACTIVE * fair
+/// Whether a thread wanted to run for enough of a quantum that took so long. Where nobody knows its waits: whether it
+/// used enough of what it could, `fair` nanoseconds.
+fn is_active(
+    task: &SeenTask,
+    before: Option<&SeenTask>,
+    took: Nanos,
+    fair: impl FnOnce() -> f64,
+) -> bool {
+    let Some(used) = grown(task, before, |it| it.cpu_time) else { return true };
+    match grown(task, before, |it| it.waited) {
+        Some(waited) => float(used + waited) >= ACTIVE * float(took),
+        None => float(used) >= ACTIVE * fair(),
+    }
 }
 
 /// What was chosen, by job and by thread.

@@ -1,4 +1,5 @@
-//! What the contention model says of tasks that share a core: what `symbiosis-model` matches on.
+//! What the contention model says of tasks that share a core: what `symbiosis-model` matches on. Where a task's rate
+//! was measured on this machine's processor, it counts ([`Model::demand`]).
 
 use crate::places::Places;
 use crate::plan::Task;
@@ -35,16 +36,24 @@ impl<'a> Judge<'a> {
         let assumptions = Assumptions::default();
         let model = Model::new(places.machine(), performance, assumptions).ok()?;
         let core = places.cores().iter().max_by_key(|core| (core.pus.len(), core.kind))?;
-        let kind = &performance.kinds[core.kind.idx()];
         let mut demands: Vec<Demand> = Vec::new();
         let mut kinds = Vec::with_capacity(tasks.len());
+        // What differs in what it does, not in what it is called, with its place in `demands`.
+        let mut phases: Vec<(Phase, usize)> = Vec::new();
         for task in tasks {
-            let demand = task.demanded().on(kind, &assumptions.guesses).ok()?.demand;
+            let phase = Phase { name: String::new(), ..task.demanded() };
+            if let Some((_, kind)) = phases.iter().find(|(known, _)| *known == phase) {
+                kinds.push(*kind);
+                continue;
+            }
+            let demand = model.demand(&phase, *core.pus.first()?).ok()?;
             let known = demands.iter().position(|other| *other == demand);
-            kinds.push(known.unwrap_or(demands.len()));
+            let kind = known.unwrap_or(demands.len());
             if known.is_none() {
                 demands.push(demand);
             }
+            kinds.push(kind);
+            phases.push((phase, kind));
         }
         let mut judge = Self {
             model,
@@ -110,5 +119,36 @@ impl Task {
     pub fn demanded(&self) -> Phase {
         let of_mix = || Phase::of_mix(self.name.clone(), self.mix, "instruction mix");
         self.phase.clone().unwrap_or_else(of_mix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::SplitMix64;
+    use crate::testing::random_tasks;
+    use colocate_machine::described;
+    use colocate_model::phase::{Known, MeasuredCycles};
+
+    /// Three threads of one mix: the second takes fifty cycles an instruction, the others one.
+    #[test]
+    fn rates_that_were_counted_count() {
+        let exact = described::from_toml(described::MACHINES[0].1).unwrap();
+        let (machine, performance) = (exact.machine, exact.performance.unwrap());
+        let mut tasks = random_tasks(&mut SplitMix64::new(3), 3);
+        let mix = tasks[0].mix;
+        for (task, cycles) in tasks.iter_mut().zip([1.0, 50.0, 1.0]) {
+            let processor = machine.processor.clone().unwrap();
+            let cycles = Known::new(MeasuredCycles { processor, cycles }, "counted");
+            let phase = Phase::of_mix(task.name.clone(), mix, "counted");
+            (task.mix, task.phase) = (mix, Some(Phase { cycles, ..phase }));
+        }
+        let places = Places::new(&machine, &machine.cores[0].pus);
+        let judge = Judge::new(&places, &performance, &tasks.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(judge.kinds, [0, 1, 0]);
+        let clock = performance.kinds[0].clock.0 as f64;
+        for (rate, cycles) in judge.alone.iter().zip([1.0, 50.0]) {
+            assert!((clock / rate / cycles - 1.0).abs() < 1e-3, "{}, not {cycles}", clock / rate);
+        }
     }
 }

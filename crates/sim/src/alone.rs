@@ -15,11 +15,12 @@
 //! - *Loss*: `(1 − rate beside / rate alone) / t`, with `t` the traffic of all companions, in t/µs.
 //! # Properties
 //! - **As the simulation**: a job simulated alone takes that long and asks for that much. -> test
-//!   `alone_is_as_simulated`
+//!   `alone_is_as_simulated`. It takes longer where threads meet at barriers with courses that are not alike, or
+//!   get in each other's way.
 //! - **Who waits for memory loses more** -> test `streams_lose_more`
 
 use crate::SimError;
-use crate::platform::{Demands, Platform};
+use crate::platform::{Demands, Platform, float};
 use crate::scenario::{JobSpec, Scenario, ThreadSpec, Work};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
@@ -202,61 +203,52 @@ fn companion(instructions: f64) -> Phase {
 
 fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> Alone {
     let mut sum = Alone::default();
-    let (mut lost, mut busy) = (0.0, 0.0);
+    let (mut lost, mut busy, mut meetings) = (0.0, 0.0, 0.0_f64);
     for thread in &job.threads {
-        let one = of_thread(phases, demands, thread);
+        let (one, barriers) = of_thread(phases, demands, thread);
         sum.seconds = sum.seconds.max(one.seconds);
         sum.memory += one.memory;
         sum.first_cache += one.first_cache;
         lost += one.loss * one.seconds;
         busy += one.seconds;
+        meetings = meetings.max(barriers);
+    }
+    if let Some(serial) = job.barrier.and_then(|barrier| barrier.serial) {
+        let rates = phases[serial.phase.0 as usize];
+        let seconds = meetings * float(serial.instructions) / rates.instructions;
+        let all = sum.seconds + seconds;
+        let mean = |parallel: f64, serial: f64| (parallel * sum.seconds + serial * seconds) / all;
+        sum.memory = mean(sum.memory, rates.memory);
+        sum.first_cache = mean(sum.first_cache, rates.first_cache);
+        sum.seconds = all;
+        lost += rates.loss * seconds;
+        busy += seconds;
     }
     Alone { loss: if busy > 0.0 { lost / busy } else { 0.0 }, ..sum }
 }
 
-/// Of one thread; rates are means over the time that it is busy.
-#[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
-fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> Alone {
-    let (mut mean, mut busy, mut asleep, mut once) = (Alone::default(), 0.0, 0.0, 0.0);
+/// Of one thread, and to how many barriers it comes; rates are means over the time that it is busy.
+fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (Alone, f64) {
+    let (mut mean, mut busy) = (Alone::default(), 0.0);
     for stretch in &thread.course {
         let rates = phases[stretch.phase.0 as usize];
-        let instructions = stretch.instructions as f64;
-        let seconds = instructions / rates.instructions;
+        let seconds = float(stretch.instructions) / rates.instructions;
         mean.memory += rates.memory * seconds;
         mean.first_cache += rates.first_cache * seconds;
         mean.loss += rates.loss * seconds;
         busy += seconds;
-        asleep += stretch.sleep.as_secs_f64();
-        once += instructions;
     }
+    let life = demands.life(thread);
     let seconds = match thread.work {
-        Work::AloneFor(time) => time.as_secs_f64(),
-        work => {
-            let all = demands.work(&thread.course, work);
-            let rounds = (all / once).floor();
-            rounds * (busy + asleep) + rest(phases, thread, all - rounds * once)
-        }
+        // Its instructions are rounded, and the time is not; but it does not sleep when they are done.
+        Work::AloneFor(time) if life.asleep <= 0.0 => time.as_secs_f64(),
+        _ => life.busy + life.asleep,
     };
-    Alone {
+    let alone = Alone {
         seconds: thread.born.as_secs_f64() + seconds,
         memory: mean.memory / busy,
         first_cache: mean.first_cache / busy,
         loss: mean.loss / busy,
-    }
-}
-
-/// Seconds that so many instructions take from the start of the course; less than once through it.
-#[allow(clippy::cast_precision_loss)] // as above
-fn rest(phases: &[Rates], thread: &ThreadSpec, mut instructions: f64) -> f64 {
-    let mut seconds = 0.0;
-    for stretch in &thread.course {
-        let part = instructions.min(stretch.instructions as f64);
-        seconds += part / phases[stretch.phase.0 as usize].instructions;
-        instructions -= part;
-        if instructions <= 0.0 {
-            break;
-        }
-        seconds += stretch.sleep.as_secs_f64();
-    }
-    seconds
+    };
+    (alone, life.barriers)
 }

@@ -69,6 +69,7 @@ impl World<'_> {
         let first = self.team(job).next();
         match (serial, first) {
             (Some(serial), Some(first)) => {
+                self.end_spin(first);
                 self.tasks[first].course.begin_serial(serial);
                 self.go_on_from_barrier(first);
             }
@@ -80,6 +81,7 @@ impl World<'_> {
     fn release(&mut self, job: usize) {
         for task in self.team(job).collect::<Vec<_>>() {
             if std::mem::take(&mut self.tasks[task].at_barrier) {
+                self.end_spin(task);
                 self.tasks[task].course.go_back();
                 self.go_on_from_barrier(task);
             }

@@ -3,13 +3,14 @@
 use crate::SimError;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
+use crate::run::mean_mix;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{Counts, Host, HostError, Meanwhile, QuantumEnd, SeenTask, Snapshot};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_model::{Mix, Stack};
+use colocate_model::Stack;
 use colocate_policy::{JobIdx, Plan};
 
 /// A machine that is not here, with a scenario's jobs on it.
@@ -17,11 +18,6 @@ use colocate_policy::{JobIdx, Plan};
 pub struct SimHost<'a> {
     world: World<'a>,
     usable: Vec<PuNr>,
-    watched: Vec<JobIdx>,
-    /// What a policy is told of each phase, at most.
-    mixes: Vec<Mix>,
-    /// By task: what was seen of it while it was watched.
-    seen: Vec<Mix>,
     hides_spinning: bool,
 }
 
@@ -33,14 +29,7 @@ impl<'a> SimHost<'a> {
     /// one of its phases does not.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let world = World::new(platform, scenario)?;
-        Ok(Self {
-            usable: online(&world),
-            watched: Vec::new(),
-            mixes: scenario.phases.iter().map(|phase| phase.mix).collect(),
-            seen: vec![Mix::default(); world.tasks.len()],
-            hides_spinning: false,
-            world,
-        })
+        Ok(Self { usable: online(&world), hides_spinning: false, world })
     }
 
     /// Keeps up to `most` spans of who ran where, for a picture. None are kept unless this is called.
@@ -101,18 +90,10 @@ impl<'a> SimHost<'a> {
         })
     }
 
-    /// A task that is watched shows the mix of its phase.
-    fn look(&mut self) {
-        for (no, task) in self.world.tasks.iter().enumerate() {
-            if self.watched.contains(&task.id.job) && task.born.is_some() {
-                self.seen[no] = self.mixes[task.course.phase()];
-            }
-        }
-    }
-
     fn seen_task(&self, no: usize, task: &Task, born: Nanos) -> SeenTask {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (aim, stand) = self.world.stand(no);
+        let watched = task.watched.iter().map(|(phase, did)| (*phase, *did));
         let allowed = match task.pinned {
             Some(pu) => [os(pu)].into(),
             None => self.usable.as_slice().into(),
@@ -124,11 +105,11 @@ impl<'a> SimHost<'a> {
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: Some(task.total.ran),
             waited: Some(self.world.waited(no)),
-            spun: (!self.hides_spinning).then_some(task.total.spun),
+            spun: (!self.hides_spinning).then(|| self.world.spun(no)),
             instructions: Some(whole(task.counted.instructions)),
             cycles: Some(whole(task.total.cycles)),
             counts: counts(task),
-            mix: self.seen[no],
+            mix: mean_mix(self.world.scenario, watched),
             aim: aim.map(os),
             stand,
             allowed,
@@ -169,14 +150,15 @@ impl Host for SimHost<'_> {
     }
 
     fn watch(&mut self, jobs: &[JobIdx]) {
-        self.watched = jobs.to_vec();
+        for (job, number) in self.world.jobs.iter_mut().zip(0..) {
+            job.watched = jobs.contains(&JobIdx(number));
+        }
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
-        self.look();
         let tasks = self.world.tasks.iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.born?)));
         Ok(Snapshot {

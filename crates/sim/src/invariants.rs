@@ -15,7 +15,8 @@
 //!    carries more than its bandwidth.
 //! 7. Shares of a task's memory sum to 1.
 //! 8. The time that each task ran is what the steps say, and so are the instructions, cold caches apart; time
-//!    since birth is time that it ran, waited, slept, or was over with its work. Who spins gets nothing done.
+//!    since birth is time that it ran, waited, was stopped, slept, or was over with its work. Who spins gets
+//!    nothing done.
 //! 9. At its end a task has done its work and the serial parts that fell to it, not more and not less.
 //! 10. At a barrier nobody goes on before all threads of the job have come that have work left, nor while one of
 //!     them does the serial part.
@@ -161,7 +162,7 @@ impl Checker {
         for task in tasks {
             let Some((born, ended)) = task.born.zip(task.ended) else { continue };
             let total = &task.total;
-            let known = total.ran + total.waited + total.slept;
+            let known = total.ran + total.waited + total.stopped + total.slept;
             if known != ended - born {
                 let life = ended - born;
                 return Err(format!(

@@ -79,15 +79,48 @@ impl World<'_> {
 
     pub fn end_wait(&mut self, task: TaskNo) {
         let waited = self.now - self.tasks[task].since;
-        self.tasks[task].total.waited += waited;
+        let task = &mut self.tasks[task];
+        task.total.waited += waited;
+        if task.course.spins() {
+            task.total.waited_to_spin += waited;
+        }
+    }
+
+    pub fn end_stop(&mut self, task: TaskNo) {
+        let stopped = self.now - self.tasks[task].since;
+        self.tasks[task].total.stopped += stopped;
+    }
+
+    /// A task spins no more. If it waits for its PU, what it waits for is another thing from now on.
+    pub fn end_spin(&mut self, task: TaskNo) {
+        if self.waits(task) {
+            self.end_wait(task);
+            self.tasks[task].since = self.now;
+        }
+    }
+
+    /// Whether a task could run and waits for its PU.
+    fn waits(&self, task: TaskNo) -> bool {
+        let Task { state, pu, .. } = &self.tasks[task];
+        let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
+        *state == State::Ready && !has_pu
+    }
+
+    /// The wait for its PU that goes on.
+    fn wait(&self, task: TaskNo) -> Nanos {
+        if self.waits(task) { self.now - self.tasks[task].since } else { Nanos::ZERO }
     }
 
     /// For how long a task could run and waited for its PU, with a wait that goes on.
     pub fn waited(&self, task: TaskNo) -> Nanos {
-        let Task { total, state, pu, since, .. } = &self.tasks[task];
-        let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
-        let waits = *state == State::Ready && !has_pu;
-        total.waited + if waits { self.now - *since } else { Nanos::ZERO }
+        self.tasks[task].total.waited + self.wait(task)
+    }
+
+    /// For how long a task spun, or waited for its PU to spin, with a wait that goes on.
+    pub fn spun(&self, task: TaskNo) -> Nanos {
+        let Task { total, course, .. } = &self.tasks[task];
+        let now = if course.spins() { self.wait(task) } else { Nanos::ZERO };
+        total.spun + total.waited_to_spin + now
     }
 
     pub fn finish(&mut self, task: TaskNo) {
@@ -133,7 +166,7 @@ impl World<'_> {
         match self.tasks[task].state {
             State::Ended => return,
             State::Ready => self.leave_queue(task),
-            State::Stopped => self.end_wait(task),
+            State::Stopped => self.end_stop(task),
             State::Unborn if self.tasks[task].born.is_none() => {}
             State::Asleep | State::Unborn | State::Done => self.end_sleep(task),
         }

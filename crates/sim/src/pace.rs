@@ -79,6 +79,9 @@ impl World<'_> {
             let counted = &mut task.counted;
             let accesses = mix.load.zip(mix.store).map(|(l, s)| did * (l.get() + s.get()));
             counted.instructions += did;
+            if self.jobs[task.id.job.0 as usize].watched && did > 0.0 {
+                *task.watched.entry(on.phase).or_default() += did;
+            }
             counted.accesses = counted.accesses.zip(accesses).map(|(sum, more)| sum + more);
             counted.misses.resize(counted.misses.len().max(rate.misses.len()), 0.0);
             for (sum, each) in counted.misses.iter_mut().zip(&rate.misses) {
@@ -123,8 +126,9 @@ impl World<'_> {
                 on.did += done;
             }
             task.total.ran += time;
-            let virtual_time = i64::try_from(time.0).unwrap_or(i64::MAX);
-            task.virtual_time += virtual_time.saturating_mul(NORMAL) / task.weight();
+            let virtual_time = i128::from(time.0) * i128::from(NORMAL) / i128::from(task.weight());
+            let virtual_time = i64::try_from(virtual_time).unwrap_or(i64::MAX);
+            task.virtual_time = task.virtual_time.saturating_add(virtual_time);
             task.total.instructions += done;
             task.total.cycles += on.clock * seconds;
             task.total.alone_s += done / on.alone;

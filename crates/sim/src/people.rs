@@ -6,6 +6,7 @@ use crate::scenario::Scenario;
 use crate::task::{Counted, Course, State, Task, Totals};
 use colocate_machine::Nanos;
 use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A job as it goes on.
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     pub over: bool,
     /// Whether the plan has it wait.
     pub stopped: bool,
+    /// Whether somebody finds out what its tasks do.
+    pub watched: bool,
     /// Threads that were due to be born while it was stopped.
     pub held_births: Vec<TaskNo>,
 }
@@ -62,6 +65,7 @@ pub(crate) fn people(
                 born: None,
                 ended: None,
                 total: Totals::default(),
+                watched: BTreeMap::new(),
                 counted: Counted { accesses: Some(0.0), ..Counted::default() },
             });
         }
@@ -74,6 +78,7 @@ pub(crate) fn people(
             runs: 0,
             over: false,
             stopped: false,
+            watched: false,
             held_births: Vec::new(),
         });
     }

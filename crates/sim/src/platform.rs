@@ -1,7 +1,7 @@
 //! A described machine, ready to simulate on: what many scenarios share.
 
 use crate::SimError;
-use crate::scenario::{PhaseSpec, Scenario, Stretch, Work};
+use crate::scenario::{PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses};
 use colocate_model::{Assumptions, Model, ModelError, Seat};
@@ -108,32 +108,97 @@ impl Demands {
     }
 
     /// How many instructions a thread does before it ends.
-    #[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
     pub fn work(&self, course: &[Stretch], work: Work) -> f64 {
-        let once: f64 = course.iter().map(|stretch| stretch.instructions as f64).sum();
+        let once: f64 = course.iter().map(|stretch| float(stretch.instructions)).sum();
         match work {
             Work::Once => once,
-            Work::Instructions(instructions) => instructions as f64,
+            Work::Instructions(instructions) => float(instructions),
             Work::AloneFor(time) => self.done_in(course, once, time),
         }
     }
 
     /// Instructions that a thread does alone in so long, sleep included; at least one.
-    #[allow(clippy::cast_precision_loss)] // as above
     fn done_in(&self, course: &[Stretch], once: f64, time: Nanos) -> f64 {
-        let busy =
-            |stretch: &Stretch| stretch.instructions as f64 / self.alone(stretch.phase.0 as usize);
+        let busy = |stretch: &Stretch| self.busy(stretch);
         let round: f64 = course.iter().map(|s| busy(s) + s.sleep.as_secs_f64()).sum();
         let rounds = (time.as_secs_f64() / round).floor();
         let mut rest = time.as_secs_f64() - rounds * round;
         let mut done = rounds * once;
         for stretch in course {
             let part = (rest / busy(stretch)).clamp(0.0, 1.0);
-            done += part * stretch.instructions as f64;
+            done += part * float(stretch.instructions);
             rest -= busy(stretch) + stretch.sleep.as_secs_f64();
         }
         done.round().max(1.0)
     }
+
+    /// Seconds that a stretch takes alone, without sleep.
+    pub fn busy(&self, stretch: &Stretch) -> f64 {
+        float(stretch.instructions) / self.alone(stretch.phase.0 as usize)
+    }
+
+    /// What a thread goes through alone until its work is done.
+    pub fn life(&self, thread: &ThreadSpec) -> Life {
+        let mut round = Life::default();
+        let mut once = 0.0;
+        for stretch in &thread.course {
+            round.busy += self.busy(stretch);
+            once += float(stretch.instructions);
+            round.pause(stretch, 1.0);
+        }
+        let all = self.work(&thread.course, thread.work);
+        let rounds = (all / once).floor();
+        let rest = self.rest(&thread.course, all - rounds * once);
+        Life {
+            busy: rounds * round.busy + rest.busy,
+            asleep: rounds * round.asleep + rest.asleep,
+            barriers: rounds * round.barriers + rest.barriers,
+        }
+    }
+
+    /// So many instructions after the last whole round of a course. If there are none, the thread was done before
+    /// it slept or waited at the end of that round, which is taken back.
+    fn rest(&self, course: &[Stretch], mut instructions: f64) -> Life {
+        let mut rest = Life::default();
+        if instructions <= 0.0 {
+            course.last().into_iter().for_each(|stretch| rest.pause(stretch, -1.0));
+            return rest;
+        }
+        for stretch in course {
+            let part = instructions.min(float(stretch.instructions));
+            rest.busy += part / self.alone(stretch.phase.0 as usize);
+            instructions -= part;
+            if instructions <= 0.0 {
+                break;
+            }
+            rest.pause(stretch, 1.0);
+        }
+        rest
+    }
+}
+
+/// A thread that is alone, from its birth until its work is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Life {
+    /// In seconds.
+    pub busy: f64,
+    /// In seconds, without what it waits for others.
+    pub asleep: f64,
+    /// How many it comes to.
+    pub barriers: f64,
+}
+
+impl Life {
+    /// What comes at the end of a stretch, so many times.
+    fn pause(&mut self, stretch: &Stretch, times: f64) {
+        self.asleep += times * stretch.sleep.as_secs_f64();
+        self.barriers += times * f64::from(stretch.barrier);
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
+pub(crate) fn float(instructions: u64) -> f64 {
+    instructions as f64
 }
 
 fn fastest_alone(platform: &Platform<'_>, demands: &[Demand]) -> f64 {

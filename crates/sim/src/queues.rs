@@ -51,8 +51,9 @@ impl Queue {
     }
 
     /// Sum of virtual times, each times its task's weight, and the sum of the weights.
-    fn mean(&self, tasks: &[Task]) -> (i64, i64) {
-        let times = self.members().map(|task| tasks[task].virtual_time * tasks[task].weight());
+    fn sums(&self, tasks: &[Task]) -> (i128, i64) {
+        let time = |task: TaskNo| i128::from(tasks[task].virtual_time);
+        let times = self.members().map(|task| time(task) * i128::from(tasks[task].weight()));
         (times.sum(), self.members().map(|task| tasks[task].weight()).sum())
     }
 
@@ -63,8 +64,8 @@ impl Queue {
 
     /// Puts a task on the queue, with the lag that it has.
     pub fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
-        let (sum, weights) = self.mean(tasks);
-        let mean = if weights == 0 { 0 } else { sum / weights };
+        let (sum, weights) = self.sums(tasks);
+        let mean = mean(sum, weights);
         // The mean moves by the newcomer's own lag, for which EEVDF makes up. Who owes something when it leaves stays
         // until it does not (DELAY_DEQUEUE, since 6.12), which fillers that run meanwhile bring about at once.
         let among_fillers = !tasks[task].fills && self.normal_load(tasks) == 0;
@@ -79,9 +80,9 @@ impl Queue {
 
     /// Takes a task off the queue; it takes its lag along, a slice at most.
     pub fn dequeue(&mut self, task: TaskNo, slice: Nanos, tasks: &mut [Task]) {
-        let (sum, weights) = self.mean(tasks);
+        let (sum, weights) = self.sums(tasks);
         let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
-        let lag = if weights == 0 { 0 } else { sum / weights - tasks[task].virtual_time };
+        let lag = if weights == 0 { 0 } else { mean(sum, weights) - tasks[task].virtual_time };
         tasks[task].virtual_time = lag.clamp(-slice, slice);
         self.waiting.retain(|&other| other != task);
         if self.running == Some(task) {
@@ -92,12 +93,12 @@ impl Queue {
     /// The task whose turn it is: of the eligible ones the one with the earliest deadline, which with equal
     /// slices and weights is the one that ran least; of several the first by number.
     fn pick(&self, slice: Nanos, tasks: &[Task]) -> Option<TaskNo> {
-        let (sum, weights) = self.mean(tasks);
+        let (sum, weights) = self.sums(tasks);
         let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
         let key = |&task: &TaskNo| {
             let Task { virtual_time, .. } = tasks[task];
             let deadline = slice.saturating_mul(NORMAL) / tasks[task].weight();
-            let eligible = virtual_time.saturating_mul(weights) <= sum;
+            let eligible = i128::from(virtual_time) * i128::from(weights) <= sum;
             (!eligible, virtual_time.saturating_add(deadline), virtual_time, task)
         };
         self.members().min_by_key(key)
@@ -134,4 +135,9 @@ impl Queue {
     pub fn next_turn(&self) -> Option<Nanos> {
         (self.running.is_some() && !self.waiting.is_empty()).then_some(self.slice_end)
     }
+}
+
+/// 0 of an empty queue.
+fn mean(sum: i128, weights: i64) -> i64 {
+    i64::try_from(sum / i128::from(weights.max(1))).unwrap_or(i64::MAX)
 }

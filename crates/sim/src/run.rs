@@ -3,7 +3,7 @@
 use crate::SimError;
 use crate::host::SimHost;
 use crate::outcome::Outcome;
-use crate::platform::Platform;
+use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
 use colocate_engine::{Known, Planner, Settings};
 use colocate_machine::Nanos;
@@ -42,7 +42,7 @@ pub fn simulate(
 ) -> Result<Outcome, SimError> {
     let mut host = SimHost::new(platform, scenario)?;
     host.record(options.spans);
-    let known = knowns(scenario, options.profiled);
+    let known = knowns(platform, scenario, options.profiled)?;
     let settings = Settings { watch: options.watch };
     colocate_engine::run(&mut host, planner, &known, &settings)?;
     let mut outcome = host.outcome();
@@ -88,24 +88,31 @@ pub fn alone(scenario: &Scenario, job: &JobSpec) -> Scenario {
     Scenario { jobs: vec![job], method: Method::Leave, events: Vec::new(), ..scenario.clone() }
 }
 
-/// What a policy knows of the jobs before they start.
-#[must_use]
-pub fn knowns(scenario: &Scenario, profiled: bool) -> Vec<Known> {
+/// What a policy knows of the jobs before they start, those included that arrive later.
+///
+/// # Errors
+/// [`SimError::Phase`] if a phase cannot run on the machine.
+pub fn knowns(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    profiled: bool,
+) -> Result<Vec<Known>, SimError> {
+    let demands = Demands::new(platform, scenario)?;
     let known = |job: &JobSpec| Known {
         name: job.name.clone(),
-        profile: profiled.then(|| profile(scenario, job)),
+        profile: profiled.then(|| profile(&demands, scenario, job)),
         phases: if profiled {
             job.threads.iter().map(|t| most(scenario, t)).collect()
         } else {
             Vec::new()
         },
     };
-    scenario.jobs.iter().map(known).collect()
+    Ok(scenario.jobs.iter().map(known).collect())
 }
 
 /// The profile that a job would have: each thread with the mean mix of its course, busy as long as it does
-/// not sleep.
-fn profile(scenario: &Scenario, job: &JobSpec) -> Profile {
+/// not sleep, for all of the simulation.
+fn profile(demands: &Demands, scenario: &Scenario, job: &JobSpec) -> Profile {
     let threads = job.threads.iter().zip(0..);
     let threads = threads.map(|(thread, order)| ThreadProfile {
         order,
@@ -113,11 +120,11 @@ fn profile(scenario: &Scenario, job: &JobSpec) -> Profile {
         name: thread.name.clone(),
         start_ns: thread.born,
         end_ns: None,
-        cpu_time_ns: None,
+        cpu_time_ns: cpu_time(demands, scenario, thread),
         instructions: None,
         cycles: None,
         samples: None,
-        mix: mean_mix(scenario, thread),
+        mix: course_mix(scenario, thread),
     });
     Profile {
         version: colocate_model::profile::VERSION,
@@ -136,25 +143,48 @@ fn profile(scenario: &Scenario, job: &JobSpec) -> Profile {
     }
 }
 
-/// What a thread does most, by instructions: a policy is told one demand vector a thread.
-fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
+/// The CPU time of a thread that sleeps, from its birth to the horizon; `None` for one that is always busy.
+fn cpu_time(demands: &Demands, scenario: &Scenario, thread: &ThreadSpec) -> Option<Nanos> {
+    let Life { busy, asleep, .. } = demands.life(thread);
+    let lives = scenario.horizon.saturating_sub(thread.born);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
+    let of = |share: f64| Nanos((share * float(lives.0)) as u64);
+    (asleep > 0.0).then(|| of(busy / (busy + asleep)))
+}
+
+/// What a thread does most, by instructions: a policy is told one demand vector a thread, without the cycles that it
+/// took on a real processor, since here it takes what the model says.
+pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
     let of = |phase: PhaseIdx| -> u64 {
         thread.course.iter().filter(|s| s.phase == phase).map(|s| s.instructions).sum()
     };
     let phases = thread.course.iter().map(|stretch| stretch.phase);
     let most = phases.max_by_key(|&phase| (of(phase), std::cmp::Reverse(phase)));
-    most.map_or_else(Phase::default, |most| scenario.phases[most.0 as usize].phase.clone())
+    let phase = |most: PhaseIdx| scenario.phases[most.0 as usize].phase.clone();
+    let unknown = colocate_model::phase::Known::Unknown;
+    Phase { cycles: unknown, ..most.map_or_else(Phase::default, phase) }
 }
 
-/// Weighted by instructions; a class is unknown if one of the phases does not say.
-#[allow(clippy::cast_precision_loss)] // weights
-fn mean_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
-    let all: f64 = thread.course.iter().map(|stretch| stretch.instructions as f64).sum();
+/// The mean mix of a course.
+fn course_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
+    let stretches = thread.course.iter();
+    mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, float(s.instructions))))
+}
+
+/// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say;
+/// all are if there are no instructions.
+pub(crate) fn mean_mix(
+    scenario: &Scenario,
+    done: impl Iterator<Item = (usize, f64)> + Clone,
+) -> Mix {
+    let all: f64 = done.clone().map(|(_, instructions)| instructions).sum();
     let mut mean = Mix::default();
+    if all <= 0.0 {
+        return mean;
+    }
     for class in colocate_model::Class::ALL {
-        let share = thread.course.iter().map(|stretch| {
-            let mix = &scenario.phases[stretch.phase.0 as usize].mix;
-            Some(mix.get(class)?.get() * stretch.instructions as f64 / all)
+        let share = done.clone().map(|(phase, instructions)| {
+            Some(scenario.phases[phase].mix.get(class)?.get() * instructions / all)
         });
         let share: Option<f64> = share.sum();
         mean.set(class, share.and_then(|share| colocate_model::Share::new(share.min(1.0))));

@@ -14,7 +14,7 @@ pub struct Scenario {
     pub name: String,
     /// Decides whatever a real machine would leave to chance; the same seed gives the same run.
     pub seed: u64,
-    /// What the threads can be doing.
+    /// What the threads can be doing; at most 65536 phases.
     pub phases: Vec<PhaseSpec>,
     /// The jobs; their places are their `JobIdx`.
     pub jobs: Vec<JobSpec>,
@@ -35,6 +35,9 @@ pub struct Scenario {
     /// The kernel that runs what no policy places.
     pub kernel: Kernel,
 }
+
+/// The most phases of a scenario: their numbers have 16 bits where rates are kept.
+const MOST_PHASES: usize = 1 << 16;
 
 /// A place in `Scenario::phases`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -229,6 +232,9 @@ impl Scenario {
         }
         if self.quantum == Nanos::ZERO || self.horizon == Nanos::ZERO {
             return Err(whole("a quantum and a horizon above 0", "0"));
+        }
+        if self.phases.len() > MOST_PHASES {
+            return Err(whole("at most 65536 phases", &self.phases.len().to_string()));
         }
         for &pu in self.usable.iter().flatten() {
             if machine.pu_by_os(pu).is_none() {

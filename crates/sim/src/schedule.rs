@@ -5,8 +5,8 @@ use crate::alone::alone_of;
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
-use crate::run::{alone_times, knowns};
-use crate::scenario::Scenario;
+use crate::run::{alone_times, most};
+use crate::scenario::{JobSpec, Scenario};
 use colocate_engine::Meanwhile;
 use colocate_engine::schedule::{Turn, Workload};
 use colocate_model::{CpiModel, Phase};
@@ -46,9 +46,9 @@ pub fn schedule(
         _ => Vec::new(),
     };
     // The oracle is told what each job does most.
-    let demands = knowns(scenario, true).into_iter();
+    let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
     let demands: Vec<Phase> =
-        demands.map(|job| job.phases.into_iter().next().unwrap_or_default()).collect();
+        scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect();
     let known = Knowledge {
         alone: options.known.unwrap_or(&found),
         cpi: options.cpi,

@@ -1,7 +1,8 @@
 //! Jobs that a plan has wait: stopped as a whole, as a signal to a process group or a freezer does it.
 //!
 //! # Approach
-//! - The tasks of a stopped job are on no queue. Time that they could have run counts as waiting.
+//! - The tasks of a stopped job are on no queue. Time that they could have run counts as waiting in the outcome;
+//!   schedulers are told of waits for a PU alone, as a kernel counts no others.
 //! - Timers run on: a task that sleeps is ready when its time has come, and runs when its job goes on.
 //! - A stopped job creates no threads: those that were due are born when it goes on.
 //! - A job that arrives while the plan has it wait is launched all the same, and stopped before its first
@@ -58,7 +59,7 @@ impl World<'_> {
     }
 
     fn go_on(&mut self, task: TaskNo) {
-        self.end_wait(task);
+        self.end_stop(task);
         self.tasks[task].state = State::Ready;
         if self.tasks[task].pu.is_some() {
             self.rouse(task);

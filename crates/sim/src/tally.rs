@@ -180,7 +180,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
-        waited: total.waited,
+        waited: total.waited + total.stopped,
         slept: total.slept,
         instructions: total.instructions,
         cycles: total.cycles,

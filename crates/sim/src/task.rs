@@ -5,6 +5,7 @@ use crate::scenario::{PhaseIdx, Serial, Stretch};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::CpiStack;
 use colocate_policy::TaskId;
+use std::collections::BTreeMap;
 
 /// Whether a task can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +237,8 @@ pub(crate) struct Task {
     pub ended: Option<Nanos>,
     pub total: Totals,
     pub counted: Counted,
+    /// Instructions that it did while it was watched, by phase.
+    pub watched: BTreeMap<usize, f64>,
 }
 
 /// What counters would have counted of it, waiting included.
@@ -256,7 +259,12 @@ pub(crate) struct Totals {
     pub ran: Nanos,
     /// Of that, what it spun.
     pub spun: Nanos,
+    /// For a PU.
     pub waited: Nanos,
+    /// Of that, what it would have spun.
+    pub waited_to_spin: Nanos,
+    /// For its job to go on.
+    pub stopped: Nanos,
     pub slept: Nanos,
     pub instructions: f64,
     pub cycles: f64,

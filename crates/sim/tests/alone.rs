@@ -7,8 +7,11 @@ mod common;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Alone, SchedulerKind};
-use colocate_sim::{JobSpec, Platform, Scenario, ScheduleOptions, Work, alone_of, schedule};
-use common::{INT, STREAM, job, machine, ms, scenario, stretch, thread};
+use colocate_sim::{
+    Barrier, BarrierWait, JobSpec, PhaseIdx, Platform, Scenario, ScheduleOptions, Serial, Stretch,
+    ThreadSpec, Work, alone_of, schedule,
+};
+use common::{INT, MUL, STREAM, job, machine, ms, scenario, stretch, thread};
 
 fn known(scenario: &Scenario) -> Vec<Alone> {
     let (machine, performance) = machine(common::SMALL);
@@ -41,6 +44,56 @@ fn alone_is_as_simulated() {
             assert!((said.memory / lines - 1.0).abs() < 1e-3, "{said:?}, {lines}");
         }
     }
+}
+
+/// What a job takes under the kernel alone is what is said beforehand.
+fn check(job: JobSpec, took: Nanos) {
+    let jobs = scenario(vec![job]);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let options = ScheduleOptions::default();
+    let found = schedule(&platform, &jobs, SchedulerKind::Os, &options).unwrap();
+    assert_eq!(found.jobs[0].took(), Some(took));
+    let said = known(&jobs)[0].seconds;
+    assert!((said - took.as_secs_f64()).abs() < 1e-6, "{said} s");
+}
+
+/// A millisecond of work and 99 of sleep: it is done with its work, whatever sleep would come then.
+#[test]
+fn nobody_sleeps_when_the_work_is_done() {
+    let naps = [Stretch { sleep: ms(99), ..stretch(INT, 1_000_000) }];
+    let job = |work| JobSpec {
+        threads: vec![ThreadSpec { work, ..thread(&naps) }],
+        ..job("naps", INT, 1)
+    };
+    check(job(Work::Once), ms(1));
+    check(job(Work::Instructions(2_000_000)), ms(101));
+    check(job(Work::Instructions(2_500_000)), Nanos(200_500_000));
+    check(job(Work::AloneFor(ms(199))), ms(101));
+}
+
+/// Two threads of ten rounds of 10 ms. With the last one their work is done, so they meet nine times, and nine times
+/// the first one does 5 ms alone. What it asks of the memory then counts for the time that it takes.
+#[test]
+fn serial_parts_count() {
+    let round = Stretch { barrier: true, ..stretch(INT, 10_000_000) };
+    let member = ThreadSpec { work: Work::Instructions(100_000_000), ..thread(&[round]) };
+    let with = |serial| JobSpec {
+        threads: vec![member.clone(); 2],
+        barrier: Some(Barrier { wait: BarrierWait::Sleep, serial }),
+        ..job("team", INT, 1)
+    };
+    let part = |phase, instructions| Some(Serial { phase: PhaseIdx(phase), instructions });
+    check(with(None), ms(100));
+    check(with(part(MUL, 5_000_000)), ms(145));
+    let said =
+        known(&scenario(vec![job("stream", STREAM, 1), with(part(STREAM, 500_000)), with(None)]));
+    let serial = said[1].seconds - said[2].seconds;
+    assert!(serial > 0.01, "{said:?}");
+    let expected = said[0].memory * serial / said[1].seconds;
+    assert!((said[1].memory / expected - 1.0).abs() < 1e-9, "{said:?}");
+    let expected = said[0].loss * serial / (serial + 2.0 * said[2].seconds);
+    assert!((said[1].loss / expected - 1.0).abs() < 1e-9, "{said:?}");
 }
 
 #[test]

@@ -4,13 +4,15 @@
 
 mod common;
 
+use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuNr};
-use colocate_policy::PolicyKind;
+use colocate_model::Assumptions;
+use colocate_policy::{Place, PolicyKind};
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, Scenario, Serial, SimHost, Stretch,
+    Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, Platform, Scenario, Serial, SimHost, Stretch,
     ThreadSpec, Work,
 };
-use common::{INT, MUL, job, ms, run, scenario, stretch, thread};
+use common::{INT, MUL, job, ms, placed, run, scenario, stretch, thread};
 use expect_test::{Expect, expect};
 
 /// So many million instructions of a phase to the barrier, again and again.
@@ -122,6 +124,29 @@ fn spinners_keep_their_turns() {
     assert!(spinning > sleeping, "{spinning}");
 }
 
+/// Two threads take turns of 3 ms on one PU. A needs 4.5 ms a round and B 1.5: A runs to 3 ms, B is at the barrier
+/// at 4.5 and spins to 6, A comes at 7.5 and goes on to 9, then B runs. At 10 ms A has run 6 ms and waited 4. B has
+/// run 4 and waited 6, and of that spun from 4.5 to 6 and waited to spin from 6 to 7.5.
+#[test]
+fn a_wait_to_spin_is_spun() {
+    let rounds = |instructions| {
+        let round = Stretch { barrier: true, ..stretch(INT, instructions) };
+        ThreadSpec { work: Work::Instructions(3 * instructions), ..thread(&[round]) }
+    };
+    let jobs = vec![team(vec![rounds(4_500_000), rounds(1_500_000)], spin(INT), None)];
+    let jobs = Scenario { usable: Some(vec![PuNr(0)]), ..scenario(jobs) };
+    let (machine, performance) = common::machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let seen = host.run_quantum(&placed(&[Place::LeftToKernel; 1]), ms(10)).unwrap();
+    let times = |task: &SeenTask| [task.cpu_time, task.waited, task.spun].map(Option::unwrap);
+    let times: Vec<_> = seen.tasks.iter().map(times).collect();
+    assert_eq!(times, [[ms(6), ms(4), ms(0)], [ms(4), ms(6), ms(3)]]);
+    let outcome = host.outcome();
+    let half = Nanos(1_500_000);
+    assert_eq!((spun(&outcome), outcome.tasks[1].ran), (vec![ms(0), half], ms(4)));
+}
+
 /// A thread that is born late is waited for, one that has less to do is not.
 #[test]
 fn barriers_end() {
@@ -152,8 +177,8 @@ fn barriers_and_restarts() {
 fn barriers_that_make_no_sense_are_refused() {
     let refusal = |job: JobSpec| {
         let (machine, performance) = common::machine(common::SMALL);
-        let assumed = colocate_model::Assumptions::default();
-        let platform = colocate_sim::Platform::new(&machine, &performance, assumed).unwrap();
+        let assumed = Assumptions::default();
+        let platform = Platform::new(&machine, &performance, assumed).unwrap();
         SimHost::new(&platform, &scenario(vec![job])).unwrap_err().to_string()
     };
     let two = || vec![rounds(INT, 10, 2); 2];

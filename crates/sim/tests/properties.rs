@@ -162,7 +162,7 @@ fn drive(scenario: &Scenario, policy: PolicyKind, quantum: Nanos) -> Outcome {
     let (machine, performance) = common::machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, scenario).unwrap();
-    let known = knowns(scenario, true);
+    let known = knowns(&platform, scenario, true).unwrap();
     let mut plan = first_plan(host.machine(), host.usable(), &policy, &known);
     while !host.is_over() {
         if host.go_on(&plan, quantum).unwrap() == QuantumEnd::MachineChanged {
@@ -202,7 +202,7 @@ proptest! {
         let (machine, performance) = common::machine(common::SMALL);
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
         let mut host = SimHost::new(&platform, &scenario).unwrap();
-        let known = knowns(&scenario, true);
+        let known = knowns(&platform, &scenario, true).unwrap();
         let quantum = scenario.kernel.slice + Nanos::from_millis(ms);
         let mut made = first_plan(host.machine(), host.usable(), &policy, &known);
         let mut rng = SplitMix64::new(scenario.seed);

@@ -4,6 +4,7 @@
 
 mod common;
 
+use colocate_machine::performance::WorkKind;
 use colocate_machine::{Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::PolicyKind;
@@ -455,9 +456,23 @@ fn what_makes_no_sense_is_refused() {
     bad.jobs[0].threads[0].course.clear();
     assert!(refusal(&bad).contains("course of at least one phase"));
     assert!(refusal(&scenario(vec![])).contains("at least one job"));
+    let mut bad = good();
+    bad.phases.resize(65_537, common::phase(WorkKind::Int));
+    assert_eq!(refusal(&bad), "scenario: expected at most 65536 phases, found 65537");
     assert!(refusal(&on_pus(good(), &[8])).contains("PUs that are online"));
     assert!(refusal(&Scenario { quantum: Nanos::ZERO, ..good() }).contains("above 0"));
     assert!(refusal(&with(good(), Kernel { slice: Nanos::ZERO, ..still() })).contains("a slice"));
+}
+
+/// A has run for 105 days when B comes with 10 ms to do. Both are owed nothing, so they take turns of 3 ms, A first:
+/// 9 ms of B end at 18 ms, A has the next turn, and B is done at 22.
+#[test]
+fn turns_are_fair_after_months() {
+    let days = Nanos(105 * 86_400 * 1_000_000_000);
+    let long = job("a", INT, (days.0 + ms(1000).0) / 1_000_000);
+    let jobs = scenario(vec![long, JobSpec { arrives: days, ..job("b", INT, 10) }]);
+    let jobs = Scenario { horizon: days + days, ..on_pus(with(jobs, still()), &[0]) };
+    assert_eq!(run(&jobs, &PolicyKind::Os).jobs[1].took(), Some(ms(22)));
 }
 
 /// Two tasks on each of two siblings for 120 ms. Where turns end together the same two run beside each other all

@@ -106,6 +106,27 @@ fn timers_run_on() {
     );
 }
 
+/// The same: at the end it has waited for a PU for no time, whatever it was stopped for.
+#[test]
+fn who_is_stopped_waits_for_no_pu() {
+    let course = [stretch(INT, 5_000_000), stretch(INT, 5_000_000)];
+    let mut naps = job("a", INT, 0);
+    naps.threads = vec![thread(&course.map(|each| Stretch { sleep: ms(8), ..each }))];
+    let jobs = scenario(vec![naps]);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let mut seen = |place| {
+        let task = host.run_quantum(&placed(&[place]), ms(10)).unwrap().tasks.remove(0);
+        (task.cpu_time, task.waited)
+    };
+    assert_eq!(
+        [on(0), W, on(0)].map(&mut seen),
+        [5, 5, 10].map(|ran| (Some(ms(ran)), Some(ms(0))))
+    );
+    assert_eq!(waited(&host.outcome()), [ms(7)]);
+}
+
 /// A walks over 256 KiB, a miss in every 20 instructions if they are not there. While it is stopped for 10 ms B
 /// streams beside it, 64 bytes in 10 instructions of 11 ns, which fill the L3 of 1 MiB in less than 2 ms. A's L1
 /// keeps 512 lines; the other 3,584 come from memory again, at 100 ns each: 0.3584 ms. Where B streams on the

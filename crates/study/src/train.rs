@@ -8,20 +8,22 @@
 //! simulated, so what is trained is how well the equation can follow the contention model.
 //! # Terms
 //! - *Interval*: a piece of a run together, [`Settings::interval`] long.
-//! - *Held out*: every [`EVERY`]-th program. No group with one of them is fitted to; they say how well the
-//!   coefficients hold for programs that they have not seen.
+//! - *Held out*: every [`EVERY`]-th program. No group with one of them is fitted to, and of such a group only what
+//!   they show themselves says how well the coefficients hold for programs that they have not seen; whoever is
+//!   beside them may have been.
 //! # Algorithm
 //! 1. Each program alone, then groups of two, four, … programs on the siblings of one core: all pairs, a program
 //!    with itself among them; of larger groups [`Settings::groups`] drawn ones.
 //! 2. Align by instructions: what a thread did in an interval together is held against the same instructions
 //!    alone, between whose looks cycles are taken to pass evenly.
-//! 3. Least squares for each component and each number of threads; errors on the groups with a held-out program.
+//! 3. Least squares for each component and each number of threads; errors of the programs that are held out.
 //!
 //! The first interval is left out: caches are cold.
 //! # Properties
 //! - **By instructions**: a thread that is half as fast is held against half of the time alone. -> test
 //!   `aligned_by_instructions`
 //! - **Repeatable**: the same set and seed give the same coefficients. -> test `repeatable`
+//! - **Not seen**: errors are of no program that is fitted to. -> test `only_programs_held_out_are_judged`
 
 mod set;
 mod track;
@@ -41,6 +43,12 @@ pub use set::{Program, TrainingSet};
 
 /// Which programs are held out: the last of so many. Chosen: a quarter.
 pub const EVERY: usize = 4;
+
+/// Groups of each size that are fitted to, at least. Chosen: as many as a component has coefficients.
+pub const LEAST_GROUPS: usize = 4;
+
+/// Samples of groups of one size, at most. Chosen: they take a quarter of a gigabyte.
+pub const MOST_SAMPLES: u64 = 1_000_000;
 
 /// How it is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +105,47 @@ pub enum TrainError {
         /// How many there are.
         found: usize,
     },
+    /// Too few groups of one size have no program that is held out.
+    #[error(
+        "expected {LEAST_GROUPS} groups or more of {threads} programs none of which is held out, found {found} \
+         of {groups}: draw more groups"
+    )]
+    TooFewGroups {
+        /// Programs of a group.
+        threads: usize,
+        /// How many groups can be fitted to.
+        found: usize,
+        /// How many groups there are.
+        groups: usize,
+    },
+    /// What groups of one size would show is more than is kept.
+    #[error(
+        "expected at most {MOST_SAMPLES} samples of {threads} threads on a core, found {found}: take fewer \
+         programs, groups or intervals"
+    )]
+    TooMany {
+        /// Threads on the core.
+        threads: usize,
+        /// How many samples there would be.
+        found: u64,
+    },
+    /// Groups showed next to nothing that can be held against what their programs did alone.
+    #[error(
+        "expected samples of {threads} threads on a core, found {found}: take longer intervals"
+    )]
+    TooFewSamples {
+        /// Threads on the core.
+        threads: usize,
+        /// How many there are.
+        found: usize,
+    },
 }
 
 /// Trains the coefficients of `machine`.
 ///
 /// # Errors
-/// [`TrainError`] if the machine has no siblings or cannot be modelled, the set is too small, or a simulation
-/// fails.
+/// [`TrainError`] if the machine has no siblings or cannot be modelled, the set or the groups are too few or too
+/// many, or a simulation fails.
 pub fn train(
     machine: &Machine,
     performance: &Performance,
@@ -116,9 +158,11 @@ pub fn train(
         return Err(TrainError::TooFew { least: EVERY, found: set.programs.len() });
     }
     let platform = Platform::new(machine, performance, Assumptions::default())?;
+    let sizes = sizes(siblings.len()).into_iter();
+    let groups = sizes.map(|threads| groups(set.programs.len(), threads, settings));
+    let groups: Vec<Groups> = groups.collect::<Result<_, _>>()?;
     let bench = Bench::new(&platform, &siblings, set, settings)?;
-    let sizes = sizes(siblings.len());
-    let modes = sizes.into_iter().map(|threads| mode(&bench, set, settings, threads));
+    let modes = groups.iter().map(|groups| mode(&bench, set, settings, groups));
     Ok(CpiModel {
         version: VERSION,
         simulated: true,
@@ -149,50 +193,86 @@ fn sizes(width: usize) -> Vec<usize> {
     sizes
 }
 
-/// Groups of programs, by place in the set.
-fn groups(programs: usize, threads: usize, settings: &Settings) -> Vec<Vec<usize>> {
-    if threads == 2 {
-        return (0..programs).flat_map(|a| (a..programs).map(move |b| vec![a, b])).collect();
+/// Groups of so many programs, by place in the set.
+#[derive(Debug)]
+struct Groups {
+    threads: usize,
+    all: Vec<Vec<usize>>,
+}
+
+/// The groups of one size.
+///
+/// # Errors
+/// [`TrainError::TooMany`] and [`TrainError::TooFewGroups`], before anything is simulated.
+fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, TrainError> {
+    let drawn = settings.groups as usize;
+    let count = if threads == 2 { programs * (programs + 1) / 2 } else { drawn };
+    let found = (count * threads) as u64 * u64::from(settings.intervals);
+    if found > MOST_SAMPLES {
+        return Err(TrainError::TooMany { threads, found });
     }
     let mut rng = SplitMix64::new(settings.seed);
     let mut group = |_| (0..threads).map(|_| rng.below(programs)).collect();
-    (0..settings.groups).map(&mut group).collect()
+    let all: Vec<Vec<usize>> = match threads {
+        2 => (0..programs).flat_map(|a| (a..programs).map(move |b| vec![a, b])).collect(),
+        _ => (0..count).map(&mut group).collect(),
+    };
+    let found = all.iter().filter(|group| is_fitted(group)).count();
+    if found < LEAST_GROUPS {
+        return Err(TrainError::TooFewGroups { threads, found, groups: count });
+    }
+    Ok(Groups { threads, all })
 }
 
 const fn is_held_out(program: usize) -> bool {
     program % EVERY == EVERY - 1
 }
 
+/// Whether coefficients are fitted to what a group shows.
+fn is_fitted(group: &[usize]) -> bool {
+    !group.iter().any(|&program| is_held_out(program))
+}
+
 fn mode(
     bench: &Bench<'_>,
     set: &TrainingSet,
     settings: &Settings,
-    threads: usize,
+    groups: &Groups,
 ) -> Result<TrainedMode, TrainError> {
+    let threads = groups.threads;
     let (mut fitted, mut judged): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
-    for group in groups(set.programs.len(), threads, settings) {
-        let samples = bench.samples(&group)?;
-        let of = if group.iter().any(|&p| is_held_out(p)) { &mut judged } else { &mut fitted };
-        of.extend(samples);
+    for group in &groups.all {
+        let samples = bench.samples(group)?.into_iter();
+        if is_fitted(group) {
+            fitted.extend(samples.map(|(_, sample)| sample));
+        } else {
+            let own = samples.filter(|(program, _)| is_held_out(*program));
+            judged.extend(own.map(|(_, sample)| sample));
+        }
     }
-    let too_few = || TrainError::TooFew { least: EVERY, found: set.programs.len() };
+    let too_few = || TrainError::TooFewSamples { threads, found: fitted.len() };
     let coefficients = fit::fit(&fitted).ok_or_else(too_few)?;
     let mode = Mode { threads: count(threads), coefficients };
-    let mut quality = fit::quality(&mode, &judged);
-    let slowdown = quality.pop().ok_or_else(too_few)?;
-    let programs = set.programs.iter().enumerate().filter(|(at, _)| is_held_out(*at));
-    let stacks: Vec<Vec<f64>> = fitted.iter().map(|sample| sample.own.clone()).collect();
+    let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();
     Ok(TrainedMode {
         threads: mode.threads,
         samples: count(fitted.len()),
-        held_out: Some(HeldOut {
-            programs: programs.map(|(_, program)| program.name.clone()).collect(),
-            samples: count(judged.len()),
-            components: quality,
-            slowdown,
-        }),
+        held_out: held_out(set, &mode, &judged),
         conditioning: inverse::conditioning(&mode, &stacks, settings.seed),
         coefficients: mode.coefficients,
+    })
+}
+
+/// How well the coefficients tell what programs showed that were held out; `None` if none of them was in a group.
+fn held_out(set: &TrainingSet, mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
+    let mut components = fit::quality(mode, judged);
+    let slowdown = components.pop().filter(|_| !judged.is_empty())?;
+    let programs = set.programs.iter().enumerate().filter(|(at, _)| is_held_out(*at));
+    Some(HeldOut {
+        programs: programs.map(|(_, program)| program.name.clone()).collect(),
+        samples: count(judged.len()),
+        components,
+        slowdown,
     })
 }
 

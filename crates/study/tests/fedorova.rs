@@ -133,14 +133,32 @@ fn several_programs_share_the_cores() {
     let sizes = Sizes::of(&point.shape, &machine, &performance, draws[0]).unwrap();
     let scenario = run::scenario(&study, &point, &sizes, 0);
     assert_eq!(scenario.jobs.iter().map(|job| job.threads.len()).collect::<Vec<_>>(), [4; 4]);
-    let arrivals: Vec<f64> = scenario.jobs.iter().map(|job| job.arrives.as_secs_f64()).collect();
-    assert_eq!(arrivals, [0.0, 0.031_25, 0.0625, 0.093_75]);
     let platform = Platform::new(&slow, &performance, draws[0]).unwrap();
     let mut os = "os".parse::<SchedulerKind>().unwrap().scheduler(&[]);
     let outcome = run::under(&platform, &point, &scenario, (&mut *os, "os")).unwrap();
     for job in &outcome.jobs {
         let took = job.took().unwrap().as_secs_f64();
         assert!((took / 0.4 - 1.0).abs() < 0.03, "{}: {took} s", job.name);
+    }
+    let launched: Vec<Option<Nanos>> = outcome.jobs.iter().map(|job| job.launched).collect();
+    assert_eq!(launched, [0, 31_250_000, 62_500_000, 93_750_000].map(|at| Some(Nanos(at))));
+}
+
+/// Of 2, 4 and 8 programs in rounds of 125 ms each begins in a part of the first round of its own, all threads at once.
+#[test]
+fn programs_begin_in_different_parts_of_a_round() {
+    let (machine, performance) = machine();
+    let draws = [Assumptions::default()];
+    let study = study(&machine, &performance, &draws);
+    for programs in [2, 4, 8] {
+        let point = Point { programs, ..point(0.5, Waiting::Sleep) };
+        let sizes = Sizes::of(&point.shape, &machine, &performance, draws[0]).unwrap();
+        let scenario = run::scenario(&study, &point, &sizes, 0);
+        for (place, job) in (0..).zip(&scenario.jobs) {
+            let begin = Nanos(125_000_000 * place / u64::from(programs));
+            let births = job.threads.iter().map(|thread| job.arrives + thread.born);
+            assert_eq!(births.collect::<Vec<_>>(), vec![begin; 16 / programs as usize]);
+        }
     }
 }
 

@@ -10,8 +10,18 @@ use colocate_machine::{Nanos, described};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Choice, Selected};
 use colocate_sim::{Platform, alone_of};
+use colocate_study::feliu::figures::{Metric, MetricFigures};
 use colocate_study::feliu::work::Work;
-use colocate_study::feliu::{Number, Study, run};
+use colocate_study::feliu::{Number, Report, Study, run};
+
+const PAGE: &str = include_str!("../../../docs/feliu.md");
+/// The files that the tables of the four sections are of.
+const FROZEN: [&str; 4] = [
+    include_str!("../../../studies/feliu/frozen-2026-11-21-again-feliu-1.json"),
+    include_str!("../../../studies/feliu/frozen-2026-11-21-feliu-2.json"),
+    include_str!("../../../studies/feliu/frozen-2026-11-21-committed-feliu-3.json"),
+    include_str!("../../../studies/feliu/frozen-2026-11-21-mixes-100-feliu-4.json"),
+];
 
 /// Means over the mixes.
 #[derive(Debug, Default)]
@@ -136,4 +146,77 @@ fn table_of_the_third_study() {
         "perf-fair:limit=inf",
     ];
     table(Number::Three, &[0, 4, 9], &kinds);
+}
+
+/// The section of the page on a study, its lines without bold type.
+fn section(number: usize) -> String {
+    let head = format!("{number}. ");
+    PAGE.split("\n## ").find(|section| section.starts_with(&head)).unwrap().replace("**", "")
+}
+
+/// A figure as the page tells it: unfairness as a ratio, all else as percent better than `os`.
+fn told(figures: &MetricFigures) -> String {
+    let (metric, ratio) = (figures.metric, figures.ratio.unwrap());
+    let faster = ratio.map(|ratio| if metric.less_is_better() { 1.0 / ratio } else { ratio });
+    match metric {
+        Metric::Unfairness => ratio.text(2),
+        _ => faster.percent_more().signed_text(1).replace('-', "−"),
+    }
+}
+
+#[test]
+fn the_page_has_the_figures_of_the_frozen_files() {
+    let metrics: [&[Metric]; 4] = [
+        &[Metric::Turnaround],
+        &[Metric::Ipc],
+        &[Metric::Turnaround, Metric::Unfairness, Metric::Stp],
+        &[Metric::Stp, Metric::Turnaround],
+    ];
+    for (number, (frozen, metrics)) in (1..).zip(FROZEN.into_iter().zip(metrics)) {
+        let report: Report = serde_json::from_str(frozen).unwrap();
+        let section = section(number);
+        for setup in &report.setups {
+            for policy in setup.policies.iter().skip(1) {
+                let figures = policy.metrics.iter().filter(|each| metrics.contains(&each.metric));
+                let name = format!("`{}`", policy.policy);
+                for figure in figures.map(told) {
+                    let row = |line: &str| line.contains(&name) && line.contains(&figure);
+                    assert!(section.lines().any(row), "{number}: {name}: {figure}");
+                }
+            }
+        }
+    }
+}
+
+/// What the page says in sentences of the third study.
+#[test]
+fn the_page_has_the_progress_and_the_orders_that_were_frozen() {
+    let report: Report = serde_json::from_str(FROZEN[2]).unwrap();
+    let setup = &report.setups[0];
+    let words = section(3).split_whitespace().collect::<Vec<_>>().join(" ");
+    let least = |policy: &str| {
+        let course = setup.shown.policies.iter().find(|each| each.policy == policy).unwrap();
+        format!("{:.0} %", course.progress.last().unwrap()[0] * 100.0)
+    };
+    let [fair, perf_fair, os, bas] = ["fair", "perf-fair", "os", "bas"].map(least);
+    let order = |better: &str, than: &str| {
+        let mut of = setup.order.iter().filter(|each| each.metric == Metric::Unfairness);
+        of.find(|each| (&*each.better, &*each.than) == (better, than)).unwrap().ratio.unwrap()
+    };
+    let fairer = order("fair", "perf-fair");
+    for sentence in [
+        format!(
+            "When the first program of mix {} is done, the last one has done {fair} of its target under `fair`, \
+                 {perf_fair} under `perf-fair`, {os} under `os` and {bas} under `bas`.",
+            setup.shown.mix
+        ),
+        format!(
+            "than `perf-fair` ({:.2} of its unfairness, {:.2} to {:.2})",
+            fairer.value, fairer.low, fairer.high
+        ),
+        format!("and {:.2}), `perf-fair` fairer than `bas`", order("perf-fair", "os").value),
+        format!("`perf-fair` fairer than `bas` ({:.2})", order("perf-fair", "bas").value),
+    ] {
+        assert!(words.contains(&sentence), "{sentence}");
+    }
 }

@@ -171,6 +171,7 @@ struct Question {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = Command::find(args.command.clone(), std::env::var_os("PATH").as_deref())
         .map_err(|why| jobs::failure(&why))?;
+    args.output.iter().chain(&args.svg).try_for_each(|path| output::has_a_place(path))?;
     let question = question(args)?;
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
@@ -192,7 +193,7 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
     } else {
         text::text(report, args.memory)
     };
-    output::write(args.output.as_deref(), &shown)
+    output::keep(args.output.as_deref(), &shown)
 }
 
 fn draw(args: &Args, report: &Report) -> anyhow::Result<()> {

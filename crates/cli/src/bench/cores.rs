@@ -64,12 +64,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the PUs asked for cannot be used, the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
     let usable = thread::usable().context("cannot tell which PUs may be used")?;
     let machine = read::live()?;
     let pus = asked(args.cpus.as_ref(), &usable)?;
+    in_cores(&machine, &pus)?;
     let speeds = measured(args, &machine, &pus)?;
     let text = if args.json { speeds.to_json() } else { text::text(&speeds) };
-    output::write(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,6 +92,18 @@ fn asked(cpus: Option<&PuSet>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
         )
     };
     Err(Failure { code: 2, message }.into())
+}
+
+/// Whether the topology has a core for each of `pus`: where /sys is not mounted it may have other numbers.
+fn in_cores(machine: &Machine, pus: &[u32]) -> anyhow::Result<()> {
+    let places = machine.places();
+    let lost: PuSet =
+        pus.iter().map(|&pu| PuNr(pu)).filter(|pu| !places.contains_key(pu)).collect();
+    anyhow::ensure!(
+        lost.is_empty(),
+        "expected PUs that are in cores (colocate topo), found {lost} in none: measure the others with --cpus"
+    );
+    Ok(())
 }
 
 fn measured(args: &Args, machine: &Machine, pus: &[u32]) -> anyhow::Result<CoreSpeeds> {
@@ -186,6 +200,16 @@ mod tests {
              cpuset, which are 0-3"
         );
         assert_eq!(told(""), "--cpus: expected PUs, of 0-3, found none");
+    }
+
+    #[test]
+    fn pus_without_a_core_are_refused_before_anything_is_measured() {
+        let machine = read::open("xeon-x3320").unwrap();
+        assert!(in_cores(&machine, &[0, 3]).is_ok());
+        assert_eq!(
+            in_cores(&machine, &[0, 4, 5]).unwrap_err().to_string(),
+            "expected PUs that are in cores (colocate topo), found 4-5 in none: measure the others with --cpus"
+        );
     }
 
     #[test]

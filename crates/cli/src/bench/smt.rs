@@ -86,6 +86,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the PUs asked for cannot be used or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
     let usable = thread::usable().context("cannot tell which PUs may be used")?;
     let asked = asked(args.cpus.as_ref(), &usable)?;
     let claimed = read::live().map(|machine| claimed(&machine, &asked));
@@ -100,7 +101,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             claimed.ok().map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
         measure(args, pus, share)?
     };
-    output::write(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,8 @@ pub struct Course {
     pub runs: Vec<u32>,
     /// Instructions of each job in all its runs; `None` if nobody counts them.
     pub instructions: Option<Vec<u64>>,
+    /// How many PUs each job uses where it has the machine to itself, at least 1; 1 for those after the last one.
+    pub widths: Vec<f64>,
 }
 
 /// A host that is listened to after each quantum.
@@ -65,7 +67,7 @@ impl Goal {
     }
 
     /// How far it is, for people: the share of its instructions, how many of its runs, or, with a `~`, its CPU time
-    /// by what was said of it alone. Empty if nobody knows.
+    /// by what was said of it alone, shared out to as many PUs as it uses at a time. Empty if nobody knows.
     #[allow(clippy::cast_precision_loss)] // instructions of a run are far below 2^53
     pub fn done(&self, course: &Course, job: usize, cpu_time: Option<Nanos>) -> String {
         match self.target {
@@ -78,7 +80,10 @@ impl Goal {
                 format!("{ran} of {wanted} runs")
             }
             Target::Completions(_) => match cpu_time.zip(self.alone_s) {
-                Some((time, alone_s)) => format!("~{}", percent(time.as_secs_f64() / alone_s)),
+                Some((time, alone_s)) => {
+                    let width = course.widths.get(job).copied().unwrap_or(1.0);
+                    format!("~{}", percent(time.as_secs_f64() / width / alone_s))
+                }
                 None => String::new(),
             },
         }
@@ -107,5 +112,9 @@ mod tests {
         assert_eq!(done(Target::Completions(5), None, &course, 1), "3 of 5 runs");
         assert_eq!(done(Target::Completions(1), Some(2.0), &course, 0), "~25 %");
         assert_eq!(done(Target::Completions(1), None, &course, 0), "");
+        // 0.5 s of CPU time are 0.125 s of a job whose four threads run side by side.
+        let wide = Course { widths: vec![4.0, 1.0], ..Course::default() };
+        assert_eq!(done(Target::Completions(1), Some(0.25), &wide, 0), "~50 %");
+        assert_eq!(done(Target::Completions(1), Some(2.0), &wide, 1), "~25 %");
     }
 }

@@ -1,8 +1,10 @@
-//! What a terminal shows while a workload runs: a table that is drawn anew in its place.
+//! What a terminal shows while a workload runs: a table, drawn anew several times a second.
 
 use super::course::{Course, Goal};
 use super::report::{mostly, rate, seconds};
+use super::screen::{Frame, Size};
 use super::tally::{JobTally, State, Tally};
+use super::voice;
 use crate::plan::aligned;
 use colocate_machine::Nanos;
 use console::{Term, truncate_str};
@@ -10,35 +12,16 @@ use std::fmt::Write;
 
 /// Least time between two drawings: four a second, as fast as one reads.
 const EVERY: Nanos = Nanos::from_millis(250);
-/// Lines beside those of jobs: the sum, the heading, how many are left out, the scheduler's, and one that stays free.
-const OTHER_LINES: usize = 5;
-/// A terminal that does not say how large it is has this size, as terminals had for long.
-const USUAL: Size = Size { lines: 24, columns: 80 };
+/// Lines beside those of jobs: the sum, the heading, how many are left out, and the scheduler's.
+const OTHER_LINES: usize = 4;
 /// Most characters of a name.
 const NAME: usize = 24;
 
-/// A table on standard error, if that is a terminal.
+/// A table for standard error, if that is a terminal.
 pub struct Live {
-    /// `None` if nothing is drawn.
-    term: Option<Term>,
-    /// Lines of it that are there. The cursor is below them, so that what others write goes there.
-    lines: usize,
+    draws: bool,
     next: Nanos,
     goals: Vec<Goal>,
-}
-
-/// How much room there is.
-#[derive(Clone, Copy)]
-struct Size {
-    lines: usize,
-    columns: usize,
-}
-
-impl Size {
-    fn of(term: &Term) -> Self {
-        term.size_checked()
-            .map_or(USUAL, |(lines, columns)| Self { lines: lines.into(), columns: columns.into() })
-    }
 }
 
 /// A job with how far it is.
@@ -48,40 +31,26 @@ struct Shown<'a> {
 }
 
 impl Live {
-    /// Of jobs with these goals. Draws nothing if it is to be quiet.
+    /// Of jobs with these goals. There is none if it is to be quiet.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
-        let term = Term::buffered_stderr();
-        let draws = !quiet && term.is_term() && !console::is_dumb();
-        Self { term: draws.then_some(term), lines: 0, next: Nanos::ZERO, goals }
+        let draws = !quiet && Term::stderr().is_term() && !console::is_dumb();
+        Self { draws, next: Nanos::ZERO, goals }
     }
 
-    /// Draws it anew, unless it was drawn just before.
-    pub fn show(&mut self, tally: &Tally, course: &Course) {
-        let Some(term) = self.term.as_ref().filter(|_| tally.at >= self.next) else { return };
+    /// The table, unless there was one just before, or the terminal does not say how large it is.
+    pub fn frame(&mut self, tally: &Tally, course: &Course) -> Option<Frame> {
+        if !self.draws || tally.at < self.next {
+            return None;
+        }
+        let size = voice::size()?;
         self.next = tally.at + EVERY;
-        let text = table(tally, &self.goals, course, Size::of(term));
-        self.draw(&text);
+        Some(Frame { text: table(tally, &self.goals, course, size), size })
     }
 
-    /// Takes it away while `speak` writes to standard error; it comes back when it is next shown.
-    pub fn aside(&mut self, speak: impl FnOnce()) {
-        self.draw("");
-        self.next = Nanos::ZERO;
-        speak();
-    }
-
-    /// Takes it away.
-    pub fn end(&mut self) {
-        self.draw("");
-    }
-
-    /// Draws `text` instead of what is there. A terminal that is gone is no reason to end.
-    fn draw(&mut self, text: &str) {
-        let Some(term) = &self.term else { return };
-        let _ = term.clear_last_lines(self.lines);
-        self.lines = text.lines().count();
-        let line = |line: &str| term.write_line(line);
-        let _ = text.lines().try_for_each(line).and_then(|()| term.flush());
+    /// What takes it away; `None` if there is none.
+    pub fn end(&self) -> Option<Frame> {
+        let size = voice::size().filter(|_| self.draws)?;
+        Some(Frame { text: String::new(), size })
     }
 }
 
@@ -96,7 +65,7 @@ fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
         of_state(State::Waiting),
         of_state(State::Ended)
     );
-    let most = size.lines.saturating_sub(OTHER_LINES).max(1);
+    let most = size.room().saturating_sub(OTHER_LINES).max(1);
     let mut jobs: Vec<(usize, &JobTally)> = tally.jobs.iter().enumerate().collect();
     if jobs.len() > most {
         jobs.sort_by_key(|(_, job)| match job.state {
@@ -159,9 +128,9 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
             job.quanta.to_string(),
             seconds(job.cpu_time),
             phase_of(job),
-            rate(job.now.ipc, job.now.estimated),
-            rate(job.now.memory, job.now.estimated),
-            mostly(job.now.cycles.most(), job.now.estimated),
+            rate(job.now.ipc, job.now.estimated_of.ipc),
+            rate(job.now.memory, job.now.estimated_of.traffic),
+            mostly(job.now.cycles.most(), job.now.estimated_of.stack),
             job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}")),
             if job.state == State::Running { places.join(" ") + more } else { String::new() },
         ]));
@@ -197,6 +166,8 @@ mod tests {
     use super::*;
     use colocate_act::Target;
     use expect_test::expect;
+
+    const USUAL: Size = Size { lines: 24, columns: 80 };
 
     fn drawn(tally: &Tally, goals: &[Goal], size: Size) -> String {
         let course =
@@ -250,7 +221,7 @@ mod tests {
         .assert_eq(&(drawn(&found, &goals, USUAL) + "\n"));
     }
 
-    /// Of 40 jobs those that run are shown, and no line is longer than the terminal.
+    /// Of 40 jobs those that run are shown, on half of the screen, and no line is longer than the terminal.
     #[test]
     fn it_fits_on_a_screen() {
         let mut found = tally(&[]);
@@ -262,7 +233,7 @@ mod tests {
         found.jobs = (0..40).map(job).collect();
         for (lines, columns) in [(24, 80), (60, 200), (12, 30), (3, 10)] {
             let text = drawn(&found, &[], Size { lines, columns });
-            let shown = lines.saturating_sub(OTHER_LINES).clamp(1, 40);
+            let shown = (lines / 2).saturating_sub(OTHER_LINES).clamp(1, 40);
             let more = usize::from(shown < 40);
             assert_eq!(text.lines().count(), shown + 2 + more, "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");

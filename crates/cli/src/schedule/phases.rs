@@ -58,6 +58,11 @@ impl PhasesReport {
         })
     }
 
+    /// Whether its later stretches are missing.
+    pub const fn is_cut(&self) -> bool {
+        self.cut
+    }
+
     /// The first stretches, with the seconds at which they began and ended.
     fn course(&self) -> String {
         let told = self.stretches.iter().take(MOST_TOLD).map(|stretch| {
@@ -66,7 +71,8 @@ impl PhasesReport {
         });
         let more = self.stretches.len().saturating_sub(MOST_TOLD);
         let rest = (more > 0).then(|| format!("{more} more"));
-        told.chain(rest).collect::<Vec<String>>().join(", ")
+        let missing = self.cut.then(|| "later ones not kept".to_owned());
+        told.chain(rest).chain(missing).collect::<Vec<String>>().join(", ")
     }
 }
 
@@ -113,6 +119,23 @@ pub fn drawn(tally: &Tally) -> Vec<PhaseSpan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two of a million jobs: one stretch of each is kept, of three of the first and of one of the second.
+    #[test]
+    fn what_was_not_kept_is_told() {
+        let course = |runnable: &[f64]| {
+            let mut timeline = Timeline::one_of(1_000_000);
+            for (second, runnable) in (0..).zip(runnable) {
+                let [from, to] = [second, second + 1].map(Nanos::from_secs);
+                timeline.ran(from, to, Some(*runnable));
+            }
+            PhasesReport::of(&timeline).unwrap()
+        };
+        let [cut, whole] = [course(&[1.0, 4.0, 1.0]), course(&[4.0])];
+        assert_eq!(cut.course(), "serial 0.00–1.00, later ones not kept");
+        assert_eq!(whole.course(), "parallel 0.00–1.00");
+        assert_eq!([cut.is_cut(), whole.is_cut()], [true, false]);
+    }
 
     /// Serial for 1 s, parallel for 1 s. The name clears a terminal, breaks the line, and clears it again in one byte.
     #[test]

@@ -3,6 +3,7 @@
 use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Mean, Placed, Tally};
 use crate::plan::aligned;
+use colocate_engine::estimate::Estimated;
 use colocate_engine::{Meanwhile, Snapshot};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_policy::schedule::{Allocated, Selected};
@@ -86,6 +87,11 @@ struct RatesReport {
     mostly: Option<(&'static str, f64)>,
     /// Whether the model said some of it, and nobody counted.
     estimated: bool,
+    /// Which of it.
+    estimated_of: Vec<&'static str>,
+    /// The same, for the text.
+    #[serde(skip)]
+    by_model: Estimated,
 }
 
 #[derive(Serialize)]
@@ -169,6 +175,18 @@ impl Report {
         text
     }
 
+    /// As tables and with the notes, for a file: there nobody has seen them come.
+    pub fn kept(&self, explain: bool) -> String {
+        let mut text = self.text(explain);
+        if !self.notes.is_empty() {
+            text.push_str("\nnotes\n");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{}", shown(note));
+        }
+        text
+    }
+
     /// As tables; with the reasons of the last choices if `explain`.
     pub fn text(&self, explain: bool) -> String {
         let mut text = format!(
@@ -234,9 +252,9 @@ impl Report {
                 job.quanta.to_string(),
                 job.waited.to_string(),
                 seconds(job.filled_ns),
-                marked(job.rates.ipc, job.rates.estimated),
-                marked(job.rates.memory_per_us, job.rates.estimated),
-                mostly(job.rates.mostly, job.rates.estimated),
+                marked(job.rates.ipc, job.rates.by_model.ipc),
+                marked(job.rates.memory_per_us, job.rates.by_model.traffic),
+                mostly(job.rates.mostly, job.rates.by_model.stack),
             ])
         }));
         rows
@@ -300,7 +318,13 @@ impl Report {
     /// # Errors
     /// Only if the drawing library fails; its line says how.
     pub fn svg(&self, tally: &Tally) -> Result<String, String> {
-        let cut = if tally.is_cut() { "; only the beginning is kept" } else { "" };
+        let phases_cut =
+            self.jobs.iter().filter_map(|job| job.phases.as_ref()).any(PhasesReport::is_cut);
+        let cut = match (tally.is_cut(), phases_cut) {
+            (true, _) => "; only the beginning is kept",
+            (false, true) => "; of phases only the beginning is kept",
+            (false, false) => "",
+        };
         let first = format!(
             "{} jobs under {} on {}",
             self.jobs.len(),
@@ -355,7 +379,9 @@ impl JobReport {
                     .map(|_| job.all.cycles.shares().into_iter().collect()),
                 cycles_off: job.all.cycles.off(),
                 mostly: job.all.cycles.most(),
-                estimated: job.all.estimated,
+                estimated: job.all.estimated_of.any(),
+                estimated_of: names(job.all.estimated_of),
+                by_model: job.all.estimated_of,
             },
             phases: PhasesReport::of(&job.timeline),
             last_choice: job.selected.clone().map(|selected| ChoiceReport {
@@ -389,6 +415,12 @@ pub fn mostly(most: Option<(&'static str, f64)>, estimated: bool) -> String {
     most.map_or_else(unknown, |(part, share)| format!("{mark}{part} {:.0} %", 100.0 * share))
 }
 
+/// What is estimated, as the JSON calls it.
+fn names(Estimated { ipc, traffic, stack }: Estimated) -> Vec<&'static str> {
+    let all = [("ipc", ipc), ("traffic", traffic), ("cycles", stack)];
+    all.into_iter().filter(|(_, estimated)| *estimated).map(|(name, _)| name).collect()
+}
+
 fn marked(rate: Option<f64>, estimated: bool) -> String {
     let mark = if estimated { "~" } else { "" };
     rate.map_or_else(unknown, |rate| format!("{mark}{rate:.2}"))
@@ -406,6 +438,7 @@ fn shown(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::tally::tests::tally;
+    use super::super::timeline::Timeline;
     use super::*;
     use colocate_engine::{JobEnd, QuantumEnd};
     use colocate_policy::JobIdx;
@@ -492,6 +525,33 @@ mod tests {
         assert_eq!(cells.collect::<Vec<_>>(), ["0.00", "0.00", "0.01"]);
     }
 
+    /// The first job's IPC and traffic were counted, only its stack was not.
+    #[test]
+    fn only_what_is_estimated_is_marked() {
+        let mut found = of_two_quanta();
+        let rates = &mut found.jobs[0].all;
+        rates.estimated_of = Estimated { stack: true, ..Estimated::default() };
+        let report = report(&found);
+        let row =
+            report.text(false).lines().find(|line| line.starts_with("a ")).unwrap().to_owned();
+        assert!(row.ends_with(" 1.25   12.50         ~frontend 62 %"), "{row}");
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let of = |job: usize| json["jobs"][job]["rates"]["estimated_of"].to_string();
+        assert_eq!(of(0), r#"["cycles"]"#);
+        assert_eq!(of(1), r#"["ipc","traffic","cycles"]"#);
+        assert_eq!(of(2), "[]");
+    }
+
+    /// A note may name a program, which names itself as it likes.
+    #[test]
+    fn a_file_keeps_the_notes() {
+        let mut report = report(&of_two_quanta());
+        assert_eq!(report.kept(true), report.text(true));
+        report.notes = vec!["cannot stop job 0".into(), "a\x1bc has ended".into()];
+        let expected = report.text(false) + "\nnotes\ncannot stop job 0\na c has ended\n";
+        assert_eq!(report.kept(false), expected);
+    }
+
     #[test]
     fn the_first_status_that_is_not_0() {
         assert_eq!(report(&of_two_quanta()).exit_status(), 3);
@@ -505,6 +565,22 @@ mod tests {
         assert!(drawn.contains("phases: thick"), "{drawn}");
         // The ground, four stretches on PUs, a parallel phase each of two jobs, three jobs.
         assert_eq!(drawn.matches("<rect").count(), 10);
+        assert!(!drawn.contains("only the beginning"), "{drawn}");
+    }
+
+    /// Two phases of a job that keeps one.
+    #[test]
+    fn a_picture_without_later_phases_says_so() {
+        let mut found = of_two_quanta();
+        let mut timeline = Timeline::one_of(1_000_000);
+        timeline.ran(Nanos::ZERO, Nanos::from_millis(100), Some(1.0));
+        timeline.ran(Nanos::from_millis(100), Nanos::from_millis(200), Some(4.0));
+        found.jobs[1].timeline = timeline;
+        let report = report(&found);
+        let drawn = report.svg(&found).unwrap();
+        assert!(drawn.contains("ran; of phases only the beginning is kept"), "{drawn}");
+        let text = report.text(false);
+        assert!(text.contains("serial 0.00–0.10, later ones not kept\n"), "{text}");
     }
 
     #[test]

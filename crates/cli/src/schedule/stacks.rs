@@ -36,7 +36,7 @@ impl Stacks<'_> {
             return Some(format!("where cycles go is not counted: {why}"));
         };
         let why = match counted {
-            _ if is_simulated(model) && self.estimated => return None,
+            _ if is_simulated(model) && self.estimated => return self.not_counted(),
             _ if is_simulated(model) => "its model was trained with simulated stacks, which are \
                                          estimated with --machine-speeds and demand vectors, and \
                                          never counted"
@@ -52,6 +52,17 @@ impl Stacks<'_> {
         let name = self.policy.kind.name();
         Some(format!("{name} gets no CPI stacks, so groups stay as they are: {why}"))
     }
+
+    /// What to say where stacks are the contention model's and were to be counted.
+    fn not_counted(&self) -> Option<String> {
+        let name = self.policy.kind.name();
+        self.asked.then(|| {
+            format!(
+                "--stacks counts nothing: the model of {name} was trained with simulated stacks, \
+                 so they are estimated"
+            )
+        })
+    }
 }
 
 fn is_simulated(model: &CpiModel) -> bool {
@@ -64,12 +75,22 @@ mod tests {
 
     /// Of a scheduler with coefficients of `parts`, if it is one that wants them.
     fn check(parts: Option<&[&str]>, estimated: bool, counted: Result<Parts, &str>) -> String {
+        check_if(true, parts, estimated, counted)
+    }
+
+    /// The same, where the user `asked` for stacks or not.
+    fn check_if(
+        asked: bool,
+        parts: Option<&[&str]>,
+        estimated: bool,
+        counted: Result<Parts, &str>,
+    ) -> String {
         let policy: Policy = if parts.is_some() { "symbiotic" } else { "bas" }.parse().unwrap();
         let model = parts.map(|parts| CpiModel {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             ..CpiModel::built_in()
         });
-        let stacks = Stacks { asked: true, policy: &policy, model: model.as_ref(), estimated };
+        let stacks = Stacks { asked, policy: &policy, model: model.as_ref(), estimated };
         stacks.trouble(counted.map_err(str::to_owned)).unwrap_or_default()
     }
 
@@ -89,7 +110,14 @@ mod tests {
         );
         let simulated = check(Some(&SIMULATED_PARTS), false, Err("nothing is counted"));
         assert!(simulated.ends_with("with --machine-speeds and demand vectors, and never counted"));
-        assert_eq!(check(Some(&SIMULATED_PARTS), true, Err("nothing is counted")), "");
+        let estimated =
+            |asked| check_if(asked, Some(&SIMULATED_PARTS), true, Err("nothing is counted"));
+        assert_eq!(estimated(false), "");
+        assert_eq!(
+            estimated(true),
+            "--stacks counts nothing: the model of symbiotic was trained with simulated stacks, \
+             so they are estimated"
+        );
         assert_eq!(check(None, false, Err("dead")), "where cycles go is not counted: dead");
         assert_eq!(check(None, false, Ok(ARM)), "");
     }

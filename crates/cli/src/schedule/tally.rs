@@ -1,11 +1,12 @@
 //! What is counted while a workload runs: who ran, where, beside whom and how fast.
 
 use super::timeline::Timeline;
+use colocate_engine::estimate::Estimated;
 use colocate_engine::rates::ThreadDid;
 use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
-use colocate_policy::schedule::{Allocated, Choice, Did, LEVELS, Selected};
+use colocate_policy::schedule::{Allocated, Choice, LEVELS, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,8 +97,8 @@ pub struct Rates {
     pub memory: Mean,
     /// Where the cycles went.
     pub cycles: Cycles,
-    /// Whether some of it is the model's word.
-    pub estimated: bool,
+    /// Which of it is the model's word.
+    pub estimated_of: Estimated,
 }
 
 /// A mean over time.
@@ -108,6 +109,9 @@ pub struct Mean {
 }
 
 impl Mean {
+    /// Of nothing.
+    pub const NONE: Self = Self { sum: 0.0, seconds: 0.0 };
+
     /// Adds a value, if it is known, that held for so long.
     pub fn add(&mut self, value: Option<f64>, seconds: f64) {
         if let Some(value) = value {
@@ -128,15 +132,21 @@ pub struct Cycles {
     parts: Parts,
     sums: [f64; MOST_PARTS],
     off: f64,
+    estimated: bool,
 }
 
 impl Cycles {
     fn add(&mut self, did: &ThreadDid, seconds: f64) {
         let Some(stack) = &did.ran.stack else { return };
+        let estimated = did.estimated.stack;
         if self.parts != did.parts {
-            // A host has one kind of parts, and the model another, which is asked if the host has none.
+            // A host has one kind of parts, and the model another: of threads of both kinds, those that were counted.
+            if !self.parts.is_empty() && (estimated || !self.estimated) {
+                return;
+            }
             *self = Self { parts: did.parts, ..Self::default() };
         }
+        self.estimated |= estimated;
         self.sums.iter_mut().zip(stack).for_each(|(sum, share)| *sum += share * seconds);
         self.off = self.off.max(did.off);
     }
@@ -169,14 +179,23 @@ impl Rates {
         }
         self.memory.add(did.ran.traffic.memory, seconds);
         self.cycles.add(did, seconds);
-        self.estimated |= did.estimated;
+        self.estimated_of = Estimated {
+            ipc: self.estimated_of.ipc || did.estimated.ipc,
+            traffic: self.estimated_of.traffic || did.estimated.traffic,
+            stack: self.cycles.estimated,
+        };
     }
 }
 
 impl Tally {
     /// Nothing has run yet. Spans cost memory and are kept only if they are wanted.
     pub fn new(machine: Machine, names: &[String], spans: bool) -> Self {
-        let job = |name: &String| JobTally { name: name.clone(), ..JobTally::default() };
+        let timeline = Timeline::one_of(names.len());
+        let job = |name: &String| JobTally {
+            name: name.clone(),
+            timeline: timeline.clone(),
+            ..JobTally::default()
+        };
         Self {
             machine,
             jobs: names.iter().map(job).collect(),
@@ -186,6 +205,15 @@ impl Tally {
             shared: BTreeMap::new(),
             spans: spans.then(Vec::new),
         }
+    }
+
+    /// How many PUs each job uses where it has the machine to itself: as many as threads of it were runnable in the
+    /// mean, at least 1; 1 where nobody can say.
+    #[allow(clippy::cast_precision_loss)] // thousands at most
+    pub fn widths(&self) -> Vec<f64> {
+        let pus = self.machine.pus.len().max(1) as f64;
+        let width = |job: &JobTally| job.timeline.runnable().unwrap_or(1.0).clamp(1.0, pus);
+        self.jobs.iter().map(width).collect()
     }
 
     /// Who ran where and when; empty if that was not kept.
@@ -219,11 +247,13 @@ impl Tally {
         let mut chosen: BTreeMap<JobIdx, &Choice> =
             turn.choices.iter().map(|choice| (choice.job, choice)).collect();
         let ended: BTreeSet<JobIdx> = turn.seen.ended.iter().map(|end| end.job).collect();
+        let used: BTreeMap<JobIdx, Nanos> =
+            turn.all.iter().filter_map(|did| Some((did.job, did.cpu_time?))).collect();
         for (number, job) in (0..).map(JobIdx).zip(&mut self.jobs) {
             let choice = chosen.remove(&number);
             match choice {
                 Some(choice) => job.chosen(choice),
-                None if job.state != State::Ended => job.waited(turn.all, number),
+                None if job.state != State::Ended => job.waited(used.get(&number).copied()),
                 None => {}
             }
             job.state = match choice {
@@ -257,19 +287,24 @@ impl Tally {
 
     /// Counts who shared a core with whom.
     fn share(&mut self, did: &[ThreadDid]) {
-        let mut by_core: BTreeMap<_, Vec<(PuIdx, usize)>> = BTreeMap::new();
+        // Jobs, not threads: a job may have a thousand on a PU.
+        let mut by_pu: BTreeMap<PuIdx, BTreeSet<usize>> = BTreeMap::new();
         for did in did {
             if let Some(pu) = did.pu.and_then(|pu| self.machine.pu_by_os(pu)) {
-                let core = by_core.entry(self.machine.core_of(pu)).or_default();
-                core.push((pu, did.id.job.0 as usize));
+                by_pu.entry(pu).or_default().insert(did.id.job.0 as usize);
             }
+        }
+        let mut by_core: BTreeMap<_, Vec<&BTreeSet<usize>>> = BTreeMap::new();
+        for (pu, jobs) in &by_pu {
+            by_core.entry(self.machine.core_of(*pu)).or_default().push(jobs);
         }
         let mut pairs = BTreeSet::new();
         for on_core in by_core.values() {
-            for (place, (pu, job)) in on_core.iter().enumerate() {
+            for (place, jobs) in on_core.iter().enumerate() {
                 // Who takes turns on one PU does not share the core at the same time.
-                let beside = on_core[place + 1..].iter().filter(|(other, _)| other != pu);
-                pairs.extend(beside.map(|(_, other)| (*job.min(other), *job.max(other))));
+                for beside in on_core[place + 1..].iter().copied().flatten() {
+                    pairs.extend(jobs.iter().map(|job| (*job.min(beside), *job.max(beside))));
+                }
             }
         }
         for pair in pairs {
@@ -306,10 +341,10 @@ impl JobTally {
         self.now = Rates::default();
     }
 
-    fn waited(&mut self, all: &[Did], number: JobIdx) {
+    /// It was there and not chosen; `used` is what CPU time it used all the same.
+    fn waited(&mut self, used: Option<Nanos>) {
         self.waited += 1;
-        let did = all.iter().find(|did| did.job == number);
-        if let Some(used) = did.and_then(|did| did.cpu_time).filter(|used| *used > Nanos::ZERO) {
+        if let Some(used) = used.filter(|used| *used > Nanos::ZERO) {
             self.filled += used;
             self.cpu_time = Some(self.cpu_time.unwrap_or(Nanos::ZERO) + used);
         }
@@ -332,10 +367,12 @@ pub mod tests {
     use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
     use colocate_machine::read;
     use colocate_policy::plan::{Newborn, VERSION};
-    use colocate_policy::schedule::{Ran, Traffic};
+    use colocate_policy::schedule::{Did, Ran, Traffic};
     use colocate_policy::{Decision, Place, Plan, TaskId};
 
     const PARTS: &[&str] = &["frontend", "backend"];
+    const NONE: Estimated = Estimated { ipc: false, traffic: false, stack: false };
+    const ALL: Estimated = Estimated { ipc: true, traffic: true, stack: true };
     const BALANCED: Allocated = Allocated::Balanced { level: 2 };
 
     /// Job, PU and milliseconds of a thread that ran, with so many instructions per cycle.
@@ -347,10 +384,15 @@ pub mod tests {
             id: TaskId { job: JobIdx(job), order: 0 },
             pu: Some(PuNr(pu)),
             time: Some(Nanos::from_millis(ms)),
-            ran: Ran { ipc, traffic, stack: ipc.map(|ipc| vec![ipc / 2.0, 1.0 - ipc / 2.0]) },
+            ran: Ran {
+                ipc,
+                traffic,
+                stack: ipc.map(|ipc| vec![ipc / 2.0, 1.0 - ipc / 2.0]),
+                ..Ran::default()
+            },
             parts: if ipc.is_some() { PARTS } else { &[] },
             off: 0.02,
-            estimated: job == 1,
+            estimated: if job == 1 { ALL } else { NONE },
         }
     }
 
@@ -429,6 +471,79 @@ pub mod tests {
         assert_eq!(shared, [((0, 1), 2)]);
     }
 
+    /// Two jobs with a thread each on both PUs of a core, then two that take turns on a PU beside a third.
+    #[test]
+    fn threads_of_a_job_count_once() {
+        let found = tally(&[
+            (&[(0, 0, 50, None), (0, 1, 50, None), (1, 0, 50, None), (1, 1, 50, None)], &[]),
+            (&[(0, 2, 50, None), (1, 2, 50, None), (2, 3, 50, None), (2, 3, 50, None)], &[]),
+        ]);
+        let shared: Vec<_> = found.shared.into_iter().collect();
+        assert_eq!(shared, [((0, 0), 1), ((0, 1), 1), ((0, 2), 1), ((1, 1), 1), ((1, 2), 1)]);
+    }
+
+    /// A thousand threads of a job on a core, in each of a thousand quanta: as pairs of threads they were 250 million.
+    #[test]
+    fn many_threads_of_a_job_cost_little() {
+        let mut found = tally(&[]);
+        let of = |thread: u32| did(&(0, thread % 2, 1, None));
+        let threads: Vec<ThreadDid> = (0..1_000).map(of).collect();
+        let began = std::time::Instant::now();
+        for _ in 0..1_000 {
+            found.share(&threads);
+        }
+        assert_eq!(found.shared.into_iter().collect::<Vec<_>>(), [((0, 0), 1_000)]);
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    }
+
+    /// 0.1 s of one runnable thread and 0.1 s of three; of the second job nothing is known, and of the third, that more
+    /// run than there are PUs.
+    #[test]
+    fn as_wide_as_threads_were_runnable() {
+        let found = tally(&[
+            (&[(0, 0, 100, Some(0.2)), (1, 1, 100, None), (2, 2, 100, Some(1.6))], &[]),
+            (&[(0, 0, 100, Some(0.6)), (1, 1, 100, None)], &[]),
+        ]);
+        let widths = found.widths();
+        assert!((widths[0] - 2.0).abs() < 1e-9, "{widths:?}");
+        assert_eq!(widths[1..], [1.0, 4.0]);
+    }
+
+    /// IPC and traffic are counted, the stack is the model's word.
+    #[test]
+    fn each_rate_knows_who_told_it() {
+        let mut rates = Rates::default();
+        let counted = did(&(0, 0, 100, Some(1.0)));
+        rates.add(&ThreadDid { estimated: Estimated { stack: true, ..NONE }, ..counted.clone() });
+        assert_eq!(rates.estimated_of, Estimated { stack: true, ..NONE });
+        rates.add(&counted);
+        assert_eq!(rates.estimated_of, Estimated { stack: true, ..NONE }, "some of it still is");
+    }
+
+    /// Threads of one job, some counted and some estimated, by other parts: those that were counted stay, whoever
+    /// comes first.
+    #[test]
+    fn counted_parts_stay() {
+        let counted = did(&(0, 0, 100, Some(1.25)));
+        let said = ThreadDid {
+            parts: &["x", "y", "z"],
+            ran: Ran { stack: Some(vec![0.2, 0.3, 0.5]), ..Ran::default() },
+            estimated: Estimated { stack: true, ..NONE },
+            ..counted.clone()
+        };
+        for order in [[&counted, &said, &counted], [&said, &counted, &said]] {
+            let mut rates = Rates::default();
+            order.into_iter().for_each(|did| rates.add(did));
+            let (part, share) = rates.cycles.most().unwrap();
+            assert!(part == "frontend" && (share - 0.625).abs() < 1e-12);
+            assert_eq!(rates.estimated_of, NONE);
+        }
+        let mut rates = Rates::default();
+        rates.add(&said);
+        let (part, share) = rates.cycles.most().unwrap();
+        assert!(part == "z" && (share - 0.5).abs() < 1e-12 && rates.estimated_of.stack);
+    }
+
     #[test]
     fn turns_on_a_pu_are_drawn_one_after_the_other() {
         let found = tally(&[
@@ -456,7 +571,10 @@ pub mod tests {
         assert_eq!((b.quanta, b.waited, b.state), (1, 1, State::Ended));
         assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
         assert_eq!([a.filled, c.filled], [Nanos::ZERO, Nanos::from_millis(10)]);
-        assert_eq!((b.all.ipc.get(), b.all.estimated, a.all.estimated), (None, true, false));
+        assert_eq!(
+            (b.all.ipc.get(), b.all.estimated_of.ipc, a.all.estimated_of),
+            (None, true, NONE)
+        );
         assert_eq!(a.cpu_time, Some(Nanos::from_millis(150)));
         let (part, share) = a.all.cycles.most().unwrap();
         assert!(part == "backend" && (share - 0.6).abs() < 1e-12);

@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 /// Most stretches of a job that are kept from its beginning on. Chosen: with a change every quantum of 100 ms, half an
 /// hour.
 const MOST: usize = 20_000;
+/// Most of those that all jobs of a workload keep together. Chosen: 48 MB, and 250 MB of JSON.
+const MOST_OF_ALL: usize = 1_000_000;
 /// How many are kept of those after them, the last ones. Chosen: a picture shows 20 quanta.
 const LATE: usize = 64;
 
@@ -30,14 +32,14 @@ pub struct Stretch {
 }
 
 /// The phases of a job so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Timeline {
-    /// The first ones, unless only the last ones are wanted.
+    /// Most that are kept from the beginning on; 0 if only the last ones are wanted.
+    most: usize,
+    /// These.
     stretches: Vec<Stretch>,
     /// The last ones of those after them.
     late: VecDeque<Stretch>,
-    /// Whether only the last ones are wanted.
-    is_brief: bool,
     /// The phase in the quantum in which it last ran, and how many threads were runnable then.
     now: Option<(JobPhase, f64)>,
     /// Time in each phase, in the order of [`ORDER`].
@@ -48,10 +50,33 @@ pub struct Timeline {
 /// The phases in the order in which they are told.
 pub const ORDER: [JobPhase; 3] = [JobPhase::Serial, JobPhase::Parallel, JobPhase::Asleep];
 
+impl Default for Timeline {
+    fn default() -> Self {
+        Self::keeping(MOST)
+    }
+}
+
 impl Timeline {
+    /// One that keeps so many stretches from the beginning on.
+    const fn keeping(most: usize) -> Self {
+        Self {
+            most,
+            stretches: Vec::new(),
+            late: VecDeque::new(),
+            now: None,
+            spent: [Nanos::ZERO; 3],
+            runnable: Mean::NONE,
+        }
+    }
+
+    /// One of a workload of so many jobs, which bound their memory together.
+    pub fn one_of(jobs: usize) -> Self {
+        Self::keeping(MOST.min(MOST_OF_ALL / jobs.max(1)))
+    }
+
     /// One that keeps only the last stretches, for who does not tell the whole course.
     pub fn brief() -> Self {
-        Self { is_brief: true, ..Self::default() }
+        Self::keeping(0)
     }
 
     /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if anybody can say.
@@ -83,7 +108,7 @@ impl Timeline {
 
     /// Keeps a further stretch, where there are too many in the place of an earlier one.
     fn begin(&mut self, stretch: Stretch) {
-        if !self.is_brief && self.stretches.len() < MOST {
+        if self.stretches.len() < self.most {
             self.stretches.push(stretch);
             return;
         }
@@ -177,6 +202,19 @@ mod tests {
         assert!(timeline.is_cut() && timeline.stretches().len() == MOST);
         let half = Nanos(5 * (MOST as u64 + 10));
         assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [half, half, Nanos::ZERO]);
+    }
+
+    /// Two thousand stretches of each of 500 jobs: no more than a million of all, the last ones beside them.
+    #[test]
+    fn many_jobs_keep_fewer_each() {
+        for (jobs, kept) in [(1, MOST), (50, MOST), (500, 2_000), (2_000_000, 0)] {
+            let mut timeline = Timeline::one_of(jobs);
+            for quantum in 0..MOST as u64 + 10 {
+                let runnable = if quantum % 2 == 0 { 1.0 } else { 4.0 };
+                timeline.ran(Nanos(10 * quantum), Nanos(10 * quantum + 10), Some(runnable));
+            }
+            assert!(timeline.is_cut() && timeline.stretches().len() == kept, "{jobs} jobs");
+        }
     }
 
     /// Changes every quantum of 10 ns, more than are kept: the last ones are known all the same. The very last one goes

@@ -214,7 +214,10 @@ impl Reader<'_> {
             let copies = form.get_ref().copies.as_ref();
             let count = copies.map_or(1, |copies| *copies.get_ref() as usize);
             let at = copies.map_or(form.span().start, |copies| copies.span().start);
-            if count == 0 || jobs.len() + count > MOST {
+            if count == 0 {
+                return Err(self.wrong(at, "copies of at least 1", "0"));
+            }
+            if jobs.len() + count > MOST {
                 let found = (jobs.len() + count).to_string();
                 return Err(self.wrong(at, "1 to 500 jobs in all", &found));
             }
@@ -434,7 +437,7 @@ mod tests {
             "version = 1\n[[job]]\ncommand = [\"no-such-program\"]\n".to_owned(),
             job("copys = 3"),
             job("copies = 501"),
-            job("copies = 0"),
+            format!("{}[[job]]\ncommand = [\"true\"]\ncopies = 0\n", job("")),
             job("dir = \"nowhere\""),
             job("env = { \"A=B\" = \"1\" }"),
             job("env = { A = \"a\\u0000\" }"),
@@ -456,7 +459,7 @@ mod tests {
             w.toml:3: no-such-program: command not found
             w.toml:4: expected a workload (docs/schedule.md), found unknown field `copys`, expected one of `name`, `command`, `copies`, `dir`, `env`, `target`, `demand`, `alone`
             w.toml:4: expected 1 to 500 jobs in all, found 501
-            w.toml:4: expected 1 to 500 jobs in all, found 0
+            w.toml:7: expected copies of at least 1, found 0
             w.toml:4: expected a directory, found "nowhere"
             w.toml:4: expected names of environment variables, without =, found "A=B"
             w.toml:4: expected values without null bytes, found "a\0"

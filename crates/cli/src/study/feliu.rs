@@ -42,12 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     quantum_ms: Option<u64>,
 
-    /// Mixes of each set-up, instead of the published number
+    /// Mixes of each set-up; docs/feliu.md says which numbers are published, and which chosen [default: 10,
+    /// feliu-2: 15 and 5, feliu-4: 10 and 5] [range: 1-1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     mixes: Option<u16>,
 
-    /// What the mixes ask of the memory, in transactions per microsecond, all contexts together, instead
-    /// of the published range
+    /// What the mixes ask of the memory, in transactions per microsecond, all contexts together [default:
+    /// as published, feliu-1: 20-40, feliu-3: 50-130, others: any]
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
     traffic: Option<Traffic>,
 

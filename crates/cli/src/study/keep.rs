@@ -3,6 +3,8 @@
 //! A line a piece, written at once: its number and its figures, `-` where there is none, in the order of
 //! policy, seed and metric. Rust writes numbers with as many digits as bring them back as they were. A last
 //! line that was cut short, as by `kill -9`, does not count.
+//!
+//! Lines are appended whole, so that two commands with the same file lose nothing of each other.
 
 use anyhow::{Context, bail};
 use std::collections::HashMap;
@@ -23,8 +25,9 @@ pub(super) struct Kept<const N: usize> {
 }
 
 impl<const N: usize> Kept<N> {
-    /// The file at `path` for work with the `head`, the name of a study and a digest of what is simulated;
-    /// made if it is missing. `shape` says how many policies and seeds a piece has, if there is such a piece.
+    /// The file at `path` for work with the `head`, the name of a study, a digest of what is simulated and what
+    /// the program is known by; made if it is missing. `shape` says how many policies and seeds a piece has, if
+    /// there is such a piece.
     ///
     /// # Errors
     /// If the file is of something else, or cannot be read or written.
@@ -42,7 +45,9 @@ impl<const N: usize> Kept<N> {
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut done = HashMap::new();
         if let Some(lines) = whole.strip_prefix(&head) {
-            for (line, number) in lines.lines().zip(2..) {
+            // Two commands that began at once have both written it.
+            let again = |line: &str| line == head.trim_end();
+            for (line, number) in lines.lines().zip(2..).filter(|(line, _)| !again(line)) {
                 let piece = parse(line)
                     .filter(|(piece, runs)| shape(*piece) == Some([runs.len(), runs[0].len()]));
                 let (piece, runs) = piece.with_context(|| {
@@ -55,20 +60,17 @@ impl<const N: usize> Kept<N> {
             }
         } else if !text.is_empty() && !head.starts_with(&text) {
             bail!(
-                "{} is of another study, machine or setting: remove it, or name another file with --keep",
+                "{} is of another study, machine, setting or build of colocate: remove it, or name another file \
+                 with --keep",
                 path.display()
             );
         }
         let cannot = || format!("cannot write {}", path.display());
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .with_context(cannot)?;
-        let start = if whole.is_empty() { 0 } else { whole.len() as u64 };
-        file.set_len(start).with_context(cannot)?;
-        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).with_context(cannot)?;
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
+        if whole.len() < text.len() {
+            file.set_len(whole.len() as u64).with_context(cannot)?;
+        }
         if whole.is_empty() {
             file.write_all(head.as_bytes()).with_context(cannot)?;
         }
@@ -161,6 +163,22 @@ mod tests {
         );
         again.put(1, &done()).unwrap();
         assert_eq!(Kept::<5>::open(&path, "ab", two).unwrap().get(1), Some(&done()));
+    }
+
+    /// Both were begun at once: both found nothing, and both wrote the head.
+    #[test]
+    fn two_with_one_file_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let [one, other] = [(), ()].map(|()| Kept::<5>::open(&path, "ab", two).unwrap());
+        one.put(0, &done()).unwrap();
+        other.put(1, &done()).unwrap();
+        one.put(2, &done()).unwrap();
+        let head = "colocate-study-ab\n";
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replacen(head, &head.repeat(2), 1)).unwrap();
+        let again = Kept::<5>::open(&path, "ab", two).unwrap();
+        assert!((0..3).all(|piece| again.get(piece) == Some(&done())));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::keep::{Done, Kept};
 use crate::exit::Failure;
 use crate::workers::{self, Watcher};
+use anyhow::Context;
+use colocate_observe::identity;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 // No doc comment: clap would show it as that of the study.
 #[derive(clap::Args)]
 pub(super) struct Course {
-    /// File that keeps what is done: the same command goes on where it was stopped
+    /// File that keeps what is done: the same command of the same build goes on where it was stopped
     #[arg(long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
 
@@ -46,8 +48,8 @@ impl Runner {
     /// simulated, and `shape` says how many policies and seeds a piece has.
     ///
     /// # Errors
-    /// If the file is of something else, or cannot be read or written; of the pieces that failed, that of the first;
-    /// [`Failure`] if it was stopped.
+    /// If the file is of something else or another build of colocate, or cannot be read or written; of the pieces
+    /// that failed, that of the first; [`Failure`] if it was stopped.
     pub fn study<const N: usize>(
         &self,
         (keep, head): (Option<&Path>, &str),
@@ -55,7 +57,7 @@ impl Runner {
         shape: impl Fn(usize) -> Option<[usize; 2]>,
         work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
     ) -> anyhow::Result<Vec<Done<N>>> {
-        let kept = keep.map(|path| Kept::open(path, head, shape)).transpose()?;
+        let kept = keep.map(|path| Kept::open(path, &of_this_build(head)?, shape)).transpose()?;
         self.kept(count, kept.as_ref(), work)
     }
 
@@ -95,6 +97,15 @@ impl Runner {
         bar.finish_and_clear();
         done?.ok_or_else(|| stopped(made, count, kept).into())
     }
+}
+
+/// `head`, and what this program is known by: figures of two builds are not to be mixed, and two that differ may
+/// have the same version.
+fn of_this_build(head: &str) -> anyhow::Result<String> {
+    // The file that is running, also if another one has its name by now.
+    let own = "/proc/self/exe";
+    let build = identity::of_file(Path::new(own)).with_context(|| format!("cannot read {own}"))?;
+    Ok(format!("{head} {build}"))
 }
 
 fn stopped(made: u64, count: usize, kept: Option<&Path>) -> Failure {

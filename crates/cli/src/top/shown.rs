@@ -21,9 +21,9 @@ const COLUMNS: [(&str, isize); 9] = [
     ("phase", -8),
     ("CPU, %", 7),
     ("CPU, s", 9),
-    ("last 20 looks", -20),
+    ("last 2 s", -20),
 ];
-/// The picture shows so many looks, each of the usual length.
+/// The picture shows so much time, a character for each look of the usual length.
 const PICTURED: Nanos = Nanos::from_secs(2);
 /// Lines of a terminal beside those of rows: the heading, how many are left out, one that stays free.
 const OTHER_LINES: usize = 3;

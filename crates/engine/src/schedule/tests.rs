@@ -1,6 +1,7 @@
 //! The loop on a host that follows a script.
 
 mod hotplug;
+mod pause;
 
 use super::*;
 use crate::host::{Counts, JobEnd, Stand};
@@ -132,6 +133,16 @@ impl Host for Scripted {
     }
 }
 
+/// A quantum of 100 ns on all PUs.
+fn passed<'a>(
+    choices: &'a [Choice],
+    machine: &'a Machine,
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+) -> Passed<'a> {
+    Passed { choices, machine, pus: machine.pus.len(), asked: Nanos(100), before, after }
+}
+
 fn run(kind: SchedulerKind, host: &mut Scripted, look: &mut dyn FnMut(&Turn<'_>)) {
     let jobs = u32::try_from(host.ran.len()).unwrap();
     let workload = Workload { jobs, quantum: Nanos(100), scheduler: "test" };
@@ -169,7 +180,7 @@ fn who_has_ended_is_forgotten() {
             selected: Selected::Drawn,
             places: vec![(None, Allocated::LeftToKernel)],
         }];
-        let did = queue.note(&choices, &host.machine, &before, &now);
+        let did = queue.note(&passed(&choices, &host.machine, &before, &now));
         queue.remember(&did);
         before = now;
     }
@@ -269,7 +280,7 @@ fn rates_of_the_last_quantum() {
         places: vec![(Some(PuIdx(3)), Allocated::Next)],
     };
     let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
-    let did = queue.note(&[choice], &host.machine, &before, &seen(&[0, 1]));
+    let did = queue.note(&passed(&[choice], &host.machine, &before, &seen(&[0, 1])));
     queue.remember(&did);
     let queued = queue.queued(&seen(&[0, 1]));
     let jobs: Vec<u32> = queued.iter().map(|job| job.job.0).collect();
@@ -311,20 +322,109 @@ fn traffic_by_level() {
     assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
 }
 
-/// Eighty threads on four PUs: each can use a twentieth of the time, and who does computes.
+/// Misses that become known are of an unknown time, be they 300 since it was born; and so are cycles and a stack. Of
+/// who had not run or was not there at the last look they are of this quantum.
 #[test]
-fn who_shares_a_pu_with_many_is_active() {
-    let places = vec![(None, Allocated::LeftToKernel); 80];
-    let selected = Selected::Room;
-    let choices = [Choice { job: JobIdx(0), selected, places }];
-    let fair = fair_part(&choices, &machine(), Nanos(100));
-    assert!((fair - 5.0).abs() < 1e-12);
-    let mut task = Scripted::new(1).seen(0);
-    let mut uses = |ns: u64| {
-        task.cpu_time = Some(Nanos(ns));
-        is_active(&task, None, fair)
+fn what_becomes_known_is_not_of_this_quantum() {
+    let mut machine = machine();
+    let (kind, pus) = (CacheKind::Unified, vec![PuIdx(0), PuIdx(1)]);
+    machine.caches.push(colocate_machine::Cache { level: 1, kind, size: None, pus });
+    let mut after = Scripted::new(1).seen(0);
+    (after.cpu_time, after.cycles) = (Some(Nanos(3_000)), Some(40));
+    after.instructions = Some(20);
+    after.counts.misses = Some(vec![300]);
+    after.counts.stack = Some(Stack::from(&CpiStack { core: 40.0, ..CpiStack::default() }));
+    let mut before = after.clone();
+    (before.cpu_time, before.cycles) = (Some(Nanos(1_000)), None);
+    (before.counts.misses, before.counts.stack) = (None, None);
+    let found = |before: Option<&SeenTask>| rates::did(&machine, &after, before).unwrap().ran;
+    let unknown = found(Some(&before));
+    assert_eq!((unknown.traffic.memory, unknown.ipc, unknown.stack), (None, None, None));
+    (before.cpu_time, before.instructions) = (Some(Nanos::ZERO), Some(0));
+    for newborn in [found(Some(&before)), found(None)] {
+        assert_eq!((newborn.traffic.memory, newborn.ipc), (Some(100.0), Some(0.5)));
+        assert!(newborn.stack.is_some());
+    }
+}
+
+/// A job's only choice, with so many places.
+fn left_to_kernel(places: usize) -> [Choice; 1] {
+    let places = vec![(None, Allocated::LeftToKernel); places];
+    [Choice { job: JobIdx(0), selected: Selected::Room, places }]
+}
+
+/// The threads of a job before and after a quantum of 100 ns for which they used CPU time and waited for PUs.
+fn threads(used: &[(u64, Option<u64>)]) -> (Snapshot, Snapshot) {
+    let thread = |(order, &(used, waited)): (u32, &(u64, Option<u64>))| SeenTask {
+        id: TaskId { job: JobIdx(0), order },
+        cpu_time: Some(Nanos(1_000 + used)),
+        waited: waited.map(|waited| Nanos(1_000 + waited)),
+        ..Scripted::new(1).seen(0)
     };
-    assert!(uses(4) && uses(1) && !uses(0));
+    let at = |at: u64, used: &[(u64, Option<u64>)]| Snapshot {
+        at: Nanos(at),
+        end: QuantumEnd::Elapsed,
+        tasks: (0..).zip(used).map(thread).collect(),
+        ended: vec![],
+    };
+    let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
+    (at(0, &nothing), at(100, used))
+}
+
+/// The numbers of the threads that want contexts after a quantum in which one was placed.
+fn active(used: &[(u64, Option<u64>)]) -> Vec<u32> {
+    let (before, after) = threads(used);
+    let mut queue = Queue::default();
+    queue.meet(&before);
+    queue.note(&passed(&left_to_kernel(1), &machine(), &before, &after));
+    queue.queued(&after)[0].threads.iter().map(|thread| thread.id.order).collect()
+}
+
+/// Where waits are not known: eighty threads on four PUs can use a twentieth of the time each, forty on two PUs, too.
+/// Four that compute beside fifty that hardly do can use all of it.
+#[test]
+fn who_shares_a_pu_with_many_can_use_little() {
+    let fair = |pus: usize, used: &[(u64, Option<u64>)]| {
+        let (before, after) = threads(used);
+        Passed { pus, ..passed(&left_to_kernel(1), &machine(), &before, &after) }.fair_part()
+    };
+    let is = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found}");
+    is(fair(4, &[(5, None); 80]), 5.0);
+    is(fair(2, &[(5, None); 40]), 5.0);
+    is(fair(4, &[[(95, None); 4].to_vec(), [(1, None); 50].to_vec()].concat()), 100.0);
+    is(fair(4, &[(0, None); 80]), 100.0);
+}
+
+/// A hundred threads of which one was active come back to work, 25 a PU: all are active, whether their waits are
+/// known or not. Of two that wait for input one wants a PU for a twentieth of the quantum.
+#[test]
+fn who_waits_for_a_pu_is_active() {
+    let all: Vec<u32> = (0..100).collect();
+    assert_eq!(active(&[(4, Some(96)); 100]), all);
+    assert_eq!(active(&[(4, None); 100]), all);
+    assert_eq!(active(&[(2, Some(2)), (2, Some(3))]), [1]);
+}
+
+/// A thread computes; another one lives so shortly that nobody can look at it, and is remembered for another quantum.
+/// One that lives and cannot be looked at makes the count unknown.
+#[test]
+fn who_came_and_went_unseen_hides_nobody() {
+    let (first, mut second) = threads(&[(100, Some(0))]);
+    let mut unseen = SeenTask { cpu_time: None, waited: None, ..second.tasks[0].clone() };
+    (unseen.id.order, unseen.ended) = (1, Some(Nanos(50)));
+    second.tasks.push(unseen);
+    let mut third = Snapshot { at: Nanos(200), ..second.clone() };
+    third.tasks[0].cpu_time = Some(Nanos(1_150));
+    let mut queue = Queue::default();
+    queue.meet(&first);
+    let mut runnable = |before: &Snapshot, after: &Snapshot| {
+        queue.note(&passed(&left_to_kernel(1), &machine(), before, after));
+        queue.runnable().get(&JobIdx(0)).copied()
+    };
+    assert_eq!(runnable(&first, &second), Some(1.0));
+    assert_eq!(runnable(&second, &third), Some(0.5));
+    third.tasks[1].ended = None;
+    assert_eq!(runnable(&second, &third), None);
 }
 
 /// A job whose threads sleep has one place in the queue, and loses it to a thread that works.
@@ -338,11 +438,7 @@ fn sleepers_need_no_context() {
         tasks: tasks.to_vec(),
         ended: vec![],
     };
-    let choices = [Choice {
-        job: JobIdx(0),
-        selected: Selected::Room,
-        places: vec![(None, Allocated::LeftToKernel); 3],
-    }];
+    let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();
     for order in 0..3 {
         seen.id.order = order;
@@ -353,7 +449,7 @@ fn sleepers_need_no_context() {
     let before = Snapshot { at: Nanos::ZERO, ..snapshot(&tasks) };
     tasks[1].cpu_time = Some(Nanos(6));
     tasks[2].cpu_time = Some(Nanos(4));
-    queue.note(&choices, &machine(), &before, &snapshot(&tasks));
+    queue.note(&passed(&choices, &machine(), &before, &snapshot(&tasks)));
     let threads = |tasks: &[SeenTask]| -> Vec<u32> {
         let queued = queue.queued(&snapshot(tasks));
         queued[0].threads.iter().map(|thread| thread.id.order).collect()

@@ -48,13 +48,13 @@ pub struct TrainedMode {
     pub conditioning: Conditioning,
 }
 
-/// How well coefficients hold for programs that they were not fitted to.
+/// How well coefficients hold for programs that they were not fitted to, whoever is beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HeldOut {
     /// The programs.
     pub programs: Vec<String>,
-    /// Samples with one of them.
+    /// Samples of one of them.
     pub samples: u32,
     /// One for each component.
     pub components: Vec<Quality>,

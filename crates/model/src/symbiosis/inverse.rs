@@ -212,14 +212,14 @@ const NOTHING: f64 = 1e-6;
 
 /// Tries the inverse on groups of `stacks`, drawn by `seed`; of all possible stacks if there are fewer than two.
 #[must_use]
-pub fn conditioning(mode: &Mode, stacks: &[Vec<f64>], seed: u64) -> Conditioning {
+pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
     let mut rng = SplitMix64::new(seed);
     let coupling = mode.coefficients.iter().map(|c| c.gamma.abs() / c.beta.max(LEAST_OWN));
     let (mut of_stacks, mut of_slowdowns) = (0.0_f64, 0.0_f64);
     for _ in 0..GROUPS {
         let mut draw = |_| match stacks.len() {
             0 | 1 => even(&mut rng, mode.coefficients.len()),
-            n => stacks[rng.below(n)].clone(),
+            n => stacks[rng.below(n)].to_vec(),
         };
         let group: Vec<Vec<f64>> = (0..mode.threads).map(&mut draw).collect();
         let (stack, slowdown) = round_trip(mode, &group);

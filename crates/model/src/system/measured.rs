@@ -45,7 +45,8 @@ const MOST_MISSES: f64 = 50.0;
 
 impl Model<'_> {
     /// The phase in figures for a PU; what it does not know is guessed as this model assumes. If it knows
-    /// its cycles on this machine's processor, guesses give way to that.
+    /// its cycles on this machine's processor, guesses give way to that; not where cores are of several kinds, since
+    /// nobody says on which of them cycles were counted.
     ///
     /// # Errors
     /// As [`Phase::on`].
@@ -57,7 +58,8 @@ impl Model<'_> {
         let (core, guesses) = (&self.performance.kinds[kind.idx()], &self.assumptions.guesses);
         let drawn = phase.on(core, guesses)?;
         let measured = phase.cycles_on(self.machine.processor.as_deref());
-        let Some(measured) = measured.filter(|_| Path::moves(&drawn.guessed)) else {
+        let counts = self.machine.kinds.len() == 1 && Path::moves(&drawn.guessed);
+        let Some(measured) = measured.filter(|_| counts) else {
             return Ok(drawn.demand);
         };
         let alone = |demand: &Demand| -> CpiStack {
@@ -283,6 +285,22 @@ mod tests {
         let there = model.demand(&phase, PuIdx(0)).unwrap();
         assert_eq!(there, model.demand(&plain, PuIdx(0)).unwrap());
         assert!(here.dependent_cycles > there.dependent_cycles);
+    }
+
+    /// Cores of two kinds: on which of them it took so long nobody says.
+    #[test]
+    fn several_kinds_of_cores() {
+        let amp = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();
+        let exact = described::from_toml(amp.1).unwrap();
+        let (mut machine, performance) = (exact.machine, exact.performance.unwrap());
+        machine.processor = Some("made up".to_owned());
+        let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
+        let phase = measured(&machine, 8.0);
+        let plain = Phase { cycles: Known::Unknown, ..phase.clone() };
+        for core in [&machine.cores[0], machine.cores.last().unwrap()] {
+            let found = model.demand(&phase, core.pus[0]).unwrap();
+            assert_eq!(found, model.demand(&plain, core.pus[0]).unwrap());
+        }
     }
 
     /// The cycles never fall on the path.

@@ -96,6 +96,9 @@ pub struct Counters {
     pub notes: Vec<String>,
     /// Why they do not tell where cycles go, though they were to; `None` if they do.
     pub no_stacks: Option<String>,
+    /// Whether the machine has no other PMU of cores, not even one that is not used. Else a thread may be where
+    /// nothing of this counts.
+    pub(super) alone: bool,
 }
 
 /// The counters of one thread, open.
@@ -129,10 +132,10 @@ impl Counters {
     }
 
     fn planned(pmus: &[CorePmu], want: Want) -> Result<Self, PmuError> {
-        let mut found = Self { pmus: Vec::new(), notes: Vec::new(), no_stacks: None };
+        let alone = pmus.len() == 1;
+        let mut found = Self { pmus: Vec::new(), notes: Vec::new(), no_stacks: None, alone };
         let mut no_stacks = Vec::new();
         for pmu in pmus {
-            let alone = pmus.len() == 1;
             let Tried { grouping: plan, stack, no_stack } =
                 on_its_cores(pmu, alone, || try_out(pmu, alone, want));
             found.notes.extend(notes(pmu, &plan));
@@ -169,7 +172,7 @@ impl Counters {
         let specs = group.events.iter().map(|event| spec(event.source, None, true)).collect();
         let name = "software".to_owned();
         let planned = Planned { name, groups: vec![group], specs: vec![specs], stack: None };
-        Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None }
+        Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None, alone: true }
     }
 
     /// The parts of where cycles go, as these counters tell it; `None` if they do not, or not the same on all kinds
@@ -209,16 +212,18 @@ impl Counters {
     /// # Errors
     /// If a group cannot be read.
     pub fn read(&self, open: &OpenCounters) -> Result<(Totals, u64), SysError> {
-        let alone = self.pmus.len() == 1;
-        let mut parts = Vec::with_capacity(self.pmus.len());
-        let mut on_cpu_ns = 0;
-        for (pmu, groups) in self.pmus.iter().zip(&open.0) {
-            let readings: Vec<Reading> =
-                groups.iter().map(OpenGroup::read).collect::<Result<_, _>>()?;
-            on_cpu_ns = readings.iter().map(|r| r.enabled_ns).fold(on_cpu_ns, u64::max);
-            parts.push(totals(&pmu.groups, &readings, alone));
-        }
-        Ok((over_pmus(&parts), on_cpu_ns))
+        let of_pmu = |groups: &Vec<OpenGroup>| groups.iter().map(OpenGroup::read).collect();
+        let readings: Vec<Vec<Reading>> = open.0.iter().map(of_pmu).collect::<Result<_, _>>()?;
+        let on_cpu_ns = readings.iter().flatten().map(|reading| reading.enabled_ns).max();
+        Ok((self.totals(&readings), on_cpu_ns.unwrap_or(0)))
+    }
+
+    /// The totals of one thread, from the readings of each PMU.
+    fn totals(&self, readings: &[Vec<Reading>]) -> Totals {
+        let pairs = self.pmus.iter().zip(readings);
+        let parts: Vec<Totals> =
+            pairs.map(|(pmu, readings)| totals(&pmu.groups, readings, self.alone)).collect();
+        over_pmus(&parts)
     }
 }
 
@@ -319,7 +324,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send)
     std::thread::scope(|scope| {
         let work = || {
             let moved = move_this_thread(|number| cpus.contains(number));
-            // Cores that we may not use need no plan: the watched program inherits our mask.
+            // Cores that we may not use cannot be tried out. What a program does there is not counted.
             if moved { work() } else { Tried::default() }
         };
         scope.spawn(work).join().unwrap_or_default()
@@ -418,6 +423,20 @@ mod tests {
         let taken = Grouping { refused: vec![Role::Cycles], ..Grouping::default() };
         expect!["armv8_cortex_a72: not used, other programs hold its counters"]
             .assert_eq(&notes(&pmu(A72, "armv8_cortex_a72", 9), &taken).join("\n"));
+    }
+
+    /// Of 100 ns on CPUs 40 were on this kind of cores; the other kind is there, but its PMU is not used.
+    #[test]
+    fn a_kind_that_is_not_counted_is_not_made_up() {
+        let clock = u64::from(c::PERF_COUNT_SW_TASK_CLOCK);
+        let mut counters = Counters::of_software(&[(Role::Instructions, clock)]);
+        let readings = [vec![Reading { enabled_ns: 100, running_ns: 40, counts: vec![80] }]];
+        counters.alone = false;
+        let totals = counters.totals(&readings);
+        assert_eq!((totals.instructions, totals.scaled), (Some(80), None));
+        // The only PMU counted for less than it was due: others held it.
+        counters.alone = true;
+        assert_eq!(counters.totals(&readings).instructions, Some(200));
     }
 
     #[test]

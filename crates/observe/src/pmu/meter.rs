@@ -7,11 +7,19 @@
 //! # Approach
 //! What was counted between two looks is scaled by the time between those two, and added up. A look
 //! that came before every group had its turn is left for the next one. Where cycles went is told for each such
-//! stretch by itself ([`super::stack`]); one of which it is not known adds nothing.
+//! stretch by itself ([`super::stack`]); one of which it is not known adds nothing. A figure is given only at looks
+//! before which it was counted all the time: its difference to the look before is then what was done in between.
 //! # Properties
 //! - **Grows**: no figure is ever lower than before. -> test `sums_never_shrink`
-//! - **Unknown is not 0**: what has no counter, or one that others held, is `None`. -> test
-//!   `what_others_hold_is_unknown`
+//! - **Unknown is not 0**: what has no counter, or one that others held since the last look, is `None`. -> tests
+//!   `what_others_hold_is_unknown`, `what_others_take_over_is_unknown`
+//! - **Rates are of their own time**: what a left look is to count would be divided by the time of the next one, so
+//!   requests are `None` at it. Instructions and cycles, which are divided by each other, stay. -> test
+//!   `a_group_without_its_turn_is_waited_for`
+//! - **Nothing counted is lost**: instructions that were counted once stay, whoever takes the counters. -> test
+//!   `what_others_take_over_is_unknown`
+//! - **Kinds of cores do not blind each other**: one that cannot count something hides what the others count only
+//!   while the thread is on it. -> test `a_visit_to_the_other_kind`
 //! - **Stacks follow**: those of all stretches of which it is known where cycles went add up. -> test
 //!   `stacks_of_stretches_add_up`
 
@@ -29,10 +37,12 @@ use colocate_model::{Class, Stack};
 /// Levels of caches that events are known for.
 pub const LEVELS: usize = 3;
 
-/// What was counted of one thread since its counters were opened. `None` is what they do not tell.
+/// What was counted of one thread since its counters were opened, in the stretches in which it was counted. `None` is
+/// what they do not tell of the time since the last look: only differences of two known figures say something.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
-    /// Instructions retired.
+    /// Instructions retired; `None` only as long as none were counted. Of time in which others held the counters it has
+    /// no more than what was counted.
     pub instructions: Option<u64>,
     /// Core cycles.
     pub cycles: Option<u64>,
@@ -67,13 +77,21 @@ const MISSES: usize = 4;
 const TURNS_NS: u64 = 100_000_000;
 
 /// Of all that a processor can count, what is worth counting here; misses first, as they matter most
-/// where not everything fits.
+/// where not everything fits. Loads without stores say nothing of the requests to the first cache, so they are
+/// left out.
 pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> {
-    let is_one = |bundle: &Bundle| bundle.last().is_some_and(|event| ROLES.contains(&event.role));
+    let role = |bundle: &Bundle| bundle.last().map(|event| event.role);
+    let has = |class| classes.iter().any(|bundle| role(bundle) == Some(Role::Class(class)));
+    let both = has(Class::Load) && has(Class::Store);
+    let is_one = |bundle: &Bundle| match role(bundle) {
+        Some(Role::Class(_)) if !both => false,
+        role => role.is_some_and(|role| ROLES.contains(&role)),
+    };
     let (cycles, classes): (Vec<Bundle>, Vec<Bundle>) = classes
-        .into_iter()
-        .filter(is_one)
-        .partition(|bundle| bundle.last().is_some_and(|event| event.role == Role::Cycles));
+        .iter()
+        .filter(|bundle| is_one(bundle))
+        .cloned()
+        .partition(|bundle| role(bundle) == Some(Role::Cycles));
     cycles.into_iter().chain(extras.into_iter().filter(is_one)).chain(classes).collect()
 }
 
@@ -82,6 +100,8 @@ pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> 
 pub struct Meter {
     open: OpenCounters,
     pmus: Vec<Sums>,
+    /// The thread's time on CPUs at the last look.
+    on_cpu_ns: u64,
 }
 
 /// What a PMU counts together, and how that tells where cycles went.
@@ -95,8 +115,23 @@ struct Sums {
     /// The last readings.
     latest: Vec<Reading>,
     sums: [u64; ROLES.len()],
-    /// Where the cycles went in the stretches of which that is known.
+    /// What was ever told.
+    ever: [bool; ROLES.len()],
+    /// Where the cycles went in the stretches of which that is known; `None` if the PMU does not tell.
     stack: Option<Stack>,
+    look: Look,
+}
+
+/// What a look at one PMU has added.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Look {
+    /// The thread was not on its cores, or did not run.
+    #[default]
+    Idle,
+    /// Nothing yet: not every group has had its turn.
+    Left,
+    /// What is said here to be told.
+    Took([bool; ROLES.len()]),
 }
 
 impl Counters {
@@ -106,7 +141,7 @@ impl Counters {
     /// As [`Counters::open`].
     pub fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
         let open = self.open(tid, start)?;
-        Ok(Meter { open, pmus: vec![Sums::default(); self.pmus.len()] })
+        Ok(Meter { open, pmus: vec![Sums::default(); self.pmus.len()], on_cpu_ns: 0 })
     }
 }
 
@@ -117,25 +152,45 @@ impl Meter {
     /// # Errors
     /// If a group cannot be read.
     pub fn read(&mut self, counters: &Counters, ended: bool) -> Result<Metered, SysError> {
-        let alone = counters.pmus.len() == 1;
-        let mut known = [None; ROLES.len()];
+        let alone = counters.alone;
         let mut on_cpu_ns = 0;
         for ((pmu, groups), sums) in counters.pmus.iter().zip(&self.open.0).zip(&mut self.pmus) {
-            sums.latest = groups.iter().map(OpenGroup::read).collect::<Result<_, _>>()?;
-            on_cpu_ns = sums.latest.iter().map(|r| r.enabled_ns).fold(on_cpu_ns, u64::max);
-            sums.take((&pmu.groups, pmu.stack.as_ref()), alone, ended);
+            let latest: Vec<Reading> =
+                groups.iter().map(OpenGroup::read).collect::<Result<_, _>>()?;
+            on_cpu_ns = latest.iter().map(|r| r.enabled_ns).fold(on_cpu_ns, u64::max);
+            sums.take(latest, (&pmu.groups, pmu.stack.as_ref()), alone, ended);
         }
-        let parts = counters.pmus.iter().zip(&self.pmus);
-        // A kind of core that the thread was never on says nothing, and need not.
-        let ran: Vec<_> = parts.clone().filter(|(_, sums)| alone || sums.has_run()).collect();
-        for (place, known) in known.iter_mut().enumerate() {
-            let of_kinds = ran.iter().map(|(pmu, sums)| sums.known(place, &pmu.groups, alone));
-            *known = of_kinds.sum();
-        }
-        let stacks: Option<Vec<Stack>> = ran.iter().map(|(_, sums)| sums.stack).collect();
-        let stack = stacks.and_then(|all| all.into_iter().map(Some).reduce(both).flatten());
-        Ok(Metered { stack, ..metered(&known, Nanos(on_cpu_ns)) })
+        let groups = counters.pmus.iter().map(|pmu| &pmu.groups[..]);
+        let kinds: Vec<Kind<'_>> = groups.zip(&self.pmus).collect();
+        // It ran, but where nothing counts.
+        let unseen = on_cpu_ns > self.on_cpu_ns && self.pmus.iter().all(Sums::is_idle);
+        self.on_cpu_ns = on_cpu_ns;
+        let known: [_; ROLES.len()] = std::array::from_fn(|place| {
+            known(&kinds, place, alone).filter(|_| !unseen || place == INSTRUCTIONS)
+        });
+        Ok(Metered { stack: stack(&self.pmus), ..metered(&known, Nanos(on_cpu_ns)) })
     }
+}
+
+/// A kind of cores: what its PMU counts, and has counted.
+type Kind<'a> = (&'a [Group], &'a Sums);
+
+/// A figure over all kinds of cores, if one of them counts it, and all on which the thread was since the last look.
+fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
+    let counts = kinds.iter().any(|(groups, sums)| sums.counts(place, groups, alone));
+    let told = place == INSTRUCTIONS || kinds.iter().all(|(_, sums)| sums.tells(place));
+    let sum = kinds.iter().fold(0_u64, |sum, (_, sums)| sum.saturating_add(sums.sums[place]));
+    (counts && told).then_some(sum)
+}
+
+/// Where the cycles went, over all kinds of cores.
+fn stack(kinds: &[Sums]) -> Option<Stack> {
+    if kinds.iter().any(|sums| sums.stack.is_none() && !sums.is_idle()) {
+        return None;
+    }
+    let stacks = || kinds.iter().filter_map(|sums| sums.stack);
+    let told = stacks().filter(|stack| stack.total() > 0.0).map(Some).reduce(both);
+    told.unwrap_or_else(|| stacks().next())
 }
 
 /// Both together, if they have the same parts.
@@ -151,51 +206,97 @@ fn metered(known: &[Option<u64>; ROLES.len()], on_cpu: Nanos) -> Metered {
 }
 
 impl Sums {
-    fn has_run(&self) -> bool {
-        self.latest.iter().any(|reading| reading.running_ns > 0)
+    fn is_idle(&self) -> bool {
+        self.look == Look::Idle
     }
 
     /// Adds what the latest readings say beyond those taken, if every group had its turn.
-    fn take(&mut self, (groups, stack): Planned<'_>, alone: bool, ended: bool) {
+    fn take(&mut self, latest: Vec<Reading>, planned: Planned<'_>, alone: bool, ended: bool) {
         if self.taken.is_empty() {
-            self.taken = self.latest.iter().map(zero).collect();
+            self.taken = latest.iter().map(zero).collect();
+            self.stack = planned.1.map(|plan| Stack::empty(plan.table.parts));
         }
+        self.latest = latest;
         let between: Vec<Reading> =
             self.latest.iter().zip(&self.taken).map(|(now, then)| since(now, then)).collect();
         let ran = |reading: &Reading| reading.running_ns > 0;
+        let was_due = |reading: &Reading| ran(reading) || alone && reading.enabled_ns > 0;
         let waited_long = between.iter().any(|reading| reading.enabled_ns >= TURNS_NS);
         let due_now = between.iter().all(ran) || ended || waited_long;
-        if !due_now || !between.iter().any(ran) {
-            return;
-        }
-        let due = due(&between, alone);
-        for (sum, role) in self.sums.iter_mut().zip(ROLES) {
-            let counted = groups.iter().zip(&between).find_map(|(group, reading)| {
-                let count = group.count_of(role, &reading.counts)?;
-                (reading.running_ns > 0)
-                    .then(|| scaled(count, due(reading), reading.running_ns))
-                    .flatten()
-            });
-            *sum = sum.saturating_add(counted.unwrap_or(0));
-        }
-        let stack = stack.and_then(|plan| of_readings(plan, groups, &between, alone).ok());
-        if let Some(stack) = stack {
-            self.stack = Some(self.stack.map_or(stack, |sum| sum.plus(&stack).unwrap_or(sum)));
-        }
-        self.taken.clone_from(&self.latest);
+        self.look = match between.iter().any(ran) && due_now {
+            true => {
+                let mut told = self.add(&between, planned, alone);
+                // An end that came before their turn does not make all cycles so far unknown.
+                told[CYCLES] |= ended && !waited_long && self.ever[CYCLES];
+                Look::Took(told)
+            }
+            false if between.iter().any(was_due) => Look::Left,
+            false => Look::Idle,
+        };
     }
 
-    /// A sum, if it is known.
-    fn known(&self, place: usize, groups: &[Group], alone: bool) -> Option<u64> {
-        let role = ROLES[place];
-        let due = due(&self.latest, alone);
-        let counts = |(group, reading): &(&Group, &Reading)| {
-            group.count_of(role, &reading.counts).is_some() && is_enough(reading, due(reading))
-        };
-        groups.iter().zip(&self.latest).find(counts)?;
-        let silent = place > CYCLES && self.sums[place] == 0 && self.sums[INSTRUCTIONS] >= ENOUGH;
-        (!silent).then_some(self.sums[place])
+    /// Adds what was counted between two looks, and says what that was.
+    fn add(
+        &mut self,
+        between: &[Reading],
+        (groups, stack): Planned<'_>,
+        alone: bool,
+    ) -> [bool; ROLES.len()] {
+        let mut told = [false; ROLES.len()];
+        for (place, told) in told.iter_mut().enumerate() {
+            let counted = counted(ROLES[place], groups, between, alone);
+            *told = counted.is_some();
+            self.ever[place] |= *told;
+            let bare = || if place == INSTRUCTIONS { instructions(groups, between) } else { 0 };
+            self.sums[place] = self.sums[place].saturating_add(counted.unwrap_or_else(bare));
+        }
+        let stack = stack.and_then(|plan| of_readings(plan, groups, between, alone).ok());
+        self.stack = both(self.stack, stack).or(self.stack);
+        self.taken.clone_from(&self.latest);
+        told
     }
+
+    /// Whether the figure at a place was told of the time since the last look.
+    fn tells(&self, place: usize) -> bool {
+        match self.look {
+            Look::Idle => true,
+            Look::Left => place <= CYCLES,
+            Look::Took(told) => told[place] && !self.is_silent(place),
+        }
+    }
+
+    /// Whether a figure is counted at all: it was told once, or nobody has kept it from being counted so far.
+    fn counts(&self, place: usize, groups: &[Group], alone: bool) -> bool {
+        let due = due(&self.latest, alone);
+        let enough = |(group, reading): (&Group, &Reading)| {
+            group.count_of(ROLES[place], &reading.counts).is_some()
+                && is_enough(reading, due(reading))
+        };
+        let so_far = || groups.iter().zip(&self.latest).any(enough);
+        !self.is_silent(place) && (self.ever[place] || so_far())
+    }
+
+    /// Whether a counter seems to be dead.
+    fn is_silent(&self, place: usize) -> bool {
+        place > CYCLES && self.sums[place] == 0 && self.sums[INSTRUCTIONS] >= ENOUGH
+    }
+}
+
+/// What was counted with a role between two looks, scaled; `None` if it was counted for too little of the time.
+fn counted(role: Role, groups: &[Group], between: &[Reading], alone: bool) -> Option<u64> {
+    let due = due(between, alone);
+    groups.iter().zip(between).find_map(|(group, reading)| {
+        let count = group.count_of(role, &reading.counts)?;
+        let enough = reading.running_ns > 0 && is_enough(reading, due(reading));
+        enough.then(|| scaled(count, due(reading), reading.running_ns)).flatten()
+    })
+}
+
+/// The instructions that were really counted between two looks, without those of the time when they were not.
+fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
+    let pairs = groups.iter().zip(between);
+    let each = pairs.filter_map(|(group, r)| group.count_of(Role::Instructions, &r.counts));
+    each.max().unwrap_or(0)
 }
 
 fn zero(like: &Reading) -> Reading {
@@ -235,10 +336,10 @@ mod tests {
         ]
     }
 
+    /// What is known of instructions, cycles and misses after a look.
     fn look(sums: &mut Sums, readings: [Reading; 2]) -> [Option<u64>; 3] {
-        sums.latest = readings.to_vec();
-        sums.take((&two(), None), true, false);
-        [INSTRUCTIONS, CYCLES, MISSES].map(|place| sums.known(place, &two(), true))
+        sums.take(readings.to_vec(), (&two(), None), true, false);
+        [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&[(&two(), sums)], place, true))
     }
 
     /// A thread that runs at 2 instructions a ns at first and at 1 later: in the first 10 ns each group counts for
@@ -253,6 +354,7 @@ mod tests {
         assert_eq!(look(&mut sums, second), [Some(30), Some(20), Some(12)]);
     }
 
+    /// The second look is left for the third one. Its misses are not 0, and those of the third are of both times.
     #[test]
     fn a_group_without_its_turn_is_waited_for() {
         let mut sums = Sums::default();
@@ -260,6 +362,13 @@ mod tests {
         assert_eq!(look(&mut sums, first), [Some(0), Some(0), None], "nothing is added yet");
         let second = [reading(20, 10, &[20, 10]), reading(20, 10, &[20, 4])];
         assert_eq!(look(&mut sums, second), [Some(40), Some(20), Some(8)]);
+        let third = [reading(30, 20, &[40, 20]), reading(30, 10, &[20, 4])];
+        assert_eq!(look(&mut sums, third.clone()), [Some(40), Some(20), None], "left");
+        assert_eq!(look(&mut sums, third), [Some(40), Some(20), None], "still left, asleep");
+        let fourth = [reading(40, 20, &[40, 20]), reading(40, 20, &[40, 8])];
+        let all = [Some(80), Some(40), Some(16)];
+        assert_eq!(look(&mut sums, fourth.clone()), all);
+        assert_eq!(look(&mut sums, fourth), all, "asleep");
     }
 
     #[test]
@@ -271,16 +380,89 @@ mod tests {
         let mut sums = Sums::default();
         let silent = [reading(10, 10, &[ENOUGH, ENOUGH]), reading(10, 10, &[ENOUGH, 0])];
         assert_eq!(look(&mut sums, silent), [Some(ENOUGH), Some(ENOUGH), None]);
+        let mut sums = Sums::default();
+        let all_held = [reading(long, 0, &[0, 0]), reading(long, 0, &[0, 0])];
+        assert_eq!(look(&mut sums, all_held), [None; 3]);
+    }
+
+    /// Both groups count for 1 s. Then others take the counters of the second one for 1 s; then all of them for 1 s,
+    /// but for a thousandth, of which the instructions are not lost; then they give them back.
+    #[test]
+    fn what_others_take_over_is_unknown() {
+        const S: u64 = 1_000_000_000;
+        let mut sums = Sums::default();
+        let at = |enabled, first: (u64, [u64; 2]), second: (u64, [u64; 2])| {
+            [reading(enabled, first.0, &first.1), reading(enabled, second.0, &second.1)]
+        };
+        let first = at(S, (S, [8_000, 4_000]), (S, [8_000, 1_000]));
+        assert_eq!(look(&mut sums, first), [Some(8_000), Some(4_000), Some(1_000)]);
+        let second = at(2 * S, (2 * S, [16_000, 8_000]), (S, [8_000, 1_000]));
+        assert_eq!(look(&mut sums, second), [Some(16_000), Some(8_000), None]);
+        let ms = S / 1_000;
+        let third = at(3 * S, (2 * S + ms, [16_009, 8_004]), (S, [8_000, 1_000]));
+        assert_eq!(look(&mut sums, third), [Some(16_009), None, None]);
+        let fourth = at(4 * S, (3 * S + ms, [24_009, 12_004]), (2 * S, [16_000, 2_000]));
+        assert_eq!(look(&mut sums, fourth), [Some(24_009), Some(12_000), Some(2_000)]);
+    }
+
+    /// Two kinds of cores, of which the second counts no misses. The thread goes there once.
+    #[test]
+    fn a_visit_to_the_other_kind() {
+        let fast = [Group::of_roles(&[Role::Instructions, Role::Cycles, ROLES[MISSES]])];
+        let slow = [Group::of_roles(&[Role::Instructions, Role::Cycles])];
+        let mut sums = [Sums::default(), Sums::default()];
+        let mut look = |enabled, first: (u64, [u64; 3]), second: (u64, [u64; 2])| {
+            let latest = [
+                vec![reading(enabled, first.0, &first.1)],
+                vec![reading(enabled, second.0, &second.1)],
+            ];
+            let [on_fast, on_slow] = latest;
+            sums[0].take(on_fast, (&fast, None), false, false);
+            sums[1].take(on_slow, (&slow, None), false, false);
+            let kinds: [Kind<'_>; 2] = [(&fast, &sums[0]), (&slow, &sums[1])];
+            [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&kinds, place, false))
+        };
+        let begins = look(10, (10, [20, 10, 3]), (0, [0, 0]));
+        assert_eq!(begins, [Some(20), Some(10), Some(3)]);
+        assert_eq!(look(20, (10, [20, 10, 3]), (10, [5, 10])), [Some(25), Some(20), None]);
+        let back = look(30, (20, [40, 20, 6]), (10, [5, 10]));
+        assert_eq!(back, [Some(45), Some(30), Some(6)]);
+    }
+
+    /// One kind of cores tells stacks, another one tells none, and a third one others.
+    #[test]
+    fn stacks_of_kinds() {
+        let of = |parts, cycles: &[f64], look| Sums {
+            stack: Stack::new(parts, cycles, 0.0),
+            look,
+            ..Sums::default()
+        };
+        let took = Look::Took([true; ROLES.len()]);
+        let first = of(ARM_CYCLES.parts, &[1.0, 2.0, 3.0], took);
+        let told = first.stack;
+        let none = |look| Sums { look, ..Sums::default() };
+        assert_eq!(stack(&[first.clone(), none(Look::Idle)]), told);
+        assert_eq!(stack(&[first.clone(), none(took)]), None);
+        let same = of(ARM_CYCLES.parts, &[0.0; 3], took);
+        assert_eq!(stack(&[first.clone(), same.clone()]), told, "nothing is known of it yet");
+        assert_eq!(stack(&[same.clone(), same.clone()]), same.stack);
+        let parts = crate::pmu::stack::ARM[0].parts;
+        assert_eq!(stack(&[first.clone(), of(parts, &[0.0; 4], Look::Idle)]), told);
+        assert_eq!(stack(&[first, of(parts, &[1.0; 4], took)]), None, "they do not add up");
     }
 
     #[test]
     fn what_came_last_counts_at_the_end() {
-        let mut sums = Sums {
-            latest: vec![reading(3, 3, &[6, 3]), reading(3, 0, &[0, 0])],
-            ..Sums::default()
-        };
-        sums.take((&two(), None), true, true);
+        let mut sums = Sums::default();
+        let latest = vec![reading(3, 3, &[6, 3]), reading(3, 0, &[0, 0])];
+        sums.take(latest, (&two(), None), true, true);
         assert_eq!(sums.sums[INSTRUCTIONS], 6);
+        // Of the last 2 ns the second group counted all.
+        let latest = vec![reading(5, 3, &[6, 3]), reading(5, 2, &[4, 1])];
+        sums.take(latest, (&two(), None), true, true);
+        let all =
+            [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&[(&two(), &sums)], place, true));
+        assert_eq!(all, [Some(10), Some(3), Some(1)]);
     }
 
     /// Of three stretches of 1,000 cycles each the second counts more stalls than cycles: of 2,000 it is known.
@@ -290,19 +472,19 @@ mod tests {
         let roles = [Role::Instructions, Role::Cycles, Role::Stack(0), Role::Stack(1)];
         let groups = [Group::of_roles(&roles)];
         let mut sums = Sums::default();
-        let mut known = Vec::new();
+        let mut stacks = Vec::new();
         for (time, counts) in (1..).zip([
             [900, 1_000, 100, 300],
             [1_800, 2_000, 1_100, 1_300],
             [2_700, 3_000, 1_200, 1_700],
         ]) {
-            sums.latest = vec![reading(10 * time, 10 * time, &counts)];
-            sums.take((&groups, Some(&plan)), true, false);
-            known.push(sums.stack.map(|stack| stack.cycles().to_vec()));
+            let latest = vec![reading(10 * time, 10 * time, &counts)];
+            sums.take(latest, (&groups, Some(&plan)), true, false);
+            stacks.push(sums.stack.map(|stack| stack.cycles().to_vec()));
         }
         let first = Some(vec![100.0, 300.0, 600.0]);
-        assert_eq!(known, [first.clone(), first, Some(vec![200.0, 700.0, 1_100.0])]);
-        assert_eq!(sums.known(CYCLES, &groups, true), Some(3_000));
+        assert_eq!(stacks, [first.clone(), first, Some(vec![200.0, 700.0, 1_100.0])]);
+        assert_eq!(known(&[(&groups, &sums)], CYCLES, true), Some(3_000));
     }
 
     proptest! {
@@ -371,7 +553,7 @@ mod tests {
         #[allow(clippy::cast_precision_loss)] // milliseconds
         let away = (stack.total() - cycles as f64).abs();
         // A stretch in which nothing was waited for is not known.
-        let unknown = before.stack.map_or(before.cycles.unwrap(), |_| 0);
+        let unknown = if before.stack.unwrap().total() > 0.0 { 0 } else { before.cycles.unwrap() };
         assert!(away <= unknown as f64 + 1.0, "{stack:?} {cycles}");
         assert!(stack.cycles()[0] >= 1.0 && stack.cycles()[0] == stack.cycles()[1]);
     }

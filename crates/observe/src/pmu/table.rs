@@ -70,7 +70,7 @@ pub struct Row {
 pub struct Family {
     /// What people call it.
     pub name: &'static str,
-    /// Its name in libpfm4, or empty where libpfm4 4.13 does not know it.
+    /// Its name in libpfm4, or empty where libpfm4 4.13 does not know it or is not asked.
     pub pfm: &'static str,
     /// One row for each class that can be counted.
     pub rows: &'static [Row],
@@ -397,14 +397,15 @@ fn intel(model: u32, pmu: &str) -> Option<&'static Family> {
     }
 }
 
-/// Model ranges as in the kernel's `arch/x86/kernel/cpu/amd.c`.
+/// Model ranges as in the kernel's `arch/x86/kernel/cpu/amd.c`. Those in between are of other generations (Zen 6 has
+/// 0x1a with 0x50 to 0x5f) or nobody's.
 fn amd(family: u32, model: u32) -> Option<&'static Family> {
     match (family, model) {
         (0x17, 0x00..=0x2f | 0x50..=0x5f) => Some(&ZEN1),
         (0x17, 0x30..=0x4f | 0x60..=0x7f | 0x84..=0x87 | 0x90..=0xaf) => Some(&ZEN2),
         (0x19, 0x00..=0x0f | 0x20..=0x5f) => Some(&ZEN3),
         (0x19, 0x10..=0x1f | 0x60..=0xaf) => Some(&ZEN4),
-        (0x1a, 0x00..=0x7f) => Some(&ZEN5),
+        (0x1a, 0x00..=0x2f | 0x40..=0x4f | 0x60..=0x7f) => Some(&ZEN5),
         _ => None,
     }
 }
@@ -440,6 +441,10 @@ mod tests {
         // The papers' EPYC 7301 is family 0x17 model 1.
         assert_eq!(name(Cpu::Amd { family: 0x17, model: 1 }, "cpu"), Some(ZEN1.name));
         assert_eq!(name(Cpu::Amd { family: 0x19, model: 0x61 }, "cpu"), Some(ZEN4.name));
+        let fifth = |model| name(Cpu::Amd { family: 0x1a, model }, "cpu");
+        let zen5 = Some(ZEN5.name);
+        assert_eq!([0x02, 0x2f, 0x44, 0x60, 0x7f].map(fifth), [zen5; 5]);
+        assert_eq!([0x30, 0x50, 0x5f, 0x80].map(fifth), [None; 4], "Zen 6 is not in the table");
         let arm = |part| Cpu::Arm { implementer: 0x41, part };
         assert_eq!(name(arm(0xd0c), "armv8_pmuv3_0"), Some(NEOVERSE_N1.name));
         assert_eq!(name(Cpu::Power { generation: 8 }, "cpu"), Some(POWER8.name));

@@ -4,9 +4,9 @@ use super::counters::{Want, counts, specs};
 use super::extras;
 use super::meter;
 use super::open::{OpenGroup, Spec, Start};
-use super::plan::{Bundle, Group, Grouping, Role, Source, grouping, wanted};
+use super::plan::{Bundle, Group, Grouping, Role, grouping, wanted};
 use super::scale::ENOUGH;
-use super::stack::{self, StackPlan};
+use super::stack::{self, MOST_EVENTS, StackPlan};
 use super::sysfs::CorePmu;
 use crate::task::Tid;
 use std::hint::black_box;
@@ -59,7 +59,7 @@ fn with_stack(plan: &StackPlan, others: Vec<Bundle>) -> Vec<Bundle> {
     all
 }
 
-/// Whether the events of a stack are all there, and count.
+/// Whether the events of a stack are all there, and those count that cannot be 0.
 fn tells(
     plan: &StackPlan,
     grouping: &Grouping,
@@ -72,45 +72,50 @@ fn tells(
     if let Some(code) = refused {
         return Err(format!("expected to count {} for {}, refused", code.name, plan.table.name));
     }
-    let groups = grouping.groups.iter().map(|group| (group, specs(group)));
-    match groups.into_iter().any(|(group, specs)| is_alive(group, &specs)) {
-        true => Ok(()),
-        false => {
-            let names: Vec<&str> = plan.table.events.iter().map(|code| code.name).collect();
-            Err(format!("{} stay at 0", names.join(" and ")))
-        }
+    let mut seen = [false; MOST_EVENTS];
+    for group in &grouping.groups {
+        note_alive(group, &specs(group), &mut seen);
+    }
+    let sets = plan.table.alive.iter();
+    let dead = sets.filter(|set| !set.iter().any(|place| seen[*place])).copied().flatten();
+    let names: Vec<&str> = dead.map(|place| plan.table.events[*place].name).collect();
+    match names.len() {
+        0 => Ok(()),
+        1 => Err(format!("{} stays at 0", names[0])),
+        _ => Err(format!("{} stay at 0", names.join(" and "))),
     }
 }
 
-/// How long is waited for an event to count. Chosen: a million instructions take a thousandth of a second, and a
+/// How long is waited for events to count. Chosen: a million instructions take a thousandth of a second, and a
 /// turn 20 times that.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Whether one of a group's events of a stack counts anything in a million instructions. No program runs those
-/// without waiting once; a counter that an emulator or a hypervisor leaves dead looks like that.
-fn is_alive(group: &Group, specs: &[Spec]) -> bool {
-    let is_part = |role: Role| matches!(role, Role::Stack(_));
-    let parts = group.events.iter().filter(|event| is_part(event.role) && !is_slots(event.source));
-    if parts.clone().next().is_none() {
-        return false;
+/// Notes which of a group's events of a stack count anything in a million instructions, by their places. Counters
+/// that an emulator or a hypervisor leaves dead do not, be it all of them or some.
+fn note_alive(group: &Group, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
+    let place = |role: Role| match role {
+        Role::Stack(place) => Some(usize::from(place)),
+        _ => None,
+    };
+    let places = || group.events.iter().filter_map(|event| place(event.role));
+    if places().next().is_none() {
+        return;
     }
-    let Ok(open) = OpenGroup::open(specs, Tid(0), Start::Now) else { return false };
+    let Ok(open) = OpenGroup::open(specs, Tid(0), Start::Now) else { return };
     let begun = Instant::now();
     loop {
         work();
-        let Ok(reading) = open.read() else { return false };
-        let counted = parts.clone().any(|event| {
-            group.count_of(event.role, &reading.counts).is_some_and(|count| count > 0)
-        });
+        let Ok(reading) = open.read() else { return };
+        for (event, count) in group.events.iter().zip(&reading.counts) {
+            if let Some(place) = place(event.role) {
+                seen[place] |= *count > 0;
+            }
+        }
         let enough = group.count_of(Role::Instructions, &reading.counts) >= Some(ENOUGH);
-        if counted || enough || begun.elapsed() >= PATIENCE {
-            return counted;
+        if places().all(|place| seen[place]) || enough || begun.elapsed() >= PATIENCE {
+            return;
         }
     }
-}
-
-fn is_slots(source: Source) -> bool {
-    matches!(source, Source::Raw(code) if code == stack::SLOTS)
 }
 
 /// Some tens of thousands of instructions.
@@ -126,11 +131,12 @@ mod tests {
     use super::*;
     use crate::pmu::Counters;
     use crate::pmu::cpu::Cpu;
-    use crate::pmu::stack::{ARM_CYCLES, INTEL_METRICS, POWER8};
-    use crate::pmu::table;
+    use crate::pmu::plan::{Event, Source};
+    use crate::pmu::stack::{ARM_CYCLES, INTEL_2015, INTEL_METRICS, POWER8, StackTable};
+    use crate::pmu::table::{self, Family};
     use perf_event_open_sys::bindings as c;
 
-    fn plan(table: &'static stack::StackTable) -> StackPlan {
+    fn plan(table: &'static StackTable) -> StackPlan {
         StackPlan { table, width: 0.0 }
     }
 
@@ -153,23 +159,74 @@ mod tests {
     /// and a few more; time passes.
     #[test]
     fn dead_counters_are_found_out() {
-        let tried = |number: u32| {
-            let events = [
-                (Role::Instructions, u64::from(c::PERF_COUNT_SW_TASK_CLOCK)),
-                (Role::Stack(1), u64::from(number)),
-            ];
+        let (time, dead) = (c::PERF_COUNT_SW_TASK_CLOCK, c::PERF_COUNT_SW_EMULATION_FAULTS);
+        let tried = |table, numbers: &[u32]| {
+            let mut events = vec![(Role::Instructions, u64::from(time))];
+            let stack = (0..).map(Role::Stack).zip(numbers.iter().copied().map(u64::from));
+            events.extend(stack);
             let counters = Counters::of_software(&events);
             let [planned] = &counters.pmus[..] else { panic!("one PMU") };
             let grouping = Grouping { groups: planned.groups.clone(), refused: Vec::new() };
-            tells(&plan(&ARM_CYCLES), &grouping, |_| planned.specs[0].clone())
+            tells(&plan(table), &grouping, |_| planned.specs[0].clone())
         };
         if Counters::of_software(&[(Role::Cycles, 1)]).open(Tid(0), Start::Now).is_err() {
             println!("skipped: no events can be opened here");
             return;
         }
-        let dead = "STALL_FRONTEND and STALL_BACKEND stay at 0";
-        assert_eq!(tried(c::PERF_COUNT_SW_EMULATION_FAULTS), Err(dead.to_owned()));
-        assert_eq!(tried(c::PERF_COUNT_SW_TASK_CLOCK), Ok(()));
+        let names = |found: Result<(), String>| found.unwrap_err();
+        let both = "STALL_FRONTEND and STALL_BACKEND stay at 0";
+        assert_eq!(names(tried(&ARM_CYCLES, &[dead, dead])), both);
+        // One of them would tell a stack of which the other one's part is 0.
+        assert_eq!(names(tried(&ARM_CYCLES, &[dead, time])), "STALL_FRONTEND stays at 0");
+        assert_eq!(names(tried(&ARM_CYCLES, &[time, dead])), "STALL_BACKEND stays at 0");
+        assert_eq!(tried(&ARM_CYCLES, &[time, time]), Ok(()));
+        // Only the clock counts, as where a hypervisor lets none but the architecture's events through.
+        let clock = [dead, dead, dead, dead, dead, time];
+        let found = names(tried(&INTEL_2015, &clock));
+        assert!(found.starts_with("UOPS_ISSUED:ANY and UOPS_RETIRED:RETIRE_SLOTS and"), "{found}");
+        // Without wrong paths nothing recovers, and a thread need not be alone on its core.
+        assert_eq!(tried(&INTEL_2015, &[time, time, time, dead, dead, time]), Ok(()));
+    }
+
+    /// How many descriptors a thread needs on a kind of cores that has so many counters, beside those that serve one
+    /// event each: cycles, Intel's instructions and its slots.
+    fn descriptors(family: &Family, stack: Option<&'static StackTable>, want: Want) -> usize {
+        let intel = family.name.starts_with("Intel");
+        let needs = |event: &&Event| match event.source {
+            Source::Raw(code) => !(stack::leads(&[**event]) || code.config & !0x300 == 0x8000),
+            _ => event.role != Role::Cycles && !intel,
+        };
+        let counters = if intel || family.name.starts_with("POWER") { 4 } else { 6 };
+        let fits = |events: &[Event]| events.iter().filter(needs).count() <= counters;
+        let (classes, extras) =
+            (wanted(Some(family), |_| true), extras::wanted(Some(family), |_| true));
+        let all = match (want, stack) {
+            (Want::Mix, _) => classes,
+            (Want::Demand, _) => [classes, extras].concat(),
+            (Want::Stacks, Some(table)) => {
+                with_stack(&plan(table), meter::traffic(classes, extras))
+            }
+            _ => meter::traffic(classes, extras),
+        };
+        grouping(&all, fits).groups.iter().map(|group| group.events.len()).sum()
+    }
+
+    /// The most that docs/pmu.md names.
+    #[test]
+    fn descriptors_of_a_thread() {
+        let most = |want: Want| {
+            let tables = |family: &Family| {
+                let arm = stack::ARM.into_iter().filter(|_| family.name.starts_with("Arm"));
+                family.stack.into_iter().chain(arm).map(Some).chain([None]).collect::<Vec<_>>()
+            };
+            let of = |family: &&'static Family| {
+                let each = tables(family).into_iter();
+                each.map(|table| descriptors(family, table, want)).max().unwrap()
+            };
+            table::ALL.iter().map(of).max().unwrap()
+        };
+        let wants = [Want::Mix, Want::Demand, Want::Traffic, Want::Stacks];
+        assert_eq!(wants.map(most), [11, 17, 10, 15]);
     }
 
     #[test]

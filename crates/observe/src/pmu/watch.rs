@@ -73,6 +73,8 @@ pub struct Watch {
     /// Threads that could not be counted for another reason, and the first such reason.
     refused: u64,
     reason: Option<SysError>,
+    /// Threads whose counters the kernel has taken away.
+    withdrawn: u64,
     lost: u64,
     events: Vec<TaskEvent>,
 }
@@ -107,6 +109,7 @@ impl Watch {
             too_short: 0,
             refused: 0,
             reason: None,
+            withdrawn: 0,
             lost: 0,
             events: Vec::new(),
         };
@@ -160,14 +163,43 @@ impl Watch {
                     self.threads[*place].name = name;
                 }
             }
-            TaskEvent::Ended { at, tid, .. } => {
+            TaskEvent::Ended { at, pid, tid } => {
                 if let Some(place) = self.alive.remove(&tid) {
-                    self.threads[place].ended = Some(at);
-                    self.read(place);
+                    self.ended(place, at, pid, tid);
                 }
             }
             TaskEvent::Lost { count } => self.lost += count,
         }
+    }
+
+    fn ended(&mut self, place: usize, at: Nanos, pid: Pid, tid: Tid) {
+        if self.goes_on(pid, tid) {
+            self.withdrawn += 1;
+            self.open -= usize::from(matches!(self.threads[place].found, Found::Open(_)));
+            self.threads[place].found = Found::Nothing;
+        } else {
+            self.threads[place].ended = Some(at);
+            self.read(place);
+        }
+    }
+
+    /// Whether a process lives on of whose last thread the kernel says that it has ended. It says so, too, when it
+    /// takes all events from one that gains privileges, or executes what its user may not read: those may not be
+    /// watched any more. What was counted until then is not the whole.
+    fn goes_on(&self, pid: Pid, tid: Tid) -> bool {
+        // Who ends has this flag before that is told (include/linux/sched.h, proc(5)).
+        const PF_EXITING: u64 = 0x4;
+        // Where there are others, one of them may go on under this number.
+        let others = || self.alive.values().any(|place| self.threads[*place].pid == pid);
+        if tid != pid.first_thread() || others() {
+            return false;
+        }
+        let stat = std::fs::read(self.proc.executable_link(pid).with_file_name("stat"));
+        let stat = String::from_utf8_lossy(&stat.unwrap_or_default()).into_owned();
+        // The name, which is the second field, stands in parentheses and may itself hold some.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace());
+        let flags = fields.and_then(|mut fields| fields.nth(9 - 3)?.parse::<u64>().ok());
+        flags.is_some_and(|flags| flags & PF_EXITING == 0)
     }
 
     fn born(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
@@ -238,7 +270,7 @@ impl Watch {
     #[must_use]
     pub fn finish_all(mut self) -> (Counted, Vec<Extras>, Events) {
         self.pump();
-        let complete = self.all_ended();
+        let complete = self.all_ended() && self.withdrawn == 0;
         for place in 0..self.threads.len() {
             self.read(place);
         }
@@ -271,6 +303,13 @@ impl Watch {
         }
         if let Some(reason) = &self.reason {
             notes.push(format!("threads that could not be counted: {} ({reason})", self.refused));
+        }
+        if self.withdrawn > 0 {
+            notes.push(format!(
+                "processes that the kernel lets nobody watch since they gained privileges or executed \
+                 what their user may not read, whose figures are unknown: {}",
+                self.withdrawn
+            ));
         }
         if self.lost > 0 {
             notes.push(format!("notes of births and ends that were lost: {}", self.lost));
@@ -523,6 +562,46 @@ mod tests {
         assert_eq!((gone.instructions, gone.cycles, gone.cpu_time_ns), (None, None, None));
         let note = "threads that ended before they could be counted, whose figures are unknown: 1";
         assert_eq!(counted.notes, [note]);
+    }
+
+    /// A shell executes a copy of itself that its user may run and not read. That works for a while.
+    #[test]
+    fn who_may_not_be_watched_any_more_is_unknown() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        if !may_count() {
+            return;
+        }
+        let copy = std::env::temp_dir().join(format!("colocate-unreadable-{}", std::process::id()));
+        std::fs::copy("/bin/sh", &copy).unwrap();
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o111)).unwrap();
+        let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; read end";
+        let mut command = Command::new("sh");
+        command.args(["-c", "read go; exec \"$0\" -c \"$1\"", copy.to_str().unwrap(), script]);
+        // SAFETY: takes no pointer.
+        if unsafe { libc::geteuid() } == 0 {
+            // Root may read all; this is nobody.
+            command.uid(65_534).gid(65_534);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let options = Options::here().unwrap();
+        let mut watch = Watch::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"go\n").unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let _ = std::fs::remove_file(&copy);
+        watch.pump();
+        let counted = watch.finish();
+        input.write_all(b"end\n").unwrap();
+        child.wait().unwrap();
+        assert_eq!(said, "done\n");
+        let thread = &counted.threads[0];
+        assert_eq!((thread.instructions, thread.cycles, thread.cpu_time_ns), (None, None, None));
+        assert_eq!((thread.end_ns, counted.complete), (None, false));
+        let says = |note: &String| note.contains("gained privileges") && note.ends_with(": 1");
+        assert!(counted.notes.iter().any(says), "{:?}", counted.notes);
     }
 
     /// Counts more threads of this process than descriptors allow at first.

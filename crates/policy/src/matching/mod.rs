@@ -36,6 +36,7 @@ pub fn proved(costs: &Costs) -> Option<NearMatching> {
 }
 
 /// As [`proved`], where a gap of `enough` is none; from the pairs `mate`, which no exchange betters, if there are any.
+/// Above [`EXACT_UP_TO`] vertices the search is over at a gap of [`GAP`], whatever is `enough`.
 fn proved_within(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Option<NearMatching> {
     let exact = costs.vertices() <= EXACT_UP_TO;
     let (found, prices) = near::with_prices(costs, mate, if exact { enough } else { GAP })?;
@@ -51,7 +52,8 @@ fn proved_within(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Option
 /// from is known to a millionth at best.
 pub const ENOUGH: f64 = 1e-6;
 
-/// The same above [`OPTIMAL_UP_TO`] vertices; where it is not proved in as many rounds as are made, [`GAP`].
+/// The same above [`OPTIMAL_UP_TO`] vertices; where it is not proved in as many rounds as are made, and above
+/// [`EXACT_UP_TO`] vertices, [`GAP`].
 /// Chosen: of what threads lose, which is some tenths of the whole, it is about a tenth of the gain for which
 /// `symbiotic` moves anybody, and to do better takes the search several times as long.
 pub const ENOUGH_OF_MANY: f64 = 3e-3;
@@ -98,8 +100,8 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
 }
 
 /// As [`in_groups`], for any predicted cost of a group: `cost` of its members, places below `count`, not
-/// negative; nobody costs nothing. Least, if `width` is 2, but for [`ENOUGH`] or, of more than
-/// [`OPTIMAL_UP_TO`] places, [`ENOUGH_OF_MANY`].
+/// negative; nobody costs nothing. Least, if `width` is 2, but for [`ENOUGH`]; of more than [`OPTIMAL_UP_TO`]
+/// places, but for [`ENOUGH_OF_MANY`], and of more than [`EXACT_UP_TO`] for [`GAP`], as far as [`near`] can prove it.
 #[must_use]
 pub fn in_groups_by(
     count: usize,
@@ -304,5 +306,6 @@ mod tests {
         let optimum = blossom::minimum(&costs).unwrap().cost;
         let found = costs.total(&minimum(&costs).unwrap());
         assert!(optimum <= found && found <= optimum + optimum / 100, "{found}, optimum {optimum}");
+        assert!(proved_within(&costs, None, ENOUGH_OF_MANY).unwrap().gap() <= GAP);
     }
 }

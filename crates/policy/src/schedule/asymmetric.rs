@@ -51,8 +51,15 @@ pub(super) fn cores_of(now: &Quantum<'_>, news: &mut News) -> Option<Cores> {
     Some(cores)
 }
 
-/// The first of `ranked`, which are places among the threads, get the fast cores, and the others are spread over what is left; `why`
-/// is for those that get one.
+/// Places among the threads of those whose jobs are as asked, in the order of the queue.
+pub(super) fn places_of(queue: &[Queued], mut is: impl FnMut(&Queued) -> bool) -> Vec<usize> {
+    let of_job = |job: &Queued| std::iter::repeat_n(is(job), job.threads.len());
+    let flags = queue.iter().flat_map(of_job);
+    flags.enumerate().filter_map(|(at, is)| is.then_some(at)).collect()
+}
+
+/// The first of `ranked`, which are places among the threads, get the fast cores, and the others of them are spread
+/// over what is left; `why` is for those that get one. Who is not among them is left to the kernel.
 pub(super) fn fast_for(
     cores: &Cores,
     threads: &[&Thread],
@@ -70,7 +77,9 @@ pub(super) fn fast_for(
         places[at] = Some((pu, why(at)));
         taken.push((core, pu));
     }
-    let others: Vec<usize> = (0..threads.len()).filter(|&at| places[at].is_none()).collect();
+    let mut others: Vec<usize> =
+        ranked.iter().copied().filter(|&at| places[at].is_none()).collect();
+    others.sort_unstable();
     let rest: Vec<&Thread> = others.iter().map(|&at| threads[at]).collect();
     let pus = cores.spread(&rest, &cores.groups_beside(&taken), &taken);
     for (at, pu) in others.into_iter().zip(pus) {

@@ -15,19 +15,24 @@
 //!    as 1.
 //! 3. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
+//! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing, and are left to the kernel until they have
+//!    woken.
 //!
-//! Ours: steps 1 and 3 and the gain, since the sources at hand say only what is ranked by. A factor that is known is not sampled anew
-//! while the thread stays on one kind of core. Where neither instructions are counted nor demands known, everything is left to the kernel.
+//! Ours: steps 1, 3 and 4 and the gain, since the sources at hand say only what is ranked by. A factor that is known
+//! is not sampled anew while the thread stays on one kind of core. Where neither instructions are counted nor demands
+//! known, everything is left to the kernel.
 //! # Properties
 //! - **Best first**: once all is known, nobody on a slow core has a factor that is greater by more than the gain. -> test
 //!   `best_first_and_still`
 //! - **Still**: where nothing changes nobody moves once all factors are known. -> test `best_first_and_still`
+//! - **Nothing for sleepers**: who sleeps keeps nobody off a fast core. -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
-use super::asymmetric::{News, choices, cores_of, fast_for, threads_of};
+use super::asymmetric::{News, choices, cores_of, fast_for, places_of, threads_of};
 use super::baselines::Os;
-use super::{Allocated, Choice, Quantum, Scheduler, Thread};
+use super::phases::ASLEEP;
+use super::{Allocated, Choice, Quantum, Queued, Scheduler, Thread};
 use crate::plan::TaskId;
 use colocate_machine::Performance;
 use colocate_model::Phase;
@@ -93,14 +98,15 @@ impl Efficiency {
         Self { settings, factors, seated: BTreeSet::new(), news: News::default() }
     }
 
-    /// Places among the threads, who gains most first; see the module.
-    fn ranked(&self, threads: &[&Thread], fast: usize) -> Vec<usize> {
+    /// Of these places among the threads, who gains most first; see the module.
+    fn ranked(&self, threads: &[&Thread], awake: &[usize], fast: usize) -> Vec<usize> {
         let (mut explored, mut known, mut sent_off) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, thread) in threads.iter().enumerate() {
-            match self.factors.missing(thread.id) {
+        for &at in awake {
+            let id = threads[at].id;
+            match self.factors.missing(id) {
                 Some(Missing::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
                 Some(Missing::Slow) => sent_off.push(at),
-                _ => known.push((self.weight(thread.id), at)),
+                _ => known.push((self.weight(id), at)),
             }
         }
         known.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -128,7 +134,8 @@ impl Scheduler for Efficiency {
             return Os.choose(now);
         }
         let fast = cores.fast().count();
-        let ranked = self.ranked(&threads, fast);
+        let is_awake = |job: &Queued| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
+        let ranked = self.ranked(&threads, &places_of(now.queue, is_awake), fast);
         let why = |at: usize| match self.factors.of(threads[at].id) {
             Some(factor) => Allocated::Gains { factor },
             None => Allocated::Explored,
@@ -182,6 +189,25 @@ mod tests {
         };
         let who: Vec<u32> = (0..6).map(&mut fast).collect();
         assert_eq!(who, [0, 1, 0, 0, 0, 0]);
+    }
+
+    /// A fast core and one of half its speed. A's factor is 1.5, B's 2: B has the fast core until it sleeps, then A
+    /// has it, and B, of whom nothing new is known, is left to the kernel. When it has woken it has the fast core
+    /// back.
+    #[test]
+    fn sleepers_make_room() {
+        let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
+        world.ipc =
+            Box::new(|id, pu| Some(if id.job.0 == 0 && pu == PuIdx(0) { 0.75 } else { 1.0 }));
+        let mut scheduler = new();
+        let mut next = |b: f64| {
+            let placed = world.quantum(&mut scheduler, &[vec![1.0], vec![b]]);
+            (placed[0].pu.map(|pu| pu.0), placed[1].pu.map(|pu| pu.0))
+        };
+        let awake: Vec<_> = (0..4).map(|_| next(1.0)).collect();
+        assert_eq!(awake[2..], [(Some(1), Some(0)); 2]);
+        assert_eq!([0.04, 0.0, 0.0].map(&mut next), [(Some(0), None); 3]);
+        assert_eq!(next(1.0), (Some(1), Some(0)));
     }
 
     proptest! {

@@ -7,7 +7,8 @@
 //! Keep what every quantum asks for close to the average of the workload, which is known from runs alone.
 //! # Terms
 //! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs.
-//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p) / contexts)`: contexts × the mean traffic, weighted by time, t/µs.
+//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic over the time in which the contexts can run
+//!   all jobs, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
 //! - `TR(p)`: what `p` asked for in its last quantum, t/µs.
 //! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of what they ask for alone they get.
 //! # Algorithm
@@ -20,9 +21,11 @@
 //! compute on a Xeon X3320, simulated: `IABW` is 108 t/µs where 82 can be had, 27 each look
 //! like what each of four contexts should have, and three streams ran in every quantum.) Rates and average are
 //! now in the same measure. Phases of a job still count: `s` is one for all. Ours, too: `IABW` is that of the jobs
-//! that are left.
+//! that are left, and a job of several threads takes as many contexts.
 //! # Properties
 //! - **Nobody is needed alone who is gone**: `IABW` counts the jobs of the queue only. -> test `by_hand`
+//! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
+//!   `wide_floods_are_kept_apart`
 //! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
 //!   `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
 
@@ -70,14 +73,16 @@ pub fn throttle(now: &Quantum<'_>, alone: &[Alone]) -> f64 {
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
 }
 
-/// `IABW`: contexts × mean over the jobs of the queue of what they ask for alone, weighted by their times
+/// `IABW`: contexts × what the jobs of the queue ask for alone for each context that they take, weighted by their times
 /// alone; 0 if none of them takes time.
 #[must_use]
 pub fn ideal(now: &Quantum<'_>, alone: &[Alone], asks: impl Fn(&Alone) -> f64) -> f64 {
-    let known = || now.queue.iter().filter_map(|job| alone.get(job.job.0 as usize));
-    let time = known().map(|alone| alone.seconds).fold(0.0, |sum, each| sum + each);
-    let asked = known().map(|alone| asks(alone) * alone.seconds).fold(0.0, |sum, each| sum + each);
-    if time > 0.0 { asked / time * select::float(now.pus.len()) } else { 0.0 }
+    let contexts = now.pus.len();
+    let known = || now.queue.iter().filter_map(|job| Some((job, alone.get(job.job.0 as usize)?)));
+    let width = |job: &Queued| select::float(job.width(contexts));
+    let time = known().fold(0.0, |sum, (job, alone)| sum + alone.seconds * width(job));
+    let asked = known().fold(0.0, |sum, (_, alone)| sum + asks(alone) * alone.seconds);
+    if time > 0.0 { asked / time * select::float(contexts) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -123,6 +128,22 @@ mod tests {
         assert_eq!(chosen[1], (2, Selected::Traffic { wanted: 0.0, has: 0.0 }));
         let plain = select::by_traffic(&waiting, 2, 60.0, Queued::to_memory);
         assert_eq!(plain[1].0, 1);
+    }
+
+    /// Four PUs, four jobs of two threads, of which two ask for 40 each: a context should have 80/8, so a quantum 40.
+    /// The head leaves nothing for two contexts.
+    #[test]
+    fn wide_floods_are_kept_apart() {
+        let machine = machine("core:4");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let known = alone(&[(40.0, 1.0), (40.0, 1.0), (0.0, 1.0), (0.0, 1.0)]);
+        let mut waiting = queue(&[20.0, 20.0, 0.0, 0.0]);
+        for job in &mut waiting {
+            job.threads.push(job.threads[0].clone());
+        }
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &waiting };
+        assert!((ideal(&now, &known, |alone| alone.memory) - 40.0).abs() < 1e-12);
+        assert_eq!(select(&now, &known)[1].0, 2);
     }
 
     /// Who has not run has no rate: the throttle is that of the others, 10/20, and 1 before anybody has run.

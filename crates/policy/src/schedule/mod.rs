@@ -40,6 +40,7 @@ pub mod utility;
 
 use crate::plan::{JobIdx, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_model::stack::Parts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -84,9 +85,10 @@ pub struct Ran {
     pub ipc: Option<f64>,
     /// What it asked of the memory hierarchy.
     pub traffic: Traffic,
-    /// Shares of its cycles by cause, in the order that the host names; they sum to 1. `None` if nobody
-    /// counts.
+    /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if nobody counts.
     pub stack: Option<Vec<f64>>,
+    /// The names of the parts of `stack`; none where nobody counts.
+    pub parts: Parts,
 }
 
 /// A thread that wants to run.
@@ -121,7 +123,7 @@ pub struct Queued {
     /// Mean number of its threads that were runnable in the last quantum in which it ran, also of those that hardly
     /// were and are not among `threads`; `None` if nobody can say.
     pub runnable: Option<f64>,
-    /// Whether it ran in the quantum before this one.
+    /// Whether it ran in the quantum before this one, and that was one to learn from.
     pub just_ran: bool,
     /// Whether, when it last ran, no other job had a thread on any of its cores.
     pub had_own_cores: bool,
@@ -281,9 +283,10 @@ pub trait Scheduler: fmt::Debug {
 /// What came of a quantum.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'a> {
-    /// How long it took: less than was asked for if a job ended.
+    /// How long it took: less than was asked for if a job ended, and 0 if there is nothing to learn from it, as
+    /// everything was stopped meanwhile.
     pub took: Nanos,
-    /// Whose jobs' threads did something in it, in the order of the jobs.
+    /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
     pub did: &'a [Did],
 }
 

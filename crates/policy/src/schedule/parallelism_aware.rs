@@ -46,7 +46,7 @@ pub mod sharing;
 
 use super::asymmetric::cores::{Cores, Move};
 use super::asymmetric::turns::Turns;
-use super::asymmetric::{NO_PHASES, News, Seat, choices_as, cores_of, threads_of};
+use super::asymmetric::{NO_PHASES, News, Seat, choices_as, cores_of, places_of, threads_of};
 use super::baselines::Os;
 use super::phases::{Hysteresis, JobPhase, Phases};
 use super::select::float;
@@ -197,11 +197,14 @@ impl ParallelismAware {
         let mut order = self.serial.order(&jobs);
         let fast: Vec<usize> = cores.fast().collect();
         let cost = self.settings.cost;
+        let is_worth = |at: usize, way: Move| candidates[at].left * way.gain >= cost * way.cost;
+        let may_go = |at: usize, core: usize| is_worth(at, cores.way(candidates[at].thread, core));
+        // Who goes nowhere need not be tried again and again below.
+        order.retain(|&at| fast.iter().any(|&core| may_go(at, core)));
         let seated: Vec<(usize, usize)> = loop {
             let first: Vec<usize> = order.iter().take(fast.len()).copied().collect();
             let threads: Vec<&Thread> = first.iter().map(|&at| candidates[at].thread).collect();
-            let worth =
-                |at: usize, way: Move| candidates[first[at]].left * way.gain >= cost * way.cost;
+            let worth = |place: usize, way: Move| is_worth(first[place], way);
             let seats = cores.seats(&threads, &fast, &worth);
             match seats.iter().position(Option::is_none) {
                 // Somebody else may have a shorter way, or a longer phase.
@@ -244,7 +247,9 @@ impl ParallelismAware {
         let cores = places.cores;
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
         let mut busy = vec![false; cores.all().len()];
-        places.threads.iter().filter_map(|it| cores.of(it)).for_each(|core| busy[core] = true);
+        let awake = places_of(queue, |job| !self.phases.sleeps(job.job));
+        let on = awake.into_iter().filter_map(|at| cores.of(places.threads[at]));
+        on.for_each(|core| busy[core] = true);
         let turns =
             self.sharing.turns(cores, &sharers, (&shared, &busy), self.took, self.settings.cost);
         for change in turns {

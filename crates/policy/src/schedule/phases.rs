@@ -43,8 +43,8 @@ use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Fewer runnable threads than this are none. Chosen: the share of a quantum that a thread has to use to count as active in
-/// the loop of quanta.
+/// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has to be runnable to
+/// count as active in the loop of quanta.
 pub const ASLEEP: f64 = 0.05;
 
 /// Who is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
@@ -267,6 +267,12 @@ impl Phases {
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&Seen> {
         self.jobs.get(&job)
+    }
+
+    /// Whether a job is known to sleep.
+    #[must_use]
+    pub fn sleeps(&self, job: JobIdx) -> bool {
+        self.of(job).is_some_and(|seen| seen.phase == JobPhase::Asleep)
     }
 
     fn after(&self, before: Option<Seen>, job: &Queued, runnable: f64, took: Nanos) -> Seen {

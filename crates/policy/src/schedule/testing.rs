@@ -13,7 +13,7 @@ pub fn traffic(jobs: impl IntoIterator<Item = ([Option<f64>; super::LEVELS], f64
     let job = |(at, (caches, memory)): (usize, _)| {
         let job = JobIdx(u32::try_from(at).expect("few"));
         let traffic = Traffic { caches, memory: Some(memory) };
-        let ran = Ran { ipc: Some(1.0), traffic, stack: None };
+        let ran = Ran { ipc: Some(1.0), traffic, ..Ran::default() };
         let id = TaskId { job, order: 0 };
         Queued {
             job,

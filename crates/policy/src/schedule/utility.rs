@@ -20,18 +20,20 @@
 //!    share them. Ours: of the low ones who is there stays, since taking turns would cost moves and bring nothing.
 //! 4. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
+//! 5. Ours: jobs that sleep compete for nothing, and are left to the kernel until they have woken.
 //!
 //! Jobs of which nobody can say how many threads are runnable make everything be left to the kernel.
 //! # Properties
 //! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
 //! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
+//! - **Nothing for sleepers**: who sleeps takes no turns. -> test `sleepers_take_no_turns`
 //! - **Still**: where nothing changes and nobody shares nobody moves. -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;
 use super::asymmetric::turns::Turns;
-use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, threads_of};
+use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, places_of, threads_of};
 use super::baselines::Os;
 use super::phases::{Hysteresis, JobPhase, Phases};
 use super::select::float;
@@ -126,12 +128,27 @@ impl Utility {
         found
     }
 
-    /// Places among the threads, the most useful first.
-    fn ranked(&mut self, ids: &[TaskId], classes: &[(f64, Class)]) -> Vec<usize> {
-        let mut order = self.turns.order(ids);
+    /// Places among the threads of jobs that do not sleep, the most useful first.
+    fn ranked(
+        &mut self,
+        now: &Quantum<'_>,
+        ids: &[TaskId],
+        classes: &[(f64, Class)],
+    ) -> Vec<usize> {
+        let awake = places_of(now.queue, |job| !self.phases.sleeps(job.job));
+        let competitors: Vec<TaskId> = awake.iter().map(|&at| ids[at]).collect();
+        let order = self.turns.order(&competitors);
+        let mut order: Vec<usize> = order.into_iter().map(|place| awake[place]).collect();
         let stays = |at: usize| classes[at].1 == Class::Low && self.seated.contains(&ids[at]);
         order.sort_by_key(|&at| (Reverse(classes[at].1), !stays(at)));
         order
+    }
+
+    /// Forgets the turns of threads that are gone.
+    fn keep_turns(&mut self, ids: &[TaskId]) {
+        let mut there = ids.to_vec();
+        there.sort_unstable();
+        self.turns.retain(|id| there.binary_search(id).is_ok());
     }
 }
 
@@ -151,8 +168,8 @@ impl Scheduler for Utility {
         let ids: Vec<TaskId> = threads.iter().map(|thread| thread.id).collect();
         let fast = cores.fast().count();
         let classes = self.classes(now.queue, fast, cores.ratio());
-        let ranked = self.ranked(&ids, &classes);
-        self.turns.forget_others();
+        let ranked = self.ranked(now, &ids, &classes);
+        self.keep_turns(&ids);
         let why = |at: usize| Allocated::Useful { utility: classes[at].0 };
         let places = fast_for(&cores, &threads, &ranked, why);
         self.seated = ranked.iter().take(fast).map(|&at| ids[at]).collect();
@@ -211,6 +228,28 @@ mod tests {
             assert_eq!(on_fast(&all, &one), (1, 2));
         }
         assert_ne!(on_fast(&all, &all), (1, 0));
+    }
+
+    /// One fast core for two jobs of one thread, both of high utility, which take turns. While one sleeps the other
+    /// one has it all the time. When it has woken, which is a new serial phase, it has it for five quanta, and the
+    /// other one for the next five.
+    #[test]
+    fn sleepers_take_no_turns() {
+        let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
+        let mut scheduler = new();
+        let mut had = |b: f64, quanta: usize| {
+            let mut had = [0, 0];
+            for _ in 0..quanta {
+                for placed in world.quantum(&mut scheduler, &[vec![1.0], vec![b]]) {
+                    let fast = matches!(placed.why, Allocated::Useful { .. });
+                    had[placed.id.job.0 as usize] += usize::from(fast);
+                }
+            }
+            had
+        };
+        assert_eq!(had(1.0, 10), [5, 5]);
+        assert_eq!(had(0.0, 10), [10, 0]);
+        assert_eq!(had(1.0, 10), [5, 5]);
     }
 
     #[test]

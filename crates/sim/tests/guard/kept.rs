@@ -12,28 +12,24 @@ use std::sync::Mutex;
 pub struct Kept(Option<Mutex<File>>);
 
 impl Kept {
-    /// Goes on with a file, and what is in it already: by scheduler, workloads of which all is known.
+    /// Goes on with a file, and what is in it already of these schedulers: by name, workloads of which all of them
+    /// are known. What the file holds of others stays in it.
     ///
     /// # Panics
     /// If it cannot be read or written, or holds something else.
-    pub fn open(path: Option<&Path>, schedulers: usize) -> (Self, BTreeMap<String, Vec<Found>>) {
+    pub fn open(
+        path: Option<&Path>,
+        schedulers: &[String],
+    ) -> (Self, BTreeMap<String, Vec<Found>>) {
         let Some(path) = path else { return (Self(None), BTreeMap::new()) };
         let text =
             if path.exists() { std::fs::read_to_string(path).unwrap() } else { String::new() };
         // A line without an end was being written when the study was ended.
-        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let lines: Vec<(String, Found)> =
-            whole.map(|line| parse(line.trim_end()).expect("a line of ours")).collect();
-        let mut known: BTreeMap<u64, usize> = BTreeMap::new();
-        lines.iter().for_each(|(_, found)| *known.entry(found.seed).or_default() += 1);
-        let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
-        for (name, found) in lines.into_iter().filter(|(_, f)| known[&f.seed] == schedulers) {
-            by_name.entry(name).or_default().push(found);
-        }
-        let whole = by_name.iter().flat_map(|(name, all)| all.iter().map(|f| line(name, f)));
-        std::fs::write(path, whole.collect::<String>()).unwrap();
-        let file = OpenOptions::new().append(true).open(path).unwrap();
-        (Self(Some(Mutex::new(file))), by_name)
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let known = complete(&text[..whole], schedulers);
+        let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        file.set_len(whole as u64).unwrap();
+        (Self(Some(Mutex::new(file))), known)
     }
 
     /// Adds what was found of a scheduler.
@@ -45,6 +41,22 @@ impl Kept {
             file.lock().unwrap().write_all(line(name, found).as_bytes()).unwrap();
         }
     }
+}
+
+/// By scheduler, workloads of which all these are known. Of a workload that was done anew the last line counts.
+fn complete(text: &str, schedulers: &[String]) -> BTreeMap<String, Vec<Found>> {
+    let mut by_seed: BTreeMap<u64, BTreeMap<String, Found>> = BTreeMap::new();
+    for (name, found) in text.lines().map(|line| parse(line).expect("a line of ours")) {
+        by_seed.entry(found.seed).or_default().insert(name, found);
+    }
+    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for mut found in by_seed.into_values() {
+        if schedulers.iter().all(|name| found.contains_key(name)) {
+            let asked = schedulers.iter().filter_map(|name| found.remove_entry(name));
+            asked.for_each(|(name, found)| by_name.entry(name).or_default().push(found));
+        }
+    }
+    by_name
 }
 
 /// Name, workload, and the figures, with tabs between; all digits, so that a table is the same from the file.
@@ -75,34 +87,71 @@ fn parse(line: &str) -> Option<(String, Found)> {
     Some((name.to_owned(), found))
 }
 
-/// A workload of which a line is missing or half written is done anew.
-#[test]
-fn a_study_goes_on() {
-    let found = |seed, above| Found {
-        seed,
-        free: 0.1 + 0.2,
-        guarded: -1.0 / 3.0,
-        controls: 0.5,
-        above,
-        gain: Some((-0.03, -1e-9)),
-    };
-    let path = std::env::temp_dir().join(format!("guard-study-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    let (kept, before) = Kept::open(Some(&path), 2);
-    assert!(before.is_empty());
-    kept.add("bas", &found(7, None));
-    kept.add("one PU", &found(7, Some((0.02, 0.001))));
-    kept.add("bas", &found(8, None));
-    kept.add("bas", &found(9, None));
-    kept.add("one PU", &found(9, None));
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.trim_end()).unwrap();
-    let (_, again) = Kept::open(Some(&path), 2);
-    std::fs::remove_file(&path).unwrap();
-    let shown = format!("{again:?}");
-    let expected = BTreeMap::from([
-        ("bas".to_owned(), vec![found(7, None)]),
-        ("one PU".to_owned(), vec![found(7, Some((0.02, 0.001)))]),
-    ]);
-    assert_eq!(shown, format!("{expected:?}"));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(seed: u64, above: Option<(f64, f64)>) -> Found {
+        Found {
+            seed,
+            free: 0.1 + 0.2,
+            guarded: -1.0 / 3.0,
+            controls: 0.5,
+            above,
+            gain: Some((-0.03, -1e-9)),
+        }
+    }
+
+    /// The file, and what of it is known of these schedulers.
+    fn open(path: &Path, schedulers: &[&str]) -> (Kept, String) {
+        let names: Vec<String> = schedulers.iter().map(|&name| name.to_owned()).collect();
+        let (kept, known) = Kept::open(Some(path), &names);
+        (kept, format!("{known:?}"))
+    }
+
+    fn known<const N: usize>(of: [(&str, Found); N]) -> String {
+        let all = of.map(|(name, found)| (name.to_owned(), vec![found]));
+        format!("{:?}", BTreeMap::from(all))
+    }
+
+    /// A workload of which a line is missing or half written is done anew, and then known.
+    #[test]
+    fn a_study_goes_on() {
+        let path = std::env::temp_dir().join(format!("guard-goes-on-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (kept, before) = open(&path, &["bas", "one PU"]);
+        assert_eq!(before, known([]));
+        kept.add("bas", &found(7, None));
+        kept.add("one PU", &found(7, Some((0.02, 0.001))));
+        kept.add("bas", &found(8, None));
+        kept.add("one PU", &found(8, None));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.trim_end()).unwrap();
+        let first = [("bas", found(7, None)), ("one PU", found(7, Some((0.02, 0.001))))];
+        let (kept, again) = open(&path, &["bas", "one PU"]);
+        assert_eq!(again, known(first));
+        kept.add("bas", &found(8, Some((0.03, 0.002))));
+        kept.add("one PU", &found(8, None));
+        let (_, again) = open(&path, &["bas", "one PU"]);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(again.matches("seed: 8").count(), 2);
+        assert_eq!(again.matches("0.03, 0.002").count(), 1);
+    }
+
+    /// Who asks for other schedulers loses nothing of what is there, and takes it for nothing else.
+    #[test]
+    fn others_stay_in_the_file() {
+        let path = std::env::temp_dir().join(format!("guard-others-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (kept, _) = open(&path, &["bas", "one PU"]);
+        kept.add("bas", &found(7, None));
+        kept.add("one PU", &found(7, None));
+        let before = std::fs::read_to_string(&path).unwrap();
+        let alone = open(&path, &["bas"]).1;
+        let neither = open(&path, &["mmas", "idas"]).1;
+        let after = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((alone, neither), (known([("bas", found(7, None))]), known([])));
+        assert_eq!(after, before);
+    }
 }

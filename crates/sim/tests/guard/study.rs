@@ -182,7 +182,8 @@ pub fn study(
     keep: Option<&Path>,
 ) -> (u64, String) {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
-    let (kept, before) = Kept::open(keep, schedulers.len());
+    let names: Vec<String> = schedulers.iter().map(|under| under.name()).collect();
+    let (kept, before) = Kept::open(keep, &names);
     let done: BTreeSet<u64> = before.values().flatten().map(|found| found.seed).collect();
     let (next, found) = (AtomicU64::new(cases.start), Mutex::new(before));
     let work = || {

@@ -17,7 +17,8 @@ pub struct Published {
 
 const TEXT: &str =
     "Fedorova et al., Maximizing power efficiency with asymmetric multicore systems, text";
-const FIGURE: &str = "the same, figure 6: its axis; values of single programs are not in the text";
+const FIGURE: &str =
+    "the same, figure 6: its axis; what was lost on which topology is not in the text";
 
 /// All of it.
 #[must_use]
@@ -36,7 +37,7 @@ pub fn all() -> Vec<Published> {
         one(Question::Shares, "no speed-up where sequential phases are small (wupwise)", TEXT),
         one(
             Question::Migrations,
-            "5 to 25 % lost on the migration-unfriendly topology, less on the friendly one",
+            "an axis from 5 to 25 % lost, for the migration-unfriendly and the friendly topology together",
             FIGURE,
         ),
         one(

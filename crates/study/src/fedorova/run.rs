@@ -129,11 +129,11 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
     let spin = PhaseIdx(1);
     let programs = point.programs as usize;
     let sizes = &Sizes { threads: (sizes.threads / programs).max(1), ..*sizes };
-    let thread = |arrives: Nanos, order: usize| {
+    let thread = |order: usize| {
         let (course, instructions) = course(point.serial_by, sizes, order);
         ThreadSpec {
             name: format!("t{order}"),
-            born: arrives,
+            born: Nanos::ZERO,
             course,
             work: Work::Instructions(instructions),
             pages: Pages::FirstTouch,
@@ -146,14 +146,11 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
     };
     let of_first = point.serial_by == SerialBy::First && sizes.serial > 0;
     let serial = of_first.then_some(Serial { phase: WORK, instructions: sizes.serial });
-    let job = |order: usize| {
-        let arrives = Nanos(study.round.0 * order as u64 / programs as u64);
-        JobSpec {
-            name: format!("program {order}"),
-            arrives,
-            threads: (0..sizes.threads).map(|order| thread(arrives, order)).collect(),
-            barrier: Some(Barrier { wait, serial }),
-        }
+    let job = |order: usize| JobSpec {
+        name: format!("program {order}"),
+        arrives: Nanos(study.round.0 * order as u64 / programs as u64),
+        threads: (0..sizes.threads).map(thread).collect(),
+        barrier: Some(Barrier { wait, serial }),
     };
     Scenario {
         name: format!("{:.0} % serial", point.shape.serial * 100.0),

@@ -99,7 +99,7 @@ pub struct Study<'a> {
     pub quantum: Nanos,
     /// Mixes instead of as many as the set-up has; at least 1.
     pub mixes: Option<usize>,
-    /// Traffic of the mixes instead of the published range.
+    /// Traffic of the mixes instead of the published range, also where none was published.
     pub traffic: Option<Spread2>,
 }
 
@@ -109,7 +109,7 @@ impl Study<'_> {
     pub fn setups(&self) -> Vec<Setup> {
         let changed = |setup: Setup| Setup {
             mixes: self.mixes.unwrap_or(setup.mixes),
-            traffic: self.traffic.filter(|_| setup.traffic.is_some()).or(setup.traffic),
+            traffic: self.traffic.or(setup.traffic),
             ..setup
         };
         self.number.setups().into_iter().map(changed).collect()
@@ -176,5 +176,36 @@ impl Report {
     #[must_use]
     pub fn to_json(&self) -> String {
         crate::json::text(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the second study no range was published: what is asked for counts there, too.
+    #[test]
+    fn what_is_asked_for_is_in_every_set_up() {
+        let (machine, performance) = crate::testing::machine("xeon-e5645");
+        let draws = [Assumptions::default()];
+        let study = |traffic, mixes| Study {
+            number: Number::Two,
+            machine: &machine,
+            performance: &performance,
+            draws: &draws,
+            seeds: 1,
+            seed: 0,
+            alone: Nanos::from_secs(1),
+            quantum: Nanos::from_millis(100),
+            mixes,
+            traffic,
+        };
+        let asked = study(Some([40.0, 60.0]), Some(3)).setups();
+        assert!(asked.iter().all(|setup| setup.traffic == Some([40.0, 60.0]) && setup.mixes == 3));
+        assert_eq!(study(None, None).setups(), Number::Two.setups());
+        let work = work::Work::new(study(Some([40.0, 60.0]), None)).unwrap();
+        let mixes = work.parts().iter().flat_map(|(_, mixes)| mixes);
+        assert!(mixes.clone().count() > 0);
+        assert!(mixes.clone().all(|mix| (40.0..60.0).contains(&mix.traffic)));
     }
 }

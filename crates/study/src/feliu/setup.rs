@@ -161,7 +161,7 @@ const ONE: Setup = Setup {
     show: Show::Apart,
 };
 
-/// As many programs as PUs, on 2 to 6 cores; how many mixes of each was not found: two of each shape, chosen.
+/// As many programs as PUs, on 2 to 6 cores; how many mixes of each was not found: one of each shape, chosen.
 const TWO_ALLOCATION: Setup = Setup {
     name: "process allocation, 2 programs a core, 2 to 6 cores",
     policies: &["os", "random", "l1-static", "l1-dynamic"],
@@ -207,7 +207,8 @@ const THREE: Setup = Setup {
     show: Show::Progress,
 };
 
-/// 2 programs a core on 6 to 10 cores; published were 100 mixes in all: 10 here, chosen.
+/// 2 programs a core on 6 to 10 cores: 10 mixes, chosen. The slides have 100 and a chart of this set-up with 15 for
+/// each number of cores, 75; so the 100 are perhaps of both set-ups together.
 const FOUR_SMT2: Setup = Setup {
     name: "SMT2, 2 programs a core, 6 to 10 cores",
     policies: &["os", "random", "l1-dynamic", "symbiotic", "symbiotic-numa"],

@@ -27,7 +27,7 @@ pub fn text(report: &Report, setups: &[Setup]) -> String {
     );
     programs(&mut out, report);
     for (figures, setup) in report.setups.iter().zip(setups) {
-        one(&mut out, figures, setup);
+        one(&mut out, report, figures, setup);
     }
     out.push('\n');
     for note in &report.notes {
@@ -53,7 +53,7 @@ fn programs(out: &mut String, report: &Report) {
     );
 }
 
-fn one(out: &mut String, figures: &Figures, setup: &Setup) {
+fn one(out: &mut String, report: &Report, figures: &Figures, setup: &Setup) {
     let traffic = figures.mixes.iter().map(|mix| mix.traffic);
     let (least, most) = traffic
         .fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)));
@@ -70,7 +70,7 @@ fn one(out: &mut String, figures: &Figures, setup: &Setup) {
     for place in 0..setup.metrics.len() {
         metric(out, &figures.policies, place);
     }
-    order(out, &figures.order);
+    order(out, &figures.order, undecided(report));
     shown(out, &figures.shown, setup.show);
 }
 
@@ -127,16 +127,26 @@ fn gain(metric: Metric, ratio: &Spread) -> String {
     faster.percent_more().signed_text(1)
 }
 
-fn order(out: &mut String, orders: &[Order]) {
+/// What is said of an order that is not decided: why, where it is because nobody looked.
+fn undecided(report: &Report) -> &'static str {
+    match (report.seeds, report.draws) {
+        (1, _) => "not decided by one seed",
+        (_, 1) => "not decided by one set of assumptions",
+        _ => "not decided here",
+    }
+}
+
+fn order(out: &mut String, orders: &[Order], undecided: &str) {
     let _ = writeln!(out, "the published order");
     let mut rows = Vec::new();
     for each in orders {
         let found = match each.found {
             Found::Same => "the same here",
             Found::Reversed => "the other way round here",
-            Found::Open => "not decided here",
+            Found::Open => undecided,
         };
-        let small = if each.resolved { "" } else { ", less than the model can resolve" };
+        let small = each.found != Found::Open && !each.resolved;
+        let small = if small { ", less than the model can resolve" } else { "" };
         let by = each.ratio.as_ref().map_or("did not end".to_owned(), |by| gain(each.metric, by));
         rows.push(vec![
             format!("  {}", each.metric.name()),
@@ -226,6 +236,31 @@ fn progress(out: &mut String, shown: &Shown) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Half of the time, whatever is assumed, and 2 % less; nothing is told of the size of what is not decided.
+    #[test]
+    fn an_order_is_told_with_its_size() {
+        let order = |value: f64, found, resolved| Order {
+            metric: Metric::Turnaround,
+            better: "mmas".to_owned(),
+            than: "os".to_owned(),
+            ratio: Some(Spread { value, low: value, high: value }),
+            found,
+            resolved,
+            source: String::new(),
+        };
+        let told = |each: Order| {
+            let mut out = String::new();
+            super::order(&mut out, &[each], "not decided by one seed");
+            out.lines().nth(1).unwrap().rsplit("  ").next().unwrap().to_owned()
+        };
+        assert_eq!(told(order(0.5, Found::Same, true)), "the same here");
+        assert_eq!(
+            told(order(1.02, Found::Reversed, false)),
+            "the other way round here, less than the model can resolve"
+        );
+        assert_eq!(told(order(0.5, Found::Open, false)), "not decided by one seed");
+    }
 
     /// 4/5 of the time is a quarter faster; 5/4 of the throughput a quarter more; unfairness is told in times.
     #[test]

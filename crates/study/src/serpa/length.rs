@@ -17,7 +17,7 @@
 //! the model resolves.
 
 use super::pairs::{self, Metrics, Pairs};
-use super::{Study, StudyError, geometric_mean, spread};
+use super::{Study, StudyError, geometric_mean, spread_of_all};
 use crate::simulate::figures::{Metric, RESOLUTION, Spread};
 use colocate_machine::{Machine, Nanos};
 use colocate_policy::PolicyKind;
@@ -58,20 +58,20 @@ pub const LAST: Nanos = Nanos::from_secs(64);
 pub struct Step {
     /// Time that each application takes alone, in seconds.
     pub alone_s: f64,
-    /// Time of the slower application over that.
-    pub slower: Spread,
-    /// Throughput.
-    pub stp: Spread,
+    /// Time of the slower application over that; `None` if a run did not end.
+    pub slower: Option<Spread>,
+    /// Throughput; `None` if a run did not end.
+    pub stp: Option<Spread>,
     /// The greatest difference of either figure from that of half the length under the same assumptions, as
-    /// a part of it; `None` for the first length.
+    /// a part of it; `None` for the first length, and if a run did not end.
     pub changed: Option<f64>,
 }
 
-/// The figures of one length: one pair an assumption.
+/// The figures of one length: one pair an assumption, `None` where a run did not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     alone: Nanos,
-    draws: Vec<[f64; 2]>,
+    draws: Vec<[Option<f64>; 2]>,
 }
 
 /// Whether the figures stay as they are from half the length to this one, and half the length is at least the
@@ -100,14 +100,14 @@ pub fn piece(
 }
 
 impl Figures {
-    /// From what came of all pieces, in their order; seeds that did not end make figures that are no number.
+    /// From what came of all pieces, in their order.
     #[must_use]
     pub fn of(study: &Study<'_>, pairs: &Pairs<'_>, done: &[Vec<Metrics>]) -> Self {
         let figure = |draw: usize, metric: Metric, unit: f64| {
             let runs = pairs.of_draw(draw, done).flat_map(|runs| runs.iter());
             let place = pairs::place(metric);
-            let logs: Vec<f64> = runs.map(|run| run[place].unwrap_or(f64::NAN) / unit).collect();
-            geometric_mean(&logs)
+            let each = runs.map(|run| Some(run[place]? / unit)).collect::<Option<Vec<f64>>>()?;
+            Some(geometric_mean(&each))
         };
         let alone = study.alone.as_secs_f64();
         let of_draw = |draw| [figure(draw, Metric::Slowest, alone), figure(draw, Metric::Stp, 1.0)];
@@ -117,20 +117,20 @@ impl Figures {
     /// What is told of them after those of half the length.
     #[must_use]
     pub fn after(&self, half: Option<&Self>) -> Step {
-        let of =
-            |figure: usize| spread(&self.draws.iter().map(|draw| draw[figure]).collect::<Vec<_>>());
+        let of = |figure: usize| {
+            let figures: Vec<Option<f64>> = self.draws.iter().map(|draw| draw[figure]).collect();
+            spread_of_all(&figures)
+        };
         let change = |half: &Self| {
             let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
-            let changes = both.map(|(now, before)| (now / before - 1.0).abs());
-            // What is no number has not settled.
-            let known = changes.map(|change| if change.is_nan() { f64::INFINITY } else { change });
-            known.fold(0.0, f64::max)
+            let changes = both.map(|(now, before)| Some(((*now)? / (*before)? - 1.0).abs()));
+            Some(changes.collect::<Option<Vec<f64>>>()?.into_iter().fold(0.0, f64::max))
         };
         Step {
             alone_s: self.alone.as_secs_f64(),
             slower: of(0),
             stp: of(1),
-            changed: half.map(change),
+            changed: half.and_then(change),
         }
     }
 }
@@ -145,16 +145,28 @@ mod tests {
     fn the_greatest_change_counts() {
         let figures = |alone: u64, slower: f64, stp: f64| Figures {
             alone: Nanos::from_millis(alone),
-            draws: vec![[1.0, 1.0], [slower, stp]],
+            draws: vec![[Some(1.0); 2], [Some(slower), Some(stp)]],
         };
         let (half, now) = (figures(500, 1.5, 1.2), figures(1000, 1.45, 1.25));
         let (step, start) = (now.after(Some(&half)), Nanos::from_millis(500));
         assert!((step.changed.unwrap() - 0.05 / 1.2).abs() < 1e-12, "{step:?}");
         assert!(settled(&step, start) && !settled(&half.after(None), Nanos::ZERO));
         assert!(!settled(&figures(1000, 1.5, 1.3).after(Some(&half)), start));
-        assert!(!settled(&figures(1000, f64::NAN, 1.2).after(Some(&half)), start));
         assert!(!settled(&step, Nanos::from_millis(501)));
-        assert_eq!((step.slower.low, step.slower.high, step.alone_s), (1.0, 1.45, 1.0));
+        let slower = step.slower.unwrap();
+        assert_eq!((slower.low, slower.high, step.alone_s), (1.0, 1.45, 1.0));
+    }
+
+    /// Under one of two sets of assumptions a run did not end: the other one alone makes no range.
+    #[test]
+    fn a_run_without_an_end_has_not_settled() {
+        let usual = [Some(1.0); 2];
+        let figures = |draws| Figures { alone: Nanos::from_secs(1), draws };
+        let (half, now) = (figures(vec![usual; 2]), figures(vec![usual, [None, Some(1.0)]]));
+        let step = now.after(Some(&half));
+        assert_eq!((step.slower, step.changed), (None, None));
+        assert!(step.stp.is_some() && !settled(&step, Nanos::ZERO));
+        assert!(!settled(&half.after(Some(&now)), Nanos::ZERO));
     }
 
     /// 64 PUs a look in 64 ms, the fifth of which moves one of 16 threads: 5.12 s; and 2 s.

@@ -69,6 +69,14 @@ pub struct Study<'a> {
     pub alone: Nanos,
 }
 
+impl Study<'_> {
+    /// When a simulation is ended that has not come to its end: after an hour, or a hundred times the length where
+    /// that is later.
+    fn horizon(&self) -> Nanos {
+        Nanos::from_secs(3600).max(Nanos(self.alone.0.saturating_mul(100)))
+    }
+}
+
 /// What came of the study. All of it is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,6 +118,12 @@ impl Report {
     pub fn to_json(&self) -> String {
         crate::json::text(self)
     }
+}
+
+/// From one figure a draw, the usual first; `None` if one is missing.
+fn spread_of_all(figures: &[Option<f64>]) -> Option<Spread> {
+    let known = figures.iter().copied().collect::<Option<Vec<f64>>>()?;
+    Some(spread(&known))
 }
 
 /// From one figure a draw, the usual first.

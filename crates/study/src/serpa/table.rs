@@ -1,7 +1,7 @@
 //! The study as text for a terminal.
 
 use super::length::{LAST, Step, settled, start_of};
-use super::pairs::PolicyFigures;
+use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
 use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
 use std::fmt::Write;
@@ -41,8 +41,8 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
             out,
             "  {:7} s  {:24}  {:24}  {changed}",
             step.alone_s,
-            percent(&step.slower),
-            percent(&step.stp)
+            ended(step.slower.as_ref()),
+            ended(step.stp.as_ref())
         );
     }
     let start = start_of(study);
@@ -58,6 +58,11 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
         None => writeln!(out, "not settled at {} s, the longest that is tried", LAST.as_secs_f64()),
     };
     out
+}
+
+/// In percent, if all runs came to their end.
+fn ended(spread: Option<&Spread>) -> String {
+    spread.map_or("did not end".to_owned(), percent)
 }
 
 /// In percent.
@@ -107,21 +112,35 @@ fn pairs(out: &mut String, report: &Report) {
             end_line(out);
         }
     }
+    most(out, &pairs.pairs);
+    out.push_str(PUBLISHED);
+}
+
+/// The pair that gains most by the paper's mapping, beside each baseline.
+fn most(out: &mut String, pairs: &[PairFigures]) {
     for (base, of) in [
-        ("os", (|pair| &pair.over_os) as fn(&super::pairs::PairFigures) -> &Spread),
-        ("round-robin", |pair| &pair.over_round_robin),
+        ("os", (|pair| pair.over_os) as fn(&PairFigures) -> Option<Spread>),
+        ("round-robin", |pair| pair.over_round_robin),
     ] {
-        let least = pairs.pairs.iter().min_by(|a, b| of(a).value.total_cmp(&of(b).value));
-        if let Some(pair) = least {
+        let ended: Vec<(&PairFigures, Spread)> =
+            pairs.iter().filter_map(|pair| Some((pair, of(pair)?))).collect();
+        if let Some((pair, most)) = ended.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value)) {
             let name = pair.pair.join("+");
             let _ = writeln!(
                 out,
                 "  instruction beside {base}, the pair that gains most: {name} {}",
-                percent(of(pair))
+                percent(most)
+            );
+        }
+        let missing = pairs.len() - ended.len();
+        if missing > 0 {
+            let _ = writeln!(
+                out,
+                "  instruction beside {base}: {missing} of {} pairs did not end",
+                pairs.len()
             );
         }
     }
-    out.push_str(PUBLISHED);
 }
 
 type Beside = fn(&PolicyFigures) -> &[MetricFigures];
@@ -169,5 +188,38 @@ fn tail(out: &mut String, report: &Report) {
             }
         }
         end_line(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three pairs one did not end beside `os`, and none did beside `round-robin`.
+    #[test]
+    fn pairs_that_did_not_end_are_counted() {
+        let pair = |name: &str, over_os: Option<f64>| PairFigures {
+            pair: [name.to_owned(), "Z".to_owned()],
+            over_os: over_os.map(|value| Spread { value, low: value, high: value }),
+            over_round_robin: None,
+        };
+        let mut out = String::new();
+        most(&mut out, &[pair("A", Some(0.9)), pair("B", None), pair("C", Some(0.8))]);
+        let lines: Vec<&str> = out.lines().map(str::trim).collect();
+        assert_eq!(
+            lines,
+            [
+                "instruction beside os, the pair that gains most: C+Z   80.0 (80.0 to 80.0)",
+                "instruction beside os: 1 of 3 pairs did not end",
+                "instruction beside round-robin: 3 of 3 pairs did not end",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_length_at_which_a_run_did_not_end_is_told() {
+        assert_eq!(ended(None), "did not end");
+        let spread = Spread { value: 1.5, low: 1.0, high: 2.0 };
+        assert_eq!(ended(Some(&spread)).trim(), "150.0 (100.0 to 200.0)");
     }
 }

@@ -198,9 +198,12 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
     let stacks: Vec<&str> =
         schedulers().filter(|kind| kind.needs_cpi_model()).map(SchedulerKind::name).collect();
     if !stacks.is_empty() {
-        let CpiModel { machine, date, .. } = cpi.cloned().unwrap_or_else(CpiModel::built_in);
+        let model = cpi.cloned().unwrap_or_else(CpiModel::built_in);
+        let by = if model.simulated { "trained in simulation of" } else { "measured on" };
         notes.push(format!(
-            "told what sharing a core makes of CPI stacks, as trained in simulation of {machine} on {date}: {}",
+            "told what sharing a core makes of CPI stacks, as {by} {} on {}: {}",
+            model.machine,
+            model.date,
             stacks.join(", ")
         ));
     }
@@ -213,15 +216,19 @@ mod tests {
 
     #[test]
     fn what_schedulers_are_told_is_said() {
-        let of = |names: &[&str]| -> Vec<String> {
+        let knowing = |names: &[&str], cpi: Option<&CpiModel>| -> Vec<String> {
             let policies = names.iter().map(|name| name.parse().unwrap());
-            notes(&policies.collect::<Vec<Contender>>(), None)
+            notes(&policies.collect::<Vec<Contender>>(), cpi)
         };
+        let of = |names: &[&str]| knowing(names, None);
         assert!(of(&["os", "mix"]).is_empty());
         assert_eq!(of(&["os", "bas"]).len(), 1);
         let stacks = of(&["symbiotic", "bas"]);
         assert!(stacks[1].contains("trained in simulation of IBM POWER8"), "{}", stacks[1]);
         assert!(stacks[1].ends_with(": symbiotic"), "{}", stacks[1]);
+        let measured = CpiModel { simulated: false, ..CpiModel::built_in() };
+        let stacks = knowing(&["symbiotic"], Some(&measured));
+        assert!(stacks[1].contains(", as measured on IBM POWER8"), "{}", stacks[1]);
         let all = of(&["mmas", "bas", "idas:kappa=0.5", "oracle"]);
         assert!(all[1].ends_with("favours them: mmas, idas"), "{}", all[1]);
         assert!(all[2].starts_with("oracle plans with the model that simulates"), "{}", all[2]);

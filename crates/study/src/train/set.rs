@@ -58,26 +58,39 @@ impl TrainingSet {
         Self { phases, programs: (0..programs).map(program).collect() }
     }
 
-    /// Every thread of the scenarios that does something else than those before it. Where they sleep or wait
-    /// for each other they go on at once: a thread that sleeps shares nothing.
+    /// Every thread of the scenarios that does something else than those before it, in whichever scenario and
+    /// whatever its phases are called. Where they sleep or wait for each other they go on at once: a thread that
+    /// sleeps shares nothing.
     #[must_use]
     pub fn of<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> Self {
         let mut set = Self::default();
         for scenario in scenarios {
-            let first = u32::try_from(set.phases.len()).unwrap_or(u32::MAX);
-            set.phases.extend(scenario.phases.iter().cloned());
+            let phases: Vec<PhaseIdx> = scenario.phases.iter().map(|one| set.phase(one)).collect();
             for job in &scenario.jobs {
                 for thread in &job.threads {
-                    set.add(job, thread, first);
+                    set.add(job, thread, &phases);
                 }
             }
         }
         set
     }
 
-    fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, first: u32) {
+    /// Where a phase is in the set, which has it from now on.
+    fn phase(&mut self, spec: &PhaseSpec) -> PhaseIdx {
+        let nameless = Phase { name: String::new(), ..spec.phase.clone() };
+        let spec = PhaseSpec { phase: nameless, mix: spec.mix };
+        let known = self.phases.iter().position(|known| *known == spec);
+        let place = known.unwrap_or(self.phases.len());
+        if known.is_none() {
+            self.phases.push(spec);
+        }
+        PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX))
+    }
+
+    /// Adds what a thread does, if nobody does it yet; `phases` are the places of its scenario's in the set.
+    fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, phases: &[PhaseIdx]) {
         let on = |stretch: &Stretch| Stretch {
-            phase: PhaseIdx(stretch.phase.0 + first),
+            phase: phases[stretch.phase.0 as usize],
             sleep: Nanos::ZERO,
             barrier: false,
             ..*stretch

@@ -102,13 +102,14 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// What a group shows in each interval but the first.
-    pub fn samples(&self, group: &[usize]) -> Result<Vec<Sample>, TrainError> {
+    /// What the programs of a group show in each interval but the first.
+    pub fn samples(&self, group: &[usize]) -> Result<Vec<(usize, Sample)>, TrainError> {
         let looks = u64::from(self.settings.intervals) + 1;
         let tracks = self.run(group, self.settings.interval, looks)?;
         let interval = |at: usize| of_interval(group, &tracks, &self.alone, at);
         // Look 0 is the start, and look 1 the end of the first interval.
-        Ok((2..=self.settings.intervals as usize + 1).filter_map(interval).flatten().collect())
+        let all = (2..=self.settings.intervals as usize + 1).filter_map(interval);
+        Ok(all.flat_map(|samples| group.iter().copied().zip(samples)).collect())
     }
 
     /// Programs side by side on the core; a look at the start and after each `step`.

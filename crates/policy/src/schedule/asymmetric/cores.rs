@@ -78,6 +78,7 @@ pub struct Cores {
     at: Vec<Option<usize>>,
     /// Far apart first, fast before slow.
     order: Vec<usize>,
+    ratio: f64,
 }
 
 impl Cores {
@@ -99,7 +100,8 @@ impl Cores {
         }
         let mut order = places.spread_cores();
         order.sort_by(|&a, &b| all[b].speed.total_cmp(&all[a].speed));
-        Self { all, at, order }
+        let ratio = 1.0 / all.iter().map(|core| core.speed).fold(1.0, f64::min);
+        Self { all, at, order, ratio }
     }
 
     /// Whether all are fast.
@@ -121,8 +123,8 @@ impl Cores {
 
     /// By how much a fast core is faster than a slow one: that of the fastest over that of the slowest.
     #[must_use]
-    pub fn ratio(&self) -> f64 {
-        1.0 / self.all.iter().map(|core| core.speed).fold(1.0, f64::min)
+    pub const fn ratio(&self) -> f64 {
+        self.ratio
     }
 
     /// The core where a thread last ran, if it may be used.
@@ -140,7 +142,7 @@ impl Cores {
         let (from, to) = (&self.all[from], &self.all[to]);
         let crossing = from.domain.is_none() || from.domain != to.domain;
         let fill = |core: &Core| core.own + if crossing { core.shared } else { 0.0 };
-        let slow = if from.fast { 1.0 / self.ratio() } else { from.speed };
+        let slow = if from.fast { 1.0 / self.ratio } else { from.speed };
         Move { gain: 1.0 - slow / to.speed, cost: fill(from) + fill(to), crossing }
     }
 

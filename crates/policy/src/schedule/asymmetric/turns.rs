@@ -86,11 +86,6 @@ impl<K: Copy + Ord> Turns<K> {
     pub fn retain(&mut self, lives: impl Fn(&K) -> bool) {
         self.known.retain(|key, _| lives(key));
     }
-
-    /// Forgets all that did not compete when the order was asked for last.
-    pub fn forget_others(&mut self) {
-        self.known.retain(|_, known| known.competes);
-    }
 }
 
 #[cfg(test)]
@@ -124,9 +119,6 @@ mod tests {
         assert_eq!(after, [0, 1, 1, 0]);
         turns.retain(|key| *key == 1);
         assert_eq!((turns.had(0), turns.had(1)), (Nanos(0), Nanos(12)));
-        turns.order(&[2]);
-        turns.forget_others();
-        assert_eq!(turns.had(1), Nanos(0));
     }
 
     proptest! {

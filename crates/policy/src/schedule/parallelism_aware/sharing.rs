@@ -14,7 +14,8 @@
 //! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time that a
 //!   thread saves on a fast core; `c`: seconds of refill there and back. All but `L` in seconds per second or counts.
 //! # Algorithm
-//! 1. A fast core where nobody is goes to the challenger that had least, if what is left of its phase is worth the refill: `left · g ≥ c`.
+//! 1. A fast core where nobody is, or only who sleeps, goes to the challenger that had least, if what is left of its
+//!    phase is worth the refill: `left · g ≥ c`.
 //! 2. A holder and a challenger change PUs if the holder had at least `m` more, half a quantum being nothing: holders that had
 //!    most first, challengers that had least first, of those under the holder's last-level cache if there are any, else of all. At the
 //!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. Who gets ahead from
@@ -30,6 +31,8 @@
 //! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
 //! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
+//! - **Sleepers keep nothing**: where somebody sleeps is as if nobody were there. -> test
+//!   `where_somebody_sleeps_is_room`
 
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
@@ -94,8 +97,8 @@ struct Round<'a> {
 }
 
 impl Sharing {
-    /// Who changes PUs: `shared` are fast cores, `busy` says by core where anybody is, `took` is how long the last quantum took,
-    /// and refills count `cost` times.
+    /// Who changes PUs: `shared` are fast cores, `busy` says by core where anybody is who does not sleep, `took` is
+    /// how long the last quantum took, and refills count `cost` times.
     pub fn turns(
         &mut self,
         cores: &Cores,

@@ -12,7 +12,9 @@ use colocate_model::symbiosis::{Mode, inverse, normalised};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     weight: f64,
-    /// The component that each part of the host's stacks belongs to.
+    /// The parts of the host's stacks.
+    parts: Vec<String>,
+    /// The component that each of them belongs to.
     component_of: Vec<usize>,
     components: usize,
     known: Sorted<TaskId, Known>,
@@ -41,7 +43,8 @@ impl Book {
         };
         let component_of = model.and_then(of).unwrap_or_default();
         let components = model.map_or(0, |model| model.components.len());
-        Self { weight, component_of, components, ..Self::default() }
+        let parts = model.map(|model| model.parts.clone()).unwrap_or_default();
+        Self { weight, parts, component_of, components, ..Self::default() }
     }
 
     /// How many threads' stacks are known.
@@ -70,11 +73,12 @@ impl Book {
         if slept(thread) {
             return None;
         }
-        let host = thread.ran.as_ref()?.stack.as_ref()?;
-        let mut stack = vec![0.0; self.components];
-        if host.len() != self.component_of.len() {
+        let ran = thread.ran.as_ref()?;
+        let host = ran.stack.as_ref()?;
+        if self.parts != ran.parts || self.component_of.len() != host.len() {
             return None;
         }
+        let mut stack = vec![0.0; self.components];
         host.iter().zip(&self.component_of).for_each(|(part, &at)| stack[at] += part);
         normalised(&stack)
     }

@@ -6,12 +6,15 @@ use crate::schedule::testing::{chosen, queue};
 use crate::schedule::{Queued, SchedulerKind};
 use crate::testing::machine;
 use colocate_machine::Machine;
+use colocate_model::stack::Parts;
 use colocate_model::symbiosis::{Coefficients, Component, Conditioning, TrainedMode, normalised};
 use proptest::prelude::*;
 
+/// The parts of the stacks that are shown here.
+const PARTS: Parts = &["core", "memory", "other"];
+
 /// Three components, each a part of its own; drawn coefficients of weak coupling for two and four threads.
 pub(in crate::schedule) fn model(rng: &mut SplitMix64) -> CpiModel {
-    let names = ["core", "memory", "other"];
     let mut trained = |threads: u32| {
         let mut one = || Coefficients {
             alpha: 0.03 * rng.unit(),
@@ -37,8 +40,8 @@ pub(in crate::schedule) fn model(rng: &mut SplitMix64) -> CpiModel {
         processor: None,
         date: "2000-01-01".to_owned(),
         data: String::new(),
-        parts: names.map(str::to_owned).to_vec(),
-        components: names.map(component).to_vec(),
+        parts: PARTS.iter().map(|part| (*part).to_owned()).collect(),
+        components: PARTS.iter().map(|part| component(part)).collect(),
         modes: vec![trained(2), trained(4)],
     }
 }
@@ -105,6 +108,12 @@ fn all(machine: &Machine) -> Vec<PuIdx> {
     machine.all_pus().collect()
 }
 
+/// The thread has shown shares of its cycles.
+fn show(thread: &mut Thread, shares: Vec<f64>) {
+    let ran = thread.ran.as_mut().unwrap();
+    (ran.stack, ran.parts) = (Some(shares), PARTS);
+}
+
 /// Everybody has run where they were put, and shows what the equation says.
 fn ran(
     machine: &Machine,
@@ -125,7 +134,7 @@ fn ran(
         };
         let thread = &mut queue.iter_mut().find(|queued| queued.job.0 == job).unwrap().threads[0];
         thread.pu = Some(PuIdx(pu));
-        thread.ran.as_mut().unwrap().stack = normalised(&together);
+        show(thread, normalised(&together).unwrap());
     }
     queue.iter_mut().for_each(|job| job.just_ran = true);
 }
@@ -232,17 +241,28 @@ fn without_coefficients_everybody_stays() {
 #[test]
 fn stacks_of_another_host_tell_nothing() {
     let machine = machine("core:2 pu:2");
-    let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
-    let mut scheduler = Symbiotic::new(Some(model(&mut SplitMix64::new(1))), Settings::USUAL);
-    for _ in 0..3 {
-        let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
-        for (job, (_, pu)) in queue.iter_mut().zip(chosen(&choices)) {
-            job.just_ran = true;
-            job.threads[0].pu = Some(PuIdx(pu));
-            job.threads[0].ran.as_mut().unwrap().stack = Some(vec![0.5, 0.5]);
+    let parts: [(Parts, usize); 4] = [
+        (&["core", "memory"], 0),
+        // As many, but others, and the same in another order.
+        (&["core", "memory", "caches"], 0),
+        (&["memory", "core", "other"], 0),
+        (PARTS, 4),
+    ];
+    for (parts, known) in parts {
+        let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
+        let mut scheduler = Symbiotic::new(Some(model(&mut SplitMix64::new(1))), Settings::USUAL);
+        for _ in 0..3 {
+            let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
+            for (job, (_, pu)) in queue.iter_mut().zip(chosen(&choices)) {
+                job.just_ran = true;
+                job.threads[0].pu = Some(PuIdx(pu));
+                let ran = job.threads[0].ran.as_mut().unwrap();
+                let shares = parts.iter().map(|_| 1.0 / parts.len() as f64).collect();
+                (ran.stack, ran.parts) = (Some(shares), parts);
+            }
         }
+        assert_eq!(scheduler.book.known(), known, "{parts:?}");
     }
-    assert_eq!(scheduler.book.known(), 0);
 }
 
 #[test]
@@ -291,7 +311,7 @@ fn asleep_shows_no_stack() {
     let mut known = |runnable: f64, stack: [f64; 3]| {
         queue[0].just_ran = true;
         queue[0].threads[0].runnable = Some(runnable);
-        queue[0].threads[0].ran.as_mut().unwrap().stack = Some(stack.to_vec());
+        show(&mut queue[0].threads[0], stack.to_vec());
         scheduler.choose(&quantum(&machine, &pus, &queue));
         let thread = &queue[0].threads[0];
         let (age, shows) = (scheduler.book.sample_age(thread.id), scheduler.book.shows(thread));

@@ -1,5 +1,6 @@
 //! How fast cores go round, by hand and by drawn machines.
 
+use super::super::super::Allocated;
 use super::super::super::asymmetric::testing::{
     Placed, World, amp_4x12, halves, machines, parallel, serial,
 };
@@ -57,6 +58,23 @@ fn short_phases_are_left_alone() {
         let turns = placed.iter().filter(|it| it.put == Some(PuIdx(0))).count();
         assert_eq!(turns, 0, "{number}");
     }
+}
+
+/// One fast core of three. While B sleeps there one of A's two threads goes there, and B is let alone. While B is
+/// awake it has the fast core for itself.
+#[test]
+fn where_somebody_sleeps_is_room() {
+    let first = |b: f64| {
+        let mut world = World::new(halves("core:3", &[0]), &[1, 2]);
+        let mut pa = ParallelismAware::new(FREE);
+        world.quantum(&mut pa, &[vec![b], parallel(2)])
+    };
+    let asleep = first(0.0);
+    let found: Vec<(Option<PuIdx>, &Allocated)> =
+        asleep.iter().map(|placed| (placed.put, &placed.why)).collect();
+    let kernels = (None, &Allocated::LeftToKernel);
+    assert_eq!(found, [kernels, (Some(PuIdx(0)), &Allocated::FastTurn), kernels]);
+    assert!(first(1.0).iter().all(|placed| placed.why != Allocated::FastTurn));
 }
 
 /// Four domains of a fast and three slow cores: threads change with those beside them.

@@ -1,0 +1,220 @@
+//! How a table stays on a terminal that others write to as well: in the last lines, which a scroll region keeps.
+//!
+//! # Problem
+//! Programs write to the same terminal, and nobody can tell where they have left the cursor. Whoever goes up from it to
+//! draw a table anew clears their lines.
+//! # Approach
+//! The table has the last lines of the screen. Scrolling is confined to the lines above (DECSTBM, which every
+//! terminal knows since the VT100), so what programs print never gets there. Where the cursor is already so far
+//! down, the screen scrolls first.
+//! # Properties
+//! - **Nothing of others is lost**: each line that they print is on the screen or above it, whole. -> test
+//!   `what_programs_print_stays`
+//! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
+
+use std::fmt::Write;
+
+/// Keeps the cursor's place, and comes back to it.
+const KEEP: &str = "\u{1b}7";
+const BACK: &str = "\u{1b}8";
+/// The whole screen scrolls. The cursor goes to its beginning, as with every other region.
+const WHOLE: &str = "\u{1b}[r";
+/// A line down in the same column; in the last line everything scrolls instead.
+const DOWN: &str = "\u{1b}D";
+/// Clears from the cursor to the end of the screen.
+const CLEAR: &str = "\u{1b}[J";
+
+/// How large a terminal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Lines.
+    pub lines: usize,
+    /// Characters in a line.
+    pub columns: usize,
+}
+
+impl Size {
+    /// Lines that a table may take: half of them, and a region that scrolls needs two.
+    pub fn room(self) -> usize {
+        if self.lines < 4 { 0 } else { self.lines / 2 }
+    }
+}
+
+/// A table that is to be shown.
+#[derive(Debug)]
+pub struct Frame {
+    /// Its lines, none longer than the terminal's; those without room are left out. Empty to take away what is shown.
+    pub text: String,
+    /// How large the terminal was for which it was made.
+    pub size: Size,
+}
+
+/// What is kept on the terminal.
+#[derive(Debug, Default)]
+pub struct Screen {
+    /// The terminal's size, and how many lines the table has.
+    held: Option<(Size, usize)>,
+}
+
+impl Screen {
+    /// What to write so that `frame` is shown on a terminal that is as large `now`; `None` where nothing may be drawn.
+    pub fn show(&mut self, frame: &Frame, now: Option<Size>) -> String {
+        let rows: Vec<&str> = frame.text.lines().take(frame.size.room()).collect();
+        if rows.is_empty() || now.is_none() {
+            self.leave(now)
+        } else if now == Some(frame.size) {
+            self.draw(&rows, frame.size)
+        } else {
+            // The next one will fit.
+            String::new()
+        }
+    }
+
+    fn draw(&mut self, rows: &[&str], size: Size) -> String {
+        let kept = rows.len();
+        // Room below the cursor, which stays where it is in the text. As programs may have changed the region, it is
+        // set each time.
+        let mut text = format!("{KEEP}{WHOLE}{BACK}{}\u{1b}[{kept}A{KEEP}", DOWN.repeat(kept));
+        let before = match self.held {
+            Some((held, lines)) if held == size => lines,
+            // What is left of a table when the size changes is below the cursor.
+            Some(_) => {
+                let _ = write!(text, "{DOWN}\r{CLEAR}");
+                0
+            }
+            None => 0,
+        };
+        let top = size.lines - kept;
+        let first = size.lines - before.max(kept) + 1;
+        let _ = write!(text, "\u{1b}[1;{top}r\u{1b}[0m\u{1b}[{first};1H{CLEAR}");
+        for (row, line) in (top + 1..).zip(rows) {
+            let _ = write!(text, "\u{1b}[{row};1H{line}");
+        }
+        self.held = Some((size, kept));
+        text + BACK
+    }
+
+    /// What to write so that the whole screen scrolls again and no table is there. Its lines are cleared only if the
+    /// terminal is still as large `now`; `None` where nothing may be cleared.
+    pub fn leave(&mut self, now: Option<Size>) -> String {
+        let Some((size, kept)) = self.held.take() else { return String::new() };
+        let cleared = match now {
+            Some(now) if now == size => {
+                format!("\u{1b}[0m\u{1b}[{};1H{CLEAR}", size.lines - kept + 1)
+            }
+            _ => String::new(),
+        };
+        format!("{KEEP}{WHOLE}{cleared}{BACK}")
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/schedule_support/terminal.rs"]
+mod terminal;
+
+#[cfg(test)]
+mod tests {
+    use super::terminal::Terminal;
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: Size = Size { lines: 8, columns: 20 };
+
+    fn frame(rows: usize) -> Frame {
+        let text: String = (0..rows).map(|row| format!("table {row}\n")).collect();
+        Frame { text, size: SIZE }
+    }
+
+    /// Three lines are kept at the bottom, and five scroll.
+    #[test]
+    fn a_table_at_the_bottom() {
+        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
+        terminal.take("$ colocate\r\nbegun");
+        terminal.take(&screen.show(&frame(3), Some(SIZE)));
+        let seen = ["$ colocate", "begun", "", "", "", "table 0", "table 1", "table 2"];
+        assert_eq!(terminal.screen(), seen);
+        terminal.take(" at last\r\n1\r\n2\r\n3\r\n4");
+        let seen = ["begun at last", "1", "2", "3", "4", "table 0", "table 1", "table 2"];
+        assert_eq!(terminal.screen(), seen);
+        assert_eq!(terminal.above, ["$ colocate"]);
+        // It grows by a line: everything else moves up, the cursor too.
+        terminal.take(&screen.show(&frame(4), Some(SIZE)));
+        terminal.take("!");
+        let seen = ["1", "2", "3", "4!", "table 0", "table 1", "table 2", "table 3"];
+        assert_eq!(terminal.screen(), seen);
+    }
+
+    #[test]
+    fn it_is_taken_away() {
+        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
+        terminal.take(&screen.show(&frame(3), Some(SIZE)));
+        terminal.take("done\r\n");
+        terminal.take(&screen.leave(Some(SIZE)));
+        assert_eq!(terminal.screen().concat(), "done");
+        assert_eq!(terminal.region(), (0, 8));
+        assert_eq!(screen.leave(Some(SIZE)), "", "there is nothing to take away any more");
+        // Behind a shell's back nothing is cleared.
+        terminal.take(&screen.show(&frame(3), Some(SIZE)));
+        terminal.take(&screen.show(&frame(3), None));
+        assert_eq!(terminal.screen().concat(), "donetable 0table 1table 2");
+        assert_eq!(terminal.region(), (0, 8));
+        assert_eq!(screen.show(&frame(3), None), "");
+    }
+
+    #[test]
+    fn it_leaves_room() {
+        let rows = |lines| {
+            let size = Size { lines, columns: 20 };
+            let frame = Frame { size, ..frame(9) };
+            Screen::default().show(&frame, Some(size)).matches("table").count()
+        };
+        assert_eq!([1, 3, 4, 8, 30].map(rows), [0, 0, 2, 4, 9]);
+    }
+
+    /// What was drawn before is gone, wherever the terminal has put it.
+    #[test]
+    fn another_size() {
+        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
+        terminal.take("one\r\n");
+        terminal.take(&screen.show(&frame(3), Some(SIZE)));
+        terminal.grow(4);
+        let now = Size { lines: 12, ..SIZE };
+        assert_eq!(screen.show(&frame(3), Some(now)), "", "it was made for another size");
+        terminal.take("two\r\n");
+        terminal.take(&screen.show(&Frame { size: now, ..frame(2) }, Some(now)));
+        assert_eq!(terminal.screen().concat(), "onetwotable 0table 1");
+    }
+
+    proptest! {
+        /// Programs print lines, some in pieces; tables of any height are drawn in between, or taken away.
+        #[test]
+        fn what_programs_print_stays(begin in 0_usize..12, deeds in prop::collection::vec(0_usize..9, 0..60)) {
+            let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
+            let mut printed: Vec<String> = Vec::new();
+            let mut print = |terminal: &mut Terminal, between: &str| {
+                let line = format!("line {}", printed.len());
+                terminal.take(&format!("{}{between}{}\r\n", &line[..3], &line[3..]));
+                printed.push(line);
+            };
+            (0..begin).for_each(|_| print(&mut terminal, ""));
+            for deed in deeds {
+                let drawn = match deed {
+                    0 => screen.leave(Some(SIZE)),
+                    rows if rows < 5 => screen.show(&frame(rows), Some(SIZE)),
+                    _ => String::new(),
+                };
+                if deed % 2 == 0 {
+                    print(&mut terminal, &drawn);
+                } else {
+                    terminal.take(&drawn);
+                    print(&mut terminal, "");
+                }
+            }
+            terminal.take(&screen.leave(Some(SIZE)));
+            let mut seen = terminal.above.clone();
+            seen.extend(terminal.screen());
+            seen.retain(|line| !line.is_empty());
+            prop_assert_eq!(seen, printed);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What colocate says while programs run, written by a thread of its own: a terminal that was stopped by Ctrl-S, or a
+//! pipe that nobody reads, holds up nobody but that thread.
+
+use super::screen::{Frame, Screen, Size};
+use crate::output;
+use colocate_act::sys;
+use colocate_machine::Nanos;
+use console::Term;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most bytes of lines that wait to be written. Chosen: as much as a pipe takes; who reads no more has enough of it.
+const MOST: usize = 64 << 10;
+
+/// Who writes to standard error.
+pub struct Voice {
+    desk: Arc<Desk>,
+    /// Says when the thread has ended; `None` if there is none.
+    ended: Option<Receiver<()>>,
+}
+
+/// Where the thread finds what is to be written.
+#[derive(Default)]
+struct Desk {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// What is to be written.
+#[derive(Default)]
+struct Waiting {
+    lines: String,
+    /// Lines for which there was no room.
+    left_out: usize,
+    /// The newest table; older ones that were not written yet are of no use.
+    frame: Option<Frame>,
+    over: bool,
+}
+
+impl Voice {
+    /// Begins to speak, with the usual share of CPU time for a `nice` value. To be called when no process is made any
+    /// more but those that only make system calls before they execute programs.
+    ///
+    /// Where no thread can be had, lines are kept until [`Self::end`], and no table is shown.
+    pub fn start(nice: i32) -> Self {
+        let desk = Arc::new(Desk::default());
+        let (end, ended) = channel();
+        let begun = begin(Arc::clone(&desk), end, nice);
+        Self { desk, ended: begun.is_ok().then_some(ended) }
+    }
+
+    /// Says a line, after our name. It does not wait, and leaves it out if too much is to be written already.
+    pub fn say(&self, line: &str) {
+        let mut waiting = self.desk.open();
+        if waiting.lines.len() + line.len() > MOST {
+            waiting.left_out += 1;
+        } else {
+            waiting.lines += &output::remarked(line);
+        }
+        self.desk.changed.notify_all();
+    }
+
+    /// Shows a table, without waiting for it.
+    pub fn show(&self, frame: Frame) {
+        self.desk.open().frame = Some(frame);
+        self.desk.changed.notify_all();
+    }
+
+    /// Takes the table away, and waits until everything is written, for as long as `patience` if there is one.
+    pub fn end(self, patience: Option<Duration>) {
+        self.desk.open().over = true;
+        self.desk.changed.notify_all();
+        match (self.ended, patience) {
+            (None, _) => output::aside(&self.desk.open().take_lines()),
+            (Some(ended), None) => drop(ended.recv()),
+            (Some(ended), Some(patience)) => drop(ended.recv_timeout(patience)),
+        }
+    }
+}
+
+impl Desk {
+    fn open(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something to write, and takes it.
+    fn take(&self) -> (String, Option<Frame>, bool) {
+        let nothing = |waiting: &mut Waiting| {
+            waiting.lines.is_empty() && waiting.frame.is_none() && !waiting.over
+        };
+        let found = self.changed.wait_while(self.open(), nothing);
+        let mut waiting = found.unwrap_or_else(PoisonError::into_inner);
+        (waiting.take_lines(), waiting.frame.take(), waiting.over)
+    }
+}
+
+impl Waiting {
+    fn take_lines(&mut self) -> String {
+        let mut lines = std::mem::take(&mut self.lines);
+        match std::mem::take(&mut self.left_out) {
+            0 => {}
+            more => lines += &output::remarked(&format!("{more} lines were left out here")),
+        }
+        lines
+    }
+}
+
+fn begin(desk: Arc<Desk>, end: Sender<()>, nice: i32) -> io::Result<()> {
+    // A descriptor of its own, which no program inherits: who holds the lock of `io::stderr` keeps everybody else from
+    // it.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    std::thread::Builder::new().name("colocate-says".into()).spawn(move || {
+        // Signals are for the first thread. And who has SIGTTOU blocked may write from the background, where it would
+        // stop the programs as well.
+        let _ = sys::block(&(1..=64).collect::<Vec<_>>());
+        let _ = sys::be_prompt(Nanos::ZERO, nice);
+        speak(&desk, stderr);
+        drop(end);
+    })?;
+    Ok(())
+}
+
+/// The thread. A terminal or a reader that is gone is no reason to end.
+fn speak(desk: &Desk, mut stderr: File) {
+    let mut screen = Screen::default();
+    loop {
+        let (mut text, frame, over) = desk.take();
+        if let Some(frame) = frame.filter(|_| !over) {
+            text += &screen.show(&frame, drawable(&stderr));
+        } else if over {
+            text += &screen.leave(drawable(&stderr));
+        }
+        // In one piece, so that what programs write does not get in between.
+        let _ = stderr.write_all(text.as_bytes());
+        if over {
+            return;
+        }
+    }
+}
+
+/// How large the terminal is, if it is ours to draw on: `None` while another process group has it, as a shell that
+/// runs colocate in the background.
+fn drawable(stderr: &File) -> Option<Size> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    is_in_foreground(&stat, stderr.metadata().ok()?.rdev()).then(size).flatten()
+}
+
+/// How large the terminal on standard error is; `None` if it does not say.
+pub fn size() -> Option<Size> {
+    let (lines, columns) = Term::stderr().size_checked()?;
+    Some(Size { lines: lines.into(), columns: columns.into() })
+}
+
+/// Whether a process has the terminal with this device number, says its line in `/proc/PID/stat` (proc(5)).
+fn is_in_foreground(stat: &str, device: u64) -> bool {
+    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+    let fields: Vec<i64> =
+        fields.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
+    let &[_parent, group, _session, terminal, foreground, ..] = fields.as_slice() else {
+        return false;
+    };
+    let (major, minor) = (i64::from(libc::major(device)), i64::from(libc::minor(device)));
+    // The kernel writes the number in 32 bits, of which it takes the highest for the sign.
+    let number = (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12);
+    terminal == number && group == foreground
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_terminal() {
+        let line = |group: u32, terminal: u32, foreground: i32| {
+            format!("77 (a) b) S 50 {group} 50 {terminal} {foreground} 4194560 121 0")
+        };
+        // /dev/pts/3 and /dev/pts/300: major 136, which is 34816 of 256, and 300 is 44 and 1 << 20 of them.
+        let [near, far] = [3, 300].map(|minor| libc::makedev(136, minor));
+        assert!(is_in_foreground(&line(77, 34_819, 77), near));
+        assert!(is_in_foreground(&line(77, 34_816 + 44 + (1 << 20), 77), far));
+        assert!(!is_in_foreground(&line(77, 34_819, 50), near), "a shell has it");
+        assert!(!is_in_foreground(&line(77, 34_819, 77), far), "it is another terminal");
+        assert!(!is_in_foreground(&line(77, 0, -1), near), "there is none");
+        assert!(!is_in_foreground("", near));
+    }
+
+    /// Nobody takes anything: tables take each other's place, lines are counted that are too many.
+    #[test]
+    fn it_does_not_pile_up() {
+        let voice = Voice { desk: Arc::default(), ended: None };
+        let size = Size { lines: 24, columns: 80 };
+        (0..9).for_each(|n| voice.show(Frame { text: n.to_string(), size }));
+        (0..5).for_each(|_| voice.say(&"x".repeat(20 << 10)));
+        let (lines, frame, over) = voice.desk.take();
+        assert_eq!(frame.unwrap().text, "8");
+        assert_eq!(lines.lines().count(), 4);
+        assert!(lines.ends_with("\ncolocate: 2 lines were left out here\n"));
+        assert!(!over && voice.desk.open().lines.is_empty());
+    }
+}

@@ -1,0 +1,113 @@
+//! Quanta of which nothing is learned: those that take far longer than they should, and those that take no time.
+
+use super::*;
+use colocate_policy::schedule::baselines::Os;
+
+/// Whose quanta take so much longer, one after the other.
+struct Late {
+    scripted: Scripted,
+    by: Vec<Nanos>,
+}
+
+impl Host for Late {
+    fn machine(&self) -> &Machine {
+        self.scripted.machine()
+    }
+
+    fn usable(&self) -> &[PuNr] {
+        self.scripted.usable()
+    }
+
+    fn watch(&mut self, jobs: &[JobIdx]) {
+        self.scripted.watch(jobs);
+    }
+
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        if quantum > Nanos::ZERO && !self.by.is_empty() {
+            self.scripted.at += self.by.remove(0);
+        }
+        let mut seen = self.scripted.run_quantum(plan, quantum)?;
+        seen.tasks.iter_mut().for_each(|task| task.waited = Some(Nanos::ZERO));
+        Ok(seen)
+    }
+}
+
+/// The kernel's; remembers who had just run, who was runnable, and what it heard of quanta.
+#[derive(Debug, Default)]
+struct Pupil {
+    just_ran: Vec<bool>,
+    runnable: Vec<Option<f64>>,
+    heard: Vec<(u64, usize)>,
+}
+
+impl Scheduler for Pupil {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let last = now.queue.iter().find(|job| job.job == JobIdx(5)).unwrap();
+        self.just_ran.push(last.just_ran);
+        self.runnable.push(last.runnable);
+        Os.choose(now)
+    }
+
+    fn saw(&mut self, done: &Done<'_>) {
+        self.heard.push((done.took.0, done.did.len()));
+    }
+}
+
+/// Six jobs, of which one ends after each quantum. The second quantum takes three times as long as it should, and
+/// counts; the third one ten minutes, of which nobody hears. Its counts are not lost on who watches.
+#[test]
+fn a_pause_teaches_nothing() {
+    let by = vec![Nanos(0), Nanos(200), Nanos::from_secs(600)];
+    let mut host = Late { scripted: Scripted::new(6), by };
+    let workload = Workload { jobs: 6, quantum: Nanos(100), scheduler: "test" };
+    let mut pupil = Pupil::default();
+    let mut watched = Vec::new();
+    let mut look = |turn: &Turn<'_>| watched.push((turn.did.len(), turn.runnable.len()));
+    schedule(&mut host, &mut pupil, &workload, &mut look).unwrap();
+    assert_eq!(pupil.heard, [(100, 6), (300, 5), (0, 0), (100, 3), (100, 2), (100, 1)]);
+    assert_eq!(pupil.just_ran, [false, true, true, false, true, true]);
+    let third = Some(1.0 / 3.0);
+    assert_eq!(pupil.runnable, [None, Some(1.0), third, third, Some(1.0), Some(1.0)]);
+    assert_eq!(watched, [(6, 6), (5, 5), (4, 0), (3, 3), (2, 2), (1, 1)]);
+}
+
+/// Of two jobs the head is chosen for what becomes a pause: it goes to the tail all the same, and a thread of it that
+/// was born meanwhile wants a context.
+#[test]
+fn who_ran_in_a_pause_has_had_its_turn() {
+    let host = Scripted::new(2);
+    let snapshot = |at: Nanos, orders: &[u32]| {
+        let mut tasks = vec![host.seen(1); orders.len()];
+        tasks.iter_mut().zip(orders).for_each(|(task, &order)| task.id.order = order);
+        tasks.insert(0, host.seen(0));
+        tasks.iter_mut().for_each(|task| task.ended = None);
+        Snapshot { at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+    };
+    let (before, after) = (snapshot(Nanos::ZERO, &[0]), snapshot(Nanos::from_secs(600), &[0, 1]));
+    let mut queue = Queue::default();
+    queue.meet(&before);
+    queue.order.swap(0, 1);
+    let choices = [Choice { job: JobIdx(1), ..left_to_kernel(1)[0].clone() }];
+    queue.note(&passed(&choices, &host.machine, &before, &after));
+    let queued: Vec<(u32, usize)> =
+        queue.queued(&after).iter().map(|job| (job.job.0, job.threads.len())).collect();
+    assert_eq!(queued, [(0, 1), (1, 2)]);
+}
+
+/// The machine may change before a quantum has begun. How many threads were runnable for no time nobody can say; what
+/// is known of the quantum before stays.
+#[test]
+fn no_time_teaches_nothing() {
+    let (first, second) = threads(&[(100, Some(0)), (0, Some(0))]);
+    let mut queue = Queue::default();
+    queue.meet(&first);
+    queue.note(&passed(&left_to_kernel(2), &machine(), &first, &second));
+    let known = queue.queued(&second);
+    assert_eq!(
+        (known[0].just_ran, known[0].runnable, known[0].threads.len()),
+        (true, Some(1.0), 1)
+    );
+    queue.note(&passed(&left_to_kernel(2), &machine(), &second, &second));
+    let after = queue.queued(&second);
+    assert_eq!(after, [Queued { just_ran: false, ..known[0].clone() }]);
+}
