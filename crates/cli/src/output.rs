@@ -29,7 +29,7 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 /// The same for what has taken long to find out: if a file cannot be written, standard output gets it.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn keep(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let written = write(path, text);
     if written.is_err() && path.is_some() {
