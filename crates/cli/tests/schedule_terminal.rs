@@ -149,8 +149,8 @@ fn full() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// One job stops itself, of which there is something to say after two seconds. All others go on, and colocate hears
-/// what it is asked.
+/// One job stops itself, of which there is something to say as a rule. All others go on, and colocate hears what it is
+/// asked, of which there is something to say always.
 #[test]
 fn a_full_pipe_stops_nobody() {
     let scratch = Scratch::new();
@@ -171,5 +171,5 @@ fn a_full_pipe_stops_nobody() {
     reader.read_to_string(&mut written).unwrap();
     assert!(written.trim_matches('.').is_empty(), "{written}");
     let report = std::fs::read_to_string(scratch.path("report.json")).unwrap();
-    assert!(report.contains("has been stopped, not by colocate"), "{report}");
+    assert!(report.contains("SIGTERM has ended the scheduling"), "{report}");
 }

@@ -310,8 +310,9 @@ fn other_programs_are_as_they_were() {
     assert!(String::from_utf8(done.stderr).unwrap().contains("no parallel region was seen"));
 }
 
-/// A program that notes each signal, and ends with 40 and how often SIGINT came once SIGTERM has.
-const NOTES: &str = "n=0; trap 'n=$((n+1)); : > int' INT; trap 'exit $((40+n))' TERM; : > ready; \
+/// A program that notes each signal, and ends with 40 and how often SIGINT came once SIGTERM has. It is ready a while
+/// after its start: what comes in its first moment, before signals are told apart, is passed on as SIGTERM.
+const NOTES: &str = "n=0; trap 'n=$((n+1)); : > int' INT; trap 'exit $((40+n))' TERM; sleep 1; : > ready; \
                      while :; do sleep 0.01; done";
 
 /// Ctrl-C is the program's: it gets the key from the terminal, once, and nothing from us that would end it.
