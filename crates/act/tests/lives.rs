@@ -195,11 +195,11 @@ fn where_cycles_went() {
         learnt |= turn.state.is_some_and(|state| state.starts_with("2 threads' stacks known"));
         for did in turn.did {
             let Some(shares) = &did.ran.stack else {
-                assert!(did.parts.is_empty(), "{did:?}");
+                assert!(did.ran.parts.is_empty(), "{did:?}");
                 continue;
             };
             told += 1;
-            assert_eq!(did.parts, table.parts);
+            assert_eq!(did.ran.parts, table.parts);
             assert!(did.ran.ipc.is_some() && did.off < 0.1, "{did:?}");
             let sum: f64 = shares.iter().sum();
             assert!((sum - 1.0).abs() < 1e-9 && shares.iter().all(|share| *share >= 0.0));

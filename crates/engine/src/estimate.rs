@@ -25,6 +25,7 @@ use crate::rates::{ThreadDid, by_level, data_levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
+use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_model::{Model, Phase, Search, Seat, Stack, TaskRate};
 use colocate_policy::schedule::{Ran, Traffic};
@@ -72,7 +73,6 @@ pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
             did.ran.traffic = rates.traffic;
         }
         if missing.stack {
-            did.parts = rates.stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
             did.ran.stack = rates.stack;
             did.ran.parts = rates.parts;
         }
@@ -223,12 +223,9 @@ fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
         };
         Some(each? * per_microsecond)
     };
-    Ran {
-        ipc: Some(rate.ipc),
-        traffic: by_level(levels, requests),
-        stack: Stack::from(&rate.cpi).shares(),
-        parts: &SIMULATED_PARTS,
-    }
+    let stack = Stack::from(&rate.cpi).shares();
+    let parts: Parts = stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
+    Ran { ipc: Some(rate.ipc), traffic: by_level(levels, requests), stack, parts }
 }
 
 #[cfg(test)]
@@ -262,7 +259,6 @@ mod tests {
             pu: Some(PuNr(pu)),
             time: Some(Nanos(time)),
             ran: Ran::default(),
-            parts: &[],
             off: 0.0,
             estimated: Estimated::default(),
         }

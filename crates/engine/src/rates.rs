@@ -7,7 +7,6 @@ use crate::estimate::Estimated;
 use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
-use colocate_model::stack::Parts;
 use colocate_policy::TaskId;
 use colocate_policy::schedule::{Ran, Traffic};
 
@@ -22,8 +21,6 @@ pub struct ThreadDid {
     pub time: Option<Nanos>,
     /// Its rates.
     pub ran: Ran,
-    /// The names of the parts of [`Ran::stack`]; none where that is unknown.
-    pub parts: Parts,
     /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
     pub off: f64,
     /// Which of them are the model's word, and counted by nobody.
@@ -70,7 +67,6 @@ pub(crate) fn did(
         id: task.id,
         pu: task.last_ran,
         time,
-        parts: ran.parts,
         ran,
         off: known.map_or(0.0, |stack| stack.off()),
         estimated: Estimated::default(),

@@ -10,8 +10,8 @@
 //! # Terms
 //! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
 //!   there yet. Only these need a context; others are left to the kernel while their job runs.
-//! - *Pause*: a quantum that took far longer than was asked for, as when a terminal stops the whole run or a virtual
-//!   machine stands still.
+//! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads wanted a
+//!   PU, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
 //! # Properties
 //! - **Order**: who ran goes to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
@@ -22,7 +22,7 @@
 //! - **The machine may shrink**: a turn that was begun on other PUs ends with those, and the next one knows the new ones.
 //!   -> test `a_machine_that_shrinks_and_grows`
 //! - **A pause teaches nothing**: schedulers hear of it as of a quantum of no length in which nobody ran, and these
-//!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`
+//!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `who_comes_late_still_learns`
 
 mod own_cores;
 mod threads;
@@ -48,12 +48,16 @@ use threads::Threads;
 /// nearly all.
 pub const ACTIVE: f64 = 0.05;
 
-/// A quantum that takes more than this many times what was asked for, and [`PAUSE`] more, is a pause. Chosen: on a
+/// A quantum that takes more than this many times what was asked for, and [`PAUSE`] more, may be a pause. Chosen: on a
 /// machine that is busy otherwise a quantum may come to two or three.
 const STRETCHED: u64 = 4;
 
 /// See [`STRETCHED`]. Chosen: of the shortest quanta a busy machine makes many, and nobody stops a run for less.
 const PAUSE: Nanos = Nanos::from_millis(500);
+
+/// It is none if a chosen thread had a PU or waited for one for more than this share of it. Chosen: what is learned of it is
+/// off by a third at most.
+const WANTED: f64 = 0.75;
 
 /// What is to be scheduled.
 #[derive(Clone, Copy, Debug)]
@@ -133,13 +137,10 @@ pub fn schedule_estimating(
         let pus: Vec<PuIdx> = host.usable().iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
         let queued = queue.queued(&seen);
         let can_choose = !queued.is_empty() && !pus.is_empty();
-        let choices = if can_choose {
-            scheduler.choose(&Quantum { number, machine: &machine, pus: &pus, queue: &queued })
-        } else {
-            Vec::new()
-        };
+        let now = Quantum { number, machine: &machine, pus: &pus, queue: &queued };
+        let (choices, begin) =
+            if can_choose { choose(scheduler, &now) } else { Default::default() };
         let chosen = Chosen::new(&choices, &queued);
-        let begin = if can_choose { scheduler.begin() } else { Vec::new() };
         let mut quantum = workload.quantum;
         if !begin.is_empty() {
             let plan = plan_of(&machine, &pus, workload, &chosen.at(&begin), &seen.tasks);
@@ -191,6 +192,12 @@ pub fn schedule_estimating(
     Ok(seen)
 }
 
+/// Who is to run, and where those are put first for whom that matters.
+fn choose(scheduler: &mut dyn Scheduler, now: &Quantum<'_>) -> (Vec<Choice>, Vec<(TaskId, PuIdx)>) {
+    let choices = scheduler.choose(now);
+    (choices, scheduler.begin())
+}
+
 /// A quantum that is over.
 struct Passed<'a> {
     choices: &'a [Choice],
@@ -208,10 +215,29 @@ impl Passed<'_> {
         self.after.at.saturating_sub(self.before.at)
     }
 
-    /// Whether it says something of the jobs: it took some time, and not so long that most of it was a pause.
+    /// Whether it says something of the jobs: it took some time, and was no pause.
     fn teaches(&self) -> bool {
         let most = self.asked.0.saturating_mul(STRETCHED).saturating_add(PAUSE.0);
-        (1..=most).contains(&self.took().0)
+        let took = self.took();
+        took > Nanos::ZERO && (took.0 <= most || self.was_wanted())
+    }
+
+    /// Whether a chosen thread had a PU or waited for one for most of it.
+    fn was_wanted(&self) -> bool {
+        let wanted = |(task, earlier): (&SeenTask, Option<&SeenTask>)| {
+            let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
+            used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
+        };
+        let most = self.chosen().map(wanted).max().unwrap_or(Nanos::ZERO);
+        float(most) > WANTED * float(self.took())
+    }
+
+    /// The threads of the chosen jobs, after it and before.
+    fn chosen(&self) -> impl Iterator<Item = (&SeenTask, Option<&SeenTask>)> {
+        let chosen: BTreeSet<JobIdx> = self.choices.iter().map(|choice| choice.job).collect();
+        let mut before = Walk::through(&self.before.tasks);
+        let tasks = self.after.tasks.iter().filter(move |task| chosen.contains(&task.id.job));
+        tasks.map(move |task| (task, before.find(task.id)))
     }
 
     /// What the scheduler hears of it.
@@ -226,11 +252,8 @@ impl Passed<'_> {
     /// computed than there are PUs, as all do under the kernel. Who used hardly anything beside who used most did not.
     #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
-        let chosen: BTreeSet<JobIdx> = self.choices.iter().map(|choice| choice.job).collect();
-        let mut before = Walk::through(&self.before.tasks);
-        let tasks = self.after.tasks.iter().filter(|task| chosen.contains(&task.id.job));
-        let used = tasks.filter_map(|task| grown(task, before.find(task.id), |it| it.cpu_time));
-        let used: Vec<f64> = used.map(float).collect();
+        let used = |(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?));
+        let used: Vec<f64> = self.chosen().filter_map(used).collect();
         let most = used.iter().copied().fold(0.0, f64::max);
         let computed = used.iter().filter(|used| **used > ACTIVE * most).count();
         let share = self.pus as f64 / computed.max(1) as f64;

@@ -314,7 +314,7 @@ fn traffic_by_level() {
     after.counts.stack =
         Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
     let found = rates::did(&machine, &after, Some(&before)).unwrap();
-    assert_eq!(found.parts.len(), 7);
+    assert_eq!(found.ran.parts.len(), 7);
     let found = found.ran;
     assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
     assert_eq!(found.traffic.memory, Some(5.0));

@@ -71,6 +71,25 @@ fn a_pause_teaches_nothing() {
     assert_eq!(watched, [(6, 6), (5, 5), (4, 0), (3, 3), (2, 2), (1, 1)]);
 }
 
+/// Ten minutes instead of 100 ns in which a thread computed or waited for a PU for nine were no pause, also where it did
+/// neither for the rest; five of them were.
+#[test]
+fn who_comes_late_still_learns() {
+    let host = Scripted::new(1);
+    let at = |minutes: [u64; 3]| {
+        let [at, used, waited] = minutes.map(|minutes| Nanos::from_secs(60 * minutes));
+        let task =
+            SeenTask { cpu_time: Some(used), waited: Some(waited), ended: None, ..host.seen(0) };
+        Snapshot { at, end: QuantumEnd::Elapsed, tasks: vec![task], ended: vec![] }
+    };
+    let choices = left_to_kernel(1);
+    let teaches = |of: [u64; 3]| {
+        let (before, after) = (at([0; 3]), at(of));
+        passed(&choices, &host.machine, &before, &after).teaches()
+    };
+    assert_eq!([[10, 9, 0], [10, 4, 5], [10, 3, 2]].map(teaches), [true, true, false]);
+}
+
 /// Of two jobs the head is chosen for what becomes a pause: it goes to the tail all the same, and a thread of it that
 /// was born meanwhile wants a context.
 #[test]
