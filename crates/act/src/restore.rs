@@ -31,10 +31,11 @@ use std::time::Duration;
 use thiserror::Error;
 use workload::Workload;
 
-/// How long is looked at most. This and what follows is as for a normal end, and for the same reasons
-/// (`host/giving_back.rs`).
-const LOOKS_FOR: Nanos = Nanos::from_secs(5);
-/// So many looks in a row must find nothing, with [`PAUSE`] between them.
+/// How long is looked at most. Chosen: nobody waits for it, and where hundreds of processes bear others on a machine that is
+/// busy otherwise it takes some seconds.
+const LOOKS_FOR: Nanos = Nanos::from_secs(30);
+/// So many looks in a row must find nothing, with [`PAUSE`] between them. This and what follows is as for a normal end,
+/// and for the same reasons (`host/giving_back.rs`).
 const QUIET: usize = 10;
 /// Time between two looks, if the first has found nothing.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -89,7 +90,7 @@ pub struct Raised {
 
 /// Lets everything go on that the journal's workload has, or may have, stopped, takes its living threads out of
 /// SCHED_IDLE that were put there, and gives them their original mask; with `dry` only says which ones. `proc` is
-/// `/proc`. Takes a twentieth of a second if somebody lives, and five seconds at most.
+/// `/proc`. Takes a twentieth of a second if somebody lives, and half a minute at most.
 #[must_use]
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     // To move a process out of a cgroup can take the kernel some hundredths of a second.
@@ -542,7 +543,8 @@ mod tests {
     #[test]
     fn an_orphan_in_a_cgroup_has_all_of_it_back() {
         let Some(freezer) = freezer::cgroups_for_a_test(3, 1) else { return };
-        let mut family = Family::start("(sleep 60 & echo $!)");
+        // The second number comes when the creator has ended.
+        let mut family = Family::start("(sleep 60 & echo $!); echo $$");
         let original = pin::allowed(family.pid.first_thread()).unwrap();
         let Some(pu) = a_pu(&original).filter(|_| may_idle()) else { return };
         freezer.enter(colocate_policy::JobIdx(0), family.pid).unwrap();
@@ -550,7 +552,7 @@ mod tests {
         pin::place(family.pid.first_thread(), &pin::only(pu)).unwrap();
         let (mark, lowered) = (Mark::On(pu), Some(Fair::Other));
         let entry = Entry { mark, ..family.entry(lowered) };
-        let orphan = family.go(1)[0];
+        let orphan = family.go(2)[0];
         sys::kill(family.pid, libc::SIGKILL).unwrap();
         family.shell.wait().unwrap();
         assert_eq!(policy(orphan), libc::SCHED_IDLE);

@@ -248,7 +248,7 @@ fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
 
 /// `text` without control characters, which could drive a terminal.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.replace(char::is_control, "?")
 }
 
 /// The tasks to plan for, and what was left out of each program.

@@ -12,6 +12,7 @@ use run_support::{
 use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 /// SCHED_OTHER and SCHED_IDLE by the kernel's numbers (sched(7)).
 const OTHER: i32 = 0;
@@ -198,7 +199,9 @@ fn killed_by_force_while_processes_are_born() {
         wait_until("all are at it", || called(&word).len() > 50 && !idle().is_empty());
         child.kill().unwrap();
         child.wait().unwrap();
+        let killed = Instant::now();
         wait_until("the guardian is done", || scratch.journals().is_empty());
+        let took = killed.elapsed();
         assert_eq!(idle(), [0; 0], "{of:?}: nobody can inherit it any more");
         let left = called(&word);
         assert!(left.len() > 7);
@@ -207,7 +210,9 @@ fn killed_by_force_while_processes_are_born() {
                 && masks(*pid).iter().all(|mask| *mask == original())
         };
         let others: Vec<&i32> = left.iter().filter(|pid| !as_before(pid)).collect();
-        assert!(others.is_empty(), "{of:?}: {others:?} of {left:?}");
+        let stand = |pid: &&i32| (**pid, schedules(**pid), masks(**pid), stat(**pid));
+        let others: Vec<_> = others.iter().map(stand).collect();
+        assert!(others.is_empty(), "{of:?}, after {took:?}: {others:?} of {}", left.len());
         wait_until("all have ended", || {
             called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
             called(&word).is_empty()
@@ -287,8 +292,9 @@ fn a_limit_is_a_way_back() {
     assert!(!said.contains("SCHED_IDLE") && said.contains("filling, s"), "{said}");
 }
 
-/// One job in seven has a thread of fixed priority, or a session of its own: it is stopped, the others fill.
-fn one_is_stopped(purpose: &str, how: &str, why: &str) {
+/// One job in seven has a thread of fixed priority, or a session of its own: it is stopped, the others fill. It may come
+/// by that in the very moment in which it is to fill.
+fn one_is_stopped(purpose: &str, how: &str, why: &[&str]) {
     let scratch = Scratch::new();
     let word = format!("{purpose}{}", std::process::id());
     let enough = scratch.path("enough");
@@ -310,7 +316,7 @@ fn one_is_stopped(purpose: &str, how: &str, why: &str) {
     let said = said(&scratch);
     let line = "job 0 (sh) is stopped while it waits, and fills no idle PUs: ";
     assert_eq!(said.matches(line).count(), 1, "{said}");
-    assert!(said.contains(why), "{said}");
+    assert!(why.iter().any(|why| said.contains(why)), "{said}");
 }
 
 #[test]
@@ -321,7 +327,8 @@ fn fixed_priorities_are_not_lowered() {
     if !may_fill() || !have("chrt") || !allowed("chrt", &["-f", "1", "true"]) {
         return;
     }
-    one_is_stopped("fixed", "exec chrt -f 1 sh -c \"NAPS\"", "has a scheduling policy of its own");
+    let why = ["has a scheduling policy of its own", "to be read back, found 1"];
+    one_is_stopped("fixed", "exec chrt -f 1 sh -c \"NAPS\"", &why);
 }
 
 #[test]
@@ -330,5 +337,5 @@ fn other_sessions_are_not_lowered() {
     if !may_fill() || !have("setsid") || groups.is_ok_and(|groups| groups.trim() != "1") {
         return;
     }
-    one_is_stopped("session", "exec setsid -w sh -c \"NAPS\"", "has a session of its own");
+    one_is_stopped("session", "exec setsid -w sh -c \"NAPS\"", &["has a session of its own"]);
 }

@@ -81,7 +81,7 @@ impl Reported {
     fn line(&self) -> String {
         let text = |text: &Option<String>| {
             // No file that a compiler was given has such characters.
-            text.as_deref().unwrap_or("").replace(|c: char| c.is_control(), " ")
+            text.as_deref().unwrap_or("").replace(char::is_control, " ")
         };
         let sums = |sums: &Sums| {
             format!(

@@ -134,7 +134,7 @@ fn plural(count: usize) -> &'static str {
 
 /// What people named or wrote, on one line: a line's end or another control character is a blank.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.replace(char::is_control, " ")
 }
 
 /// A command of at most 40 characters; the end of a longer one is left out.

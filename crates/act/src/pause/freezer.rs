@@ -6,15 +6,20 @@
 use crate::journal::Owner;
 use colocate_observe::Pid;
 use colocate_policy::JobIdx;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// What the name of every folder begins with.
 const PREFIX: &str = "colocate-";
 
 /// Rounds in which processes are moved out of a cgroup at most: what forks meanwhile is met in the next.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 1_000;
+/// Time between two rounds, if the first has met nobody new. Chosen: who ends has all rounds for it, two seconds.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Cgroups for the jobs of one workload.
 #[derive(Debug)]
@@ -194,13 +199,13 @@ pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
     }
     // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
     thaw(folder)?;
-    let mut moved = Vec::new();
+    let mut moved = BTreeSet::new();
     let mut result = Ok(());
     for job in cgroups_in(folder) {
-        let done = empty(&job, above, &mut moved).and_then(|()| remove(&job));
-        result = result.and(gone_is_done(done));
+        result = result.and(gone_is_done(clear(&job, above, &mut moved)));
     }
-    result.and_then(|()| gone_is_done(fs::remove_dir(folder))).map(|()| moved)
+    let removed = result.and_then(|()| gone_is_done(fs::remove_dir(folder)));
+    removed.map(|()| moved.into_iter().collect())
 }
 
 /// What somebody else has removed meanwhile need not be.
@@ -227,22 +232,31 @@ fn remove(cgroup: &Path) -> io::Result<()> {
     })
 }
 
-/// Moves all processes of a cgroup to another one.
-fn empty(from: &Path, to: &Path, moved: &mut Vec<Pid>) -> io::Result<()> {
+/// Moves all processes of a cgroup to another one, and removes it.
+///
+/// Who is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
+/// where it is listed no more. So that is waited for, unless cgroups in it are in use.
+fn clear(cgroup: &Path, to: &Path, moved: &mut BTreeSet<Pid>) -> io::Result<()> {
     for _ in 0..ROUNDS {
-        let pids = processes(from)?;
-        if pids.is_empty() {
-            return Ok(());
-        }
-        for pid in pids {
+        let pids = processes(cgroup)?;
+        let met = moved.len();
+        for &pid in &pids {
             match fs::write(to.join("cgroup.procs"), pid.to_string()) {
-                Ok(()) => moved.push(pid),
+                Ok(()) => drop(moved.insert(pid)),
                 Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(why) => return Err(why),
             }
         }
+        let result = remove(cgroup);
+        let busy = result.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::ResourceBusy);
+        if !busy || pids.is_empty() && cgroups_in(cgroup).next().is_some() {
+            return result;
+        }
+        if moved.len() == met {
+            thread::sleep(PAUSE);
+        }
     }
-    Ok(())
+    remove(cgroup)
 }
 
 /// Cgroups for a test, which no other one has; `None`, with a line, where none can be made.
@@ -305,6 +319,49 @@ mod tests {
         assert!(!old_name.exists() && now.exists());
     }
 
+    fn wait_for(what: &str, holds: &dyn Fn() -> bool) {
+        for _ in 0..5000 {
+            if holds() {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+        panic!("waited for {what}");
+    }
+
+    /// A process with 300 MB, which take the kernel some hundredths of a second to free, is killed, and gone from its
+    /// cgroup no sooner.
+    #[test]
+    fn who_ends_is_waited_for() {
+        let Some(freezer) = cgroups_for_a_test(4, 1) else { return };
+        let hold = "read go; head -c 300000000 /dev/zero | exec tail -c 300000000";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", hold])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        freezer.enter(JobIdx(0), Pid(child.id().cast_signed())).unwrap();
+        drop(child.stdin.take());
+        let of = |pid: Pid, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+        let number = |text: io::Result<String>, at: usize| -> u64 {
+            text.ok().and_then(|text| text.split(' ').nth(at)?.parse().ok()).unwrap_or(0)
+        };
+        let job = freezer.of(JobIdx(0));
+        let holder = || {
+            let pids = processes(&job).unwrap().into_iter();
+            pids.max_by_key(|pid| number(of(*pid, "statm"), 1)).unwrap()
+        };
+        wait_for("its memory", &|| number(of(holder(), "statm"), 1) * 4096 > 290_000_000);
+        let pid = holder();
+        crate::sys::kill(pid, libc::SIGKILL).unwrap();
+        let ends = || of(pid, "stat").is_err() || number(of(pid, "stat"), 8) & 4 != 0;
+        wait_for("its end to begin", &ends);
+        dissolve(freezer.folder()).unwrap();
+        assert!(!freezer.folder().exists());
+        child.wait().unwrap();
+    }
+
     /// Where this user may make cgroups: three generations of processes stop and go on together.
     #[test]
     fn a_family_is_frozen() {
@@ -319,15 +376,6 @@ mod tests {
         drop(child.stdin.take());
         let job = freezer.of(JobIdx(1));
         let count = || fs::read_to_string(job.join("cgroup.procs")).unwrap().lines().count();
-        let wait_for = |what: &str, holds: &dyn Fn() -> bool| {
-            for _ in 0..5000 {
-                if holds() {
-                    return;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(2));
-            }
-            panic!("waited for {what}");
-        };
         wait_for("a child", &|| count() >= 2);
         freezer.freeze(JobIdx(1), true).unwrap();
         wait_for("all to stop", &|| freezer.is_frozen(JobIdx(1)));

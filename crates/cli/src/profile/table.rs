@@ -64,5 +64,5 @@ fn row(thread: &ThreadProfile) -> String {
 /// A program names its threads as it likes, and a file may say anything: control characters would
 /// act on the terminal.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.replace(char::is_control, "?")
 }

@@ -153,7 +153,7 @@ fn state(state: State) -> &'static str {
 }
 
 fn shortened(name: &str) -> String {
-    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let name = name.replace(char::is_control, " ");
     match name.char_indices().nth(NAME) {
         Some((end, _)) => name[..end].to_owned() + "…",
         None => name,

@@ -432,7 +432,7 @@ fn unknown() -> String {
 
 /// On one line: a name could drive a terminal.
 fn shown(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    name.replace(char::is_control, " ")
 }
 
 #[cfg(test)]

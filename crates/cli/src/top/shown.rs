@@ -154,8 +154,7 @@ fn body(table: &Table<'_>, places: &Places, most: usize) -> String {
             seconds(line.cpu_time),
             picture(line.timeline, table.at, PICTURED),
         ];
-        let name: String =
-            line.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let name = line.name.replace(char::is_control, " ");
         let more = line.processes.saturating_sub(1);
         let name = if more == 0 { name } else { format!("{name} and {more} more") };
         row(&cells, &places.text(line), &name)

@@ -102,6 +102,18 @@ impl Scratch {
         text.lines().skip(4).filter_map(line).collect()
     }
 
+    /// Living processes with these homes.
+    fn alive(&self) -> Vec<i32> {
+        let home = format!("XDG_RUNTIME_DIR={}\0", self.path("runtime").display());
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let has = |pid: &i32| {
+            let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&variables).contains(&home)
+        };
+        pids.filter(has).collect()
+    }
+
     /// The journals that are there.
     pub fn journals(&self) -> Vec<PathBuf> {
         let dir = self.path("runtime/colocate");
@@ -114,6 +126,16 @@ impl Scratch {
 pub fn stands(report: &Value) -> Vec<String> {
     let tasks = report["tasks"].as_array().unwrap();
     tasks.iter().map(|task| task["stands"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A test that failed ends no programs; those that work for ever, or create others, would be beside all tests after it.
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        while std::thread::panicking() && !self.alive().is_empty() {
+            let pids = self.alive().into_iter().map(|pid| pid.to_string());
+            let _ = Command::new("kill").arg("-KILL").args(pids).stderr(Stdio::null()).status();
+        }
+    }
 }
 
 /// Tries `look` until it answers; fails with `what` if it never does.
