@@ -33,11 +33,10 @@ const UNDO: &[&str] = &[
     "undo-after-the-end",
     "undo-after-the-programs-are-killed",
     "undo-after-sigterm",
-    "undo-after-5-kills",
-    "undo-restored-3-times",
-    "undo-follows-a-cpuset-that-grows",
-    "undo-follows-a-pu-that-comes",
+    "undo-after-2-kills",
+    "undo-restored-2-times",
 ];
+const UNDO_FOLLOWS: &[&str] = &["undo-follows-a-cpuset-that-grows", "undo-follows-a-pu-that-comes"];
 /// Again on the other kernel, and more often.
 const UNDO_OFTEN: &[&str] = &[
     "undo-after-the-end",
@@ -49,11 +48,9 @@ const UNDO_OFTEN: &[&str] = &[
     "undo-follows-a-pu-that-comes",
 ];
 
-const SCHEDULE: &[&str] = &[
-    "schedule-follows-a-pu-that-goes-and-returns",
-    "schedule-follows-a-cpuset-that-changes",
-    "schedule-undone-after-2-kills",
-];
+const SCHEDULE: &[&str] =
+    &["schedule-follows-a-pu-that-goes-and-returns", "schedule-undone-after-2-kills"];
+const SCHEDULE_FOLLOWS: &[&str] = &["schedule-follows-a-cpuset-that-changes"];
 /// Again on the other kernel, and more often.
 const SCHEDULE_OFTEN: &[&str] = &[
     "schedule-follows-a-pu-that-goes-and-returns",
@@ -79,8 +76,10 @@ pub const BOOTS: &[Boot] = &[
     boot("run-6.1", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, RUN, 900),
     boot("run-epyc", "epyc-7301", Guest::X86Linux6_12, Size::Full, RUN, 900),
     boot("schedule", TWO_SOCKETS, Guest::X86Linux6_12, Size::Quick, SCHEDULE, 900),
+    boot("schedule-follows", TWO_SOCKETS, Guest::X86Linux6_12, Size::Full, SCHEDULE_FOLLOWS, 900),
     boot("schedule-often", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, SCHEDULE_OFTEN, 3600),
     boot("undo", TWO_SOCKETS, Guest::X86Linux6_1, Size::Quick, UNDO, 900),
+    boot("undo-follows", TWO_SOCKETS, Guest::X86Linux6_1, Size::Full, UNDO_FOLLOWS, 900),
     boot("undo-often", TWO_SOCKETS, Guest::X86Linux6_12, Size::Full, UNDO_OFTEN, 1800),
     boot(
         "undo-for-hours",

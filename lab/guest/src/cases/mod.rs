@@ -97,9 +97,9 @@ pub const ALL: &[(&str, Case)] = &[
 pub const SEEDED: &[(&str, Seeded)] = &[
     ("schedule-undone-after-2-kills", schedule::undone_after_2_kills),
     ("schedule-undone-after-100-kills", schedule::undone_after_100_kills),
-    ("undo-after-5-kills", undo::after_5_kills),
+    ("undo-after-2-kills", undo::after_2_kills),
     ("undo-after-200-kills", undo::after_200_kills),
     ("undo-after-5000-kills", undo::after_5000_kills),
-    ("undo-restored-3-times", undo::restored_3_times),
+    ("undo-restored-2-times", undo::restored_2_times),
     ("undo-restored-50-times", undo::restored_50_times),
 ];

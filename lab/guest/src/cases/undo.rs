@@ -198,8 +198,8 @@ fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow:
     before.is_back(&session)
 }
 
-pub fn after_5_kills(seed: u64) -> anyhow::Result<()> {
-    after_kills(5, seed)
+pub fn after_2_kills(seed: u64) -> anyhow::Result<()> {
+    after_kills(2, seed)
 }
 
 pub fn after_200_kills(seed: u64) -> anyhow::Result<()> {
@@ -247,8 +247,8 @@ fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn restored_3_times(seed: u64) -> anyhow::Result<()> {
-    restored(3, seed)
+pub fn restored_2_times(seed: u64) -> anyhow::Result<()> {
+    restored(2, seed)
 }
 
 pub fn restored_50_times(seed: u64) -> anyhow::Result<()> {
