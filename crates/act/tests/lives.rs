@@ -95,8 +95,8 @@ fn instructions_add_up(only_signals: bool) {
     assert_eq!(last.ended.len(), 6);
     for end in &last.ended {
         assert_eq!(end.status, 0, "{end:?}");
-        // Both clocks are the kernel's, but not read at the same moment.
-        assert!(end.cpu_time.unwrap() >= Nanos::from_millis(90), "{end:?}");
+        // Both clocks are the kernel's, but one goes on while a virtual machine's host runs others: a fifth was seen.
+        assert!(end.cpu_time.unwrap() >= Nanos::from_millis(40), "{end:?}");
     }
     assert_eq!(runs[2], 0, "{runs:?}");
     assert!(runs.iter().enumerate().all(|(job, runs)| job == 2 || *runs >= 2), "{runs:?}");
