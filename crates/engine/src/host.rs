@@ -3,6 +3,7 @@
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use colocate_policy::{JobIdx, Plan, TaskId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -161,6 +162,19 @@ pub struct Snapshot {
     pub tasks: Vec<SeenTask>,
     /// Jobs that have ended so far, in the order of their end.
     pub ended: Vec<JobEnd>,
+}
+
+impl Snapshot {
+    /// What is seen before anything was launched.
+    pub(crate) fn before_the_launch() -> Self {
+        Self { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: Vec::new(), ended: Vec::new() }
+    }
+
+    /// The jobs that are over. Tasks of theirs may live on.
+    #[must_use]
+    pub fn over(&self) -> BTreeSet<JobIdx> {
+        self.ended.iter().map(|end| end.job).collect()
+    }
 }
 
 /// Why a host cannot go on.

@@ -123,7 +123,8 @@ pub fn schedule_estimating(
     // As it was when the turn began: what was chosen is by its PUs, whatever becomes of them meanwhile.
     let mut machine = host.machine().clone();
     // Nobody runs yet; this only shows which jobs are there.
-    let nobody = plan_of(&machine, &[], workload, &Chosen::default(), &[]);
+    let nobody =
+        plan_of(&machine, &[], workload, &Chosen::default(), &Snapshot::before_the_launch());
     let mut seen = host.run_quantum(&nobody, Nanos::ZERO)?;
     for number in 0.. {
         if seen.end == QuantumEnd::AllJobsEnded {
@@ -143,7 +144,7 @@ pub fn schedule_estimating(
         let chosen = Chosen::new(&choices, &queued);
         let mut quantum = workload.quantum;
         if !begin.is_empty() {
-            let plan = plan_of(&machine, &pus, workload, &chosen.at(&begin), &seen.tasks);
+            let plan = plan_of(&machine, &pus, workload, &chosen.at(&begin), &seen);
             let moment = host.run_quantum(&plan, Nanos::ZERO)?;
             match moment.end {
                 QuantumEnd::AllJobsEnded => {
@@ -155,7 +156,7 @@ pub fn schedule_estimating(
                 QuantumEnd::Elapsed | QuantumEnd::JobEnded => {}
             }
         }
-        let plan = plan_of(&machine, &pus, workload, &chosen, &seen.tasks);
+        let plan = plan_of(&machine, &pus, workload, &chosen, &seen);
         let after = host.run_quantum(&plan, quantum)?;
         let passed = Passed {
             choices: &choices,
@@ -331,7 +332,7 @@ impl Job {
 impl Queue {
     /// Jobs that are there for the first time go to the tail, jobs that are over leave.
     fn meet(&mut self, seen: &Snapshot) {
-        let over: BTreeSet<JobIdx> = seen.ended.iter().map(|end| end.job).collect();
+        let over = seen.over();
         self.order.retain(|job| !over.contains(job));
         for task in seen.tasks.iter().filter(|task| task.alive() && !over.contains(&task.id.job)) {
             if let Entry::Vacant(new) = self.known.entry(task.id.job) {
@@ -484,15 +485,16 @@ impl Chosen {
     }
 }
 
-/// The plan that tells a host what was chosen: threads of chosen jobs get their PUs, their other threads the
-/// kernel's choice, and all other jobs wait, also those that nobody has seen yet.
+/// The plan that tells a host what was chosen: threads of chosen jobs get their PUs, their other threads and what jobs
+/// that are over have left behind the kernel's choice, and all other jobs wait, also those that nobody has seen yet.
 fn plan_of(
     machine: &Machine,
     pus: &[PuIdx],
     workload: &Workload<'_>,
     chosen: &Chosen,
-    tasks: &[SeenTask],
+    seen: &Snapshot,
 ) -> Plan {
+    let over = seen.over();
     let waiting = |task: TaskId, name: Arc<str>| Decision {
         task,
         name,
@@ -506,7 +508,7 @@ fn plan_of(
             place: Place::from(pu.map(|pu| machine.pus[pu.idx()].os)),
             why: why.clone(),
         },
-        None if chosen.jobs.contains(&task.id.job) => Decision {
+        None if chosen.jobs.contains(&task.id.job) || over.contains(&task.id.job) => Decision {
             task: task.id,
             name: task.name.clone(),
             place: Place::LeftToKernel,
@@ -515,10 +517,10 @@ fn plan_of(
         None => waiting(task.id, task.name.clone()),
     };
     let mut decisions: Vec<Decision> =
-        tasks.iter().filter(|task| task.alive()).map(decide).collect();
-    let by_job = tasks.chunk_by(|one, next| one.id.job == next.id.job);
-    let seen: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
-    let unseen = (0..workload.jobs).map(JobIdx).filter(|job| !seen.contains(job));
+        seen.tasks.iter().filter(|task| task.alive()).map(decide).collect();
+    let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
+    let known: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
+    let unseen = (0..workload.jobs).map(JobIdx).filter(|job| !known.contains(job));
     decisions.extend(unseen.map(|job| waiting(TaskId { job, order: 0 }, "".into())));
     decisions.sort_by_key(|decision| decision.task);
     Plan {

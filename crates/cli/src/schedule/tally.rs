@@ -246,7 +246,7 @@ impl Tally {
     fn choose(&mut self, turn: &Turn<'_>) {
         let mut chosen: BTreeMap<JobIdx, &Choice> =
             turn.choices.iter().map(|choice| (choice.job, choice)).collect();
-        let ended: BTreeSet<JobIdx> = turn.seen.ended.iter().map(|end| end.job).collect();
+        let ended = turn.seen.over();
         let used: BTreeMap<JobIdx, Nanos> =
             turn.all.iter().filter_map(|did| Some((did.job, did.cpu_time?))).collect();
         for (number, job) in (0..).map(JobIdx).zip(&mut self.jobs) {

@@ -200,6 +200,18 @@ fn an_end_begins_a_quantum() {
     assert_eq!(ends[1], (1, job_ended, 4), "at once, without the job that is over");
 }
 
+/// Job 0 is over and has left a task behind, job 1 was not chosen, job 2 is still unknown.
+#[test]
+fn what_a_job_leaves_behind_does_not_wait() {
+    let host = Scripted::new(2);
+    let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
+    let seen = Snapshot { ended: vec![end], ..host.snapshot(&[0, 1]) };
+    let workload = Workload { jobs: 3, quantum: Nanos(100), scheduler: "test" };
+    let plan = plan_of(&host.machine, &[], &workload, &Chosen::default(), &seen);
+    let places: Vec<Place> = plan.decisions.iter().map(|decision| decision.place).collect();
+    assert_eq!(places, [Place::LeftToKernel, Place::Waiting, Place::Waiting]);
+}
+
 #[test]
 fn the_kernel_gets_all_that_is_there() {
     let mut host = Scripted::new(3);
