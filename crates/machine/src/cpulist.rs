@@ -108,7 +108,9 @@ impl PuSet {
 
     /// The PUs, lowest number first.
     pub fn iter(&self) -> impl Iterator<Item = PuNr> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
+        // A set of high numbers has many empty words before them.
+        let used = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
+        used.flat_map(|(index, &word)| {
             (0..64)
                 .filter(move |bit| word & (1 << bit) != 0)
                 .map(move |bit| PuNr::new(index * 64 + bit))

@@ -1,8 +1,11 @@
 //! Reading measured speeds back: strictly, since schedulers follow them.
 
+use super::sets::{MOST, twice};
 use super::{CoreSpeeds, PuSpeed, Speed, VERSION};
 use crate::cpulist::PuSet;
+use crate::ids::PuNr;
 use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Why a text is not a set of measured speeds.
@@ -66,33 +69,61 @@ impl CoreSpeeds {
         Ok(found)
     }
 
-    /// Checks what a measurement always says: every PU once, in ascending order and in one core; speeds above 0
-    /// within their ranges; shares up to 1; kinds slowest first, which have every measured PU once and divide no
-    /// core.
+    /// Checks what a measurement always says: cores with PUs, as many as Linux allows at most; every PU once, in
+    /// ascending order and in one core; speeds above 0 within their ranges; shares up to 1; kinds slowest first, which
+    /// have every measured PU once and divide no core.
     ///
     /// # Errors
     /// [`CoreSpeedsError::Impossible`] for the first thing that is wrong.
     pub fn check(&self) -> Result<(), CoreSpeedsError> {
-        let impossible = |expected, found| Err(CoreSpeedsError::Impossible { expected, found });
-        if let Some(found) = twice(&self.cores) {
-            return impossible("every PU in one core", format!("PU {found} in two"));
-        }
-        let all: PuSet = self.cores.iter().flat_map(PuSet::iter).collect();
-        if !self.pus.is_sorted_by(|a, b| a.pu < b.pu) || self.pus.is_empty() {
-            return impossible("measured PUs in ascending order", self.listed());
-        }
-        if !self.measured().is_subset(&all) {
-            return impossible("measured PUs that are in cores", self.listed());
-        }
-        if let Some(wrong) = self.pus.iter().find(|pu| !sane(pu)) {
-            let found = format!("{:?} of PU {}", wrong.speed.value, wrong.pu.0);
-            return impossible("a speed above 0 in its range and shares from 0 to 1", found);
-        }
+        self.check_cores()?;
+        self.check_pus()?;
         self.check_kinds()
     }
 
+    fn check_cores(&self) -> Result<(), CoreSpeedsError> {
+        if let Some(found) = twice(&self.cores) {
+            return impossible("every PU in one core", format!("PU {} in two", found.0));
+        }
+        if let Some(place) = self.cores.iter().position(PuSet::is_empty) {
+            return impossible("PUs in every core", format!("none in core {place}"));
+        }
+        match self.cores.len() > MOST {
+            true => impossible("at most 8192 cores", "more".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn check_pus(&self) -> Result<(), CoreSpeedsError> {
+        if !self.pus.is_sorted_by(|a, b| a.pu < b.pu) || self.pus.is_empty() {
+            return impossible("measured PUs in ascending order", self.listed());
+        }
+        // One at a time: these numbers have no bound yet, and a set takes memory for the highest one.
+        let all: PuSet = self.cores.iter().flat_map(PuSet::iter).collect();
+        if !self.pus.iter().all(|speed| all.contains(speed.pu)) {
+            return impossible("measured PUs that are in cores", self.listed());
+        }
+        match self.pus.iter().find(|pu| !sane(pu)) {
+            Some(wrong) => impossible(
+                "a speed above 0 in its range and shares from 0 to 1",
+                format!("{:?} of PU {}", wrong.speed.value, wrong.pu.0),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Needs PUs that were checked. Their sets come first: where reading skipped some, these tell.
     fn check_kinds(&self) -> Result<(), CoreSpeedsError> {
-        let impossible = |expected, found| Err(CoreSpeedsError::Impossible { expected, found });
+        let united: PuSet = self.kinds.iter().flat_map(|kind| kind.pus.iter()).collect();
+        if twice(&self.kinds).is_some() {
+            return impossible(ONCE, format!("PUs {united}"));
+        }
+        if self.kinds.len() > MOST {
+            return impossible("at most 8192 kinds of cores", "more".to_owned());
+        }
+        if united != self.measured() || self.kinds.iter().any(|kind| kind.pus.is_empty()) {
+            return impossible(ONCE, format!("PUs {united}"));
+        }
         let values: Vec<f64> = self.kinds.iter().map(|kind| kind.speed.value).collect();
         let ranges = self.kinds.iter().all(|kind| sane_speed(kind.speed));
         // The fastest is 1 up to the last digits.
@@ -100,19 +131,21 @@ impl CoreSpeeds {
         if !ranges || !fastest || !values.is_sorted_by(|a, b| a < b) {
             return impossible("kinds of cores, slowest first, up to 1", format!("{values:?}"));
         }
-        let sets: Vec<PuSet> = self.kinds.iter().map(|kind| kind.pus.clone()).collect();
-        let united: PuSet = sets.iter().flat_map(PuSet::iter).collect();
-        if twice(&sets).is_some() || united != self.measured() {
-            let expected = "kinds that have every measured PU once";
-            return impossible(expected, format!("PUs {united}"));
-        }
-        let divided = |core: &&PuSet| {
-            sets.iter().filter(|kind| !kind.intersection(core).is_empty()).count() > 1
-        };
-        match self.cores.iter().find(divided) {
+        match self.divided() {
             Some(core) => impossible("cores of one kind", format!("two on PUs {core}")),
             None => Ok(()),
         }
+    }
+
+    /// The first core whose PUs are of several kinds.
+    fn divided(&self) -> Option<&PuSet> {
+        let kinds = self.kinds.iter().enumerate();
+        let kind_of: BTreeMap<PuNr, usize> =
+            kinds.flat_map(|(place, kind)| kind.pus.iter().map(move |pu| (pu, place))).collect();
+        let kinds_on = |core: &PuSet| -> BTreeSet<usize> {
+            core.iter().filter_map(|pu| kind_of.get(&pu).copied()).collect()
+        };
+        self.cores.iter().find(|core| kinds_on(core).len() > 1)
     }
 
     fn listed(&self) -> String {
@@ -121,10 +154,11 @@ impl CoreSpeeds {
     }
 }
 
-/// The first PU that is in two of `sets`.
-fn twice(sets: &[PuSet]) -> Option<u32> {
-    let mut seen = PuSet::new();
-    sets.iter().flat_map(PuSet::iter).find(|pu| !seen.insert(*pu)).map(|pu| pu.0)
+/// What holds of kinds and their PUs.
+const ONCE: &str = "kinds that have every measured PU once";
+
+const fn impossible(expected: &'static str, found: String) -> Result<(), CoreSpeedsError> {
+    Err(CoreSpeedsError::Impossible { expected, found })
 }
 
 fn sane(pu: &PuSpeed) -> bool {
@@ -164,7 +198,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_in_a_line() {
         let again = "; measure again with colocate bench cores";
-        let cases: [(Change, String); 8] = [
+        let cases: [(Change, String); 11] = [
             (
                 |v| v["version"] = 2.into(),
                 "expected measured speeds of version 1, found version 2; measure again with this colocate"
@@ -175,12 +209,20 @@ mod tests {
                 format!("expected every PU in one core, found PU 0 in two{again}"),
             ),
             (
+                |v| v["cores"][1] = "".into(),
+                format!("expected PUs in every core, found none in core 1{again}"),
+            ),
+            (
                 |v| v["pus"][0]["pu"] = 4.into(),
                 format!("expected measured PUs in ascending order, found 4,1,4{again}"),
             ),
             (
                 |v| v["cores"][1] = "7".into(),
                 format!("expected measured PUs that are in cores, found 0,1,4{again}"),
+            ),
+            (
+                |v| v["pus"][2]["pu"] = u32::MAX.into(),
+                format!("expected measured PUs that are in cores, found 0,1,4294967295{again}"),
             ),
             (
                 |v| v["pus"][1]["speed"]["value"] = 0.0.into(),
@@ -195,6 +237,10 @@ mod tests {
             (
                 |v| v["kinds"][0]["pus"] = "".into(),
                 format!("expected kinds that have every measured PU once, found PUs 0,4{again}"),
+            ),
+            (
+                |v| v["kinds"][0]["pus"] = "0-1".into(),
+                format!("expected kinds that have every measured PU once, found PUs 0-1,4{again}"),
             ),
             (
                 |v| {
@@ -214,6 +260,21 @@ mod tests {
     }
 
     proptest! {
+        /// Which core is divided follows from what kinds its PUs are of.
+        #[test]
+        fn divided_cores_are_found(of in prop::collection::vec(prop::option::of(0..3_usize), 12)) {
+            let mut found = measured(&[&[0, 1], &[2, 3, 4], &[5], &[6, 9], &[7, 8, 10, 11]], &[0.1, 0.4, 1.0, 1.0, 1.0]);
+            prop_assert_eq!(found.kinds.len(), 3);
+            for (place, kind) in found.kinds.iter_mut().enumerate() {
+                kind.pus = (0..12).filter(|&pu| of[pu] == Some(place)).map(PuNr::new).collect();
+            }
+            let kinds = found.kinds.clone();
+            let divided = |core: &&PuSet| {
+                kinds.iter().filter(|kind| !kind.pus.intersection(core).is_empty()).count() > 1
+            };
+            prop_assert_eq!(found.divided(), found.cores.iter().find(divided));
+        }
+
         /// Whatever happens to a character, the text is read as something that makes sense, or refused in a line.
         #[test]
         fn damaged_texts_are_read_or_refused(at in 0..2_000_usize, with in "[0-9a-z{}\",:.-]{0,3}") {

@@ -10,6 +10,7 @@ mod apply;
 mod check;
 mod kinds;
 mod reported;
+mod sets;
 #[cfg(test)]
 mod testing;
 
@@ -108,10 +109,13 @@ pub struct CoreSpeeds {
     /// Tasks of others that ran or waited for a PU at the start; `None` if the kernel does not say.
     pub others_runnable: Option<u32>,
     /// The machine's cores, each with its online PUs, in logical order: how the machine is known again.
+    /// At most 8,192, none of them empty.
+    #[serde(deserialize_with = "sets::read")]
     pub cores: Vec<PuSet>,
     /// What was measured, lowest PU first.
     pub pus: Vec<PuSpeed>,
-    /// Slowest first.
+    /// Slowest first. No more than there are cores.
+    #[serde(deserialize_with = "sets::read")]
     pub kinds: Vec<MeasuredKind>,
     /// Where what is reported differs from what was measured, one line each.
     pub disagreements: Vec<String>,
