@@ -170,7 +170,13 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
 /// A job that has run once, nobody knows where.
 fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
     let job = JobIdx(job);
-    let thread = |order| Thread { id: TaskId { job, order }, ran: None, pu: None, runnable: None };
+    let thread = |order| Thread {
+        id: TaskId { job, order },
+        ran: None,
+        pu: None,
+        runnable: None,
+        bound: false,
+    };
     let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
     let mut queued = Queued {
         job,

@@ -29,7 +29,7 @@ mod threads;
 
 use crate::estimate::{self, Estimate};
 use crate::guard;
-use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot};
+use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot, Stand};
 use crate::rates::{self, ThreadDid};
 use crate::walk::Walk;
 use colocate_machine::{Machine, Nanos, PuIdx};
@@ -318,6 +318,7 @@ impl Job {
                 ran: known.map(|known| known.ran.clone()),
                 pu: known.and_then(|known| known.pu),
                 runnable: known.and_then(|known| known.runnable),
+                bound: task.stand == Stand::PinnedByProgram,
             };
             if known.is_none_or(|known| known.active) {
                 active.push(thread());

@@ -85,7 +85,7 @@ impl Toy {
     fn queued(&self) -> Vec<Queued> {
         let queued = |&job: &u32| {
             let id = TaskId { job: JobIdx(job), order: 0 };
-            let threads = vec![Thread { id, ran: None, pu: None, runnable: None }];
+            let threads = vec![Thread { id, ran: None, pu: None, runnable: None, bound: false }];
             Queued {
                 job: JobIdx(job),
                 threads,

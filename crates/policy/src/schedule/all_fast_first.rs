@@ -9,15 +9,15 @@
 //! # Algorithm
 //! [`Cores::spread`](super::asymmetric::cores::Cores::spread): who is where it may be stays; others go to a core of their domain if one takes
 //! threads. It looks at no rates and no phases, and nobody takes turns. Where all cores are alike everything is left to the
-//! kernel.
+//! kernel, and threads whose programs chose their PUs always are.
 //! # Properties
 //! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`
 //! - **Stays**: the same threads are not moved. -> test `fast_first`
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
-use super::asymmetric::{News, choices, cores_of, threads_of};
+use super::asymmetric::{News, Seat, choices, cores_of, free_places_of, threads_of};
 use super::baselines::Os;
-use super::{Allocated, Choice, Quantum, Scheduler};
+use super::{Allocated, Choice, Quantum, Scheduler, Thread};
 
 /// The scheduler.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +28,15 @@ pub struct AllFastFirst {
 impl Scheduler for AllFastFirst {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
-        let pus = cores.spread(&threads_of(now.queue), &cores.groups_fast_first(), &[]);
-        choices(now.queue, pus.into_iter().map(|pu| Some((pu?, Allocated::FastFirst))).collect())
+        let threads = threads_of(now.queue);
+        let free = free_places_of(now.queue, |_| true);
+        let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
+        let pus = cores.spread(&to_place, &cores.groups_fast_first(), &[]);
+        let mut places: Vec<Option<Seat>> = vec![None; threads.len()];
+        for (at, pu) in free.into_iter().zip(pus) {
+            places[at] = pu.map(|pu| (pu, Allocated::FastFirst));
+        }
+        choices(now.queue, places)
     }
 
     fn news(&mut self) -> Option<String> {

@@ -58,6 +58,12 @@ pub(super) fn places_of(queue: &[Queued], mut is: impl FnMut(&Queued) -> bool) -
     flags.enumerate().filter_map(|(at, is)| is.then_some(at)).collect()
 }
 
+/// Those of them that can be put elsewhere.
+pub(super) fn free_places_of(queue: &[Queued], is: impl FnMut(&Queued) -> bool) -> Vec<usize> {
+    let threads = threads_of(queue);
+    places_of(queue, is).into_iter().filter(|&at| !threads[at].bound).collect()
+}
+
 /// The first of `ranked`, which are places among the threads, get the fast cores, and the others of them are spread
 /// over what is left; `why` is for those that get one. Who is not among them is left to the kernel.
 pub(super) fn fast_for(

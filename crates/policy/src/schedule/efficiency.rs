@@ -16,7 +16,7 @@
 //! 3. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
 //! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing, and are left to the kernel until they have
-//!    woken.
+//!    woken. So are threads whose programs chose their PUs.
 //!
 //! Ours: steps 1, 3 and 4 and the gain, since the sources at hand say only what is ranked by. A factor that is known
 //! is not sampled anew while the thread stays on one kind of core. Where neither instructions are counted nor demands
@@ -29,7 +29,7 @@
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
-use super::asymmetric::{News, choices, cores_of, fast_for, places_of, threads_of};
+use super::asymmetric::{News, choices, cores_of, fast_for, free_places_of, threads_of};
 use super::baselines::Os;
 use super::phases::ASLEEP;
 use super::{Allocated, Choice, Quantum, Queued, Scheduler, Thread};
@@ -135,7 +135,7 @@ impl Scheduler for Efficiency {
         }
         let fast = cores.fast().count();
         let is_awake = |job: &Queued| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
-        let ranked = self.ranked(&threads, &places_of(now.queue, is_awake), fast);
+        let ranked = self.ranked(&threads, &free_places_of(now.queue, is_awake), fast);
         let why = |at: usize| match self.factors.of(threads[at].id) {
             Some(factor) => Allocated::Gains { factor },
             None => Allocated::Explored,

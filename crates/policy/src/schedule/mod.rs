@@ -103,6 +103,8 @@ pub struct Thread {
     /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
     /// did not only wait for others in a loop. `None` if nobody can say.
     pub runnable: Option<f64>,
+    /// Whether its program chose the PUs that it may use, so that it runs on these wherever it is put.
+    pub bound: bool,
 }
 
 impl Thread {

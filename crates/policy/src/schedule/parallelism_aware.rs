@@ -20,10 +20,11 @@
 //!    they are shorter: so the gain is told too low rather than too high.
 //! 3. Fast cores that are left go round among the threads of parallel phases, as seldom as their caches are worth
 //!    ([`sharing`]). These are put there and left to the kernel.
-//! 4. All other threads of which the phase is known leave the cores of candidates: for other cores, where nobody is if there are such,
+//! 4. All other threads that are in a serial or parallel phase leave the cores of candidates: for other cores, where nobody is if there are such,
 //!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are kept on
 //!    these cores, one a PU and then evenly. That sends back whose phase is over if somebody else needs its core.
-//! 5. Everybody else is left where it is, for the kernel to move.
+//! 5. Everybody else is left where it is, for the kernel to move: who sleeps, whose phase is not known, and threads whose programs chose
+//!    their PUs, which get no fast core either.
 //!
 //! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy
 //! shares spare fast cores among all other threads, in turn and evenly, is known from memory only and unverified. The setting `spare` says
@@ -40,6 +41,9 @@
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
 //! - **Work-conserving** where there is a core for each: nobody but candidates is kept anywhere. -> tests `who_is_done_goes_back`,
 //!   `crowds_are_kept_off`
+//! - **Nothing for who cannot come**: who is bound by its program gets no fast core and keeps nobody off one. -> test
+//!   `bound_ones_are_let_alone`
+//! - **Sleepers are not spread**: they take no place from those that run. -> test `sleepers_take_no_place`
 //! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/serial_phases.rs, crates/sim/tests/one_fast_one_slow.rs
 
 pub mod sharing;
@@ -177,7 +181,8 @@ impl ParallelismAware {
         for job in queue {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial);
             let serial = seen.and_then(|seen| seen.thread);
-            let place = job.threads.iter().position(|thread| Some(thread.id) == serial);
+            let is_serial = |thread: &Thread| Some(thread.id) == serial && !thread.bound;
+            let place = job.threads.iter().position(is_serial);
             if let Some((seen, place)) = seen.zip(place) {
                 found.push(Candidate {
                     job: job.job,
@@ -235,7 +240,8 @@ impl ParallelismAware {
         let mut before = 0;
         for job in queue {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Parallel);
-            for (place, thread) in job.threads.iter().enumerate().filter(|_| seen.is_some()) {
+            let free = job.threads.iter().enumerate().filter(|(_, thread)| !thread.bound);
+            for (place, thread) in free.filter(|_| seen.is_some()) {
                 let (expected, left) = seen.map_or((0.0, 0.0), |seen| {
                     (seen.expected().as_secs_f64(), seen.left().as_secs_f64())
                 });
@@ -270,8 +276,8 @@ impl ParallelismAware {
             self.share(now.queue, &mut places);
         }
         if !places.taken.is_empty() {
-            let known = |thread: &Thread| self.phases.of(thread.id.job).is_some();
-            places.keep_off(&known);
+            let runs = |job: JobIdx| self.phases.of(job).is_some() && !self.phases.sleeps(job);
+            places.keep_off(&|thread: &Thread| !thread.bound && runs(thread.id.job));
         }
         places
     }
@@ -296,11 +302,11 @@ impl<'a> Places<'a> {
         self.taken.push((core, pu));
     }
 
-    /// Nobody of whom anything is known is where serial threads are. As long as the others have a core each, they are put elsewhere
+    /// None of those `who` are to leave is where serial threads are. As long as the others have a core each, they are put elsewhere
     /// and left to the kernel; more are kept on other PUs.
-    fn keep_off(&mut self, known: &dyn Fn(&Thread) -> bool) {
+    fn keep_off(&mut self, who: &dyn Fn(&Thread) -> bool) {
         let others: Vec<usize> = (0..self.threads.len())
-            .filter(|&at| self.seats[at].is_none() && known(self.threads[at]))
+            .filter(|&at| self.seats[at].is_none() && who(self.threads[at]))
             .collect();
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);
@@ -321,8 +327,8 @@ impl<'a> Places<'a> {
 
     fn after_turns(&self, at: usize) -> Thread {
         let pu = self.begin[at].as_ref().map(|(pu, _)| *pu).or(self.threads[at].pu);
-        let Thread { id, runnable, .. } = *self.threads[at];
-        Thread { id, ran: None, pu, runnable }
+        let Thread { id, runnable, bound, .. } = *self.threads[at];
+        Thread { id, ran: None, pu, runnable, bound }
     }
 }
 

@@ -346,6 +346,7 @@ mod tests {
             ran: None,
             pu: None,
             runnable: Some(*share),
+            bound: false,
         };
         Queued {
             job: JobIdx(0),

@@ -17,7 +17,7 @@ pub fn traffic(jobs: impl IntoIterator<Item = ([Option<f64>; super::LEVELS], f64
         let id = TaskId { job, order: 0 };
         Queued {
             job,
-            threads: vec![Thread { id, ran: Some(ran), pu: None, runnable: None }],
+            threads: vec![Thread { id, ran: Some(ran), pu: None, runnable: None, bound: false }],
             runnable: None,
             just_ran: false,
             had_own_cores: false,

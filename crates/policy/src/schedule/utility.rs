@@ -20,7 +20,7 @@
 //!    share them. Ours: of the low ones who is there stays, since taking turns would cost moves and bring nothing.
 //! 4. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
-//! 5. Ours: jobs that sleep compete for nothing, and are left to the kernel until they have woken.
+//! 5. Ours: jobs that sleep compete for nothing, and are left to the kernel until they have woken. So are threads whose programs chose their PUs.
 //!
 //! Jobs of which nobody can say how many threads are runnable make everything be left to the kernel.
 //! # Properties
@@ -28,12 +28,14 @@
 //! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
 //! - **Nothing for sleepers**: who sleeps takes no turns. -> test `sleepers_take_no_turns`
+//! - **Nothing for who cannot come**: who is bound by its program takes no turns. -> test `bound_ones_take_no_turns`
+//! - **Turns are turns**: while there are no fast cores nobody has them. -> test `without_fast_cores_nobody_has_turns`
 //! - **Still**: where nothing changes and nobody shares nobody moves. -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;
 use super::asymmetric::turns::Turns;
-use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, places_of, threads_of};
+use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, free_places_of, threads_of};
 use super::baselines::Os;
 use super::phases::{Hysteresis, JobPhase, Phases};
 use super::select::float;
@@ -128,20 +130,27 @@ impl Utility {
         found
     }
 
-    /// Places among the threads of jobs that do not sleep, the most useful first.
+    /// Places among the threads of jobs that do not sleep, the most useful first, but for those that are bound.
     fn ranked(
         &mut self,
         now: &Quantum<'_>,
         ids: &[TaskId],
         classes: &[(f64, Class)],
     ) -> Vec<usize> {
-        let awake = places_of(now.queue, |job| !self.phases.sleeps(job.job));
+        let awake = free_places_of(now.queue, |job| !self.phases.sleeps(job.job));
         let competitors: Vec<TaskId> = awake.iter().map(|&at| ids[at]).collect();
         let order = self.turns.order(&competitors);
         let mut order: Vec<usize> = order.into_iter().map(|place| awake[place]).collect();
         let stays = |at: usize| classes[at].1 == Class::Low && self.seated.contains(&ids[at]);
         order.sort_by_key(|&at| (Reverse(classes[at].1), !stays(at)));
         order
+    }
+
+    /// Everything is the kernel's; nobody has a turn.
+    fn leave(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        self.turns.seat([]);
+        self.seated.clear();
+        Os.choose(now)
     }
 
     /// Forgets the turns of threads that are gone.
@@ -156,12 +165,10 @@ impl Scheduler for Utility {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.phases.look(now.queue, self.took);
         self.note_serial(now.queue);
-        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        let Some(cores) = cores_of(now, &mut self.news) else { return self.leave(now) };
         if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {
             self.news.once(NO_PHASES);
-            self.turns.seat([]);
-            self.seated.clear();
-            return Os.choose(now);
+            return self.leave(now);
         }
         self.factors.note(now.machine, &cores, now.queue);
         let threads = threads_of(now.queue);
@@ -250,6 +257,38 @@ mod tests {
         assert_eq!(had(1.0, 10), [5, 5]);
         assert_eq!(had(0.0, 10), [10, 0]);
         assert_eq!(had(1.0, 10), [5, 5]);
+    }
+
+    /// For how many of so many quanta each of two jobs of one thread that always run has the fast core.
+    fn had(world: &mut World, scheduler: &mut Utility, quanta: usize) -> [usize; 2] {
+        let mut had = [0, 0];
+        for _ in 0..quanta {
+            for placed in world.quantum(scheduler, &[vec![1.0], vec![1.0]]) {
+                let fast = matches!(placed.why, Allocated::Useful { .. });
+                had[placed.id.job.0 as usize] += usize::from(fast);
+            }
+        }
+        had
+    }
+
+    /// B's program has bound it to the slow core.
+    #[test]
+    fn bound_ones_take_no_turns() {
+        let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
+        world.bound = vec![TaskId { job: JobIdx(1), order: 0 }];
+        assert_eq!(had(&mut world, &mut new(), 10), [10, 0]);
+    }
+
+    /// The fast core goes for 20 quanta. Who had it last did not have it for these.
+    #[test]
+    fn without_fast_cores_nobody_has_turns() {
+        let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
+        let mut scheduler = new();
+        assert_eq!(had(&mut world, &mut scheduler, 4), [2, 2]);
+        let fast = world.pus.remove(0);
+        assert_eq!(had(&mut world, &mut scheduler, 20), [0, 0]);
+        world.pus.insert(0, fast);
+        assert_eq!(had(&mut world, &mut scheduler, 10), [5, 5]);
     }
 
     #[test]

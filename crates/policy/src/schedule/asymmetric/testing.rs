@@ -58,6 +58,8 @@ pub struct World {
     pub quantum: Nanos,
     at: Vec<Vec<PuIdx>>,
     number: u64,
+    /// Threads whose programs chose their PUs: they stay where they are.
+    pub bound: Vec<TaskId>,
     /// Instructions per cycle of a thread on a PU, if anybody counts them.
     pub ipc: Box<dyn Fn(TaskId, PuIdx) -> Option<f64>>,
 }
@@ -69,7 +71,8 @@ impl World {
         let mut next = pus.clone().into_iter().cycle();
         let at = threads.iter().map(|&count| next.by_ref().take(count).collect()).collect();
         let quantum = Nanos::from_millis(10);
-        Self { machine, pus, quantum, at, number: 0, ipc: Box::new(|_, _| None) }
+        let ipc = Box::new(|_, _| None);
+        Self { machine, pus, quantum, at, number: 0, bound: Vec::new(), ipc }
     }
 
     /// The queue after a quantum in which the threads of each job were runnable for these shares; as in the loop, threads
@@ -83,7 +86,13 @@ impl World {
                 };
                 let pu = self.at[job][order];
                 let ran = Ran { ipc: (self.ipc)(id, pu), ..Ran::default() };
-                Thread { id, ran: Some(ran), pu: Some(pu), runnable: Some(*share) }
+                Thread {
+                    id,
+                    ran: Some(ran),
+                    pu: Some(pu),
+                    runnable: Some(*share),
+                    bound: self.bound.contains(&id),
+                }
             };
             let all: Vec<Thread> = shares.iter().enumerate().map(thread).collect();
             let active = all.iter().filter(|thread| thread.runnable >= Some(0.05));
@@ -119,7 +128,7 @@ impl World {
                 let TaskId { job, order } = thread.id;
                 let before = &mut self.at[job.0 as usize][order as usize];
                 let put = begin.get(&thread.id).copied();
-                let now = pu.or(put).unwrap_or(*before);
+                let now = pu.or(put).filter(|_| !thread.bound).unwrap_or(*before);
                 let moved = std::mem::replace(before, now) != now;
                 placed.push(Placed { id: thread.id, pu: *pu, put, why: why.clone(), moved });
             }

@@ -79,6 +79,37 @@ fn crowds_are_kept_off() {
     assert_eq!((numbers(&placed), put(&placed)), (expected.to_vec(), vec![]));
 }
 
+/// A's only thread is always runnable, and its program has bound it to the slow core 0; B's threads are on the fast core 1 and
+/// on 0. Nobody is put anywhere.
+#[test]
+fn bound_ones_are_let_alone() {
+    let mut world = World::new(halves("core:2", &[1]), &[1, 2]);
+    world.bound = vec![TaskId { job: JobIdx(0), order: 0 }];
+    let mut pa = new(FREE);
+    for _ in 0..4 {
+        let placed = world.quantum(&mut pa, &[serial(1, 0), vec![1.0, 0.6]]);
+        assert_eq!((numbers(&placed), put(&placed)), (vec![], vec![]));
+        assert!(pa.state().unwrap().starts_with("0 serial phases"));
+    }
+}
+
+/// A's serial thread has the fast core 0; B's three threads share the slow cores 1 and 2. Four jobs that sleep are not asked.
+#[test]
+fn sleepers_take_no_place() {
+    let mut world = World::new(halves("core:3", &[0]), &[1, 3, 1, 1, 1, 1]);
+    let mut pa = new(SERIAL);
+    let mut shares = vec![serial(1, 0), parallel(3)];
+    shares.resize(6, vec![0.0]);
+    for _ in 0..3 {
+        world.quantum(&mut pa, &shares);
+    }
+    let placed = world.quantum(&mut pa, &shares);
+    let on = |pu| placed.iter().filter(|placed| placed.pu == Some(PuIdx(pu))).count();
+    assert_eq!(numbers(&placed).last().unwrap().0, 1, "no job after B is placed");
+    assert_eq!((on(0), on(1).max(on(2)), on(1).min(on(2))), (1, 2, 1));
+    assert_eq!(put(&placed), []);
+}
+
 /// A quantum of 1 ms. There and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
 /// phase's length: after 3 ms that is worth it. The next phase is expected to last as long: when 1 ms of it was seen, 2 ms are
 /// left, of which a third is less. It goes on for 9 ms: when it is 3 ms longer than the first one, 3 more are expected. The next
@@ -203,8 +234,8 @@ proptest! {
             for pu in serial {
                 let on = |placed: &&Placed| placed.pu.or(placed.put) == Some(pu);
                 prop_assert_eq!(placed.iter().filter(on).count(), 1);
-                let stays = |placed: &&Placed| world.queue(&shares).iter().flat_map(|job| &job.threads)
-                    .any(|thread| thread.id == placed.id && thread.pu == Some(pu));
+                let stays = |placed: &&Placed| !pa.phases.sleeps(placed.id.job) && world.queue(&shares).iter()
+                    .flat_map(|job| &job.threads).any(|thread| thread.id == placed.id && thread.pu == Some(pu));
                 prop_assert_eq!(placed.iter().filter(stays).count(), 1);
             }
         }

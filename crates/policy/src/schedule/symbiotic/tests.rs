@@ -360,7 +360,7 @@ fn solo_tells_what_stacks_together_do_not() {
     assert_eq!(scheduler.book.known(), 8);
     for (job, truth) in (0..8).zip(&truth) {
         let id = crate::plan::TaskId { job: crate::plan::JobIdx(job), order: 0 };
-        let thread = Thread { id, ran: None, pu: None, runnable: None };
+        let thread = Thread { id, ran: None, pu: None, runnable: None, bound: false };
         let found = scheduler.book.stacks(&[], &[&thread])[0].to_vec();
         assert!(found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() < 1e-12));
     }
