@@ -87,6 +87,8 @@ pub struct Task {
     pub slot: Option<Slot>,
     /// What was done to it last; what was done to its creator, for a newborn.
     pub mark: Mark,
+    /// Whether it was itself given the original mask, and not put anywhere since.
+    pub given_back: bool,
     /// Where it, or its creator, was put before that.
     pub had: Had,
     /// Where plan or newborn rule want it.
@@ -415,6 +417,7 @@ impl Book {
             start_ticks: None,
             slot: None,
             mark,
+            given_back: false,
             had,
             aim: None,
             stand: Stand::LeftToKernel,
@@ -450,16 +453,28 @@ impl Book {
             return executing.map_or_else(|| self.of_any(birth.pid, birth.at), Inherited::of);
         }
         let inherited = creator.map_or_else(Inherited::default, Inherited::of);
-        if birth.lost {
-            return Inherited { had: self.had_by_any(birth.parent_pid, birth.at), ..inherited };
+        if !birth.lost || self.binds_itself(birth.parent_pid) {
+            return inherited;
         }
-        inherited
+        let had = self.had_by_any(birth.parent_pid, birth.at);
+        let was_lowered = inherited.was_lowered.or_else(|| self.was_lowered_in(birth.parent_pid));
+        Inherited { had, was_lowered, ..inherited }
+    }
+
+    /// Whether the program of a process has chosen the PUs of a thread of it: then it may have chosen those of any.
+    fn binds_itself(&self, pid: Pid) -> bool {
+        let mut of_process = self.tasks.values().filter(|task| task.pid == pid);
+        of_process.any(|task| task.stand == Stand::PinnedByProgram)
+    }
+
+    /// The policy that we have taken from a thread of a process, if from any.
+    fn was_lowered_in(&self, pid: Pid) -> Option<Fair> {
+        self.tasks.values().filter(|task| task.pid == pid).find_map(|task| task.was_lowered)
     }
 
     /// What has who goes on as the first thread of a process, if that may be any of its threads.
     fn of_any(&self, pid: Pid, at: Nanos) -> Inherited {
-        let mut of_process = self.tasks.values().filter(|task| task.pid == pid);
-        let was_lowered = of_process.find_map(|task| task.was_lowered);
+        let was_lowered = self.was_lowered_in(pid);
         Inherited { had: self.had_by_any(pid, at), was_lowered, ..Inherited::default() }
     }
 

@@ -247,6 +247,8 @@ impl LinuxHost {
             nice,
             notes,
         };
+        // Some may have come since the list of them was read.
+        host.watch_new_pus(&host.placer.usable.clone());
         host.hear();
         Ok(host)
     }
@@ -357,9 +359,7 @@ impl LinuxHost {
         for event in events.drain(..) {
             match event {
                 TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found } => {
-                    // Without notes of births the creator is nearly always the first thread.
-                    let lost = found && self.births.without_perf().is_none();
-                    self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost });
+                    self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: found });
                 }
                 TaskEvent::Ended { at, tid, .. } => self.ended(at, tid),
                 TaskEvent::Named { at, pid, tid, name, exec } => {

@@ -48,7 +48,8 @@ impl Placer {
             self.respect(task, current);
             return Put::Respected;
         }
-        let there = pin::is_untouched(&current, &self.original, &self.usable);
+        let there = pin::is_untouched(&current, &self.original, &self.usable)
+            && !self.may_be_pin(task, &current);
         if to == Mark::Original && task.slot.is_none() && there {
             // Nothing was ever done to it, nor to its creator when it was born.
             task.allowed = current;
@@ -64,6 +65,7 @@ impl Placer {
             Ok(found) => {
                 task.allowed = found;
                 (task.mark, task.stand) = (to, then);
+                task.given_back = to == Mark::Original;
                 Put::Done
             }
             Err(PinError::Gone) => Self::gone(task, then),
@@ -105,13 +107,23 @@ impl Placer {
     /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
     /// True if it had, and also if it has ended with it: what it has created then has it, too.
     pub fn release(&mut self, task: &mut Task) -> bool {
-        let is_back = |current| pin::is_untouched(&current, &self.original, &self.usable);
+        let is_back = |current: PuSet| {
+            pin::is_untouched(&current, &self.original, &self.usable)
+                && !self.may_be_pin(task, &current)
+        };
         let given = task.mark.pu().is_some() || !task.had.is_empty();
         if !given || pin::allowed(task.tid).is_ok_and(is_back) {
             return false;
         }
         let stand = task.stand.clone();
         matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
+    }
+
+    /// Whether a mask may be one that we gave to `task` or its creator, although it looks like what is left of the original one:
+    /// while only one PU can be used both are that PU, and only the original one grows with what can be used.
+    fn may_be_pin(&self, task: &Task, current: &PuSet) -> bool {
+        let given = |pu| task.mark.pu() == Some(pu) || task.had.pus().any(|had| had == pu);
+        !task.given_back && *current != self.original && pin::single(current).is_some_and(given)
     }
 
     fn mask(&self, mark: Mark) -> PuSet {
@@ -212,6 +224,31 @@ mod tests {
         task.mark = Mark::On(gone);
         assert!(placer.is_ours(task, &usable_now));
         assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
+    }
+
+    /// A thread is born of one that was put on the only PU that can be used, and has its mask. It is told from one that
+    /// has what is left of the original mask, which would grow with what can be used, and is given that one, once.
+    #[test]
+    fn the_only_pu_may_be_a_pin() {
+        std::thread::spawn(|| {
+            let pu = pin::allowed(Tid(0)).unwrap().iter().next().unwrap();
+            pin::place(Tid(0), &pin::only(pu)).unwrap();
+            let mut placer = placer(&[pu, PuNr(8191)].into_iter().collect());
+            placer.usable = pin::only(pu);
+            let this = std::fs::read_link("/proc/thread-self").unwrap();
+            let tid = Tid(this.file_name().unwrap().to_str().unwrap().parse().unwrap());
+            let (mut book, own) = (Book::default(), Pid(std::process::id().cast_signed()));
+            book.add_job("job".into(), own, Runtime::Plain);
+            let id = book.born(birth(own, tid)).unwrap();
+            let task = book.task(id).unwrap();
+            assert!(!placer.release(task), "nobody gave it anything");
+            task.mark = Mark::On(pu);
+            assert!(placer.release(task));
+            assert!(task.given_back && task.slot.is_some());
+            assert!(!placer.release(task), "once");
+        })
+        .join()
+        .unwrap();
     }
 
     /// While thread 11 is being born of 10, 10 is put on PU 1, then on 2, then left to the kernel; 11 has the

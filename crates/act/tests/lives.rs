@@ -8,7 +8,7 @@
 use colocate_act::launch::Command;
 use colocate_act::{Count, LinuxHost, Setup, Target};
 use colocate_engine::schedule::{Workload, schedule};
-use colocate_engine::{Meanwhile, Snapshot};
+use colocate_engine::{Host, Meanwhile, Snapshot};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
@@ -219,8 +219,31 @@ fn where_cycles_went() {
     nobody_is_left();
 }
 
+/// The last PU is not in the list of those that are online: a program that runs there alone is seen all the same.
+fn who_is_born_on_a_pu_that_has_come_is_found() {
+    let mut setup = setup(&[], &[]);
+    let (Some(last), true) = (setup.births.cpus.pop(), !setup.births.cpus.is_empty()) else {
+        return println!("skipped: one PU");
+    };
+    let script =
+        format!("exec taskset -c {} sh -c 'sleep 0.2 & sleep 0.2 & exec sleep 0.4'", last.0);
+    setup.commands = self::setup(&[&script], &[]).commands;
+    let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
+    if host.births_without_perf().is_some() || !host.usable().contains(&last) {
+        return println!("skipped: births are not told of, or not on PU {last}");
+    }
+    let notes = host.notes();
+    assert!(notes.iter().any(|note| note.contains(&format!("on PU {},", last.0))), "{notes:?}");
+    let workload = Workload { jobs: 1, quantum: QUANTUM, scheduler: "round-robin" };
+    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
+    let seen = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    assert_eq!(seen.tasks.len(), 3, "{:?}", seen.tasks);
+    host.finish();
+    nobody_is_left();
+}
+
 fn main() {
-    let tests: [(&str, &dyn Fn()); 8] = [
+    let tests: [(&str, &dyn Fn()); 9] = [
         ("instructions_add_up", &|| instructions_add_up(false)),
         ("instructions_add_up by signals", &|| instructions_add_up(true)),
         ("who_ignores_the_request_is_killed", &|| who_ignores_the_request_is_killed(false)),
@@ -228,6 +251,7 @@ fn main() {
             who_ignores_the_request_is_killed(true)
         }),
         ("the_load_stays", &the_load_stays),
+        ("who_is_born_on_a_pu_that_has_come_is_found", &who_is_born_on_a_pu_that_has_come_is_found),
         ("without_counters_it_is_refused", &without_counters_it_is_refused),
         ("what_the_processor_counts", &what_the_processor_counts),
         ("where_cycles_went", &where_cycles_went),

@@ -7,7 +7,7 @@ mod run_support;
 mod schedule_support;
 
 use run_support::{
-    Scratch, as_nobody, child_called, children, have, masks, name, original, two_pus,
+    Scratch, as_nobody, await_that, child_called, children, have, masks, name, original, two_pus,
 };
 use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
 use std::path::Path;
@@ -26,7 +26,8 @@ fn schedules(pid: i32) -> Vec<(i32, i32)> {
     let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
     let of = |text: String| {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        Some((fields[38].parse().ok()?, fields[16].parse().ok()?))
+        let lives = fields[0] != "Z";
+        lives.then_some((fields[38].parse().ok()?, fields[16].parse().ok()?))
     };
     texts.filter_map(of).collect()
 }
@@ -258,6 +259,54 @@ fn four_at_work(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Births that nobody tells of are looked for in `/proc`, which does not say which thread has created which. Threads of threads
+/// are given back all the same, with a first thread that has ended or waits.
+#[test]
+fn threads_of_unknown_creators_are_given_back() {
+    if !may_fill() || !two_pus() {
+        return;
+    }
+    for (way, first) in [(&["--waiting", "fill"][..], " ends"), (&[], "")] {
+        let scratch = Scratch::new();
+        let (Some(noperf), Some(nest)) =
+            (scratch.program("noperf", &[]), scratch.program("nest", &[]))
+        else {
+            return;
+        };
+        let files = ["a", "b", "c"].map(|name| scratch.path(name));
+        let script = |file: &Path| format!("exec {} {}{first}", nest.display(), file.display());
+        let scripts = files.each_ref().map(|file| script(file));
+        let jobs: Vec<(&str, &str)> = scripts.iter().map(|script| (script.as_str(), "")).collect();
+        let file = workload(&scratch, "", &jobs);
+        let mut command = Command::new(noperf);
+        scratch.homes(&mut command);
+        command.arg(env!("CARGO_BIN_EXE_colocate")).args([
+            "schedule",
+            "--no-guard",
+            "--policy",
+            "round-robin",
+        ]);
+        let said = std::fs::File::create(scratch.path("said")).unwrap();
+        let mut child =
+            command.args(way).arg(file).stdout(Stdio::null()).stderr(said).spawn().unwrap();
+        let pids = files.map(|file| -> i32 {
+            await_that("it has created threads", || {
+                std::fs::read_to_string(&file).ok()?.trim().parse().ok()
+            })
+        });
+        signal("-TERM", child.id().cast_signed());
+        let free = |pid: i32| {
+            let masks = masks(pid);
+            masks.len() > 15
+                && masks.iter().all(|mask| *mask == original())
+                && schedules(pid).iter().all(|(policy, _)| *policy == OTHER)
+        };
+        wait_until("all are given back", || pids.into_iter().all(free));
+        pids.into_iter().for_each(|pid| signal("-KILL", pid));
+        child.wait().unwrap();
+    }
 }
 
 /// Who could not take threads out of SCHED_IDLE again puts none there.

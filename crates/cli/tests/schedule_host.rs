@@ -401,6 +401,39 @@ fn short_lives() {
     }
 }
 
+/// Threads are born while one PU can be used: what they inherit from one that was put there looks like all that can be used.
+/// When the cpuset grows, and colocate leaves them to the kernel, they have all of it.
+#[test]
+fn a_cpuset_that_grows() {
+    let scratch = Scratch::new();
+    let (Some(cpuset), Some(nest)) = (Cpuset::new(), scratch.program("nest", &[])) else { return };
+    let first = original().split([',', '-']).next().unwrap().to_owned();
+    cpuset.set_to(&first);
+    let files = ["a", "b"].map(|name| scratch.path(name));
+    let scripts =
+        files.each_ref().map(|file| format!("exec {} {}", nest.display(), file.display()));
+    let file = workload(&scratch, "", &[(&scripts[0], ""), (&scripts[1], "")]);
+    let mut command = cpuset.command();
+    scratch.homes(&mut command);
+    command.arg(env!("CARGO_BIN_EXE_colocate"));
+    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).arg(file);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pids = files.map(|file| -> i32 {
+        await_that("it has created threads", || {
+            std::fs::read_to_string(&file).ok()?.trim().parse().ok()
+        })
+    });
+    cpuset.set_to(&original());
+    signal("-TERM", child.id().cast_signed());
+    let free = |pid: i32| {
+        let masks = masks(pid);
+        masks.len() > 15 && masks.iter().all(|mask| *mask == original())
+    };
+    wait_until("all are given back", || pids.into_iter().all(free));
+    pids.into_iter().for_each(|pid| signal("-KILL", pid));
+    child.wait().unwrap();
+}
+
 /// The cpuset shrinks to one PU: nobody is sent outside, and all are done.
 #[test]
 fn a_cpuset_that_shrinks() {
@@ -418,7 +451,7 @@ fn a_cpuset_that_shrinks() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_until("all have begun", || called(&word).len() == 5);
         let first = original().split([',', '-']).next().unwrap().to_owned();
-        cpuset.shrink_to(&first);
+        cpuset.set_to(&first);
         let mut said = child.stderr.take().unwrap();
         let mut heard = String::new();
         while !heard.contains(&format!("to {first}; planned again")) {

@@ -103,7 +103,8 @@ impl TaskEvent {
 /// Where and how to watch.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// CPUs on which tasks may run; what happens on others goes unseen.
+    /// CPUs on which tasks may run; what happens on others goes unseen, unless [`Births::may_run_on`]
+    /// is told of them.
     pub cpus: Vec<PuNr>,
     /// Where processes are looked up.
     pub proc: Proc,
@@ -159,6 +160,8 @@ pub struct Births {
     bytes: Vec<u8>,
     /// When `/proc` is to be looked through; `None` as long as the kernel tells everything.
     next_look: Option<Instant>,
+    /// Whether tasks may run on CPUs of which the kernel tells nothing, as they have no ring.
+    is_deaf: bool,
 }
 
 #[derive(Debug)]
@@ -192,6 +195,7 @@ impl Births {
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
+            is_deaf: false,
         };
         births.also(pid);
         births
@@ -227,6 +231,28 @@ impl Births {
         if let Source::Perf(rings) = &mut self.source {
             rings.detach(pid.first_thread());
         }
+    }
+
+    /// Takes in on which CPUs tasks may run now, and says on which of them the kernel tells nothing,
+    /// because they were not among [`Options::cpus`]. As long as there are such, `/proc` is looked
+    /// through again and again as well, as where events are denied.
+    ///
+    /// No rings are added: everybody who is watched already would need events there, and those that
+    /// are inherited cannot be had afterwards without gaps. A CPU that goes and comes back keeps its
+    /// ring and its events.
+    pub fn may_run_on(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
+        let Source::Perf(rings) = &self.source else { return Vec::new() };
+        let unheard: Vec<PuNr> = cpus.into_iter().filter(|cpu| !rings.has(*cpu)).collect();
+        self.is_deaf = !unheard.is_empty();
+        if self.is_deaf {
+            self.next_look = Some(Instant::now());
+        }
+        unheard
+    }
+
+    /// Whether there are births and ends that only `/proc` tells of.
+    fn needs_proc(&self) -> bool {
+        self.is_deaf || matches!(self.source, Source::Proc { .. })
     }
 
     /// Why `/proc` is used and not the kernel's events; `None` if they are used, or if the options
@@ -267,16 +293,13 @@ impl Births {
     /// Adds what has happened since the last call to `events`. Never waits.
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
-        let least = match &self.source {
-            Source::Perf(_) => LOOK_AFTER_LOSS,
-            Source::Proc { .. } => LEAST_LOOK,
-        };
+        let least = if self.needs_proc() { LEAST_LOOK } else { LOOK_AFTER_LOSS };
         self.drain_rings(events);
         let begun = Instant::now();
         if self.next_look.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
             self.tree.look(&self.proc, now(), &mut found);
-            if matches!(self.source, Source::Proc { .. }) {
+            if self.needs_proc() {
                 found = renumbered(found);
             }
             events.append(&mut found);
@@ -508,6 +531,7 @@ mod tests {
             first: Vec::new(),
             bytes: Vec::new(),
             next_look: None,
+            is_deaf: false,
         }
     }
 

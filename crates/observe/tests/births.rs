@@ -6,7 +6,7 @@ use colocate_observe::{Births, Options, Pid, TaskEvent, Tid, sys};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A shell that waits for a line before it goes on with `script`.
 fn waiting(script: &str) -> Child {
@@ -22,7 +22,9 @@ fn pid_of(child: &Child) -> Pid {
 fn watch_to_the_end(mut births: Births, mut child: Child) -> Vec<TaskEvent> {
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let mut events = Vec::new();
+    let begun = Instant::now();
     while !births.all_ended() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "ends went unseen: {events:?}");
         let wait = births.next_look().or(Some(Duration::from_millis(100)));
         sys::wait_readable(&births.fds(), wait).unwrap();
         births.drain(&mut events);
@@ -140,6 +142,35 @@ fn ends_that_found_no_room_are_noticed() {
         births.drain(&mut events);
     }
     check_order(&events);
+}
+
+/// The last CPU is not online when watching begins, and comes later. The program runs there alone.
+#[test]
+fn births_on_a_cpu_that_came_later_are_found() {
+    let mut options = Options::here().unwrap();
+    let all = options.cpus.clone();
+    let (Some(last), true) = (options.cpus.pop(), all.len() > 1) else {
+        return println!("skipped: one CPU");
+    };
+    let there = Command::new("taskset").args(["-c", &last.0.to_string(), "true"]).status();
+    if !there.is_ok_and(|status| status.success()) {
+        return println!("skipped: nothing may run on CPU {last}");
+    }
+    let sleeps = "exec taskset -c CPU bash -c 'sleep 0.3 & sleep 0.3 & wait'";
+    let child = waiting(&sleeps.replace("CPU", &last.0.to_string()));
+    let mut births = Births::watch(pid_of(&child), &options);
+    if !perf_works(&births) {
+        return;
+    }
+    assert_eq!(births.may_run_on(options.cpus.clone()), []);
+    assert!(births.next_look().is_some_and(|look| look.is_zero()), "the program is told");
+    births.drain(&mut Vec::new());
+    assert_eq!(births.next_look(), None, "nothing is looked for");
+    assert_eq!(births.may_run_on(all), [last]);
+    let events = watch_to_the_end(births, child);
+    let sleeps = named(&events, "sleep");
+    assert_eq!(sleeps.len(), 2, "{events:?}");
+    assert_eq!(births_of(&events), 2, "{events:?}");
 }
 
 #[test]

@@ -155,6 +155,25 @@ fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }
 
+/// The same with a thread of process 10 under SCHED_IDLE by our doing: the newborn may have that of it. Where the program has
+/// bound a thread itself, it may have bound the newborn, too.
+#[test]
+fn a_newborn_of_an_unknown_creator_may_have_its_policy() {
+    let mut book = book();
+    let fair = Fair::Batch;
+    let lowered = book.born(birth(10, 11, (10, 10))).unwrap();
+    let task = book.task(lowered).unwrap();
+    (task.mark, task.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
+    let mut newborn = |tid, stand| {
+        book.task(lowered).unwrap().stand = stand;
+        let id = book.born(Birth { lost: true, ..birth(10, tid, (10, 10)) }).unwrap();
+        let task = book.task(id).unwrap();
+        (task.had.pus().collect::<Vec<_>>(), task.was_lowered)
+    };
+    assert_eq!(newborn(14, Stand::Placed), (vec![PuNr(1)], Some(fair)));
+    assert_eq!(newborn(15, Stand::PinnedByProgram), (vec![], None));
+}
+
 /// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel tells that 10 has ended, and
 /// births what that means for 11: it is born as 10, and then ends.
 fn taken_over(parent: i32) -> (Book, TaskId) {

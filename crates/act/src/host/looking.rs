@@ -5,6 +5,7 @@
 
 use super::placing::Waiting;
 use super::preparing::usable;
+use super::spinning::not_sampled;
 use super::{LEAST_NICE, LinuxHost, PROMPT};
 use crate::book::Task;
 use crate::gauge::{DataLevels, Gauges};
@@ -12,7 +13,7 @@ use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_engine::{QuantumEnd, Stand};
-use colocate_machine::{Nanos, read};
+use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
@@ -85,6 +86,7 @@ impl LinuxHost {
             Err(why) => self.notes.push(format!("the machine has changed, but {why}")),
         }
         self.usable = usable(&self.machine, &usable_now);
+        self.watch_new_pus(&usable_now);
         // A cpuset that grows lets tasks that nobody placed grow with it.
         let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
         self.notes.push(format!(
@@ -94,6 +96,27 @@ impl LinuxHost {
         self.placer.original = grown;
         self.placer.usable = usable_now;
         self.news = Some(QuantumEnd::MachineChanged);
+    }
+
+    /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
+    pub(super) fn watch_new_pus(&mut self, usable: &PuSet) {
+        let unheard = !self.births.may_run_on(usable.iter()).is_empty();
+        let known = &mut self.sampling.watch.cpus;
+        let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
+        if new.is_empty() {
+            return;
+        }
+        // Who is watched from now on is sampled there, too.
+        known.extend(new.iter());
+        if unheard {
+            self.notes.push(format!(
+                "births of threads on PU {new}, not online at the start, are looked for in /proc: threads that live for \
+                 less than some milliseconds are not placed"
+            ));
+        }
+        if self.spins.is_some() {
+            self.notes.push(not_sampled(&new));
+        }
     }
 
     /// Finds first threads of jobs that live although their end was reported: when a program

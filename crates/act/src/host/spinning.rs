@@ -3,7 +3,7 @@
 use super::LinuxHost;
 use super::spins::Spins;
 use colocate_engine::SeenTask;
-use colocate_machine::Nanos;
+use colocate_machine::{Nanos, PuSet};
 use colocate_observe::{Pid, SysError};
 
 impl LinuxHost {
@@ -51,4 +51,12 @@ impl LinuxHost {
         }
         spins.keep(tasks.iter().map(|task| task.id));
     }
+}
+
+/// What it means that PUs have come since sampling began.
+pub(super) fn not_sampled(new: &PuSet) -> String {
+    format!(
+        "threads on PU {new}, not online at the start, are not sampled: who waits in a loop there is taken to do what it \
+         did before"
+    )
 }

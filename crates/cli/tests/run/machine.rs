@@ -26,7 +26,7 @@ fn a_cpuset_that_shrinks() {
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let pid = child_called(&child, "threads");
     let first = original().split([',', '-']).next().unwrap().to_owned();
-    cpuset.shrink_to(&first);
+    cpuset.set_to(&first);
     // The journal says when we have put all of them on the PU that is left.
     await_that("placed again", || {
         (scratch.marks().iter().filter(|(_, _, mark)| *mark == first).count() == 4).then_some(())

@@ -150,9 +150,12 @@ pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// PUs that a thread may use, as the kernel lists them; `None` if it is gone.
+/// PUs that a thread may use, as the kernel lists them; `None` if it has ended.
 pub fn allowed(pid: i32, tid: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    if text.contains("\nState:\tZ") {
+        return None;
+    }
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(list.trim().to_owned())
 }
@@ -280,7 +283,7 @@ impl Cpuset {
         command
     }
 
-    pub fn shrink_to(&self, pus: &str) {
+    pub fn set_to(&self, pus: &str) {
         std::fs::write(self.0.join("cpuset.cpus"), pus).unwrap();
     }
 }

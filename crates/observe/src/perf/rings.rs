@@ -113,6 +113,12 @@ impl Rings {
         full
     }
 
+    /// Whether there is a ring on `cpu`: what happens on any other goes unseen.
+    #[must_use]
+    pub fn has(&self, cpu: PuNr) -> bool {
+        self.carriers.iter().any(|(with_ring, _)| *with_ring == cpu)
+    }
+
     /// Descriptors that become readable when records wait.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.carriers.iter().map(|(_, ring)| ring.as_fd())

@@ -146,7 +146,8 @@ pub struct SpinSampler {
 }
 
 impl SpinSampler {
-    /// Samples nobody yet, `rate_hz` times a second of each thread's CPU time.
+    /// Samples nobody yet, `rate_hz` times a second of each thread's CPU time, on the CPUs of `watch` and on no other:
+    /// of a thread that runs on one that comes later nothing new is known.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
