@@ -18,6 +18,7 @@ use colocate_study::{order, plot, table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use launch::{Ended, Launcher};
 use session::Session;
+use signal_hook::flag;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -118,7 +119,21 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+        flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    Ok(stop)
+}
+
+/// The same for work of our own, which looks at the flag only between pieces that may take minutes: a second signal ends
+/// the process as if nobody had caught it.
+pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
+        // In this order: the first signal finds the flag unset.
+        flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .context("cannot catch signals")?;
     }
     Ok(stop)
 }

@@ -99,6 +99,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let speaker = Speaker { quiet: args.quiet };
+    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
     let commands = jobs::commands(&args.command)?;
     let machine = read::live()?;
     let planner = planner(args, &machine)?;
@@ -292,7 +293,13 @@ fn exit_status(outcome: &Outcome) -> i32 {
 fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
     let text = if args.json { report.to_json() } else { report.text(args.explain) };
     match &args.output {
-        Some(path) => output::write(Some(path), &text),
+        Some(path) => {
+            let written = output::write(Some(path), &text);
+            if written.is_err() {
+                output::aside(&text);
+            }
+            written
+        }
         None if args.quiet => Ok(()),
         None => {
             output::aside(&text);

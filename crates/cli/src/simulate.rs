@@ -117,13 +117,17 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             "expected one scenario with --svg, --gantt or --json; -o DIR keeps all of them";
         return Err(Failure { code: 2, message: message.to_owned() }.into());
     }
+    check_policies(args)?;
+    for path in args.svg.iter().chain(&args.gantt) {
+        output::has_a_place(path)?;
+    }
     let overrides = overrides(args);
     let cpi = args.cpi_model.as_deref().map(simulated_cpi_model).transpose()?;
     let units = check_all(args, &overrides)?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let stop = crate::compare::stop_flag()?;
+    let stop = crate::compare::stop_flag_once()?;
     let folder =
         args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
     let run = Run { args, overrides, cpi, folder, stop, bar: bar(args.quiet, units) };
@@ -144,6 +148,23 @@ fn simulated_cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
         );
     }
     Ok(model)
+}
+
+/// Refuses policies that make no sense in any scenario.
+fn check_policies(args: &Args) -> anyhow::Result<()> {
+    let policies = args.policies.as_deref().unwrap_or_default();
+    let twice = (1..policies.len()).find(|&at| policies[..at].contains(&policies[at]));
+    let stranger = args.baseline.filter(|it| !policies.is_empty() && !policies.contains(it));
+    let message = match (twice, stranger) {
+        (Some(at), _) => {
+            format!("expected every policy once with --policy, found {} twice", policies[at])
+        }
+        (_, Some(other)) => {
+            format!("expected --baseline among the policies of --policy, found {other}")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure { code: 2, message }.into())
 }
 
 fn overrides(args: &Args) -> Overrides {
@@ -225,33 +246,53 @@ impl Run<'_> {
     /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
     fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
         let bench = loaded.bench();
-        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = self.args.threads.unwrap_or(here);
         let watcher = Watcher { progress: &|| self.bar.inc(1), stop: &self.stop };
         let cannot = || format!("cannot simulate {}", path.display());
-        let units = workers::all(bench.units(), threads, watcher, |unit| bench.unit(unit));
+        let units = workers::all(bench.units(), self.threads(), watcher, |unit| bench.unit(unit));
         let Some(units) = units.with_context(cannot)? else { return Ok(None) };
         let mut found = bench.figures(&units);
         found.settings.inputs.clone_from(&loaded.inputs);
+        let kept = self.keep(path, loaded, &bench, &found);
+        if kept.is_err() {
+            // What has taken long to find out is told at least.
+            let _ = self.bar.suspend(|| self.print(&found));
+        }
+        Ok(kept?.then_some(found))
+    }
+
+    /// Writes the files that are asked for; false if it was stopped.
+    fn keep(
+        &self,
+        path: &Path,
+        loaded: &Loaded,
+        bench: &Bench<'_>,
+        found: &Simulated,
+    ) -> anyhow::Result<bool> {
+        let cannot = || format!("cannot simulate {}", path.display());
         if let Some(file) = &self.args.svg {
-            output::write(Some(file), &picture::svg(&found).map_err(anyhow::Error::msg)?)?;
+            output::write(Some(file), &picture::svg(found).map_err(anyhow::Error::msg)?)?;
         }
         if let Some(file) = &self.args.gantt {
             let first = loaded.experiment.policies[0];
-            output::write(Some(file), &gantt_of(&bench, loaded, first).with_context(cannot)?)?;
+            output::write(Some(file), &gantt_of(bench, loaded, first).with_context(cannot)?)?;
         }
         if let Some(folder) = &self.folder {
             let policies = &loaded.experiment.policies;
             let watcher = Watcher { progress: &|| (), stop: &self.stop };
-            let draw = |at: usize| gantt_of(&bench, loaded, policies[at]);
-            let drawn = workers::all(policies.len(), threads, watcher, draw);
-            let Some(drawn) = drawn.with_context(cannot)? else { return Ok(None) };
+            let draw = |at: usize| gantt_of(bench, loaded, policies[at]);
+            let drawn = workers::all(policies.len(), self.threads(), watcher, draw);
+            let Some(drawn) = drawn.with_context(cannot)? else { return Ok(false) };
             for (&policy, drawn) in policies.iter().zip(&drawn) {
                 folder.keep_gantt(path, policy, drawn)?;
             }
-            folder.keep(path, loaded, &found)?;
+            folder.keep(path, loaded, found)?;
         }
-        Ok(Some(found))
+        Ok(true)
+    }
+
+    fn threads(&self) -> NonZeroUsize {
+        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.args.threads.unwrap_or(here)
     }
 
     fn print(&self, found: &Simulated) -> anyhow::Result<()> {

@@ -67,6 +67,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = std::env::var_os("PATH");
     launch::Command::find(args.command.clone(), path.as_deref())
         .map_err(|why| jobs::failure(&why))?;
+    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
     let allowed = allowed(args.max)?;
     let stop = stop_flag()?;
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -75,13 +76,19 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let status = apply::run(&args.command, &mut report, &stop)?;
         let text = text(args, &report);
         match &args.output {
-            Some(path) => output::write(Some(path), &text)?,
+            Some(path) => {
+                let written = output::write(Some(path), &text);
+                if written.is_err() {
+                    output::aside(&text);
+                }
+                written?;
+            }
             None => output::aside(&text),
         }
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, &stop)?;
-    output::write(args.output.as_deref(), &text(args, &report))?;
+    output::keep(args.output.as_deref(), &text(args, &report))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -96,7 +96,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             sleep_until(begun + pace.due(), &stop)?;
             let at = now().saturating_sub(begun);
             watch.look();
-            if pace.made(at) || stop.load(Ordering::Relaxed) {
+            if pace.made(at) || stop.load(Ordering::Relaxed) || watch.is_over() {
                 break;
             }
         }

@@ -80,11 +80,12 @@ struct CpiModelArgs {
 /// If the machine or a scenario cannot be read or simulated, or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let What::CpiModel(args) = &args.what;
+    output::has_a_place(&args.output)?;
     let model = trained(args)?;
-    // The one is told where the other cannot be.
-    let written = output::write(Some(&args.output), &model.to_json());
+    // The one is told where the other cannot be, and the coefficients where their file cannot be written.
+    let written = output::keep(Some(&args.output), &model.to_json());
     let text = text(&model);
-    let told = if args.output == Path::new("-") {
+    let told = if written.is_err() || args.output == Path::new("-") {
         output::aside(&text);
         Ok(())
     } else {

@@ -57,7 +57,22 @@ fn what_was_measured_is_told_where_it_cannot_be_written() {
     let cpu = smt_bench::thread::usable().unwrap()[0].to_string();
     let cores = ["bench", "cores", "--json", "--cpus", &cpu, "--repeat", "3", "--seconds", "0.001"];
     let siblings = ["bench", "smt", "--json", "--find-siblings", "--cpus", &cpu];
-    for (args, has) in [(&cores[..], "\"kinds\""), (&siblings[..], "\"pus\"")] {
+    let study = [
+        "study",
+        "feliu-1",
+        "--json",
+        "-q",
+        "--length-ms",
+        "600",
+        "--mixes",
+        "1",
+        "--seeds",
+        "1",
+        "--draws",
+        "1",
+    ];
+    let all = [(&cores[..], "\"kinds\""), (&siblings, "\"pus\""), (&study, "\"setups\"")];
+    for (args, has) in all {
         let bench = |file: &str| {
             let mut bench = Command::new(env!("CARGO_BIN_EXE_colocate"));
             bench.args(args).args(["-o", file]).output().unwrap()
@@ -68,5 +83,34 @@ fn what_was_measured_is_told_where_it_cannot_be_written() {
         assert!(told.contains(has), "{told}");
         serde_json::from_str::<serde_json::Value>(&told).unwrap();
         assert!(gone.stdout.is_empty());
+    }
+}
+
+/// Nothing is begun where it is known that what comes of it could not be kept.
+#[test]
+fn without_a_folder_nothing_is_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/programs-that-wait.toml");
+    let gone = ["-o", "no-such-folder/x.json"];
+    let touch = ["--", "touch", "begun"];
+    let commands: [(&[&str], &[&str]); 8] = [
+        (&["study", "serpa", "-q"], &[]),
+        (&["study", "feliu-4", "-q"], &[]),
+        (&["study", "fedorova", "-q"], &[]),
+        (&["train", "cpi-model", "--machine", "power8-10c"], &[]),
+        (&["advise-threads"], &touch),
+        (&["advise-threads", "--apply"], &touch),
+        (&["run"], &touch),
+        (&["simulate", "-q", example, "--svg", "no-such-folder/x.svg"], &[]),
+    ];
+    for (args, then) in commands {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+        let file = if args[0] == "simulate" { &[][..] } else { &gone };
+        let done =
+            command.args(args).args(file).args(then).current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(125), "{args:?}: {said}");
+        assert!(said.starts_with("colocate: cannot write no-such-folder/x."), "{args:?}: {said}");
+        assert!(done.stdout.is_empty() && !dir.path().join("begun").exists(), "{args:?}");
     }
 }

@@ -7,6 +7,7 @@ mod printed;
 use expect_test::expect;
 use printed::{conforms, printed, refusal};
 use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -279,6 +280,40 @@ fn stopped_by_a_signal() {
     expect!["colocate: stopped after 0 of 1 scenarios; go on with --resume -o kept\n"]
         .assert_eq(&said);
     assert!(!folder.path().join("kept/pair.json").exists());
+}
+
+/// One piece of work that would take days: it is not waited for when a second signal comes.
+#[test]
+fn stopped_by_a_second_signal() {
+    let folder = scene(|text| {
+        let short = text.replace("draws = 3", "draws = 1\nquantum = \"1 us\"");
+        short.replace("20 ms", "1000 s")
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+    let args = ["simulate", "pair.toml", "-o", "kept", "--policy", "bas", "--seeds", "1"];
+    let mut child = command.args(args).current_dir(folder.path()).spawn().unwrap();
+    while !folder.path().join("kept").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let term = || Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
+    assert!(term().success());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(term().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+}
+
+/// Policies that make no sense in any scenario are no fault of the file.
+#[test]
+fn policies_of_the_command_line() {
+    let folder = scene(str::to_owned);
+    for (policies, baseline, line) in [
+        ("os,os", "os", "expected every policy once with --policy, found os twice"),
+        ("mix", "bas", "expected --baseline among the policies of --policy, found bas"),
+    ] {
+        let args = ["pair.toml", "--policy", policies, "--baseline", baseline];
+        let said = refusal(&colocate(folder.path(), &args), 2);
+        assert_eq!(said, format!("colocate: {line}\n"));
+    }
 }
 
 /// Eight jobs of two threads on four PUs, quantum by quantum.

@@ -53,9 +53,11 @@ fn written_read_and_the_same_again() {
 fn what_cannot_be_written_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = SHORT;
-    args[13] = "gone/model.json";
+    args[13] = "/dev/full";
     let done = colocate(dir.path()).args(args).assert().code(125);
-    let said = String::from_utf8(done.get_output().stdout.clone()).unwrap();
+    let output = done.get_output();
+    CpiModel::from_json(std::str::from_utf8(&output.stdout).unwrap()).unwrap();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(said.contains("greatest gamma/beta"), "{said}");
 }
 

@@ -324,6 +324,10 @@ impl Reader<'_> {
 
     fn alone(&self, alone: &Spanned<Alone>) -> anyhow::Result<Alone> {
         let Alone { seconds, memory, first_cache, loss } = *alone.get_ref();
+        if loss > 1.0 {
+            let found = loss.to_string();
+            return Err(self.wrong(alone.span().start, "a loss from 0 to 1, a share", &found));
+        }
         let figures = [seconds, memory, first_cache, loss];
         match figures.into_iter().find(|figure| !figure.is_finite() || *figure < 0.0) {
             None => Ok(*alone.get_ref()),

@@ -92,10 +92,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
         })
     };
-    if outputs.is_empty() {
+    let written: Vec<anyhow::Result<()>> =
+        outputs.iter().map(|output| output.write(told)).collect();
+    // What has taken long to find out is told at least.
+    if written.iter().all(Result::is_err) {
         output::write(None, &told(if args.json { Form::Json } else { Form::Text })?)?;
     }
-    outputs.iter().try_for_each(|output| output.write(told))?;
+    written.into_iter().collect::<anyhow::Result<()>>()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -40,7 +40,7 @@ impl Runner {
     /// If signals cannot be watched for.
     pub fn new(course: &Course) -> anyhow::Result<Self> {
         let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let stop = crate::compare::stop_flag()?;
+        let stop = crate::compare::stop_flag_once()?;
         Ok(Self { threads: course.threads.unwrap_or(here), quiet: course.quiet, stop })
     }
 

@@ -76,6 +76,7 @@ pub struct Args {
 /// # Errors
 /// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
     let given = Given::load(args)?;
     let study = given.study(args);
     let runner = Runner::new(&args.course)?;
@@ -84,7 +85,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         simulated(args, &runner, study, &given)?
     };
-    output::write(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

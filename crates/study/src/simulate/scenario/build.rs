@@ -29,6 +29,8 @@ const DRAWS: u32 = 16;
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// Longer than any scenario that makes sense.
 const HORIZON: Nanos = Nanos::from_secs(3_600);
+/// Shorter than any quantum or slice that a kernel could keep.
+const LEAST_STEP: Nanos = Nanos(1_000);
 /// As `colocate run` watches.
 const WATCH: Nanos = Nanos::from_secs(2);
 /// A stretch that outlasts every thread: days of the fastest core.
@@ -62,7 +64,7 @@ impl Build<'_> {
             phases,
             jobs: self.jobs(form, &names)?,
             method: form.method.unwrap_or(Method::Restart),
-            quantum: self.time(form.quantum.as_ref(), QUANTUM)?,
+            quantum: self.step(form.quantum.as_ref(), QUANTUM)?,
             grain: form.grain.as_ref().map_or(Nanos::ZERO, |grain| grain.0),
             horizon: self.time(form.horizon.as_ref(), HORIZON)?,
             events: self.events(form, usable.as_deref())?,
@@ -131,6 +133,21 @@ impl Build<'_> {
             return Err(self.lines.misfit(time, "a time above 0", "0"));
         }
         Ok(found)
+    }
+
+    /// A time in whose steps the simulator goes: with a shorter one no end is in sight.
+    pub(super) fn step(
+        &self,
+        time: Option<&Spanned<Text<Nanos>>>,
+        usual: Nanos,
+    ) -> Result<Nanos, FileError> {
+        match time.filter(|time| time.get_ref().0 < LEAST_STEP) {
+            Some(short) => {
+                let found = format!("{} ns", short.get_ref().0.0);
+                Err(self.lines.misfit(short, "a time of 1 us or more", found))
+            }
+            None => self.time(time, usual),
+        }
     }
 
     pub(super) fn count(

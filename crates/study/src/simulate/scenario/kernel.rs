@@ -16,7 +16,7 @@ impl Build<'_> {
     pub(super) fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
         let usual = Kernel::default();
         Ok(Kernel {
-            slice: self.time(form.slice.as_ref(), usual.slice)?,
+            slice: self.step(form.slice.as_ref(), usual.slice)?,
             stagger: self.count(form.stagger.as_ref(), usual.stagger, MAX_STAGGER)?,
             fork: self.fork(form, usual.fork)?,
             wake: match form.wake {

@@ -228,7 +228,7 @@ fn a_wrong_setting_is_refused_with_its_line() {
         line 11: expected 1 to 10000, found 1000000
         line 13: expected a time like "90 ns", found "100 MHz"
         line 13: invalid type: integer `100`, expected a string
-        line 13: expected a time above 0, found 0
+        line 13: expected a time of 1 us or more, found 0 ns
         line 6: expected CPUs that 2x AMD EPYC 7301 has online, found 64
         line 6: expected a range that ends after it begins, found "3-0"
         line 6: expected at least one CPU, found none
