@@ -3,17 +3,22 @@
 //! It is forked at the start, keeps nothing open but the journal and one end of a pipe whose other
 //! end colocate holds, and waits. When colocate is dead, the guardian undoes the journal. It has a
 //! session of its own, so keys like Ctrl-C do not reach it, and it holds neither the terminal nor the
-//! programs' output open.
+//! programs' output open. Where jobs are stopped by signals it has a process group of its own instead, as
+//! somebody of the session must see to it that nobody gets SIGHUP (`anchor`).
+
+mod anchor;
 
 use crate::host::{LEAST_NICE, PROMPT};
 use crate::journal::{Journal, Writer};
+use crate::pause::How;
 use crate::restore;
 use crate::sys::{self, Fork};
+use anchor::Anchor;
 use colocate_observe::sys::wait_readable;
 use colocate_observe::{Pid, SysError};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +26,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Guardian {
     pid: Pid,
+    anchor: Option<OwnedFd>,
     _line: io::PipeWriter,
 }
 
@@ -40,12 +46,18 @@ impl Guardian {
         let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
         let path = journal.path().map(Path::to_owned);
         let colocate = Pid(std::process::id().cast_signed());
+        let pipe = needs_anchor(&memory, colocate).then(io::pipe).transpose();
+        let (told, tell) = pipe.map_err(failed("pipe"))?.unzip();
         match sys::fork()? {
-            Fork::Parent(pid) => Ok(Self { pid, _line: line }),
+            Fork::Parent(pid) => {
+                drop(tell);
+                Ok(Self { pid, anchor: told.and_then(anchor::hear_of), _line: line })
+            }
             Fork::Child => {
-                drop(line);
+                drop((line, told));
                 // Nothing may unwind into the code of the process that this is a copy of.
-                let guard = std::panic::AssertUnwindSafe(|| guard(ear, colocate, &memory, path));
+                let guard =
+                    std::panic::AssertUnwindSafe(|| guard(ear, tell, colocate, &memory, path));
                 let _ = std::panic::catch_unwind(guard);
                 sys::exit_now(0)
             }
@@ -55,6 +67,7 @@ impl Guardian {
     /// Ends the guardian, as all is well, and waits for that. It is killed and not told, because
     /// nobody can tell one that is stopped.
     pub fn dismiss(self) {
+        self.anchor.iter().for_each(anchor::end);
         let _ = sys::kill(self.pid, libc::SIGKILL);
         let _ = sys::wait(Some(self.pid), true);
     }
@@ -66,14 +79,29 @@ impl Guardian {
     }
 }
 
-fn guard(ear: io::PipeReader, colocate: Pid, memory: &File, path: Option<PathBuf>) {
-    sys::leave_session();
+/// Whether programs would get SIGHUP if colocate died while some are stopped.
+fn needs_anchor(memory: &File, colocate: Pid) -> bool {
+    let by_signals = read(memory).is_some_and(|journal| journal.pauses == Some(How::Signals));
+    by_signals && anchor::is_held(colocate, Path::new("/proc"))
+}
+
+fn guard(
+    ear: io::PipeReader,
+    tell: Option<io::PipeWriter>,
+    colocate: Pid,
+    memory: &File,
+    path: Option<PathBuf>,
+) {
+    // A folder that somebody works in must not be kept from being unmounted.
+    let _ = std::env::set_current_dir("/");
+    let anchor = tell.and_then(Anchor::make);
+    if anchor.is_none() {
+        sys::leave_session();
+    }
     sys::set_name(c"colocate-guard");
     let mut keep = [ear.as_raw_fd(), memory.as_raw_fd()];
     keep.sort_unstable();
     sys::close_all_but(&keep);
-    // A folder that somebody works in must not be kept from being unmounted.
-    let _ = std::env::set_current_dir("/");
     wait_for_the_end_of(colocate, ear);
     // Where all that was held back runs at once, it would wait long for its turn.
     let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, sys::nice()));
@@ -83,6 +111,9 @@ fn guard(ear: io::PipeReader, colocate: Pid, memory: &File, path: Option<PathBuf
         if let Some(path) = path.filter(|_| undone.is_complete()) {
             let _ = std::fs::remove_file(path);
         }
+    }
+    if let Some(anchor) = anchor {
+        anchor.end();
     }
 }
 

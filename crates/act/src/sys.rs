@@ -176,6 +176,17 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
     if unsafe { libc::kill(pid.0, signal) } < 0 { Err(SysError::last("kill")) } else { Ok(()) }
 }
 
+/// Sends signal `signal` to the process that `pidfd` stands for: never to a later one with the same number.
+///
+/// # Errors
+/// `ESRCH` if it has ended and was reaped, `EPERM` if it is another user's.
+pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
+    let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: what else might be told of the signal is not given.
+    let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
+    if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }
+}
+
 /// A descriptor that is readable once process `pid` has ended (Linux 5.3).
 ///
 /// # Errors
@@ -218,6 +229,16 @@ pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
     // SAFETY: both sets are valid for the call.
     let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
     if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
+}
+
+/// Blocks every signal that can be blocked.
+pub fn block_all() {
+    let mut all = sigset(&[]);
+    // SAFETY: the set is valid for both calls; the old mask is not asked for.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
 }
 
 /// Blocks exactly the signals of `mask`.
@@ -314,7 +335,7 @@ pub fn close_all_but(keep: &[RawFd]) {
     let ends = keep.iter().map(|fd| fd.cast_unsigned()).chain([u32::MAX]);
     for end in ends {
         if end > from {
-            // SAFETY: takes no pointer; only the guardian calls this, and uses what it keeps.
+            // SAFETY: takes no pointer; only the guardian and its anchor call this, and use what they keep.
             unsafe { libc::syscall(libc::SYS_close_range, from, end - 1, 0) };
         }
         from = end.saturating_add(1);
@@ -325,6 +346,50 @@ pub fn close_all_but(keep: &[RawFd]) {
 pub fn leave_session() {
     // SAFETY: takes no pointer; it fails only for a group leader, which a fresh fork is not.
     unsafe { libc::setsid() };
+}
+
+/// The process group of process `pid`; process 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn group_of(pid: Pid) -> Result<Pid, SysError> {
+    // SAFETY: takes no pointer.
+    match unsafe { libc::getpgid(pid.0) } {
+        -1 => Err(SysError::last("getpgid")),
+        group => Ok(Pid(group)),
+    }
+}
+
+/// Puts process `pid`, which is the caller or a child that executes no other program, into a process group of its
+/// session: one that is there, or with the number `pid` a new one.
+///
+/// # Errors
+/// `ESRCH` if it is neither, `EPERM` if there is no such group in its session, or if it leads that.
+pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::setpgid(pid.0, group.0) } < 0 {
+        Err(SysError::last("setpgid"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
+/// is its parent no more.
+#[must_use]
+pub fn is_killed_with(parent: Pid) -> bool {
+    // SAFETY: takes a signal number.
+    let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } == 0;
+    // It may have ended before we asked.
+    asked && self::parent() == parent
+}
+
+/// Does nothing until a signal ends this process.
+pub fn sleep_for_ever() -> ! {
+    loop {
+        // SAFETY: takes no pointer.
+        unsafe { libc::pause() };
+    }
 }
 
 /// Lets the process that `command` starts get SIGTERM when the thread that starts it ends, by

@@ -8,6 +8,7 @@ mod schedule_support;
 use run_support::{Scratch, await_that, child_called, have, masks, original};
 use schedule_support::{WAYS, called, out, said, signal, start, stat, until, wait_until, workload};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// Seven shells that work for ever, in a workload that has begun; and the word that they are known by.
@@ -244,6 +245,55 @@ fn killed_while_programs_begin() {
             called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
             called(&word).is_empty()
         });
+    }
+}
+
+/// Processes in a process group that have not ended.
+fn group(number: u32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_in = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let mut fields = text.rsplit_once(") ").map_or("", |it| it.1).split(' ');
+        fields.next() != Some("Z") && fields.nth(1) == Some(&number.to_string())
+    };
+    pids.filter(is_in).collect()
+}
+
+/// A shell gives what it starts a process group of its own. When colocate is killed, or the shell ends, the kernel would
+/// send SIGHUP to all of it, as some are stopped: first the one, then the other.
+#[test]
+fn nobody_hears_of_a_hang_up() {
+    if is_ignored(1) {
+        return;
+    }
+    let copies = std::thread::available_parallelism().unwrap().get() + 2;
+    for script in ["exec \"$@\"", "\"$@\" & read end"] {
+        let scratch = Scratch::new();
+        let word = format!("hup{}", std::process::id());
+        let work = format!(": {word}; trap \"echo hung up\" HUP; echo ready; while :; do :; done");
+        let file = workload(&scratch, "", &[(&work, &format!("copies = {copies}"))]);
+        let mut shell = Command::new("sh");
+        scratch.homes(&mut shell);
+        shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_colocate"), "schedule", "--no-guard"]);
+        shell.args(["--policy", "round-robin", "--only-signals"]).arg(file).process_group(0);
+        let out_file = std::fs::File::create(scratch.path("out")).unwrap();
+        shell.stdin(Stdio::piped()).stdout(out_file).stderr(Stdio::null());
+        let mut shell = shell.spawn().unwrap();
+        wait_until("all are ready", || out(&scratch).matches("ready").count() == copies);
+        if script.starts_with("exec") {
+            shell.kill().unwrap();
+        }
+        // Waiting for a child closes its standard input, and the shell ends with that.
+        shell.wait().unwrap();
+        let used = |pid: &i32| stat(*pid).map_or(0, |stat| stat.1);
+        let before: Vec<(i32, u64)> = called(&word).iter().map(|pid| (*pid, used(pid))).collect();
+        assert_eq!(before.len(), copies);
+        wait_until("all go on", || before.iter().all(|(pid, before)| used(pid) > *before));
+        assert!(!out(&scratch).contains("hung up"), "{script}");
+        before.iter().for_each(|(pid, _)| signal("-KILL", *pid));
+        wait_until("nobody is left", || group(shell.id()).is_empty());
+        wait_until("all is given back", || scratch.journals().is_empty());
     }
 }
 

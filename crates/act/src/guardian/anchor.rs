@@ -1,0 +1,135 @@
+//! A process that keeps colocate's process group from being orphaned.
+//!
+//! # Problem
+//! A shell with job control gives colocate a process group of its own, in which the programs are, too. Such a group
+//! is orphaned when nobody in it has a parent in another group of the session any more: because colocate was killed,
+//! or because the shell has ended. If somebody in it is stopped at that moment, the kernel sends SIGHUP and SIGCONT to
+//! all of it (setpgid(2), and _exit(3p) of POSIX), which ends programs. Where jobs are stopped by signals somebody
+//! nearly always is.
+//! # Approach
+//! The guardian stays in the session, in a group of its own, and has a child in colocate's group that does nothing:
+//! the anchor. As long as both live the group is not orphaned. When everybody goes on again, the anchor leaves the
+//! group and is ended; for that the kernel does not ask who is stopped, only when somebody ends.
+//!
+//! A group that is orphaned already, or is not in the session of its creators, stays so: SIGTSTP and reading from a
+//! terminal in the background do not stop anybody there, and nobody would let them go on.
+
+use crate::stat::Stat;
+use crate::sys::{self, Fork};
+use colocate_observe::Pid;
+use colocate_observe::sys::wait_readable;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Whether somebody above process `pid` keeps its process group from being orphaned: the first one who is in another
+/// group, if that is in the same session. `proc` is `/proc`.
+pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
+    let parent = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
+    let group = sys::group_of(pid).ok();
+    // A parent in another PID namespace has the number 0.
+    let mut creators = std::iter::successors(parent(&pid), parent).take_while(|pid| pid.0 > 0);
+    let holder = creators.find(|pid| sys::group_of(*pid).ok() != group);
+    let session = sys::session_of(pid).ok();
+    holder.is_some_and(|pid| session.is_some() && sys::session_of(pid).ok() == session)
+}
+
+/// The anchor, as the guardian sees it.
+pub(super) struct Anchor(Pid);
+
+impl Anchor {
+    /// Makes it in the group of this process, which leaves that for one of its own in the same session. What comes out
+    /// of the other end of `tell` is for [`hear_of`]. `None` if there can be no more processes; then nothing is changed.
+    pub fn make(mut tell: io::PipeWriter) -> Option<Self> {
+        // So nobody need reap it, and colocate can end it also while the guardian is stopped.
+        sys::ignore(libc::SIGCHLD, true);
+        let guardian = Pid(std::process::id().cast_signed());
+        match sys::fork().ok()? {
+            Fork::Child => hold(guardian, tell),
+            Fork::Parent(pid) => {
+                let _ = sys::set_group(guardian, guardian);
+                let _ = tell.write_all(&pid.0.to_ne_bytes());
+                Some(Self(pid))
+            }
+        }
+    }
+
+    /// Ends it without anybody being sent SIGHUP, even if somebody has stopped himself.
+    pub fn end(self) {
+        let guardian = Pid(std::process::id().cast_signed());
+        // If it is gone, its number may be another process's, which the kernel does not let us move.
+        if sys::set_group(self.0, guardian).is_ok() {
+            let _ = sys::kill(self.0, libc::SIGKILL);
+            let _ = sys::wait(Some(self.0), true);
+        }
+    }
+}
+
+/// What the anchor does. It holds neither files nor a folder, and ends with the guardian.
+fn hold(guardian: Pid, tell: io::PipeWriter) -> ! {
+    sys::block_all();
+    sys::set_name(c"colocate-anchor");
+    if sys::is_killed_with(guardian) {
+        sys::close_all_but(&[tell.as_raw_fd()]);
+        drop(tell);
+        sys::sleep_for_ever();
+    }
+    sys::exit_now(0)
+}
+
+/// Waits until the anchor holds the group, and returns what [`end`] takes. `None` if there is no anchor, or before
+/// Linux 5.3; then it ends with the guardian.
+pub(super) fn hear_of(mut told: io::PipeReader) -> Option<OwnedFd> {
+    let mut number = Vec::new();
+    // It ends when neither the guardian nor the anchor holds the other end.
+    told.read_to_end(&mut number).ok()?;
+    sys::pidfd(Pid(i32::from_ne_bytes(number.try_into().ok()?))).ok()
+}
+
+/// Ends the anchor from colocate, and waits for that. The guardian need not do anything, so it may be stopped.
+pub(super) fn end(anchor: &OwnedFd) {
+    if sys::kill_by(anchor.as_fd(), libc::SIGKILL).is_ok() {
+        let _ = wait_readable(&[anchor.as_fd()], None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    /// What [`is_held`] says of a process that `command` becomes or creates, and which tells its number.
+    fn held(command: &mut Command) -> bool {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut number = String::new();
+        let mut out = io::BufReader::new(child.stdout.take().unwrap());
+        io::BufRead::read_line(&mut out, &mut number).unwrap();
+        let held = is_held(Pid(number.trim().parse().unwrap()), Path::new("/proc"));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        held
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn who_is_held() {
+        let itself = "echo $$; read end";
+        let below = format!("sh -c '{itself}'; exit");
+        assert!(held(shell(itself).process_group(0)), "a job of ours");
+        assert!(held(shell(&below).process_group(0)), "what a job of ours has created");
+        let session = |script: &str| {
+            let mut command = Command::new("setsid");
+            command.args(["-w", "sh", "-c", script]);
+            command
+        };
+        // setsid makes another process only if it leads its group.
+        assert!(!held(&mut session(itself)), "a session of its own");
+        assert!(!held(&mut session(&below)), "what that has created");
+    }
+}
