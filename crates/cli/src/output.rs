@@ -38,6 +38,18 @@ pub fn keep(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     written
 }
 
+/// The same where standard output is a program's: standard error gets what is written into no file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let written = path.map_or(Ok(()), |path| write(Some(path), text));
+    if written.is_err() || path.is_none() {
+        aside(text);
+    }
+    written
+}
+
 /// Whether there is a folder for a file at `path`, to be asked before anything is begun; other reasons why it may not
 /// be possible to write it show when it is written.
 ///

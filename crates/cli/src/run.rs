@@ -292,20 +292,10 @@ fn exit_status(outcome: &Outcome) -> i32 {
 
 fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
     let text = if args.json { report.to_json() } else { report.text(args.explain) };
-    match &args.output {
-        Some(path) => {
-            let written = output::write(Some(path), &text);
-            if written.is_err() {
-                output::aside(&text);
-            }
-            written
-        }
-        None if args.quiet => Ok(()),
-        None => {
-            output::aside(&text);
-            Ok(())
-        }
+    if args.quiet && args.output.is_none() {
+        return Ok(());
     }
+    output::keep_aside(args.output.as_deref(), &text)
 }
 
 #[cfg(test)]

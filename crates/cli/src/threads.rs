@@ -75,16 +75,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.apply {
         let status = apply::run(&args.command, &mut report, &stop)?;
         let text = text(args, &report);
-        match &args.output {
-            Some(path) => {
-                let written = output::write(Some(path), &text);
-                if written.is_err() {
-                    output::aside(&text);
-                }
-                written?;
-            }
-            None => output::aside(&text),
-        }
+        output::keep_aside(args.output.as_deref(), &text)?;
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, &stop)?;

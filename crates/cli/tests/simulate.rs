@@ -292,7 +292,13 @@ fn stopped_by_a_second_signal() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
     let args = ["simulate", "pair.toml", "-o", "kept", "--policy", "bas", "--seeds", "1"];
     let mut child = command.args(args).current_dir(folder.path()).spawn().unwrap();
-    while !folder.path().join("kept").exists() {
+    // Half a second of its time is more than it takes to begin the work.
+    let stat = format!("/proc/{}/stat", child.id());
+    let user_ticks = || -> u64 {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        text.rsplit_once(')').unwrap().1.split(' ').nth(12).unwrap().parse().unwrap()
+    };
+    while user_ticks() < 50 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let term = || Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
