@@ -226,7 +226,7 @@ fn who_is_born_on_a_pu_that_has_come_is_found() {
         return println!("skipped: one PU");
     };
     let script =
-        format!("exec taskset -c {} sh -c 'sleep 0.2 & sleep 0.2 & exec sleep 0.4'", last.0);
+        format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     if host.births_without_perf().is_some() || !host.usable().contains(&last) {

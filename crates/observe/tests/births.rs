@@ -156,7 +156,7 @@ fn births_on_a_cpu_that_came_later_are_found() {
     if !there.is_ok_and(|status| status.success()) {
         return println!("skipped: nothing may run on CPU {last}");
     }
-    let sleeps = "exec taskset -c CPU bash -c 'sleep 0.3 & sleep 0.3 & wait'";
+    let sleeps = "exec taskset -c CPU bash -c 'sleep 2 & sleep 2 & wait'";
     let child = waiting(&sleeps.replace("CPU", &last.0.to_string()));
     let mut births = Births::watch(pid_of(&child), &options);
     if !perf_works(&births) {
