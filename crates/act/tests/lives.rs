@@ -225,8 +225,7 @@ fn who_is_born_on_a_pu_that_has_come_is_found() {
     let (Some(last), true) = (setup.births.cpus.pop(), !setup.births.cpus.is_empty()) else {
         return println!("skipped: one PU");
     };
-    let script =
-        format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
+    let script = format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     if host.births_without_perf().is_some() || !host.usable().contains(&last) {
