@@ -204,7 +204,7 @@ pub struct Birth {
     pub parent_pid: Pid,
     /// Its creator, or the first thread of that process if the note of its birth was lost.
     pub parent_tid: Tid,
-    /// Whether that note was lost: any thread of its creator's process may have created it.
+    /// Whether that note was lost, or nobody takes such notes: any thread of its creator's process may have created it.
     pub lost: bool,
 }
 

@@ -48,9 +48,7 @@ impl Placer {
             self.respect(task, current);
             return Put::Respected;
         }
-        let there = pin::is_untouched(&current, &self.original, &self.usable)
-            && !self.may_be_pin(task, &current);
-        if to == Mark::Original && task.slot.is_none() && there {
+        if to == Mark::Original && task.slot.is_none() && self.has_original(task, &current) {
             // Nothing was ever done to it, nor to its creator when it was born.
             task.allowed = current;
             task.had.clear();
@@ -107,23 +105,22 @@ impl Placer {
     /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
     /// True if it had, and also if it has ended with it: what it has created then has it, too.
     pub fn release(&mut self, task: &mut Task) -> bool {
-        let is_back = |current: PuSet| {
-            pin::is_untouched(&current, &self.original, &self.usable)
-                && !self.may_be_pin(task, &current)
-        };
         let given = task.mark.pu().is_some() || !task.had.is_empty();
-        if !given || pin::allowed(task.tid).is_ok_and(is_back) {
+        let is_back = || pin::allowed(task.tid).is_ok_and(|it| self.has_original(task, &it));
+        if !given || is_back() {
             return false;
         }
         let stand = task.stand.clone();
         matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
     }
 
-    /// Whether a mask may be one that we gave to `task` or its creator, although it looks like what is left of the original one:
-    /// while only one PU can be used both are that PU, and only the original one grows with what can be used.
-    fn may_be_pin(&self, task: &Task, current: &PuSet) -> bool {
+    /// Whether a mask is what is left of the original one. While only one PU can be used one that we gave to `task` or its
+    /// creator looks the same, but would not grow with what can be used.
+    fn has_original(&self, task: &Task, current: &PuSet) -> bool {
         let given = |pu| task.mark.pu() == Some(pu) || task.had.pus().any(|had| had == pu);
-        !task.given_back && *current != self.original && pin::single(current).is_some_and(given)
+        let may_be_ours = !task.given_back && pin::single(current).is_some_and(given);
+        let looks_so = pin::is_untouched(current, &self.original, &self.usable);
+        *current == self.original || looks_so && !may_be_ours
     }
 
     fn mask(&self, mark: Mark) -> PuSet {

@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use launch::{Ended, Launcher};
 use session::Session;
 use signal_hook::flag;
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -116,23 +117,24 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// at the second one; the run is not counted.
 /// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
-    Ok(stop)
+    caught(|_, _| Ok(()))
 }
 
 /// The same for work of our own, which looks at the flag only between pieces that may take minutes: a second signal ends
 /// the process as if nobody had caught it.
 pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
+    caught(|signal, stop| flag::register_conditional_default(signal, stop).map(drop))
+}
+
+/// The flag, where `first` is done for each signal before that sets it.
+fn caught(
+    first: impl Fn(c_int, Arc<AtomicBool>) -> std::io::Result<()>,
+) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        // In this order: the first signal finds the flag unset.
-        flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+        first(signal, Arc::clone(&stop))
+            .and_then(|()| flag::register(signal, Arc::clone(&stop)))
             .context("cannot catch signals")?;
     }
     Ok(stop)

@@ -1,5 +1,5 @@
-/* nest FILE [ends]: its first thread waits, or ends at once. Another one creates a thread each 50 ms, 20 in all, writes the
- * process's number to FILE when it has created 15, and waits. They compute a ms of every 20. It ends after 20 s; SIGTERM is
+/* nest FILE [ends]: its first thread waits, or ends at once. Another one creates a thread each 50 ms, 20 in all, and writes the
+ * process's number to FILE when it has created 15. All these compute a little every 20 ms. It ends after 20 s; SIGTERM is
  * ignored. */
 #include <pthread.h>
 #include <signal.h>
@@ -7,12 +7,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Until all threads together have used a ms more. */
+static void compute_a_little(void)
+{
+    clock_t end = clock() + CLOCKS_PER_SEC / 1000;
+    while (clock() < end)
+        ;
+}
+
 static void *compute(void *arg)
 {
     for (;;) {
-        clock_t end = clock() + CLOCKS_PER_SEC / 1000;
-        while (clock() < end)
-            ;
+        compute_a_little();
         usleep(19000);
     }
     return arg;
@@ -25,9 +31,7 @@ static void *create(void *file)
         if (pthread_create(&thread, NULL, compute, NULL))
             _exit(1);
         for (int ms = 0; ms < 50; ms += 10) {
-            clock_t end = clock() + CLOCKS_PER_SEC / 1000;
-            while (clock() < end)
-                ;
+            compute_a_little();
             usleep(9000);
         }
         if (number == 15) {
