@@ -332,21 +332,27 @@ extern "C" fn harvest_own(_id: Id, cpu: c_uint) {
 }
 
 /// The process ends; called once every thread has been stopped and all counting taken out.
+///
+/// From then on QEMU reports no thread's end. An ending thread first wakes the one that joins it, and then is reported
+/// and leaves QEMU's list of CPUs. So a thread may end unreported while its process does, and be in that list or not.
 extern "C" fn on_exit(id: Id, _word: *mut c_void) {
-    // SAFETY: the function has the type that QEMU calls it with.
-    unsafe { api::qemu_plugin_vcpu_for_each(id, harvest) };
+    // SAFETY: the function has the type that QEMU calls it with. The list has the calling thread's CPU at least.
+    unsafe { api::qemu_plugin_vcpu_for_each(id, harvest_all) };
     if let Some(state) = STATE.lock().as_mut() {
         state.report(TARGETS[ISA.load(Ordering::Relaxed)]);
     }
 }
 
-extern "C" fn harvest(_id: Id, cpu: c_uint) {
+/// Called for each CPU in QEMU's list. The first call closes the books of all threads, also of those that are not there.
+extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
-    if let Some(name) = state.on_cpu.get(&cpu).map(|tid| sys::name_of(*tid)) {
-        // SAFETY: called inside for_each; no code counts any more.
+    for (cpu, tid) in state.on_cpu.clone() {
+        // SAFETY: called inside for_each; no code counts any more, and no CPU that begins now counts.
         let counts = unsafe { counters(cpu, state.slots.used()) };
-        state.end_thread(cpu, counts, name);
+        let name = Some(sys::name_of(tid)).filter(|name| !name.is_empty());
+        // The kernel has forgotten the name of a thread that is gone; a new thread has its creator's.
+        state.end_thread(cpu, counts, name.unwrap_or_else(|| state.name.clone()));
     }
 }
 

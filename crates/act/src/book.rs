@@ -3,6 +3,7 @@
 //! Bookkeeping only: nothing here makes a system call.
 
 use crate::gauge::DataLevels;
+use crate::handle::ProcessHandle;
 use crate::idle::Fair;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
@@ -12,7 +13,7 @@ use colocate_model::Mix;
 use colocate_observe::pmu::Metered;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, Newborn, Place, Plan, TaskId};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
@@ -57,13 +58,24 @@ impl Job {
 pub struct Process {
     /// The job it belongs to.
     pub job: JobIdx,
+    /// What all that is done to it goes through; `None` before it was opened, or if it could not be.
+    pub handle: Option<Arc<ProcessHandle>>,
     /// How its program counts PUs.
     pub runtime: Runtime,
     /// When it will have counted them, on the kernel's clock.
     pub settled_at: Nanos,
     /// Threads born since its program began, without the first one.
     pub further: u32,
-    living: u32,
+    /// Whether its program creates threads faster than they can be followed.
+    pub storms: bool,
+    living: BTreeSet<TaskId>,
+}
+
+impl Process {
+    fn new(job: JobIdx, runtime: Runtime) -> Self {
+        let (handle, living) = (None, BTreeSet::new());
+        Self { job, handle, runtime, settled_at: Nanos::ZERO, further: 0, storms: false, living }
+    }
 }
 
 /// A task, living or remembered.
@@ -75,6 +87,8 @@ pub struct Task {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
+    /// What all that is done to it goes through. Nothing is done to it without.
+    pub process: Option<Arc<ProcessHandle>>,
     /// Its job's name and its own, of at most 15 bytes, with a slash between them.
     pub name: Arc<str>,
     /// When it was born, on the kernel's clock.
@@ -176,9 +190,15 @@ impl Had {
 pub struct Book {
     jobs: Vec<Job>,
     processes: HashMap<Pid, Process>,
+    /// The process whose last task was the last to end, and its job.
+    ended_last: Option<(Pid, JobIdx)>,
     tasks: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
+    /// Living tasks that had not gone to sleep when they were last read.
+    awake: BTreeSet<TaskId>,
+    /// What any thread of a process may have handed down before the events that are being taken in.
+    of_any: HashMap<Pid, OfAny>,
     /// Ended tasks that are remembered, the first to end first.
     ended: VecDeque<TaskId>,
     /// Whether the last ended tasks are remembered, and not the first.
@@ -206,6 +226,17 @@ pub struct Birth {
     pub parent_tid: Tid,
     /// Whether that note was lost, or nobody takes such notes: any thread of its creator's process may have created it.
     pub lost: bool,
+}
+
+/// What a thread has whose creator may be any thread of a process.
+#[derive(Clone, Debug)]
+struct OfAny {
+    /// Whether the program has chosen the PUs of one of them: then it may have chosen those of any.
+    binds_itself: bool,
+    /// Where any remembered one is or was.
+    had: Had,
+    /// The policy that we have taken from one of them.
+    was_lowered: Option<Fair>,
 }
 
 /// What a newborn has of its creator.
@@ -249,8 +280,7 @@ impl Book {
     }
 
     fn enter(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) {
-        let process = Process { job, runtime, settled_at: Nanos::ZERO, further: 0, living: 0 };
-        self.processes.insert(pid, process);
+        self.processes.insert(pid, Process::new(job, runtime));
     }
 
     /// Notes that a job runs anew, with the first process `pid`, after runs that took so much CPU time.
@@ -329,14 +359,36 @@ impl Book {
         pids
     }
 
+    /// The same by their handles, without those that have none.
+    #[must_use]
+    pub fn handles_of(&self, job: JobIdx) -> Vec<Arc<ProcessHandle>> {
+        let pids = self.processes_of(job);
+        pids.iter().filter_map(|pid| self.processes.get(pid)?.handle.clone()).collect()
+    }
+
+    /// The handle of a living process.
+    #[must_use]
+    pub fn handle(&self, pid: Pid) -> Option<&Arc<ProcessHandle>> {
+        self.processes.get(&pid)?.handle.as_ref()
+    }
+
+    /// Has all that is done to the process of a task go through this handle, or nothing be done to it.
+    pub fn hold(&mut self, id: TaskId, handle: Option<Arc<ProcessHandle>>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.process.clone_from(&handle);
+        if let Some(process) = self.processes.get_mut(&task.pid) {
+            process.handle = handle;
+        }
+    }
+
     /// The living processes of every job.
     #[must_use]
-    pub fn processes_by_job(&self) -> BTreeMap<JobIdx, Vec<Pid>> {
-        let mut pids: BTreeMap<JobIdx, Vec<Pid>> = BTreeMap::new();
-        for (pid, process) in &self.processes {
-            pids.entry(process.job).or_default().push(*pid);
+    pub fn handles_by_job(&self) -> BTreeMap<JobIdx, Vec<Arc<ProcessHandle>>> {
+        let mut handles: BTreeMap<JobIdx, Vec<Arc<ProcessHandle>>> = BTreeMap::new();
+        for process in self.processes.values() {
+            handles.entry(process.job).or_default().extend(process.handle.clone());
         }
-        pids
+        handles
     }
 
     /// A living process.
@@ -367,10 +419,48 @@ impl Book {
         self.tasks.values_mut().filter(|task| task.ended.is_none())
     }
 
-    /// The living processes that have several threads.
-    pub fn with_threads(&self) -> impl Iterator<Item = Pid> + '_ {
-        let several = self.processes.iter().filter(|(_, process)| process.living > 1);
-        several.map(|(pid, _)| *pid)
+    /// The living processes that have several threads, with their numbers.
+    pub fn with_threads(&self) -> impl Iterator<Item = (Pid, usize)> + '_ {
+        let living = self.processes.iter().map(|(pid, process)| (*pid, process.living.len()));
+        living.filter(|(_, living)| *living > 1)
+    }
+
+    /// The living tasks of a process, in the order of their IDs.
+    #[must_use]
+    pub fn living_in(&self, pid: Pid) -> Vec<TaskId> {
+        let process = self.processes.get(&pid).into_iter();
+        process.flat_map(|process| process.living.iter().copied()).collect()
+    }
+
+    /// Those of them that had gone to sleep when they were last read.
+    #[must_use]
+    pub fn asleep_of(&self, pid: Pid) -> Vec<TaskId> {
+        let mut all = self.living_in(pid);
+        all.retain(|id| !self.awake.contains(id));
+        all
+    }
+
+    /// The living tasks that had not gone to sleep when they were last read, and those that are alone in their processes,
+    /// in the order of their IDs.
+    pub fn awake(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.awake.iter().copied()
+    }
+
+    /// Those of them that had not gone to sleep.
+    pub fn running(&self) -> impl Iterator<Item = TaskId> + '_ {
+        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.sleeps);
+        self.awake().filter(runs)
+    }
+
+    /// Notes whether a task has gone to sleep, by what was last read of it.
+    pub fn slept(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
+        let process = self.processes.get(&task.pid);
+        if task.sleeps && process.is_some_and(|process| process.living.len() > 1) {
+            self.awake.remove(&id);
+        } else {
+            self.awake.insert(id);
+        }
     }
 
     /// A task by its ID, unless it was forgotten.
@@ -380,8 +470,8 @@ impl Book {
 
     /// Enters a newborn. `None` if its process belongs to no job.
     ///
-    /// A first thread that is born of a process which lives takes over from another thread of it: that one executes
-    /// a program, goes on under the first one's number, and is to be reported as ended.
+    /// A first thread that is created by its own process, or in one that lives, takes over from another thread of it: that
+    /// one executes a program, goes on under the first one's number, and has been, or is to be, reported as ended.
     pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
         let Birth { at, pid, tid, parent_pid, parent_tid, .. } = birth;
         let Inherited { name, mark, had, was_lowered } = self.inherited(birth);
@@ -391,26 +481,25 @@ impl Book {
         {
             executing.goes_on = executing.pid == pid;
         }
-        let job = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid))?.job;
+        let process = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid));
+        let just_ended = || self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
+        let job = process.map(|process| process.job).or_else(|| Some(just_ended()?.1))?;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
-        let process = self.processes.entry(pid).or_insert_with(|| Process {
-            job,
-            runtime: runtime.unwrap_or_default(),
-            settled_at: Nanos::ZERO,
-            further: 0,
-            living: 0,
-        });
-        process.living += 1;
+        let new = || Process::new(job, runtime.unwrap_or_default());
+        let process = self.processes.entry(pid).or_insert_with(new);
         process.further += u32::from(tid != pid.first_thread());
+        let handle = process.handle.clone();
         let entry = &mut self.jobs[job.0 as usize];
         let id = TaskId { job, order: entry.born };
         entry.born += 1;
+        process.living.insert(id);
         // A job begins with the name of its program.
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
         let task = Task {
             id,
             pid,
             tid,
+            process: handle,
             name,
             born: at,
             ended: None,
@@ -435,57 +524,69 @@ impl Book {
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);
+        self.awake.insert(id);
         self.most_living = self.most_living.max(self.by_tid.len());
         Some(id)
     }
 
     /// Whether a newborn takes over from another thread of its process.
     fn takes_over(&self, birth: Birth) -> bool {
-        let lives = self.processes.get(&birth.pid).is_some_and(|process| process.living > 0);
-        lives && birth.tid == birth.pid.first_thread()
+        let lives =
+            self.processes.get(&birth.pid).is_some_and(|process| !process.living.is_empty());
+        let of_own = birth.parent_pid == birth.pid;
+        (lives || of_own) && birth.tid == birth.pid.first_thread()
     }
 
     /// What a newborn has inherited.
-    fn inherited(&self, birth: Birth) -> Inherited {
+    fn inherited(&mut self, birth: Birth) -> Inherited {
         let creator = self.living(birth.parent_tid).and_then(|id| self.tasks.get(&id));
         if self.takes_over(birth) {
-            let executing = creator.filter(|task| task.pid == birth.pid);
-            return executing.map_or_else(|| self.of_any(birth.pid, birth.at), Inherited::of);
+            let executing = creator.filter(|task| task.pid == birth.pid).map(Inherited::of);
+            return executing.unwrap_or_else(|| {
+                let OfAny { had, was_lowered, .. } = self.of_any(birth.pid, birth.at);
+                Inherited { had, was_lowered, ..Inherited::default() }
+            });
         }
         let inherited = creator.map_or_else(Inherited::default, Inherited::of);
-        if !birth.lost || self.binds_itself(birth.parent_pid) {
+        if !birth.lost {
             return inherited;
         }
-        let had = self.had_by_any(birth.parent_pid, birth.at);
-        let was_lowered = inherited.was_lowered.or_else(|| self.was_lowered_in(birth.parent_pid));
-        Inherited { had, was_lowered, ..inherited }
-    }
-
-    /// Whether the program of a process has chosen the PUs of a thread of it: then it may have chosen those of any.
-    fn binds_itself(&self, pid: Pid) -> bool {
-        let mut of_process = self.tasks.values().filter(|task| task.pid == pid);
-        of_process.any(|task| task.stand == Stand::PinnedByProgram)
-    }
-
-    /// The policy that we have taken from a thread of a process, if from any.
-    fn was_lowered_in(&self, pid: Pid) -> Option<Fair> {
-        self.tasks.values().filter(|task| task.pid == pid).find_map(|task| task.was_lowered)
-    }
-
-    /// What has who goes on as the first thread of a process, if that may be any of its threads.
-    fn of_any(&self, pid: Pid, at: Nanos) -> Inherited {
-        let was_lowered = self.was_lowered_in(pid);
-        Inherited { had: self.had_by_any(pid, at), was_lowered, ..Inherited::default() }
-    }
-
-    /// Where any remembered task of a process is or was, that could have handed it down at `at`.
-    fn had_by_any(&self, pid: Pid, at: Nanos) -> Had {
-        let mut had = Had::default();
-        for task in self.tasks.values().filter(|task| task.pid == pid) {
-            let pus = task.had.pus().chain(task.mark.pu());
-            pus.for_each(|pu| had.note(pu, at));
+        let any = self.of_any(birth.parent_pid, birth.at);
+        if any.binds_itself {
+            return inherited;
         }
-        had
+        let was_lowered = inherited.was_lowered.or(any.was_lowered);
+        Inherited { had: any.had, was_lowered, ..inherited }
+    }
+
+    /// Begins to take in events: what came before them may have been handed down to newborns among them.
+    pub fn begin_events(&mut self) {
+        self.of_any.clear();
+    }
+
+    /// What any remembered thread of a process could have handed down at `at`. It is put together once for all events that
+    /// are taken in together: who is found among them was born before what is done because of them.
+    fn of_any(&mut self, pid: Pid, at: Nanos) -> OfAny {
+        if let Some(known) = self.of_any.get(&pid) {
+            return known.clone();
+        }
+        let mut any = OfAny { binds_itself: false, had: Had::default(), was_lowered: None };
+        for task in self.remembered_of(pid) {
+            any.binds_itself |= task.stand == Stand::PinnedByProgram;
+            task.had.pus().chain(task.mark.pu()).for_each(|pu| any.had.note(pu, at));
+            any.was_lowered = any.was_lowered.or(task.was_lowered);
+        }
+        self.of_any.insert(pid, any.clone());
+        any
+    }
+
+    /// The remembered tasks of a process.
+    fn remembered_of(&self, pid: Pid) -> impl Iterator<Item = &Task> {
+        let job = self.processes.get(&pid).map(|process| process.job);
+        // Of a process that is gone nobody knows the job any more.
+        let first = TaskId { job: job.unwrap_or(JobIdx(0)), order: 0 };
+        let last = TaskId { job: job.unwrap_or(JobIdx(u32::MAX)), order: u32::MAX };
+        self.tasks.range(first..=last).map(|(_, task)| task).filter(move |task| task.pid == pid)
     }
 
     /// Notes that a task has a new name.
@@ -499,9 +600,12 @@ impl Book {
     /// Notes that a thread has ended, and gives back the place of its journal line, if it had one.
     pub fn ended(&mut self, tid: Tid, at: Nanos) -> Option<Slot> {
         let id = self.by_tid.remove(&tid)?;
+        self.awake.remove(&id);
         self.set_load(id, None);
         let task = self.tasks.get_mut(&id)?;
         task.ended = Some(at);
+        // Its descriptor is not kept for what is only remembered.
+        task.process = None;
         if task.stand == Stand::Settling {
             task.stand = Stand::Missed;
         }
@@ -515,9 +619,15 @@ impl Book {
             job.cpu_ended = job.cpu_ended.zip(task.cpu_time).map(|(sum, time)| sum + time);
         }
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.living = process.living.saturating_sub(1);
-            if process.living == 0 {
-                self.processes.remove(&pid);
+            process.living.remove(&id);
+            match process.living.first() {
+                None => {
+                    self.processes.remove(&pid);
+                    self.ended_last = Some((pid, id.job));
+                }
+                // It is not told from its process any more.
+                Some(last) if process.living.len() == 1 => drop(self.awake.insert(*last)),
+                Some(_) => {}
             }
         }
         self.remember(id);
@@ -561,7 +671,7 @@ impl Book {
     pub fn revive(&mut self, id: TaskId) {
         let task = self.tasks.get(&id);
         let Some((pid, Some(ended))) = task.map(|task| (task.pid, task.ended)) else { return };
-        let had = self.had_by_any(pid, ended);
+        let OfAny { had, .. } = self.of_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         (task.ended, task.had) = (None, had);
         self.by_tid.insert(task.tid, id);
@@ -573,14 +683,9 @@ impl Book {
             let less = job.cpu_ended.zip(task.cpu_time);
             job.cpu_ended = less.map(|(sum, time)| sum.saturating_sub(time));
         }
-        let process = Process {
-            job: id.job,
-            runtime: Runtime::Plain,
-            settled_at: Nanos::ZERO,
-            further: 0,
-            living: 0,
-        };
-        self.processes.entry(pid).or_insert(process).living += 1;
+        let process = Process::new(id.job, Runtime::Plain);
+        self.processes.entry(pid).or_insert(process).living.insert(id);
+        self.awake.insert(id);
         self.aim(id, aim);
     }
 

@@ -8,19 +8,24 @@
 
 mod anchor;
 
+use crate::handle::ProcessHandle;
 use crate::host::{LEAST_NICE, PROMPT};
-use crate::journal::{Journal, Writer};
-use crate::pause::How;
+use crate::journal::{Journal, Place, Writer};
+use crate::pause::{How, freezer};
 use crate::restore;
 use crate::sys::{self, Fork};
 use anchor::Anchor;
-use colocate_observe::sys::wait_readable;
+use colocate_machine::Nanos;
+use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, SysError};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// Time between two looks whether colocate is stopped. Chosen: short beside what people notice, and 15 µs of a PU each.
+const POLL: Nanos = Nanos::from_secs(1);
 
 /// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
 #[derive(Debug)]
@@ -44,7 +49,6 @@ impl Guardian {
             source: io::ErrorKind::OutOfMemory.into(),
         })?;
         let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
-        let path = journal.path().map(Path::to_owned);
         let colocate = Pid(std::process::id().cast_signed());
         let pipe = needs_anchor(&memory, colocate).then(io::pipe).transpose();
         let (told, tell) = pipe.map_err(failed("pipe"))?.unzip();
@@ -56,8 +60,9 @@ impl Guardian {
             Fork::Child => {
                 drop((line, told));
                 // Nothing may unwind into the code of the process that this is a copy of.
-                let guard =
-                    std::panic::AssertUnwindSafe(|| guard(ear, tell, colocate, &memory, path));
+                let guard = std::panic::AssertUnwindSafe(|| {
+                    guard(ear, tell, colocate, &memory, journal.place())
+                });
                 let _ = std::panic::catch_unwind(guard);
                 sys::exit_now(0)
             }
@@ -90,7 +95,7 @@ fn guard(
     tell: Option<io::PipeWriter>,
     colocate: Pid,
     memory: &File,
-    path: Option<PathBuf>,
+    place: Option<&Place>,
 ) {
     // A folder that somebody works in must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
@@ -99,17 +104,18 @@ fn guard(
         sys::leave_session();
     }
     sys::set_name(c"colocate-guard");
-    let mut keep = [ear.as_raw_fd(), memory.as_raw_fd()];
+    let mut keep = vec![ear.as_raw_fd(), memory.as_raw_fd()];
+    keep.extend(place.map(|place| place.dir.as_fd().as_raw_fd()));
     keep.sort_unstable();
     sys::close_all_but(&keep);
-    wait_for_the_end_of(colocate, ear);
+    wait_for_the_end_of(colocate, ear, memory);
     // Where all that was held back runs at once, it would wait long for its turn.
     let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, sys::nice()));
     if let Some(journal) = read(memory) {
         let undone = restore::undo(&journal, Path::new("/proc"), false);
         // What could not be undone is left for `colocate restore` to speak of.
-        if let Some(path) = path.filter(|_| undone.is_complete()) {
-            let _ = std::fs::remove_file(path);
+        if let Some(place) = place.filter(|_| undone.is_complete()) {
+            place.remove();
         }
     }
     if let Some(anchor) = anchor {
@@ -117,12 +123,26 @@ fn guard(
     }
 }
 
-/// Returns when colocate is dead, or has let go of the pipe, into which nobody ever writes.
+/// Returns when colocate is dead, or has let go of the pipe, into which nothing is ever written.
 ///
-/// The pipe alone would not tell: a program that was stopped before it began has a copy of the other end.
-fn wait_for_the_end_of(colocate: Pid, mut ear: io::PipeReader) {
+/// The pipe alone would not tell: a program that was stopped before it began has a copy of the other end. While colocate
+/// itself is stopped, jobs whose cgroups it has frozen continue; it freezes them again when it does.
+fn wait_for_the_end_of(colocate: Pid, mut ear: io::PipeReader, memory: &File) {
+    let process = ProcessHandle::open(Path::new("/proc"), colocate).ok();
     if let Ok(life) = sys::pidfd(colocate) {
-        let _ = wait_readable(&[ear.as_fd(), life.as_fd()], None);
+        let ends = || {
+            let begun = now();
+            let _ = wait_readable(&[ear.as_fd(), life.as_fd()], Some(POLL.into()));
+            now() < begun + POLL
+        };
+        while !ends() {
+            let stat = process.as_ref().and_then(ProcessHandle::stat);
+            if stat.is_some_and(|stat| stat.is_stopped())
+                && let Some(How::Freezer(folder)) = read(memory).and_then(|it| it.pauses)
+            {
+                let _ = freezer::thaw(&folder);
+            }
+        }
     }
     if sys::parent() == colocate {
         let _ = ear.read_to_end(&mut Vec::new());

@@ -6,7 +6,6 @@
 
 mod counting;
 mod filling;
-mod giving_back;
 mod lives;
 mod looking;
 mod pausing;
@@ -18,11 +17,13 @@ mod spins;
 use crate::book::{Birth, Book};
 use crate::gauge::{DataLevels, Gauges};
 use crate::guardian::Guardian;
+use crate::journal::Journal;
 use crate::latency::Latencies;
 use crate::launch::{Command, Going, Held, LaunchError};
 use crate::original::original;
 use crate::pause::Pauser;
 use crate::placer::Placer;
+use crate::restore::{self, Root};
 use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
 use crate::sys;
@@ -41,11 +42,14 @@ use colocate_policy::{JobIdx, Plan, TaskId};
 use filling::Fillers;
 use lives::{Leaving, Rest};
 use looking::{GLANCE_EVERY, LOOK_EVERY};
-use preparing::{Kept, counters, hold_all, keep, late_births, usable, watch_all};
+use preparing::{
+    Kept, counters, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
+};
 use spins::Spins;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ffi::c_int;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -135,6 +139,10 @@ pub struct LinuxHost {
     told: BTreeSet<(JobIdx, &'static str)>,
     /// The signal that has ended the scheduling: nobody is stopped or placed any more.
     ending: Option<c_int>,
+    /// Whether everything is left to the kernel, as too little can be read of threads.
+    given_up: bool,
+    /// Descriptors to undo everything with when no other is left.
+    reserve: Vec<File>,
     /// By job: who was let go last, while its exec may be under way.
     going: Vec<Option<Going>>,
     commands: Vec<Command>,
@@ -158,6 +166,10 @@ pub struct LinuxHost {
     launched: Option<Nanos>,
     next_glance: Nanos,
     next_look: Nanos,
+    /// When it is looked next which of those have woken that sleep.
+    next_search: Nanos,
+    /// When it is seen next to it that all tasks are where the plan wants them.
+    next_follow: Nanos,
     news: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
     counts: BirthCounts,
@@ -183,16 +195,27 @@ impl LinuxHost {
     /// counted.
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let mut notes = Vec::new();
+        sys::adopt_orphans();
         let jobs = setup.commands.len();
         let targets = Targets::new(jobs, &setup.targets, setup.repeat);
         let counters = counters(setup, &targets, &mut notes)?;
         let signals = Signals::take()?;
+        let reserve = reserve();
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
-        let Kept { pauser, journal, guardian, .. } = keep(setup, &original, &mut notes);
+        let kept = keep(setup, &original, &mut notes);
+        let may_fill = kept.pauser.is_some();
         let fillers =
-            pauser.as_ref().and_then(|_| Fillers::new(setup.meanwhile, &setup.proc, &mut notes));
-        let held = hold_all(&setup.commands, &signals)?;
+            may_fill.then(|| Fillers::new(setup.meanwhile, &setup.proc, &mut notes)).flatten();
+        let commands = with_token(&setup.commands, kept.journal.journal().token.as_deref());
+        let held = match hold_all(&commands, &signals) {
+            Ok(held) => held,
+            Err(why) => {
+                kept.give_up();
+                return Err(why);
+            }
+        };
+        let Kept { pauser, journal, guardian, .. } = kept;
         let mut runtimes = Runtimes::default();
         let mut book = Book::default();
         (book.remembers_last, book.levels) = (setup.may_pause, DataLevels::of(&machine));
@@ -218,8 +241,10 @@ impl LinuxHost {
             waiting: BTreeSet::new(),
             told: BTreeSet::new(),
             ending: None,
+            given_up: false,
+            reserve,
             going: (0..jobs).map(|_| None).collect(),
-            commands: setup.commands.clone(),
+            commands,
             targets,
             grace: setup.grace,
             leaving: Vec::new(),
@@ -229,7 +254,7 @@ impl LinuxHost {
             births,
             events: Vec::new(),
             book,
-            placer: Placer { journal, proc, usable: usable_now, original },
+            placer: Placer { journal, proc, usable: usable_now, original, unread: None },
             runtimes,
             settle: setup.settle,
             settling: BinaryHeap::new(),
@@ -237,10 +262,16 @@ impl LinuxHost {
             launched: None,
             next_glance: now() + GLANCE_EVERY,
             next_look: now() + LOOK_EVERY,
+            next_search: Nanos::ZERO,
+            next_follow: Nanos::ZERO,
             news: None,
             ended: Vec::new(),
             counts: BirthCounts::default(),
-            sampling: SampleOptions { rate_hz: setup.rate_hz, watch: setup.births.clone() },
+            sampling: SampleOptions {
+                rate_hz: setup.rate_hz,
+                watch: setup.births.clone(),
+                most_steps: colocate_observe::sample::MOST_STEPS,
+            },
             watchers: Watchers::new(nice),
             spins: None,
             core_speeds: None,
@@ -249,6 +280,7 @@ impl LinuxHost {
         };
         // Some may have come since the list of them was read.
         host.watch_new_pus(&host.placer.usable.clone());
+        host.give_up_if_blind();
         host.hear();
         Ok(host)
     }
@@ -325,15 +357,23 @@ impl LinuxHost {
         self.watchers.take()
     }
 
-    /// Gives every task that still lives its original mask and ends the journal. Returns lines for
-    /// the user.
+    /// Restores the mask and policy of every task that still lives, and ends the journal. Returns lines for the user.
     pub fn finish(mut self) -> Vec<String> {
         // Nothing is placed or stopped any more.
         self.plan = None;
         self.let_all_go_on();
-        // Whoever hands a mask down before it is given back hands it down again a moment later.
+        self.births.tell_all();
+        // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
-        self.give_masks_back();
+        self.hear();
+        self.book.living_mut().for_each(|task| self.placer.leave_bound(task));
+        let us = Pid(std::process::id().cast_signed());
+        let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
+        // What can be used may have grown since the journal was begun.
+        let original = self.placer.original.clone();
+        let journal = Journal { original, ..self.placer.journal.journal().clone() };
+        self.notes.extend(restore::undo_at_end(&journal, &self.placer.proc, root));
+        self.dissolve();
         self.placer.journal.remove();
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
@@ -356,6 +396,7 @@ impl LinuxHost {
     fn hear(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         self.births.drain(&mut events);
+        self.book.begin_events();
         for event in events.drain(..) {
             match event {
                 TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found } => {
@@ -366,9 +407,11 @@ impl LinuxHost {
                     self.named(at, pid, tid, name, exec)
                 }
                 TaskEvent::Lost { count } => self.counts.lost += count,
+                TaskEvent::Storm { pid, .. } => self.storms(pid),
             }
         }
         self.events = events;
+        self.give_up_if_used_up();
         if let Some(why) = self.placer.journal.trouble() {
             self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
         }
@@ -399,7 +442,7 @@ impl LinuxHost {
                 // Who has not begun knows no signal yet, and any would be its end.
                 let running = jobs.filter(|(job, held)| job.end.is_none() && held.is_none());
                 for (job, _) in running {
-                    // It may have ended meanwhile.
+                    // A child of ours that is not reaped yet: its number is its own.
                     let _ = sys::kill(job.pid, arrived.signal);
                 }
             }

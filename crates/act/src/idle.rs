@@ -19,9 +19,10 @@
 //! at the worst moment, which holding a lock may be.
 
 use crate::book::Task;
+use crate::handle::ProcessHandle;
 use crate::placer::Placer;
 use crate::sys::{self, Fork, Schedule};
-use colocate_observe::{Pid, SysError};
+use colocate_observe::{Pid, SysError, Tid};
 use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
@@ -142,7 +143,7 @@ pub fn licence() -> Result<Licence, LicenceError> {
 
 /// In a process of its own, which ends up with another policy and limit. Only system calls.
 fn try_it() -> Result<Licence, SysError> {
-    let me = colocate_observe::Tid(0);
+    let me = Tid(0);
     let mine = sys::schedule_of(me)?.under(libc::SCHED_OTHER);
     let (soft, hard) = sys::limit_of_nice(Pid(0))?;
     sys::set_schedule(me, &mine.under(libc::SCHED_IDLE))?;
@@ -185,7 +186,9 @@ impl Placer {
     /// # Errors
     /// [`IdleError`]; it has the policy then that it had.
     pub fn lower(&mut self, task: &mut Task, licence: Licence) -> Result<(), IdleError> {
-        let Some(found) = living(sys::schedule_of(task.tid))? else { return Ok(()) };
+        let Some(process) = task.process.clone() else { return Ok(()) };
+        let found = living(process.with(task.tid, sys::schedule_of))?;
+        let Some(found) = found else { return Ok(()) };
         if found.policy == libc::SCHED_IDLE {
             return Ok(());
         }
@@ -197,7 +200,7 @@ impl Placer {
         if !self.rewrite(task) {
             return Ok(());
         }
-        let done = put(task, &found.under(libc::SCHED_IDLE));
+        let done = set(&process, task.tid, &found.under(libc::SCHED_IDLE));
         if done.is_err() {
             task.lowered = None;
             self.rewrite(task);
@@ -211,7 +214,9 @@ impl Placer {
     /// [`IdleError`]; the journal then still says what it had.
     pub fn raise(&mut self, task: &mut Task) -> Result<(), IdleError> {
         let Some(fair) = task.lowered else { return Ok(()) };
-        raise(task.tid, fair)?;
+        if let Some(process) = &task.process {
+            raise(process, task.tid, fair)?;
+        }
         task.lowered = None;
         self.rewrite(task);
         Ok(())
@@ -222,7 +227,8 @@ impl Placer {
     /// One that has not stands in the journal as well: it may put itself there later, and is then told from those that
     /// nobody has heard of when colocate dies.
     pub fn meet(&mut self, task: &mut Task) {
-        let is_idle = sys::schedule_of(task.tid).is_ok_and(|it| it.policy == libc::SCHED_IDLE);
+        let found = task.process.as_ref().map(|process| process.with(task.tid, sys::schedule_of));
+        let is_idle = matches!(found, Some(Ok(it)) if it.policy == libc::SCHED_IDLE);
         if !is_idle {
             self.note(task);
         } else if task.was_lowered.is_some() {
@@ -236,23 +242,22 @@ impl Placer {
 ///
 /// # Errors
 /// [`IdleError::Sys`] and [`IdleError::Elsewhere`].
-pub fn raise(tid: colocate_observe::Tid, fair: Fair) -> Result<(), IdleError> {
-    match living(sys::schedule_of(tid))? {
-        Some(found) if found.policy == libc::SCHED_IDLE => set(tid, &found.under(fair.policy())),
+pub fn raise(process: &ProcessHandle, tid: Tid, fair: Fair) -> Result<(), IdleError> {
+    match living(process.with(tid, sys::schedule_of))? {
+        Some(found) if found.policy == libc::SCHED_IDLE => {
+            set(process, tid, &found.under(fair.policy()))
+        }
         _ => Ok(()),
     }
 }
 
-fn put(task: &Task, wanted: &Schedule) -> Result<(), IdleError> {
-    set(task.tid, wanted)
-}
-
 /// Sets what is wanted and reads it back.
-fn set(tid: colocate_observe::Tid, wanted: &Schedule) -> Result<(), IdleError> {
-    if living(sys::set_schedule(tid, wanted))?.is_none() {
-        return Ok(());
-    }
-    match living(sys::schedule_of(tid))? {
+fn set(process: &ProcessHandle, tid: Tid, wanted: &Schedule) -> Result<(), IdleError> {
+    let call = |tid| {
+        sys::set_schedule(tid, wanted)?;
+        sys::schedule_of(tid)
+    };
+    match living(process.with(tid, call))? {
         Some(found) if found.policy != wanted.policy => {
             Err(IdleError::Elsewhere { wanted: wanted.policy, found: found.policy })
         }
@@ -280,7 +285,8 @@ fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
 /// within it.
 #[must_use]
 pub fn sessions_are_groups(proc: &Path) -> bool {
-    let enabled = std::fs::read_to_string(proc.join("sys/kernel/sched_autogroup_enabled"));
+    let enabled =
+        colocate_files::kernel::read_text(&proc.join("sys/kernel/sched_autogroup_enabled"));
     enabled.is_ok_and(|enabled| enabled.trim() == "1")
 }
 
@@ -292,15 +298,15 @@ mod tests {
     use crate::pin;
     use crate::runtime::Runtime;
     use colocate_machine::Nanos;
-    use colocate_observe::Tid;
     use std::path::PathBuf;
     use std::sync::mpsc::channel;
 
     fn placer() -> Placer {
-        let original = pin::allowed(Tid(0)).unwrap();
+        let original = pin::own().unwrap();
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        let journal = Writer::begin(Err(String::new()), owner, &original, None);
-        Placer { journal, proc: PathBuf::from("/proc"), usable: original.clone(), original }
+        let journal = Writer::begin(Err(String::new()), owner, None, &original, None);
+        let (proc, usable) = (PathBuf::from("/proc"), original.clone());
+        Placer { journal, proc, usable, original, unread: None }
     }
 
     #[test]
@@ -335,6 +341,8 @@ mod tests {
         book.add_job("job".into(), pid, Runtime::Plain);
         let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid, lost: false };
         let id = book.born(birth).unwrap();
+        let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
+        book.hold(id, Some(std::sync::Arc::new(handle)));
         let (task, mut placer) = (book.task(id).unwrap(), placer());
         let is_idle = || sys::schedule_of(tid).unwrap().policy == libc::SCHED_IDLE;
         for fair in [Fair::Other, Fair::Batch] {

@@ -1,14 +1,17 @@
 //! What was changed, written down before it is changed, so that it can be undone after a crash.
 //!
-//! A text of lines. The head says who wrote it and which mask is the original one: every task that
-//! colocate places was born below it and would have that mask if nobody had changed it. Then one
+//! A text of lines. The head says which process wrote it, in which boot of the machine, and which mask is the original
+//! one: every task that colocate places was created below it and would have that mask if nothing had changed it. The
+//! token is in the environment of all programs of the workload ([`TOKEN_VARIABLE`]). Then one
 //! line of fixed length a task. If jobs may be stopped, the head also says how. The line of a task that has ended is used again, so the journal
 //! stays as small as the workload, and each line is written by one call and carries a check sum, so
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 3
+//! colocate-journal 4
 //! owner 4242 1234567
+//! boot 6b1c5b6e-2f0e-4a5c-9e0f-0d4f5f0a7c11
+//! token 4242-1234567-9f3a61c07be2d854
 //! original 0-63
 //! pauses cgroup /sys/fs/cgroup/colocate-4242-1234567
 //!
@@ -18,7 +21,7 @@
 //! Columns: process, thread, its start in clock ticks since boot, the PU that it is put on (`-` for
 //! the original mask, `=` if the program chose its PUs itself), the PU that it was on before (a
 //! crash can come between line and deed), the policy that it had before it was put under SCHED_IDLE (`o`
-//! SCHED_OTHER, `b` SCHED_BATCH; `-` if it was not), check sum.
+//! SCHED_OTHER, `b` SCHED_BATCH; `-` if it was not), check sum. A line of process 0 says that this was done at all.
 //!
 //! It is kept twice: in memory for the guardian, and in a file for `colocate restore`. Neither the
 //! one nor the other can stop a program: what cannot be written is done without.
@@ -27,30 +30,37 @@ use crate::idle::Fair;
 use crate::pause::How;
 use crate::stat::Stat;
 use crate::sys;
+use colocate_files::{Dir, MaxSize, Mode};
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{Pid, Tid};
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 3";
-/// The versions before, which did not know of stopped jobs, and of jobs that fill idle PUs, and are still read.
-const HEADS_BEFORE: [&str; 2] = ["colocate-journal 1", "colocate-journal 2"];
+const HEAD: &str = "colocate-journal 4";
+/// The versions before, which are still read: 1 has no stopped jobs, 2 none that fill idle PUs, 3 no boot and no token.
+const HEADS_BEFORE: [&str; 3] = ["colocate-journal 1", "colocate-journal 2", "colocate-journal 3"];
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
+
+/// The variable in the environment of every program of a workload that holds the journal's token. Processes whose
+/// creators have all ended are found by it.
+pub const TOKEN_VARIABLE: &str = "COLOCATE_JOB";
 
 /// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 1 +
 /// 8 characters (Linux's largest thread number is 4194304) and 6 spaces.
 const LINE_B: usize = 64;
 
+/// The largest journal: a line for each thread that Linux can have at a time, and a head with two paths at most.
+pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536);
+
 /// The place of a task's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(u64);
+pub struct Slot(usize);
 
 /// What was done to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +116,18 @@ pub struct Entry {
     pub lowered: Option<Fair>,
 }
 
+impl Entry {
+    /// Of no task: no process has the number 0.
+    const EMPTY: Self = Self {
+        pid: Pid(0),
+        tid: Tid(0),
+        start_ticks: 0,
+        mark: Mark::Programs,
+        was: Mark::Programs,
+        lowered: None,
+    };
+}
+
 /// A process, so named that a later one with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -143,6 +165,10 @@ impl Owner {
 pub struct Journal {
     /// The colocate that wrote it.
     pub owner: Owner,
+    /// The boot in which it was written; `None` where that is not known.
+    pub boot: Option<String>,
+    /// What the workload's programs have in their environment; `None` before version 4.
+    pub token: Option<String>,
     /// The mask that every task would have without it.
     pub original: PuSet,
     /// How jobs are stopped; `None` if none ever is.
@@ -175,28 +201,54 @@ impl Journal {
     /// [`JournalError`] if the head is not that of a journal.
     pub fn parse(text: &str) -> Result<Self, JournalError> {
         let mut lines = text.lines();
-        let mut head = |expected| {
-            let found = lines.next().unwrap_or_default();
-            let wrong = JournalError { expected, found: found.chars().take(60).collect() };
-            (found, wrong)
+        let wrong = |expected, found: Option<&str>| {
+            let found = found.unwrap_or_default().chars().take(60).collect();
+            JournalError { expected, found }
         };
-        let (first, wrong) = head(HEAD);
-        if first != HEAD && !HEADS_BEFORE.contains(&first) {
-            return Err(wrong);
+        let first = lines.next();
+        if !first.is_some_and(|first| first == HEAD || HEADS_BEFORE.contains(&first)) {
+            return Err(wrong(HEAD, first));
         }
-        let (line, wrong) = head("owner PID START");
-        let owner = owner(line).ok_or(wrong)?;
-        let (line, wrong) = head("original CPU-LIST");
-        let list = line.strip_prefix("original ").and_then(|list| PuSet::parse_list(list).ok());
-        let original = list.filter(|set| !set.is_empty()).ok_or(wrong)?;
-        let pauses = lines.next().and_then(|line| line.strip_prefix("pauses "));
-        let pauses = pauses.and_then(How::parse);
-        Ok(Self { owner, original, pauses, entries: lines.filter_map(entry).collect() })
+        let head: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        let value = |key: &str| {
+            let value = |line: &&str| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
+            head.iter().find_map(value)
+        };
+        let owner = value("owner").and_then(|text| owner(&text));
+        let owner = owner.ok_or_else(|| wrong("owner PID START", head.first().copied()))?;
+        let list = value("original").and_then(|list| PuSet::parse_list(&list).ok());
+        let original = list.filter(|set| !set.is_empty());
+        let original = original.ok_or_else(|| {
+            wrong("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
+        })?;
+        let pauses = value("pauses").and_then(|how| How::parse(&how));
+        let (boot, token) = (value("boot"), value("token"));
+        Ok(Self {
+            owner,
+            boot,
+            token,
+            original,
+            pauses,
+            entries: lines.filter_map(entry).collect(),
+        })
+    }
+
+    /// Whether it was written in an earlier boot of the machine than `boot`: then none of its tasks lives.
+    #[must_use]
+    pub fn is_of_another_boot(&self, boot: Option<&str>) -> bool {
+        self.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now)
     }
 }
 
-fn owner(line: &str) -> Option<Owner> {
-    let (pid, start) = line.strip_prefix("owner ")?.split_once(' ')?;
+/// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is `/proc`.
+#[must_use]
+pub fn boot(proc: &Path) -> Option<String> {
+    let text = colocate_files::kernel::read_text(&proc.join("sys/kernel/random/boot_id")).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn owner(text: &str) -> Option<Owner> {
+    let (pid, start) = text.split_once(' ')?;
     Some(Owner { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
 }
 
@@ -218,6 +270,19 @@ fn entry(line: &str) -> Option<Entry> {
     })
 }
 
+fn head(journal: &Journal) -> String {
+    let Journal { owner, boot, token, original, pauses, .. } = journal;
+    let line = |key: &str, value: Option<&dyn fmt::Display>| {
+        value.map_or_else(String::new, |value| format!("{key} {value}\n"))
+    };
+    let mut text = format!("{HEAD}\nowner {} {}\n", owner.pid, owner.start_ticks);
+    text += &line("boot", boot.as_ref().map(|boot| boot as _));
+    text += &line("token", token.as_ref().map(|token| token as _));
+    text += &line("original", Some(original));
+    text += &line("pauses", pauses.as_ref().map(|how| how as _));
+    text + "\n"
+}
+
 fn line(entry: &Entry) -> String {
     let Entry { pid, tid, start_ticks, mark, was, lowered } = entry;
     let lowered = lowered.map_or('-', Fair::letter);
@@ -231,44 +296,85 @@ fn check_sum(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// A journal's file, by the descriptor of its folder: it is removed from the folder that it was made in.
+#[derive(Debug)]
+pub struct Place {
+    /// The folder.
+    pub dir: Dir,
+    /// Its name there.
+    pub name: String,
+}
+
+impl Place {
+    /// Removes the file. What cannot be removed is left to `colocate restore`.
+    pub fn remove(&self) {
+        let _ = self.dir.remove(&self.name);
+    }
+
+    /// Where it is, for messages.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join(&self.name)
+    }
+}
+
 /// Writes a journal.
 #[derive(Debug)]
 pub struct Writer {
+    /// The head, and the entries that were written, by slot.
+    journal: Journal,
     memory: Option<File>,
-    file: Option<(PathBuf, File)>,
-    head_b: u64,
-    slots: u64,
+    place: Option<Place>,
+    file: Option<File>,
+    head: String,
     free: Vec<Slot>,
     trouble: Option<String>,
 }
 
 impl Writer {
-    /// Begins a journal in memory and, if there is one, in a new file in the folder `dir`.
+    /// Begins a journal in memory; its file is to be made in the folder `dir`.
     ///
     /// Never fails: [`Writer::trouble`] says what could not be had.
     #[must_use]
     pub fn begin(
-        dir: Result<&Path, String>,
+        dir: Result<Dir, String>,
         owner: Owner,
+        boot: Option<String>,
         original: &PuSet,
         pauses: Option<&How>,
     ) -> Self {
         let Owner { pid, start_ticks } = owner;
-        let pauses = pauses.map_or_else(String::new, |how| format!("pauses {how}\n"));
-        let head = format!("{HEAD}\nowner {pid} {start_ticks}\noriginal {original}\n{pauses}\n");
+        let token = sys::random().map(|random| format!("{pid}-{start_ticks}-{random:016x}"));
+        let (original, pauses) = (original.clone(), pauses.cloned());
+        let journal = Journal { owner, boot, token, original, pauses, entries: Vec::new() };
+        let head = head(&journal);
         let mut trouble = None;
-        let begun = dir.and_then(|dir| {
-            let path = dir.join(owner.file_name());
-            let file = new_file(&path, &head);
-            file.map(|file| (path, file)).map_err(|why| why.to_string())
-        });
-        let file = begun.map_err(|why| trouble = Some(why)).ok();
+        let place = dir.map(|dir| Place { dir, name: owner.file_name() });
+        let place = place.map_err(|why| trouble = Some(why)).ok();
         let memory = sys::memfd(c"colocate-journal").map(File::from).ok();
         let memory = memory.filter(|memory| memory.write_all_at(head.as_bytes(), 0).is_ok());
         if memory.is_none() {
             trouble = Some("no file in memory can be had".into());
         }
-        Self { memory, file, head_b: head.len() as u64, slots: 0, free: Vec::new(), trouble }
+        Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
+    }
+
+    /// Makes the file. To be called once, when a guardian knows its place, and before anything is written: whenever
+    /// colocate is killed, something removes the file.
+    #[must_use]
+    pub fn with_file(mut self) -> Self {
+        match self.place.as_ref().map(|place| new_file(place, &self.head)) {
+            Some(Err(why)) => (self.place, self.trouble) = (None, Some(why)),
+            Some(Ok(file)) => self.file = Some(file),
+            None => {}
+        }
+        self
+    }
+
+    /// What the journal says.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// What went wrong since the last call, in one line; the journal goes on with what is left.
@@ -282,17 +388,17 @@ impl Writer {
         self.memory.as_ref().map(AsFd::as_fd)
     }
 
-    /// The journal's file, if there is one.
+    /// Where the journal's file is, or is to be made.
     #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|(path, _)| path.as_path())
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
     }
 
     /// A place for a new task's line.
     pub fn slot(&mut self) -> Slot {
         self.free.pop().unwrap_or_else(|| {
-            self.slots += 1;
-            Slot(self.slots - 1)
+            self.journal.entries.push(Entry::EMPTY);
+            Slot(self.journal.entries.len() - 1)
         })
     }
 
@@ -301,39 +407,54 @@ impl Writer {
         self.free.push(slot);
     }
 
-    /// Writes what is about to be done to a task.
+    /// Writes what is about to be done to a task. What is done for the first time gets a line of its own as well, which
+    /// stays: a thread that nothing has seen may have it from a creator that has had it restored since.
     pub fn write(&mut self, slot: Slot, entry: &Entry) {
+        let Entry { mark, lowered, .. } = *entry;
+        let first = Entry { mark, lowered, was: Mark::Original, ..Entry::EMPTY };
+        let is_done = mark.pu().is_some() || lowered.is_some();
+        if is_done && !self.journal.entries.contains(&first) {
+            self.journal.entries.push(first);
+            self.write_line(Slot(self.journal.entries.len() - 1), &first);
+        }
+        self.write_line(slot, entry);
+    }
+
+    fn write_line(&mut self, slot: Slot, entry: &Entry) {
+        if let Some(place) = self.journal.entries.get_mut(slot.0) {
+            *place = *entry;
+        }
         let line = line(entry);
-        let at = self.head_b + slot.0 * LINE_B as u64;
+        let at = (self.head.len() + slot.0 * LINE_B) as u64;
         let lost = |file: &File| file.write_all_at(line.as_bytes(), at).err();
         if self.memory.as_ref().and_then(lost).is_some() {
             self.memory = None;
         }
-        if let Some((path, why)) = self.file.as_ref().and_then(|(p, f)| Some((p.clone(), lost(f)?)))
-        {
+        if let Some(why) = self.file.as_ref().and_then(lost) {
             // Half a journal would be trusted like a whole one.
-            let _ = std::fs::remove_file(&path);
-            self.trouble = Some(format!("{}: {why}", path.display()));
-            self.file = None;
+            let place = self.place.as_ref().map(Place::path).unwrap_or_default();
+            self.remove();
+            self.trouble = Some(format!("{}: {why}", place.display()));
         }
     }
 
     /// Ends the journal: everything has been undone.
     pub fn remove(&mut self) {
-        if let Some((path, _)) = self.file.take() {
-            let _ = std::fs::remove_file(path);
+        if let (Some(place), Some(_)) = (self.place.take(), self.file.take()) {
+            place.remove();
         }
     }
 }
 
-fn new_file(path: &Path, head: &str) -> io::Result<File> {
-    let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    let written = file.write_all_at(head.as_bytes(), 0);
-    if written.is_err() {
-        let _ = std::fs::remove_file(path);
+fn new_file(place: &Place, head: &str) -> Result<File, String> {
+    let file = place.dir.create(&place.name, Mode::Private).map_err(|why| why.line())?;
+    match file.write_all_at(head.as_bytes(), 0) {
+        Ok(()) => Ok(file),
+        Err(why) => {
+            place.remove();
+            Err(format!("{}: {why}", place.path().display()))
+        }
     }
-    written.map(|()| file)
 }
 
 #[cfg(test)]
@@ -354,49 +475,85 @@ mod tests {
     }
 
     fn read(writer: &Writer) -> Journal {
-        Journal::parse(&std::fs::read_to_string(writer.path().unwrap()).unwrap()).unwrap()
+        let path = writer.place().unwrap().path();
+        Journal::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn begin(dir: &tempfile::TempDir, pauses: Option<&How>) -> Writer {
+        let dir = Dir::open(dir.path()).map_err(|why| why.line());
+        Writer::begin(dir, OWNER, None, &original(), pauses).with_file()
     }
 
     #[test]
     fn what_is_written_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), None);
+        let mut writer = begin(&dir, None);
         let entries = [some(10, None), some(4_194_304, Some(8191))];
+        let done = |entry: &Entry| Entry {
+            mark: entry.mark,
+            lowered: entry.lowered,
+            was: Mark::Original,
+            ..Entry::EMPTY
+        };
         for entry in &entries {
             let slot = writer.slot();
             writer.write(slot, entry);
         }
-        let entries = entries.to_vec();
-        let journal = Journal { owner: OWNER, original: original(), pauses: None, entries };
-        assert_eq!(read(&writer), journal);
-        assert_eq!(Owner::of_file(writer.path().unwrap()), Some(OWNER));
+        let journal = read(&writer);
+        let [lowered, placed] = entries;
+        let all = [lowered, done(&lowered), placed, done(&placed)];
+        assert_eq!((&journal, &journal.entries[..]), (writer.journal(), &all[..]));
+        assert_eq!((journal.owner, journal.original), (OWNER, original()));
+        assert!(journal.token.unwrap().starts_with("7-99-"));
+        assert_eq!(Owner::of_file(&writer.place().unwrap().path()), Some(OWNER));
         assert_eq!(writer.trouble(), None);
         writer.remove();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
-    /// Ten thousand tasks, one after the other, leave one line.
+    /// Whoever puts another folder in the place of the journal's loses nothing in it.
+    #[test]
+    fn it_is_removed_from_the_folder_that_it_was_made_in() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        std::fs::create_dir(at("run")).unwrap();
+        let dir = Dir::open(&at("run")).map_err(|why| why.line());
+        let mut writer = Writer::begin(dir, OWNER, None, &original(), None).with_file();
+        std::fs::rename(at("run"), at("away")).unwrap();
+        std::fs::create_dir(at("victim")).unwrap();
+        std::fs::write(at("victim").join(OWNER.file_name()), "precious").unwrap();
+        std::os::unix::fs::symlink("victim", at("run")).unwrap();
+        let slot = writer.slot();
+        writer.write(slot, &some(10, Some(1)));
+        writer.remove();
+        let kept = std::fs::read_to_string(at("victim").join(OWNER.file_name()));
+        assert_eq!(kept.unwrap(), "precious");
+        assert_eq!(std::fs::read_dir(at("away")).unwrap().count(), 0);
+    }
+
+    /// Ten thousand tasks, one after the other, leave one line, and one that says what was done.
     #[test]
     fn lines_are_used_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), None);
+        let mut writer = begin(&dir, None);
         for tid in 0..10_000 {
             let slot = writer.slot();
             writer.write(slot, &some(tid, Some(1)));
             writer.free(slot);
         }
-        assert_eq!(read(&writer).entries, [some(9_999, Some(1))]);
+        let entries = read(&writer).entries;
+        assert_eq!((entries[0], entries.len()), (some(9_999, Some(1)), 2));
     }
 
     #[test]
     fn the_head_says_how_jobs_are_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let how = How::Freezer("/sys/fs/cgroup/colocate-7-99".into());
-        let mut writer = Writer::begin(Ok(dir.path()), OWNER, &original(), Some(&how));
+        let mut writer = begin(&dir, Some(&how));
         let slot = writer.slot();
         writer.write(slot, &some(10, Some(1)));
         let journal = read(&writer);
-        assert_eq!((journal.pauses, journal.entries), (Some(how), vec![some(10, Some(1))]));
+        assert_eq!((journal.pauses, journal.entries[0]), (Some(how), some(10, Some(1))));
     }
 
     #[test]
@@ -408,6 +565,16 @@ mod tests {
             let journal = Journal::parse(&text).unwrap();
             assert_eq!((journal.pauses, journal.entries), (None, vec![some(10, Some(1))]));
         }
+    }
+
+    #[test]
+    fn of_an_earlier_boot() {
+        let of = |boot: &str| {
+            let text = format!("{HEAD}\nowner 7 99\n{boot}original 0-3\n\n");
+            Journal::parse(&text).unwrap().is_of_another_boot(Some("now"))
+        };
+        assert!(of("boot then\n") && !of("boot now\n") && !of(""));
+        assert!(boot(Path::new("/proc")).is_some_and(|boot| boot.len() == 36));
     }
 
     #[test]
@@ -424,14 +591,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 3, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 4, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 4\n"),
-            "expected colocate-journal 3, found \"colocate-journal 4\""
+            refusal("colocate-journal 5\n"),
+            "expected colocate-journal 4, found \"colocate-journal 5\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 4");
+        let text = format!("{HEAD}\nowner colocate-journal 5");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");
@@ -439,18 +606,20 @@ mod tests {
 
     #[test]
     fn a_full_disk_leaves_the_copy_in_memory() {
-        let mut writer = Writer::begin(Err(String::new()), OWNER, &original(), None);
-        writer.file = Some((PathBuf::from("/nonexistent/j"), File::create("/dev/full").unwrap()));
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = begin(&dir, None);
+        writer.file = Some(File::create("/dev/full").unwrap());
         let slot = writer.slot();
         writer.write(slot, &some(10, Some(1)));
         let trouble = writer.trouble().unwrap();
         assert!(trouble.contains("No space left"), "{trouble}");
-        assert!(writer.path().is_none() && writer.memory().is_some());
+        assert!(writer.place().is_none() && writer.memory().is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn without_a_folder_there_is_still_memory() {
-        let mut writer = Writer::begin(Err("no folder".into()), OWNER, &original(), None);
+        let mut writer = Writer::begin(Err("no folder".into()), OWNER, None, &original(), None);
         assert_eq!(writer.trouble().as_deref(), Some("no folder"));
         assert!(writer.memory().is_some());
     }

@@ -2,10 +2,10 @@
 
 use crate::signals::Inherited;
 use crate::sys::{self, Exec, Fork};
+use colocate_files::kernel;
 use colocate_observe::limits::Descriptors;
 use colocate_observe::{Pid, SysError};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -104,7 +104,7 @@ impl Command {
     fn environment(&self) -> Result<Vec<CString>, LaunchError> {
         let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
         let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
-        let all = ours.chain(self.env.iter().cloned());
+        let all = self.env.iter().cloned().chain(ours);
         let text = |(name, value): (OsString, OsString)| {
             let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(bytes).map_err(|_| LaunchError::Null(value))
@@ -120,7 +120,7 @@ impl Command {
 }
 
 fn check(path: PathBuf) -> Result<PathBuf, LaunchError> {
-    match std::fs::metadata(&path) {
+    match path.metadata() {
         Err(source) if source.kind() == io::ErrorKind::NotFound => {
             Err(LaunchError::NotFound(path.into_os_string()))
         }
@@ -251,7 +251,7 @@ fn become_program(
         sys::exit_now(OURS)
     }
     if input == Input::Nothing {
-        let opened = File::open("/dev/null");
+        let opened = kernel::open(Path::new("/dev/null"));
         let given = opened.and_then(|null| {
             sys::dup_onto(null.as_fd(), libc::STDIN_FILENO).map_err(|error| error.source)
         });

@@ -4,6 +4,7 @@
 //! [`colocate_engine::Host`] for this machine.
 
 pub mod guardian;
+pub mod handle;
 pub mod journal;
 pub mod launch;
 pub mod original;
@@ -27,5 +28,6 @@ pub mod runtime;
 pub mod target;
 pub mod told;
 
+pub use handle::ProcessHandle;
 pub use host::{Count, LinuxHost, Setup};
 pub use target::Target;

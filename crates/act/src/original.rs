@@ -11,6 +11,7 @@
 //! has, as `taskset` does, and our own mask is what a task is given back, offline PUs included.
 
 use crate::sys::{self, Fork};
+use colocate_files::kernel;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{SysError, Tid};
@@ -36,7 +37,7 @@ fn chosen(own: PuSet, granted: Option<&PuSet>, everything: PuSet) -> PuSet {
 
 /// The mask of this thread with its offline PUs, by proc(5).
 fn given(proc: &Path) -> Option<PuSet> {
-    let status = std::fs::read(proc.join("thread-self/status")).ok()?;
+    let status = kernel::read(&proc.join("thread-self/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     PuSet::parse_list(list.trim()).ok()

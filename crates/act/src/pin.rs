@@ -1,5 +1,6 @@
 //! Putting a thread somewhere, and reading back where it may run.
 
+use crate::handle::ProcessHandle;
 use crate::sys;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{SysError, Tid};
@@ -44,15 +45,32 @@ impl PinError {
     }
 }
 
-/// PUs that thread `tid` may run on.
+/// PUs that this thread may run on.
+///
+/// # Errors
+/// None known; passed on if the kernel has one.
+pub fn own() -> Result<PuSet, PinError> {
+    sys::getaffinity(Tid(0)).map_err(|error| PinError::of(error, &PuSet::new()))
+}
+
+/// Lets this thread run on `cpus`, as [`place`] does it for others.
+///
+/// # Errors
+/// As [`place`].
+pub fn place_own(cpus: &PuSet) -> Result<PuSet, PinError> {
+    sys::setaffinity(Tid(0), cpus).map_err(|error| PinError::of(error, cpus))?;
+    read_back(own()?, cpus)
+}
+
+/// PUs that thread `tid` of a process may run on.
 ///
 /// # Errors
 /// [`PinError::Gone`] if it has ended.
-pub fn allowed(tid: Tid) -> Result<PuSet, PinError> {
-    sys::getaffinity(tid).map_err(|error| PinError::of(error, &PuSet::new()))
+pub fn allowed(process: &ProcessHandle, tid: Tid) -> Result<PuSet, PinError> {
+    process.with(tid, sys::getaffinity).map_err(|error| PinError::of(error, &PuSet::new()))
 }
 
-/// Lets thread `tid` run on `cpus` and says what the kernel made of it: without PUs that are
+/// Lets thread `tid` of a process run on `cpus` and says what the kernel made of it: without PUs that are
 /// offline or outside the thread's cpuset.
 ///
 /// Success means that the kernel accepted the mask, and a thread that runs elsewhere is moved
@@ -60,9 +78,15 @@ pub fn allowed(tid: Tid) -> Result<PuSet, PinError> {
 ///
 /// # Errors
 /// Every variant of [`PinError`]; [`PinError::Elsewhere`] if none of `cpus` is read back.
-pub fn place(tid: Tid, cpus: &PuSet) -> Result<PuSet, PinError> {
-    sys::setaffinity(tid, cpus).map_err(|error| PinError::of(error, cpus))?;
-    let found = allowed(tid)?;
+pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, PinError> {
+    let placed = process.with(tid, |tid| {
+        sys::setaffinity(tid, cpus)?;
+        sys::getaffinity(tid)
+    });
+    read_back(placed.map_err(|error| PinError::of(error, cpus))?, cpus)
+}
+
+fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, PinError> {
     if found.is_subset(cpus) {
         Ok(found)
     } else {
@@ -101,20 +125,19 @@ mod tests {
         PuSet::parse_list(list).unwrap()
     }
 
-    /// Pins this thread, reads it back and puts the old mask back.
+    /// Pins this thread, reads it back and restores the old mask.
     #[test]
     fn what_is_set_is_read_back() {
-        let before = allowed(Tid(0)).unwrap();
+        let before = own().unwrap();
         for pu in before.iter() {
-            assert_eq!(place(Tid(0), &only(pu)).unwrap(), only(pu));
+            assert_eq!(place_own(&only(pu)).unwrap(), only(pu));
         }
-        assert_eq!(place(Tid(0), &before).unwrap(), before);
+        assert_eq!(place_own(&before).unwrap(), before);
     }
 
     #[test]
     fn a_pu_that_does_not_exist_is_refused() {
-        let nowhere = set("8191");
-        let error = place(Tid(0), &nowhere).unwrap_err();
+        let error = place_own(&set("8191")).unwrap_err();
         assert!(matches!(error, PinError::NoneAllowed { .. }), "{error}");
         assert_eq!(
             error.to_string(),
@@ -124,11 +147,16 @@ mod tests {
 
     #[test]
     fn an_ended_thread_is_gone() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let tid = Tid(child.id().cast_signed());
+        let process =
+            ProcessHandle::open(std::path::Path::new("/proc"), colocate_observe::Pid(tid.0));
+        let process = process.unwrap();
+        assert_eq!(allowed(&process, tid).unwrap(), own().unwrap());
+        child.kill().unwrap();
         child.wait().unwrap();
-        assert!(matches!(place(tid, &set("0")), Err(PinError::Gone)));
-        assert!(matches!(allowed(tid), Err(PinError::Gone)));
+        assert!(matches!(place(&process, tid, &set("0")), Err(PinError::Gone)));
+        assert!(matches!(allowed(&process, tid), Err(PinError::Gone)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Puts one task where it is wanted: journal first, then the deed, then the reading back.
 
 use crate::book::Task;
+use crate::handle::is_gone;
 use crate::journal::{Entry, Mark, Writer};
 use crate::pin::{self, PinError};
 use crate::stat::Stat;
@@ -9,6 +10,7 @@ use colocate_engine::Stand;
 use colocate_machine::PuSet;
 use colocate_observe::Tid;
 use colocate_observe::sys::now;
+use std::io;
 use std::path::PathBuf;
 
 /// Puts tasks on PUs.
@@ -22,6 +24,8 @@ pub struct Placer {
     pub original: PuSet,
     /// PUs that can be used now.
     pub usable: PuSet,
+    /// Why a thread that may live could not be read, until that is taken.
+    pub unread: Option<io::Error>,
 }
 
 /// What came of it.
@@ -43,7 +47,12 @@ impl Placer {
     /// A task whose mask is neither the original one nor one that we gave to it or its creator was
     /// given it by its program, which is respected.
     pub fn put(&mut self, task: &mut Task, to: Mark, then: Stand) -> Put {
-        let Ok(current) = pin::allowed(task.tid) else { return Self::gone(task, then) };
+        let Some(process) = task.process.clone() else { return Self::gone(task, then) };
+        let current = match pin::allowed(&process, task.tid) {
+            Ok(current) => current,
+            Err(PinError::Gone) => return Self::gone(task, then),
+            Err(why) => return Self::failed(task, why.to_string()),
+        };
         if !self.is_ours(task, &current) {
             self.respect(task, current);
             return Put::Respected;
@@ -55,11 +64,14 @@ impl Placer {
             (task.mark, task.stand) = (to, then);
             return Put::Done;
         }
-        if !self.write(task, to) {
-            return Self::gone(task, then);
+        match self.write(task, to) {
+            Ok(true) => {}
+            Ok(false) => return Self::gone(task, then),
+            // What is not in the journal cannot be undone.
+            Err(()) => return Self::failed(task, "its start in /proc cannot be read".into()),
         }
         task.had.goes(task.mark, to, now());
-        match pin::place(task.tid, &self.mask(to)) {
+        match pin::place(&process, task.tid, &self.mask(to)) {
             Ok(found) => {
                 task.allowed = found;
                 (task.mark, task.stand) = (to, then);
@@ -74,24 +86,23 @@ impl Placer {
             }
             Err(why) => {
                 task.allowed = current;
-                task.stand = Stand::Trouble(why.to_string());
-                Put::Failed
+                Self::failed(task, why.to_string())
             }
         }
     }
 
     /// Reads back where `task` last ran.
     pub fn look_where(&self, task: &mut Task) -> Option<Stat> {
-        let stat = Stat::read(&self.proc, task.pid, task.tid)?;
+        let stat = task.process.as_ref()?.stat_of(task.tid)?;
         task.last_ran = Some(stat.last_ran);
         // Rounded down: who knows it better keeps that.
         task.cpu_time = task.cpu_time.max(Some(stat.cpu_time));
         Some(stat)
     }
 
-    /// Reads back where `task` is, and notices when its program has moved it. `None` if it has ended.
+    /// Reads back where `task` is, and notices when its program has moved it. `None` if it has ended or cannot be read.
     pub fn look(&mut self, task: &mut Task) -> Option<Stat> {
-        let current = pin::allowed(task.tid).ok()?;
+        let current = pin::allowed(task.process.as_ref()?, task.tid).ok()?;
         let stat = self.look_where(task)?;
         let settled = !matches!(task.stand, Stand::PinnedByProgram | Stand::Trouble(_));
         if settled && !self.is_ours(task, &current) {
@@ -102,18 +113,6 @@ impl Placer {
         Some(stat)
     }
 
-    /// Gives `task` its original mask back, if it may have one that we gave to it or its creator.
-    /// True if it had, and also if it has ended with it: what it has created then has it, too.
-    pub fn release(&mut self, task: &mut Task) -> bool {
-        let given = task.mark.pu().is_some() || !task.had.is_empty();
-        let is_back = || pin::allowed(task.tid).is_ok_and(|it| self.has_original(task, &it));
-        if !given || is_back() {
-            return false;
-        }
-        let stand = task.stand.clone();
-        matches!(self.put(task, Mark::Original, stand), Put::Done | Put::Gone)
-    }
-
     /// Whether a mask is what is left of the original one. While only one PU can be used one that we gave to `task` or its
     /// creator looks the same, but would not grow with what can be used.
     fn has_original(&self, task: &Task, current: &PuSet) -> bool {
@@ -121,6 +120,11 @@ impl Placer {
         let may_be_ours = !task.given_back && pin::single(current).is_some_and(given);
         let looks_so = pin::is_untouched(current, &self.original, &self.usable);
         *current == self.original || looks_so && !may_be_ours
+    }
+
+    /// Whether a mask is the original one, or what is left of it.
+    pub fn is_original(&self, current: &PuSet) -> bool {
+        *current == self.original || pin::is_untouched(current, &self.original, &self.usable)
     }
 
     fn mask(&self, mark: Mark) -> PuSet {
@@ -138,36 +142,57 @@ impl Placer {
     }
 
     fn respect(&mut self, task: &mut Task, current: PuSet) {
-        // Only what may have been changed by us stands in the journal.
-        if task.slot.is_some() {
-            self.write(task, Mark::Programs);
-        }
+        // What is not in the journal might have its mask from one that we have placed.
+        let _ = self.write(task, Mark::Programs);
         task.allowed = current;
         task.had.clear();
         (task.mark, task.stand) = (Mark::Programs, Stand::PinnedByProgram);
     }
 
-    /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended.
-    pub fn note(&mut self, task: &mut Task) -> bool {
-        task.slot.is_some() || self.write(task, task.mark)
+    /// Takes in before the end that a task on one PU to which nothing was ever done has bound itself.
+    pub fn leave_bound(&mut self, task: &mut Task) {
+        let process = task.process.as_ref().filter(|_| task.slot.is_none());
+        let allowed = process.and_then(|process| pin::allowed(process, task.tid).ok());
+        if allowed.is_some_and(|allowed| pin::single(&allowed).is_some()) {
+            let _ = self.write(task, Mark::Programs);
+        }
     }
 
-    /// Writes to the journal what is about to be done. False if the task has ended.
-    fn write(&mut self, task: &mut Task, mark: Mark) -> bool {
-        if task.start_ticks.is_none() {
-            task.start_ticks =
-                Stat::read(&self.proc, task.pid, task.tid).map(|stat| stat.start_ticks);
-        }
-        let Some(start_ticks) = task.start_ticks else { return false };
+    /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended, or cannot be
+    /// read.
+    pub fn note(&mut self, task: &mut Task) -> bool {
+        task.slot.is_some() || self.write(task, task.mark) == Ok(true)
+    }
+
+    /// Writes to the journal what is about to be done. False if the task has ended; an error, which is kept in
+    /// [`Placer::unread`], if it may live and cannot be read.
+    fn write(&mut self, task: &mut Task, mark: Mark) -> Result<bool, ()> {
+        let Some(process) = &task.process else { return Ok(false) };
+        let start_ticks = match task.start_ticks {
+            Some(start_ticks) => start_ticks,
+            None => match process.try_stat_of(task.tid) {
+                Ok(stat) => *task.start_ticks.insert(stat.start_ticks),
+                Err(why) if is_gone(&why) => return Ok(false),
+                Err(why) => {
+                    self.unread = Some(why);
+                    return Err(());
+                }
+            },
+        };
         let slot = *task.slot.get_or_insert_with(|| self.journal.slot());
         let (pid, tid, was, lowered) = (task.pid, task.tid, task.mark, task.lowered);
         self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
-        true
+        Ok(true)
     }
 
-    /// Writes to the journal what has changed of a task beside its place. False if it has ended.
+    /// Writes to the journal what has changed of a task beside its place. False if it has ended, or cannot be read.
     pub(crate) fn rewrite(&mut self, task: &mut Task) -> bool {
-        self.write(task, task.mark)
+        self.write(task, task.mark) == Ok(true)
+    }
+
+    fn failed(task: &mut Task, why: String) -> Put {
+        task.stand = Stand::Trouble(why);
+        Put::Failed
     }
 
     /// It has ended; one that was to be left to the kernel was left to it.
@@ -185,16 +210,19 @@ impl Placer {
 mod tests {
     use super::*;
     use crate::book::{Birth, Book};
+    use crate::handle::ProcessHandle;
     use crate::journal::Owner;
     use crate::runtime::Runtime;
     use colocate_machine::{Nanos, PuNr};
     use colocate_observe::Pid;
+    use std::path::Path;
+    use std::sync::Arc;
 
     fn placer(original: &PuSet) -> Placer {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        let journal = Writer::begin(Err(String::new()), owner, original, None);
+        let journal = Writer::begin(Err(String::new()), owner, None, original, None);
         let (original, usable) = (original.clone(), original.clone());
-        Placer { journal, proc: PathBuf::from("/proc"), original, usable }
+        Placer { journal, proc: PathBuf::from("/proc"), original, usable, unread: None }
     }
 
     fn birth(pid: Pid, tid: Tid) -> Birth {
@@ -211,7 +239,7 @@ mod tests {
     /// A PU goes offline and the kernel frees the task on it, before we have looked at the machine.
     #[test]
     fn a_task_whose_pu_has_just_gone_is_still_ours() {
-        let usable_now = pin::allowed(Tid(0)).unwrap();
+        let usable_now = pin::own().unwrap();
         let gone = PuNr(8191);
         let placer = placer(&usable_now.iter().chain([gone]).collect());
         let (mut book, pid) = (Book::default(), Pid(10));
@@ -223,13 +251,13 @@ mod tests {
         assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
     }
 
-    /// A thread is born of one that was put on the only PU that can be used, and has its mask. It is told from one that
-    /// has what is left of the original mask, which would grow with what can be used, and is given that one, once.
+    /// A thread was put on the only PU that can be used. It is told from one that has what is left of the original mask,
+    /// which would grow with what can be used, and is given that one.
     #[test]
     fn the_only_pu_may_be_a_pin() {
         std::thread::spawn(|| {
-            let pu = pin::allowed(Tid(0)).unwrap().iter().next().unwrap();
-            pin::place(Tid(0), &pin::only(pu)).unwrap();
+            let pu = pin::own().unwrap().iter().next().unwrap();
+            pin::place_own(&pin::only(pu)).unwrap();
             let mut placer = placer(&[pu, PuNr(8191)].into_iter().collect());
             placer.usable = pin::only(pu);
             let this = std::fs::read_link("/proc/thread-self").unwrap();
@@ -237,12 +265,14 @@ mod tests {
             let (mut book, own) = (Book::default(), Pid(std::process::id().cast_signed()));
             book.add_job("job".into(), own, Runtime::Plain);
             let id = book.born(birth(own, tid)).unwrap();
+            let handle = ProcessHandle::open(Path::new("/proc"), own).unwrap();
+            book.hold(id, Some(Arc::new(handle)));
             let task = book.task(id).unwrap();
-            assert!(!placer.release(task), "nobody gave it anything");
+            assert_eq!(placer.put(task, Mark::Original, Stand::LeftToKernel), Put::Done);
+            assert!(task.slot.is_none(), "nothing was ever done to it");
             task.mark = Mark::On(pu);
-            assert!(placer.release(task));
+            assert_eq!(placer.put(task, Mark::Original, Stand::LeftToKernel), Put::Done);
             assert!(task.given_back && task.slot.is_some());
-            assert!(!placer.release(task), "once");
         })
         .join()
         .unwrap();

@@ -1,46 +1,57 @@
-//! Undoing what a journal says was done.
+//! Undoing what a journal says was done: at colocate's end, by its guardian, and by `colocate restore`.
 //!
 //! # Problem
-//! Who was born just before colocate died stands in no journal, and has inherited its creator's PU and policy. It goes
-//! on creating others while we look, and may end before we come to it. And who is given back what it had may be in the
-//! middle of creating a thread, which has it not, and is seen only when its birth is over.
+//! A thread that was created just before is in no journal, and has inherited its creator's PU and policy. It goes
+//! on creating others meanwhile, and may end before it is reached. And a thread whose mask is restored may be in the
+//! middle of creating another one: the new thread has the mask of the beginning, and is seen only at the end.
 //! # Approach
-//! Everything goes on first. Then looks at all that may belong to the workload (`workload`), until some in a row have
-//! found nothing and nobody can be in the middle of creating a thread any more. Cgroups are removed last: as long as
-//! they are there, whoever is born in them is found.
+//! First everything continues. Then rounds over all that may belong to the workload (`workload`), until some in a row have
+//! found nothing and no thread can be in the middle of creating another one any more. Cgroups are removed last: as long as
+//! they are there, what is created in them is found.
 //!
 //! A thread is given its original mask if it is on the very PU that it was put on, and its policy if it is under
 //! SCHED_IDLE.
+//! # Terms
+//! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
 
 mod workload;
 
+use crate::handle::ProcessHandle;
 use crate::idle::{self, Fair};
-use crate::journal::{Entry, Journal, JournalError, Mark, Owner};
-use crate::pause::{self, How, freezer};
+use crate::journal::{self, Entry, Journal, JournalError, Mark, Owner};
+use crate::pause::{How, freezer};
 use crate::pin;
-use crate::stat::{Stat, threads};
+use crate::stat::Stat;
 use crate::sys;
+use colocate_files::{Dir, FileError};
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 use thiserror::Error;
 use workload::Workload;
 
-/// How long is looked at most. Chosen: where hundreds of processes bear others on a machine with a load of 10 to 30, endings
-/// took up to 2.4 s, and only who runs `colocate restore` waits for it.
-const LOOKS_FOR: Nanos = Nanos::from_secs(30);
-/// So many looks in a row must find nothing, with [`PAUSE`] between them. This and what follows is as for a normal end,
-/// and for the same reasons (`host/giving_back.rs`).
+pub use workload::Root;
+
+/// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
+/// load of 10 to 30, endings took up to 2.4 s, and only `colocate restore` is waited for.
+const LIMIT: Nanos = Nanos::from_secs(30);
+/// The same at colocate's end, for which its user waits. Chosen: where twelve programs want each PU, one round took
+/// 1.6 s.
+const LIMIT_AT_END: Nanos = Nanos::from_secs(5);
+/// So many rounds in a row must find nothing, with [`PAUSE`] between them. Chosen: together 50 ms, some slices of the
+/// scheduler; with 20 ms, on two PUs with a load of 11, one ending of seven missed threads.
 const QUIET: usize = 10;
-/// Time between two looks, if the first has found nothing.
+/// Time between two rounds, if the first has found nothing.
 const PAUSE: Duration = Duration::from_millis(5);
-/// CPU time after which a birth is over.
-const BIRTH: Nanos = Nanos::from_millis(1);
+/// CPU time after which the creation of a thread is over. Chosen: twenty times what it takes (50 µs in a virtual machine).
+const CREATION: Nanos = Nanos::from_millis(1);
 
 /// What was, or would be, undone of a journal.
 #[derive(Debug)]
@@ -88,15 +99,20 @@ pub struct Raised {
     pub trouble: Option<String>,
 }
 
-/// Lets everything go on that the journal's workload has, or may have, stopped, takes its living threads out of
+/// Continues everything that the journal's workload has, or may have, stopped, takes its living threads out of
 /// SCHED_IDLE that were put there, and gives them their original mask; with `dry` only says which ones. `proc` is
-/// `/proc`. Takes a twentieth of a second if somebody lives, and half a minute at most.
+/// `/proc`. For a colocate that has ended. Takes a twentieth of a second if something lives, and half a minute at most.
+///
+/// Needs the same user as the workload's processes, or `CAP_SYS_NICE` and `CAP_KILL`.
 #[must_use]
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
+    if journal.is_of_another_boot(journal::boot(proc).as_deref()) {
+        return Undone { let_go: Ok(Vec::new()), raised: Vec::new(), freed: Vec::new() };
+    }
+    let mut undoing = Undoing::of(journal, proc, dry, None);
+    let let_go = undoing.continue_all();
+    undoing.look_until_quiet(LIMIT);
     // To move a process out of a cgroup can take the kernel some hundredths of a second.
-    let let_go = let_go_on(journal, proc, dry);
-    let mut undoing = Undoing::of(journal, proc, dry);
-    undoing.look_until_quiet();
     let let_go = let_go.and_then(|pids| match &journal.pauses {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
@@ -104,32 +120,16 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     Undone { let_go, raised: undoing.raised, freed: undoing.freed }
 }
 
-/// Lets everything go on; with `dry` only says what. Returns the processes that were found stopped, or in cgroups.
-fn let_go_on(journal: &Journal, proc: &Path, dry: bool) -> io::Result<Vec<Pid>> {
-    match &journal.pauses {
-        None => Ok(Vec::new()),
-        Some(How::Freezer(folder)) => {
-            if dry {
-                return freezer::members(folder);
-            }
-            freezer::thaw(folder)?;
-            // What cannot be read cannot be removed either, which is then said.
-            Ok(freezer::members(folder).unwrap_or_default())
-        }
-        Some(How::Signals) => {
-            let all: Vec<Pid> = Workload::of(journal, proc).processes().into_iter().collect();
-            let is_stopped = |pid: &Pid| {
-                let stats = threads(proc, *pid).into_iter().map(|tid| Stat::read(proc, *pid, tid));
-                stats.flatten().any(|stat| stat.state == 'T')
-            };
-            let stopped = all.iter().copied().filter(is_stopped).collect();
-            if !dry {
-                // Not only to those that have stopped: on a busy machine one may still be about to.
-                pause::signal(&all, libc::SIGCONT)?;
-            }
-            Ok(stopped)
-        }
-    }
+/// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
+/// something could not be restored, a line each.
+#[must_use]
+pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> Vec<String> {
+    let mut undoing = Undoing::of(journal, proc, false, Some(root));
+    undoing.look_until_quiet(LIMIT_AT_END);
+    let raised = undoing.raised.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
+    let freed = undoing.freed.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
+    let line = |(tid, why)| format!("cannot restore thread {tid}: {why}");
+    raised.chain(freed).map(line).collect()
 }
 
 /// Gives threads back what was taken from them.
@@ -138,7 +138,7 @@ struct Undoing<'a> {
     proc: &'a Path,
     dry: bool,
     workload: Workload<'a>,
-    /// Threads, with the PUs that they were to leave, if any: what cannot be given back is not tried for ever.
+    /// Threads, with the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
     tried: HashSet<(Pid, Tid, Option<PuNr>)>,
     creating: Creating,
     raised: Vec<Raised>,
@@ -146,12 +146,12 @@ struct Undoing<'a> {
 }
 
 impl<'a> Undoing<'a> {
-    fn of(journal: &'a Journal, proc: &'a Path, dry: bool) -> Self {
+    fn of(journal: &'a Journal, proc: &'a Path, dry: bool, root: Option<Root>) -> Self {
         Self {
             journal,
             proc,
             dry,
-            workload: Workload::of(journal, proc),
+            workload: Workload::of(journal, proc, root),
             tried: HashSet::new(),
             creating: Creating::default(),
             raised: Vec::new(),
@@ -159,12 +159,39 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    fn look_until_quiet(&mut self) {
+    /// Continues everything; if dry only says what. Returns the processes that were found stopped, or in cgroups.
+    fn continue_all(&mut self) -> io::Result<Vec<Pid>> {
+        match &self.journal.pauses {
+            None => Ok(Vec::new()),
+            Some(How::Freezer(folder)) => {
+                if self.dry {
+                    return freezer::members(folder);
+                }
+                freezer::thaw(folder)?;
+                // What cannot be read cannot be removed either, which is then said.
+                Ok(freezer::members(folder).unwrap_or_default())
+            }
+            Some(How::Signals) => {
+                let all = self.workload.processes();
+                let is_stopped = |process: &&ProcessHandle| {
+                    let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
+                    stats.flatten().any(|stat| stat.state == 'T')
+                };
+                let stopped = all.iter().filter(is_stopped).map(ProcessHandle::pid).collect();
+                // Not only to those that have stopped: on a busy machine one may still be about to.
+                let to = if self.dry { &[][..] } else { &all };
+                to.iter().try_for_each(continue_process)?;
+                Ok(stopped)
+            }
+        }
+    }
+
+    fn look_until_quiet(&mut self, limit: Nanos) {
         let (begun, mut quiet) = (now(), 0);
-        while quiet < QUIET && now() < begun + LOOKS_FOR {
+        while quiet < QUIET && now() < begun + limit {
             let before = self.tried.len();
-            let somebody_lives = self.look();
-            if self.dry || !somebody_lives {
+            let something_lives = self.look();
+            if self.dry || !something_lives {
                 return;
             }
             if self.tried.len() > before {
@@ -178,60 +205,73 @@ impl<'a> Undoing<'a> {
 
     /// Looks at every process once. False if there is none.
     fn look(&mut self) -> bool {
-        // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may bear others and
+        // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may create others and
         // end.
-        let members = self.workload.members();
-        members.iter().for_each(|pid| self.look_at(*pid));
+        self.workload.members().iter().for_each(|process| self.look_at(process));
         let all = self.workload.processes();
-        all.difference(&members).for_each(|pid| self.look_at(*pid));
+        all.iter().for_each(|process| self.look_at(process));
         !all.is_empty()
     }
 
-    fn look_at(&mut self, pid: Pid) {
-        for tid in threads(self.proc, pid) {
-            self.raise(pid, tid);
-            self.free(pid, tid);
+    fn look_at(&mut self, process: &ProcessHandle) {
+        let fills = self.workload.fills();
+        for tid in process.threads() {
+            if fills {
+                self.raise(process, tid);
+            }
+            self.free(process, tid);
         }
     }
 
     /// Takes a thread out of SCHED_IDLE that was put there, or has inherited it.
-    fn raise(&mut self, pid: Pid, tid: Tid) {
-        let is_idle = || sys::schedule_of(tid).is_ok_and(|it| it.policy == libc::SCHED_IDLE);
-        if !self.workload.fills() || !is_idle() {
+    fn raise(&mut self, process: &ProcessHandle, tid: Tid) {
+        let found = process.with(tid, sys::schedule_of);
+        if !found.is_ok_and(|it| it.policy == libc::SCHED_IDLE) {
             return;
         }
+        let pid = process.pid();
         let Some(to) = self.workload.policy_before(pid, tid) else { return };
-        if self.is_dead(pid, tid) || !self.tried.insert((pid, tid, None)) {
+        if is_dead(process, tid) || !self.tried.insert((pid, tid, None)) {
             return;
         }
-        let trouble = (!self.dry).then(|| idle::raise(tid, to)).and_then(Result::err);
+        let trouble = (!self.dry).then(|| idle::raise(process, tid, to)).and_then(Result::err);
         let trouble = trouble.map(|why| why.to_string());
         self.raised.push(Raised { pid, tid, to, trouble });
         self.creating.add(self.proc, pid, tid);
     }
 
     /// Gives a thread its original mask that was put on a PU, or has inherited that.
-    fn free(&mut self, pid: Pid, tid: Tid) {
-        let Some(from) = placed(self.journal, tid, self.workload.known(tid)) else { return };
-        if self.is_dead(pid, tid) || !self.tried.insert((pid, tid, Some(from))) {
+    fn free(&mut self, process: &ProcessHandle, tid: Tid) {
+        let (pid, entry) = (process.pid(), self.workload.known(tid));
+        let Some(from) = placed(self.journal, process, tid, entry) else { return };
+        if is_dead(process, tid) || !self.tried.insert((pid, tid, Some(from))) {
             return;
         }
-        let trouble = match (!self.dry).then(|| pin::place(tid, &self.journal.original)) {
+        let place = || pin::place(process, tid, &self.journal.original);
+        let trouble = match (!self.dry).then(place) {
             None | Some(Ok(_) | Err(pin::PinError::Gone)) => None,
             Some(Err(why)) => Some(why.to_string()),
         };
         self.freed.push(Freed { pid, tid, from, trouble });
         self.creating.add(self.proc, pid, tid);
     }
+}
 
-    /// What only waits to be reaped runs nowhere any more.
-    fn is_dead(&self, pid: Pid, tid: Tid) -> bool {
-        Stat::read(self.proc, pid, tid).is_none_or(|stat| stat.is_dead())
+/// Lets a process go on; one that has ended need not.
+fn continue_process(process: &ProcessHandle) -> io::Result<()> {
+    match process.signal(libc::SIGCONT) {
+        Err(why) if why.errno() != Some(libc::ESRCH) => Err(why.source),
+        _ => Ok(()),
     }
 }
 
-/// Who may be in the middle of creating a thread since something was given back to it, with the CPU time that it had
-/// used then; `None` if the kernel does not say.
+/// What only waits to be reaped runs nowhere any more.
+fn is_dead(process: &ProcessHandle, tid: Tid) -> bool {
+    process.stat_of(tid).is_none_or(|stat| stat.is_dead())
+}
+
+/// Threads that may be in the middle of creating another one since something was restored, with the CPU time that they
+/// had used then; `None` if the kernel does not say.
 #[derive(Default)]
 struct Creating(HashMap<(Pid, Tid), Option<(Nanos, RunTime)>>);
 
@@ -241,12 +281,12 @@ impl Creating {
         self.0.insert((pid, tid), time.and_then(|time| Some((time.read()?, time))));
     }
 
-    /// Forgets who cannot be any more: it has used as much CPU time as a birth takes, or sleeps. False if nobody is
-    /// left.
+    /// Forgets those that cannot be any more: they have used as much CPU time as a creation takes, or sleep. False if none
+    /// is left.
     fn are_left(&mut self, proc: &Path) -> bool {
         self.0.retain(|(pid, tid), time| {
             let has_run = time.as_ref().is_none_or(|(then, time)| {
-                time.read().is_none_or(|now| now.saturating_sub(*then) >= BIRTH)
+                time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
             });
             !has_run && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
         });
@@ -255,11 +295,16 @@ impl Creating {
 }
 
 /// The PU that we have put the thread on; `None` if it is not there, or not by our doing.
-fn placed(journal: &Journal, tid: Tid, entry: Option<&Entry>) -> Option<PuNr> {
+fn placed(
+    journal: &Journal,
+    process: &ProcessHandle,
+    tid: Tid,
+    entry: Option<&Entry>,
+) -> Option<PuNr> {
     if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
         return None;
     }
-    let pu = pin::single(&pin::allowed(tid).ok()?)?;
+    let pu = pin::single(&pin::allowed(process, tid).ok()?)?;
     let names = |entry: &Entry| [entry.mark.pu(), entry.was.pu()].contains(&Some(pu));
     let by_us = match entry {
         // Another thread may have executed a program: that made it the first one, with the mask that it had.
@@ -286,6 +331,8 @@ pub fn is_alive(owner: Owner, proc: &Path) -> bool {
 pub struct Found {
     /// Where.
     pub path: PathBuf,
+    /// Its folder, by descriptor: what is removed is what was read.
+    pub dir: Rc<Dir>,
     /// The colocate that wrote it, or is about to; `None` if neither content nor name tells.
     pub owner: Option<Owner>,
     /// What it says, or why it says nothing.
@@ -296,8 +343,8 @@ pub struct Found {
 #[derive(Debug, Error)]
 pub enum FoundError {
     /// The file cannot be read.
-    #[error(transparent)]
-    Unread(#[from] io::Error),
+    #[error("{}", .0.reason())]
+    Unread(#[from] FileError),
     /// It is of another version, which another colocate may understand.
     #[error("{0}")]
     OtherVersion(JournalError),
@@ -308,21 +355,25 @@ pub enum FoundError {
 
 /// The journals in the folder `dir`, in the order of their names; none if it cannot be read.
 #[must_use]
-pub fn journals(dir: &Path) -> Vec<Found> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
-    let mut paths: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect();
-    paths.sort();
-    let found = |path: PathBuf| {
-        let journal = read(&path);
+pub fn journals(dir: Dir) -> Vec<Found> {
+    let mut names = dir.names(MOST_JOURNALS).unwrap_or_default();
+    names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "journal"));
+    names.sort();
+    let dir = Rc::new(dir);
+    let found = |name: OsString| {
+        let path = dir.path().join(&name);
+        let journal = read(&dir, &name);
         let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
-        Found { path, owner, journal }
+        Found { path, dir: Rc::clone(&dir), owner, journal }
     };
-    paths.into_iter().map(found).collect()
+    names.into_iter().map(found).collect()
 }
 
-fn read(path: &Path) -> Result<Journal, FoundError> {
-    let bytes = std::fs::read(path)?;
+/// Most files of one folder. Chosen: there is one for each colocate that runs or was killed.
+const MOST_JOURNALS: usize = 10_000;
+
+fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
+    let bytes = dir.read(name, journal::MAX_SIZE)?;
     Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| {
         let kind =
             if why.is_other_version() { FoundError::OtherVersion } else { FoundError::Spoilt };
@@ -337,6 +388,18 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     const PROC: &str = "/proc";
+
+    fn open(pid: Pid) -> ProcessHandle {
+        ProcessHandle::open(Path::new(PROC), pid).unwrap()
+    }
+
+    fn allowed(pid: Pid) -> PuSet {
+        pin::allowed(&open(pid), pid.first_thread()).unwrap()
+    }
+
+    fn place(pid: Pid, pu: PuNr) {
+        pin::place(&open(pid), pid.first_thread(), &pin::only(pu)).unwrap();
+    }
 
     /// A program that waits, and what a journal says of it. Killed when dropped.
     struct Sleeper {
@@ -358,7 +421,7 @@ mod tests {
         }
 
         fn mask(&self) -> PuSet {
-            pin::allowed(self.pid.first_thread()).unwrap()
+            allowed(self.pid)
         }
     }
 
@@ -371,7 +434,8 @@ mod tests {
 
     fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
-        Journal { owner, original: original.clone(), pauses: None, entries }
+        let (boot, token, original) = (None, None, original.clone());
+        Journal { owner, boot, token, original, pauses: None, entries }
     }
 
     /// The PU to pin to, unless this process has only one.
@@ -387,7 +451,7 @@ mod tests {
         let sleeper = Sleeper::start();
         let original = sleeper.mask();
         let Some(pu) = a_pu(&original) else { return };
-        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        place(sleeper.pid, pu);
         let journal = journal(&original, vec![sleeper.entry(Mark::On(pu), Mark::Original)]);
 
         let undo = |dry| undo(&journal, Path::new(PROC), dry).freed;
@@ -505,7 +569,7 @@ mod tests {
         let entry = family.entry(Some(Fair::Batch));
         let mut pids = family.go(2);
         pids.push(family.pid);
-        let journal = journal(&pin::allowed(entry.tid).unwrap(), vec![entry]);
+        let journal = journal(&allowed(entry.pid), vec![entry]);
         let mut raised: Vec<Pid> =
             undo(&journal, Path::new(PROC), false).raised.iter().map(|it| it.pid).collect();
         raised.sort_unstable();
@@ -545,11 +609,11 @@ mod tests {
         let Some(freezer) = freezer::cgroups_for_a_test(3, 1) else { return };
         // The second number comes when the creator has ended.
         let mut family = Family::start("(sleep 60 & echo $!); echo $$");
-        let original = pin::allowed(family.pid.first_thread()).unwrap();
+        let original = allowed(family.pid);
         let Some(pu) = a_pu(&original).filter(|_| may_idle()) else { return };
         freezer.enter(colocate_policy::JobIdx(0), family.pid).unwrap();
         lower(family.pid);
-        pin::place(family.pid.first_thread(), &pin::only(pu)).unwrap();
+        place(family.pid, pu);
         let (mark, lowered) = (Mark::On(pu), Some(Fair::Other));
         let entry = Entry { mark, ..family.entry(lowered) };
         let orphan = family.go(2)[0];
@@ -562,7 +626,7 @@ mod tests {
         assert!(undone.is_complete(), "{undone:?}");
         assert_eq!(undone.raised.iter().map(|it| it.pid).collect::<Vec<_>>(), [orphan]);
         assert_eq!(policy(orphan), libc::SCHED_OTHER);
-        assert_eq!(pin::allowed(orphan.first_thread()).unwrap(), original);
+        assert_eq!(allowed(orphan), original);
         assert!(!freezer.folder().exists());
     }
 
@@ -573,7 +637,7 @@ mod tests {
         let original = sleeper.mask();
         let Some(pu) = a_pu(&original) else { return };
         let other = original.iter().last().unwrap();
-        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        place(sleeper.pid, pu);
         let entry = sleeper.entry(Mark::On(other), Mark::On(pu));
         let undone = undo(&journal(&original, vec![entry]), Path::new(PROC), false);
         assert_eq!(undone.freed.len(), 1);
@@ -587,7 +651,7 @@ mod tests {
         let original = sleeper.mask();
         let Some(pu) = a_pu(&original) else { return };
         let other = original.iter().last().unwrap();
-        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        place(sleeper.pid, pu);
         let first = sleeper.entry(Mark::On(other), Mark::Original);
         let tid = Tid(first.tid.0 + 1);
         let later = Entry { tid, mark: Mark::On(pu), ..first };
@@ -605,7 +669,7 @@ mod tests {
         let original = sleeper.mask();
         let Some(pu) = a_pu(&original) else { return };
         let other = original.iter().last().unwrap();
-        pin::place(sleeper.pid.first_thread(), &pin::only(pu)).unwrap();
+        place(sleeper.pid, pu);
         let ours = sleeper.entry(Mark::On(pu), Mark::Original);
         let reused = Entry { start_ticks: ours.start_ticks + 1, ..ours };
         let programs = Entry { mark: Mark::Programs, ..ours };
@@ -629,11 +693,11 @@ mod tests {
         while !freezer.is_frozen(job) {
             std::thread::yield_now();
         }
-        pause::signal(&[sleeper.pid], libc::SIGSTOP).unwrap();
+        open(sleeper.pid).signal(libc::SIGSTOP).unwrap();
         let entry = sleeper.entry(Mark::Original, Mark::Original);
         let journal =
             Journal { pauses: Some(How::Signals), ..journal(&sleeper.mask(), vec![entry]) };
-        let_go_on(&journal, proc, false).unwrap();
+        Undoing::of(&journal, proc, false, None).continue_all().unwrap();
         let pending = || {
             let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.pid)).unwrap();
             let line = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
@@ -659,8 +723,17 @@ mod tests {
         let text = "colocate-journal 1\nowner 7 9\noriginal 0-1\n\n";
         std::fs::write(dir.path().join("b.journal"), text).unwrap();
         std::fs::write(dir.path().join("c.other"), "").unwrap();
-        let found = journals(dir.path());
-        assert_eq!(found.len(), 2);
-        assert!(found[0].journal.is_err() && found[1].journal.is_ok());
+        std::fs::File::create(dir.path().join("d.journal")).unwrap().set_len(10 << 30).unwrap();
+        std::os::unix::fs::symlink("b.journal", dir.path().join("e.journal")).unwrap();
+        let fifo = Command::new("mkfifo").arg(dir.path().join("f.journal")).status();
+        assert!(fifo.unwrap().success());
+        let found = journals(Dir::open(dir.path()).unwrap());
+        let what = |found: &Found| found.journal.as_ref().err().map(ToString::to_string);
+        let found: Vec<_> = found.iter().map(what).collect();
+        assert!(found.len() == 5 && found[0].is_some() && found[1].is_none());
+        let expected = ["found 10737418240", "found a symbolic link", "found a FIFO"];
+        for (found, expected) in found[2..].iter().zip(expected) {
+            assert!(found.as_ref().unwrap().ends_with(expected), "{found:?}");
+        }
     }
 }

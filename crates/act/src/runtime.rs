@@ -6,7 +6,8 @@
 //! standard libraries), so the first thread of every process is left alone until it has *settled*.
 //! Two runtimes count elsewhere.
 
-use object::read::{Object, ReadCache};
+use colocate_observe::bounded::BoundedFile;
+use object::read::Object;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -42,9 +43,8 @@ impl Runtimes {
     /// How the program in the file `executable` counts PUs; [`Runtime::Plain`] if it cannot be
     /// read.
     pub fn of(&mut self, executable: &Path) -> Runtime {
-        let Ok(file) = File::open(executable) else { return Runtime::Plain };
-        let Ok(found) = file.metadata() else { return Runtime::Plain };
-        *self.known.entry(key(&found)).or_insert_with(|| look(file))
+        let Ok(code) = colocate_files::open_code(executable) else { return Runtime::Plain };
+        *self.known.entry(key(&code.metadata)).or_insert_with(|| look(code.file))
     }
 }
 
@@ -53,8 +53,8 @@ fn key(found: &Metadata) -> Key {
 }
 
 fn look(file: File) -> Runtime {
-    let cache = ReadCache::new(file);
-    let Ok(file) = object::File::parse(&cache) else { return Runtime::Plain };
+    let Ok(file) = BoundedFile::of(file) else { return Runtime::Plain };
+    let Ok(file) = object::File::parse(&file) else { return Runtime::Plain };
     if file.section_by_name(".go.buildinfo").is_some() {
         Runtime::Go
     } else if needs_java(&file) {
@@ -65,7 +65,7 @@ fn look(file: File) -> Runtime {
 }
 
 /// Whether the program is linked with the Java launcher's library or the machine itself.
-fn needs_java<'a>(file: &object::File<'a, &'a ReadCache<File>>) -> bool {
+fn needs_java<'a>(file: &object::File<'a, &'a BoundedFile>) -> bool {
     let strings = file
         .section_by_name(".dynstr")
         .and_then(|section| object::ObjectSection::data(&section).ok());

@@ -61,7 +61,8 @@ pub struct Signals {
 
 impl Signals {
     /// From now on, signals wait to be read. Those that colocate was told to ignore, as `nohup`
-    /// does with SIGHUP, stay ignored.
+    /// does with SIGHUP, stay ignored. As many files as the hard limit allows may be open from now on: each job and each
+    /// watched thread costs some. Programs get the soft limit back that colocate was started with.
     ///
     /// # Errors
     /// At the limit of open files.
@@ -75,6 +76,8 @@ impl Signals {
         let (nice, policy) = (sys::nice(), sys::policy());
         let inherited =
             Inherited { mask, child_ignored, nice, policy, files: Descriptors::now().ok() };
+        // Where that fails it is as if it had not been tried.
+        let _ = Descriptors::raise();
         Ok(Self { fd: sys::signalfd(&taken)?, inherited })
     }
 

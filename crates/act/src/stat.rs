@@ -1,10 +1,10 @@
-//! What `/proc/PID/task/TID/stat` says of one thread, and who descends from whom.
+//! What `/proc/PID/task/TID/stat` says of one thread, and which processes there are.
 
+use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::{Pid, Tid};
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// What the kernel says of one thread.
@@ -25,15 +25,31 @@ pub struct Stat {
     pub last_ran: PuNr,
 }
 
+const STAT_B: usize = 2048;
 /// Nanoseconds in a clock tick: `USER_HZ` is 100 on every architecture that we build for.
 const TICK_NS: u64 = 10_000_000;
 
 impl Stat {
+    /// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what stands
+    /// between them (proc(5), fs/proc/array.c).
+    pub const LONGEST_B: u64 = STAT_B as u64;
+
     /// Asks for thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine.
-    /// `None` if it has ended.
+    /// `None` if it has ended or cannot be read.
     #[must_use]
     pub fn read(proc: &Path, pid: Pid, tid: Tid) -> Option<Self> {
-        Self::parse(&text(&proc.join(format!("{pid}/task/{tid}/stat")))?)
+        Self::try_read(proc, pid, tid).ok()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// If it cannot be read; [`Proc::has_ended`] says whether that is because it has ended.
+    ///
+    /// [`Proc::has_ended`]: colocate_observe::proc::Proc::has_ended
+    pub fn try_read(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
+        let text = text(&proc.join(format!("{pid}/task/{tid}/stat")))?;
+        Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Reads the text of such a file (proc(5)).
@@ -74,33 +90,20 @@ impl Stat {
     }
 }
 
-/// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what stands between
-/// them (proc(5), fs/proc/array.c).
-const LONGEST: usize = 2048;
-
 /// A file's text, with one call. A thread's name is any bytes, for one often the first half of a character.
-fn text(path: &Path) -> Option<String> {
-    let mut bytes = [0; LONGEST];
-    let length = File::open(path).ok()?.read(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+fn text(path: &Path) -> io::Result<String> {
+    let mut bytes = [0; STAT_B];
+    let length = kernel::open(path)?.read(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-/// The parent of every process below `proc`.
+/// Every process below `proc`, with what the kernel says of its first thread.
 #[must_use]
-pub fn parents(proc: &Path) -> HashMap<Pid, Pid> {
-    let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid);
-    let with_parent = pids.filter_map(|pid| {
-        Some((pid, Stat::parse(&text(&proc.join(format!("{pid}/stat")))?)?.parent))
-    });
-    with_parent.collect()
-}
-
-/// The numbers of a process's threads; none if it has ended.
-#[must_use]
-pub fn threads(proc: &Path, pid: Pid) -> Vec<Tid> {
-    let entries = std::fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).map(Tid).collect()
+pub fn processes(proc: &Path) -> HashMap<Pid, Stat> {
+    let names = kernel::names(proc).unwrap_or_default();
+    let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok()).map(Pid);
+    let stat = |pid: Pid| Stat::parse(&text(&proc.join(format!("{pid}/stat"))).ok()?);
+    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
 #[cfg(test)]
@@ -140,7 +143,6 @@ mod tests {
         let pid = Pid(std::process::id().cast_signed());
         let stat = Stat::read(Path::new("/proc"), pid, pid.first_thread()).unwrap();
         assert!(!stat.is_dead() && stat.start_ticks > 0);
-        assert_eq!(parents(Path::new("/proc")).get(&pid), Some(&stat.parent));
-        assert!(threads(Path::new("/proc"), pid).contains(&pid.first_thread()));
+        assert_eq!(processes(Path::new("/proc"))[&pid].parent, stat.parent);
     }
 }

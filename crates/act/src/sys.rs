@@ -187,6 +187,21 @@ pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
     if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }
 }
 
+/// Lets orphans among the descendants of this process become its children, as if it were their init: then every
+/// descendant can be found as long as this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
+pub fn adopt_orphans() {
+    // It fails on no Linux since 3.4; any number says yes.
+    let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
+}
+
+/// A number that others cannot guess; `None` before the kernel has any.
+#[must_use]
+pub fn random() -> Option<u64> {
+    let mut bytes = [0; 8];
+    let given = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+    (given == bytes.len()).then(|| u64::from_ne_bytes(bytes))
+}
+
 /// A descriptor that is readable once process `pid` has ended (Linux 5.3).
 ///
 /// # Errors
@@ -279,8 +294,7 @@ pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
 pub struct Arrived {
     /// Its number.
     pub signal: c_int,
-    /// Whether the kernel sent it, as it does for keys like Ctrl-C, to the terminal's whole
-    /// foreground process group.
+    /// Whether the kernel sent it to the terminal's whole foreground process group, as it does for keys like Ctrl-C.
     pub by_kernel: bool,
 }
 
@@ -293,10 +307,16 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     // SAFETY: at most `size` bytes are written to `info`, and every bit pattern is valid for it.
     let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
     let whole = usize::try_from(read).is_ok_and(|read| read == size);
-    whole.then(|| Arrived {
-        signal: info.ssi_signo.cast_signed(),
-        by_kernel: info.ssi_code == libc::SI_KERNEL,
-    })
+    let signal = info.ssi_signo.cast_signed();
+    let to_group = || !matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session();
+    whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
+}
+
+/// Whether this process leads its session. Of a terminal that hangs up, the kernel tells the leader alone, by SIGHUP and
+/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others hear of it when the leader ends.
+fn leads_session() -> bool {
+    // SAFETY: both take and return numbers; 0 means this process.
+    unsafe { libc::getsid(0) == libc::getpid() }
 }
 
 /// A file without a name, in memory.

@@ -194,7 +194,7 @@ fn sealed_file(length: usize) -> Result<File, SysError> {
 /// The inode number of this process's namespace of process IDs.
 fn namespace() -> Result<u64, SysError> {
     let call = "readlink(/proc/self/ns/pid)";
-    let found = std::fs::read_link("/proc/self/ns/pid");
+    let found = colocate_files::kernel::link(Path::new("/proc/self/ns/pid"));
     let found = found.map_err(|source| SysError { call, source })?;
     let number = layout::namespace(found.as_os_str().as_bytes());
     number.ok_or_else(|| SysError { call, source: io::ErrorKind::InvalidData.into() })

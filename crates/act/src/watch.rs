@@ -89,6 +89,8 @@ impl Watchers {
         let share = (PAGES / jobs.len()).clamp(LEAST_PAGES, cpus.watch.ring_pages.max(LEAST_PAGES));
         let mut options = cpus.clone();
         options.watch.ring_pages = 1 << share.ilog2();
+        // All jobs together are read in the time that one may take.
+        options.most_steps /= jobs.len() as u64;
         let samplers = jobs
             .iter()
             .map(|&(job, pid)| Ok((job, Sampler::start(pid, Start::AtExec, options.clone())?)));

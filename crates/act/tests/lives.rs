@@ -171,7 +171,8 @@ fn model_of(parts: &[&str]) -> CpiModel {
 }
 
 /// A scheduler is told where the cycles of each quantum went: those of page faults, and the rest; a program that
-/// fills memory has both in nearly every quantum. `symbiotic` learns from it.
+/// fills memory has both in nearly every quantum, from the first one on. `symbiotic` learns from it. Both programs run
+/// until they have used the CPU time of six quanta, so that no machine is too fast for it.
 fn where_cycles_went() {
     let mut counters = Counters::of_software(&[
         (Role::Instructions, TASK_CLOCK),
@@ -181,8 +182,9 @@ fn where_cycles_went() {
     ]);
     let table = stack::ARM.into_iter().find(|table| table.parts.len() == 3).unwrap();
     counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
-    let grows = "exec awk 'BEGIN { for (i = 0; i < 500000; i++) a[i] = i }'";
-    let setup = Setup { count: Count::With(counters), ..setup(&[grows, grows], &[]) };
+    let grows = "exec awk 'BEGIN { for (i = 0; i < 4000000; i++) a[i] = i }'";
+    let targets = [Target::Instructions(6 * QUANTUM.0); 2];
+    let setup = Setup { count: Count::With(counters), ..setup(&[grows, grows], &targets) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     assert_eq!(host.stack_parts(), Ok(table.parts));
     let workload = Workload { jobs: 2, quantum: QUANTUM, scheduler: "symbiotic" };
@@ -190,10 +192,19 @@ fn where_cycles_went() {
     let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
     let kind: SchedulerKind = "symbiotic".parse().unwrap();
     let mut scheduler = kind.scheduler_knowing(&known);
+    let has_stack = |task: &colocate_engine::SeenTask| {
+        task.counts.stack.is_some_and(|stack| stack.total() > 0.0)
+    };
     let (mut told, mut learnt) = (0, false);
     let last = schedule(&mut host, &mut *scheduler, &workload, &mut |turn| {
         learnt |= turn.state.is_some_and(|state| state.starts_with("2 threads' stacks known"));
+        let counted = |id| turn.seen.tasks.iter().any(|task| task.id == id && has_stack(task));
         for did in turn.did {
+            let is_told = did.ran.stack.is_some();
+            assert!(
+                turn.number > 0 || is_told || !counted(did.id),
+                "of the first quantum: {did:?}"
+            );
             let Some(shares) = &did.ran.stack else {
                 assert!(did.ran.parts.is_empty(), "{did:?}");
                 continue;

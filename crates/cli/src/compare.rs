@@ -9,13 +9,13 @@ mod launch;
 mod session;
 
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::output::{self, Bar};
 use anyhow::Context;
 use colocate_act::sys;
+use colocate_machine::printable;
 use colocate_study::figures::{Comparison, Place};
 use colocate_study::state::{MOST_REPETITIONS, Quiet, Run, State};
 use colocate_study::{order, plot, table};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use launch::{Ended, Launcher};
 use session::Session;
 use signal_hook::flag;
@@ -107,7 +107,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     study.progress = (!args.quiet).then(|| progress_bar(&study.session.state));
     let outcome = study.finish();
     if let Some(bar) = &study.progress {
-        bar.finish_and_clear();
+        bar.clear();
     }
     outcome?;
     report(&study.session, args.json)
@@ -144,7 +144,7 @@ fn caught(
 struct Study {
     session: Session,
     launcher: Launcher,
-    progress: Option<ProgressBar>,
+    progress: Option<Bar>,
     quiet: bool,
 }
 
@@ -214,7 +214,7 @@ impl Study {
         let left = state.time_left().map_or_else(String::new, |left| {
             format!(", {} left", indicatif::HumanDuration(left.into()))
         });
-        bar.set_message(format!("{}{left}", state.settings.policies[slot.policy]));
+        bar.say(&format!("{}{left}", state.settings.policies[slot.policy]));
     }
 
     fn warn_if_busy(&self, before: Quiet) {
@@ -233,12 +233,8 @@ impl Study {
 }
 
 /// A bar on standard error, drawn only where that is a terminal.
-fn progress_bar(state: &State) -> ProgressBar {
-    let total = state.settings.total_runs() as u64;
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+fn progress_bar(state: &State) -> Bar {
+    Bar::new(state.settings.total_runs() as u64, "{bar:30} {pos}/{len} {wide_msg}", false)
 }
 
 /// Writes the results beside the runs and prints the table or the JSON.
@@ -251,12 +247,13 @@ fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
         ("comparison.txt", &text),
         ("comparison.svg", &picture),
     ] {
-        output::write(Some(&session.dir.join(name)), content)?;
+        output::write_private(Some(&session.dir.join(name)), content)?;
     }
     let shown = if json {
         found.to_json()
     } else {
-        format!("{text}\nkept in {}: comparison.json, .txt, .svg, logs\n", session.dir.display())
+        let dir = session.dir.to_string_lossy();
+        format!("{text}\nkept in {}: comparison.json, .txt, .svg, logs\n", printable(&dir))
     };
     output::write(None, &shown)?;
     Ok(ExitCode::SUCCESS)

@@ -49,7 +49,7 @@ fn own(place: &Place) -> Own {
 fn journal(place: &Place) -> Result<String, String> {
     let user = place.user.ok_or("the user is not known: /proc/self/status cannot be read")?;
     let candidates = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
-    rundir::open(&candidates, user).map(|folder| folder.display().to_string())
+    rundir::open(&candidates, user).map(|folder| folder.path().display().to_string())
 }
 
 /// The QEMU and the plugin that `profile --backend emulate` would use.

@@ -9,9 +9,14 @@
 //! | 126 | the program was found but could not be executed |
 //! | 127 | the program was not found |
 
+use clap::Parser;
+use colocate_machine::printable;
+use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
+/// Wrong usage.
+pub const USAGE: u8 = 2;
 /// A capability that was asked for by name is missing here.
 pub const NO_CAPABILITY: u8 = 3;
 /// colocate itself failed.
@@ -38,6 +43,25 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What the command line asks for.
+///
+/// # Errors
+/// The exit code, after printing help or what is wrong with the arguments.
+pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
+    C::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            // Help and version, in colour where that is wanted; they quote nothing.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        // Arguments are quoted, and may hold ends of lines: told as if they had been written with escapes.
+        let shown = |arg: OsString| printable(&arg.to_string_lossy()).into_owned();
+        let error = C::try_parse_from(std::env::args_os().map(shown)).err().unwrap_or(error);
+        crate::output::aside(&error.render().to_string());
+        ExitCode::from(USAGE)
+    })
+}
+
 /// The exit code of `done`, after printing its error, if any, as one line on standard error.
 pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
@@ -46,8 +70,7 @@ pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// `error` and its causes. Some errors name their cause in their own text; it is said once. A
-/// command or a path may hold the end of a line.
+/// `error` and its causes, on one line. Some errors name their cause in their own text; it is said once.
 pub fn one_line(error: &anyhow::Error) -> String {
     let causes = error.chain().map(ToString::to_string);
     let line = causes.fold(String::new(), |said, cause| match said.as_str() {
@@ -55,7 +78,8 @@ pub fn one_line(error: &anyhow::Error) -> String {
         _ if said.ends_with(&cause) => said,
         _ => format!("{said}: {cause}"),
     });
-    line.replace(char::is_control, " ")
+    // Readers of files say where they stopped on several lines.
+    printable(&line.replace('\n', " ")).into_owned()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use colocate_files::Dir;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,6 +39,6 @@ pub fn main<C: CommandFactory>(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn made(folder: &Path, below: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(below);
-    std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+    Dir::open_or_make(&path, 0o777)?;
     Ok(path)
 }

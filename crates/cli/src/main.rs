@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod exit;
 mod generate;
+mod input;
 mod moving;
 mod output;
 mod outputs;
@@ -23,11 +24,13 @@ mod train;
 mod workers;
 
 use clap::{Parser, Subcommand};
+use colocate_observe::privilege;
 use std::process::ExitCode;
 
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+// Not the name that we were called by, which our caller chooses.
+#[command(bin_name = "colocate", version, about, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -56,7 +59,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    // Before anything is read that a caller could have prepared.
+    if let Err(why) = privilege::give_up() {
+        return exit::code_of(Err(why.into()));
+    }
+    let command = match exit::parsed::<Cli>() {
+        Ok(cli) => cli.command,
+        Err(code) => return code,
+    };
+    let done = match command {
         Command::Topo(args) => topo::main(&args),
         Command::Profile(args) => profile::main(&args),
         Command::Doctor(args) => doctor::main(&args),

@@ -10,6 +10,7 @@ use colocate_act::pages::pace;
 use colocate_act::pages::status::Counts;
 use colocate_act::pages::work::Target;
 use colocate_act::sys;
+use colocate_machine::printable;
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -271,7 +272,7 @@ fn text(report: &Report) -> String {
     let mut text = format!(
         "memory of process {} ({}) to {}{}\n",
         report.pid,
-        report.name,
+        printable(&report.name),
         pages::nodes_named(&list(&nodes(report))),
         if report.dry_run { "; nothing is moved" } else { "" }
     );

@@ -1,28 +1,100 @@
 //! Where results go, a file or standard output, and where remarks do.
+//!
+//! All text that leaves the program goes through here. What is not printable is escaped: names of other users' programs,
+//! paths and what files say must not act on the terminal. A name that is a part of a line is escaped where it is put
+//! into it ([`colocate_machine::printable()`]), since only there an end of a line is known to be the name's.
+//!
+//! # Properties
+//! - **Nothing unprintable leaves**: neither on a stream nor in a file. -> test `nothing_unprintable_leaves`
+
+mod progress;
 
 use anyhow::Context;
-use std::fs::{File, Metadata};
-use std::io::Write;
+use colocate_files::Mode;
+use colocate_machine::{printable, printable_lines};
+use console::Term;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
+
+pub use progress::Bar;
+
+/// A standard stream for what we say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Whether a stream is a terminal.
+pub fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Out => std::io::stdout().is_terminal(),
+        Stream::Err => std::io::stderr().is_terminal(),
+    }
+}
+
+/// Lines and columns of the terminal on a stream; `None` if it does not say.
+pub fn size(stream: Stream) -> Option<(usize, usize)> {
+    let term = if stream == Stream::Out { Term::stdout() } else { Term::stderr() };
+    term.size_checked().map(|(lines, columns)| (lines.into(), columns.into()))
+}
 
 /// Writes `text` to `path`, or to standard output if there is none or it is `-`.
 ///
-/// A file appears whole or not at all: the text goes to a temporary file beside it, which is then
-/// renamed; `kill -9` in between leaves that one. A file that is there and cannot be replaced, since it is a mount point
-/// or its folder is not ours to write to, is written over. A reader of standard output that has gone away is
-/// not an error.
+/// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a file
+/// `.colocate-….tmp` beside it. A reader of standard output that has gone away is not an error.
 ///
 /// # Errors
 /// If the file cannot be written, with its path; nothing is left behind.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    write_as(path, text, Mode::ByUmask)
+}
+
+/// The same for what holds command lines, in which there may be passwords: only this user may read a new file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    write_as(path, text, Mode::Private)
+}
+
+/// The same for whom `mode` allows to read a new file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     match path.filter(|path| *path != Path::new("-")) {
-        None => match std::io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.context("cannot write to standard output"),
-        },
-        Some(path) => {
-            replace(path, text).with_context(|| format!("cannot write {}", path.display()))
-        }
+        None => print(text).map(drop),
+        Some(path) => Ok(colocate_files::write(path, printable_lines(text).as_bytes(), mode)?),
+    }
+}
+
+/// Writes to standard output. False if its reader has gone away.
+///
+/// # Errors
+/// If it cannot be written to, as on a full disk.
+pub fn print(text: &str) -> anyhow::Result<bool> {
+    put_out(&printable_lines(text))
+}
+
+/// Writes to a terminal on standard output what may hold our own control sequences; names are escaped already. False
+/// if its reader has gone away.
+///
+/// # Errors
+/// As [`print()`].
+pub fn draw(text: &str) -> anyhow::Result<bool> {
+    put_out(text)
+}
+
+fn put_out(text: &str) -> anyhow::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.map(|()| true).context("cannot write to standard output"),
     }
 }
 
@@ -30,136 +102,77 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn keep(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    let written = write(path, text);
+pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
+    let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
         let _ = write(None, text);
     }
     written
 }
 
-/// The same where standard output is a program's: standard error gets what is written into no file.
+/// The same where standard output is a program's: standard error gets what is written into no file. It holds command
+/// lines ([`write_private`]).
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    let written = path.map_or(Ok(()), |path| write(Some(path), text));
+    let written = path.map_or(Ok(()), |path| write_private(Some(path), text));
     if written.is_err() || path.is_none() {
         aside(text);
     }
     written
 }
 
-/// Whether there is a folder for a file at `path`, to be asked before anything is begun; other reasons why it may not
-/// be possible to write it show when it is written.
-///
-/// # Errors
-/// If there is none, or the path is itself a folder.
-pub fn has_a_place(path: &Path) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let found = if path.is_dir() {
-        Err(std::io::ErrorKind::IsADirectory.into())
-    } else {
-        // With the dot, what is no folder is an error.
-        folder.unwrap_or(Path::new(".")).join(".").metadata()
-    };
-    found.map(drop).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Says a line on standard error, after our name.
+/// Says a line on standard error, after our name. It stays one line.
 pub fn remark(line: &str) {
     aside(&remarked(line));
 }
 
 /// A line as it is said.
 pub fn remarked(line: &str) -> String {
-    format!("colocate: {line}\n")
+    format!("colocate: {}\n", printable(line))
 }
 
 /// Writes to standard error. Programs run on and results are kept although nobody listens there: a reader that has
 /// gone away, a full disk.
 pub fn aside(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = std::io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let old = path.metadata();
-    // Devices and pipes cannot be renamed over, and a link that leads nowhere yet leads to nothing
-    // that could be lost.
-    if !old.as_ref().map_or_else(|_| !path.is_symlink(), Metadata::is_file) {
-        return std::fs::write(path, text);
-    }
-    // What is replaced is the file that a link leads to, not the link.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let old = old.ok();
-    match rename_over(&path, old.as_ref(), text) {
-        Err(error) if old.is_some() && is_held(&error) => std::fs::write(path, text),
-        done => done,
-    }
-}
+/// A descriptor of standard error of its own, which no program inherits: who holds the lock of `io::stderr` keeps
+/// everybody else from it.
+pub struct OwnStderr(File);
 
-/// Writes `text` to a temporary file beside `path`, and gives it that name.
-fn rename_over(path: &Path, old: Option<&Metadata>, text: &str) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = Path::new(&beside);
-    let written = File::create(beside)
-        .and_then(|mut file| {
-            // Who could not read the old one shall not read this one.
-            old.map_or(Ok(()), |old| file.set_permissions(old.permissions()))?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(beside);
+impl OwnStderr {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// If there is no standard error, or no descriptor can be had.
+    pub fn open() -> std::io::Result<Self> {
+        std::io::stderr().as_fd().try_clone_to_owned().map(|fd| Self(fd.into()))
     }
-    written
-}
 
-/// Whether an error says that a name cannot be changed; the file behind it may yet be written to.
-fn is_held(error: &std::io::Error) -> bool {
-    let held = [libc::EBUSY, libc::EACCES, libc::EPERM, libc::EROFS];
-    error.raw_os_error().is_some_and(|code| held.contains(&code))
+    /// What it leads to.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// Writes in one piece what may hold our own control sequences; names are escaped already.
+    pub fn draw(&mut self, text: &str) {
+        let _ = self.0.write_all(text.as_bytes());
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{has_a_place, write};
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::Path;
+    use super::{remarked, write};
 
     #[test]
-    fn a_link_stays_a_link_and_a_secret_secret() {
+    fn nothing_unprintable_leaves() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("old"), "old").unwrap();
-        std::fs::set_permissions(at("old"), PermissionsExt::from_mode(0o600)).unwrap();
-        symlink("old", at("link")).unwrap();
-        symlink("new", at("early")).unwrap();
-        for (name, file) in [("link", "old"), ("early", "new")] {
-            write(Some(&at(name)), "text").unwrap();
-            assert_eq!(at(name).read_link().unwrap().to_str(), Some(file));
-            assert_eq!(std::fs::read_to_string(at(file)).unwrap(), "text");
-        }
-        assert_eq!(at("old").metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
-    }
-    #[test]
-    fn files_need_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("file"), "").unwrap();
-        symlink("gone/file", at("link")).unwrap();
-        for name in ["new", "file", "link"] {
-            has_a_place(&at(name)).unwrap();
-        }
-        for name in ["-", "/dev/null", "new"] {
-            has_a_place(Path::new(name)).unwrap();
-        }
-        for name in ["gone/file", "file/file", "."] {
-            let why = has_a_place(&at(name)).unwrap_err().to_string();
-            assert!(why.starts_with("cannot write "), "{name}: {why}");
-        }
+        let path = folder.path().join("file");
+        write(Some(&path), "a\x1b[2J\u{9b}\u{202e}\tb\r\n").unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "a\\x1b[2J\\x9b\\u{202e}\tb\\x0d\n");
+        assert_eq!(remarked("a\ncolocate: b\x1b"), "colocate: a\\x0acolocate: b\\x1b\n");
     }
 }

@@ -2,12 +2,14 @@
 
 use crate::exit::Failure;
 use crate::output;
+use colocate_files::Mode;
 use std::path::{Path, PathBuf};
 
 /// A file and what is written into it.
 pub struct Output<'a> {
     path: &'a Path,
     form: Form,
+    mode: Mode,
 }
 
 /// What can be written into a file.
@@ -21,11 +23,12 @@ pub enum Form {
     Picture,
 }
 
-/// What is written into each of `paths`; `-` is standard output, and gets text, or JSON if `json`.
+/// What is written into each of `paths`, and who may read new ones; `-` is standard output, and gets text, or JSON if
+/// `json`.
 ///
 /// # Errors
 /// Usage, if an ending says nothing; if there is no folder for a file.
-pub fn of(paths: &[PathBuf], json: bool) -> anyhow::Result<Vec<Output<'_>>> {
+pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
     let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         match ending {
@@ -40,9 +43,10 @@ pub fn of(paths: &[PathBuf], json: bool) -> anyhow::Result<Vec<Output<'_>>> {
             }
         }
     };
-    let outputs = paths.iter().map(|path| Ok(Output { path, form: one(path)? }));
+    let outputs = paths.iter().map(|path| Ok(Output { path, form: one(path)?, mode }));
     let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;
-    outputs.iter().try_for_each(|output| output::has_a_place(output.path))?;
+    let mut files = outputs.iter().filter(|output| output.path.as_os_str() != "-");
+    files.try_for_each(|output| colocate_files::has_place(output.path))?;
     Ok(outputs)
 }
 
@@ -62,6 +66,6 @@ impl Output<'_> {
     /// # Errors
     /// That of `told`, or if the file cannot be written.
     pub fn write(&self, told: impl FnOnce(Form) -> anyhow::Result<String>) -> anyhow::Result<()> {
-        output::write(Some(self.path), &told(self.form)?)
+        output::write_as(Some(self.path), &told(self.form)?, self.mode)
     }
 }

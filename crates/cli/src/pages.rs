@@ -7,6 +7,8 @@ use colocate_act::pages::live::{self, PagesError, Process};
 use colocate_act::pages::maps::{Mapping, Placed, placed};
 use colocate_act::pages::nodes::{Nodes, list};
 use colocate_act::pages::tasks::{Asker, askers};
+use colocate_files::kernel;
+use colocate_machine::printable::{self, printable};
 use colocate_machine::{Bytes, NodeNr};
 use colocate_observe::Pid;
 use serde::Serialize;
@@ -115,15 +117,13 @@ pub fn failure(error: PagesError) -> anyhow::Error {
 
 /// The name of a process; empty if it has ended.
 pub fn name(pid: Pid) -> String {
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = kernel::read(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
     String::from_utf8_lossy(&comm).trim_end().to_owned()
 }
 
 /// JSON text that ends in a newline.
 pub fn json(report: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(report).expect("every field has a JSON form");
-    text.push('\n');
-    text
+    printable::json(report)
 }
 
 fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
@@ -134,7 +134,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
         *total.entry(*node).or_insert(Bytes(0)) =
             Bytes(total.get(node).map_or(0, |b| b.0) + size.0);
     }
-    let askers = askers(Path::new("/proc"), process.pid(), nodes);
+    let askers = askers(process.handle(), nodes);
     Ok(Report {
         version: VERSION,
         pid: process.pid().0,
@@ -179,7 +179,7 @@ fn task(asker: &Asker) -> Task {
 }
 
 fn text(report: &Report) -> String {
-    let mut text = format!("process {} ({}), may use ", report.pid, report.name);
+    let mut text = format!("process {} ({}), may use ", report.pid, printable(&report.name));
     let allowed: Vec<NodeNr> = report.allowed_nodes.iter().copied().map(NodeNr).collect();
     let balancing = match report.balancing {
         Some(true) => "; kernel.numa_balancing is on",
@@ -250,9 +250,9 @@ fn mappings(report: &Report, text: &mut String) {
             } else {
                 Bytes(mapping.huge_bytes).to_string()
             },
-            mapping.policy,
+            printable(&mapping.policy),
             on.collect::<Vec<_>>().join(", "),
-            mapping.what,
+            printable(&mapping.what),
         );
     }
     let empty = report.mappings.len() - shown.len();

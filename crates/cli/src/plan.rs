@@ -3,17 +3,19 @@
 mod demand;
 
 use crate::exit::Failure;
+use crate::input;
 use crate::output;
 use anyhow::Context;
 use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
+use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Assumptions, Class, Profile};
 use colocate_policy::forecast::{self, Slowdown};
 use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, PolicyKind, Task, TaskId, plan_on};
+use colocate_study::table::aligned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -196,7 +198,7 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
             )));
         }
         let file = Path::new(&profile.program.path).file_name();
-        let name = clean(&file.unwrap_or_default().to_string_lossy());
+        let name = file.unwrap_or_default().to_string_lossy().into_owned();
         for _ in 0..copies {
             programs.push(Program {
                 name: name.clone(),
@@ -230,10 +232,7 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
 
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
     let whole = || -> anyhow::Result<Profile> {
-        let mut text = String::new();
-        let file = std::fs::File::open(path)?;
-        // One byte more than allowed, so that the profile's own check sees that it is too long.
-        file.take(Profile::MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+        let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
         let profile = Profile::from_json(&text)?;
         // On another machine the same program may well be another build.
         if live
@@ -244,11 +243,6 @@ fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
         Ok(profile)
     };
     whole().with_context(|| format!("cannot use profile {}", path.display()))
-}
-
-/// `text` without control characters, which could drive a terminal.
-fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }
 
 /// The tasks to plan for, and what was left out of each program.
@@ -268,8 +262,7 @@ impl Workload {
         };
         let known: Vec<Known> = programs.iter().map(known).collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
-        for mut task in tasks_to_plan(&known, &[], Nanos::ZERO) {
-            task.name = clean(&task.name);
+        for task in tasks_to_plan(&known, &[], Nanos::ZERO) {
             by_job.entry(task.id.job).or_default().push(task);
         }
         let mut workload = Self { tasks: Vec::new(), notes: Vec::new() };
@@ -346,7 +339,7 @@ fn table(
     let _ = writeln!(
         text,
         "machine  {}: {} of {} PUs on {} cores",
-        clean(&machine.name),
+        printable(&machine.name),
         usable.len(),
         machine.pus.len(),
         cores.len()
@@ -354,9 +347,9 @@ fn table(
     if let Some(quota) = seen.usable.as_ref().and_then(|usable| usable.quota) {
         let _ = writeln!(text, "quota    all threads together may use {quota}");
     }
-    let _ = writeln!(text, "policy   {}", plan.policy);
+    let _ = writeln!(text, "policy   {}", printable(&plan.policy));
     for note in &workload.notes {
-        let _ = writeln!(text, "program  {note}");
+        let _ = writeln!(text, "program  {}", printable(note));
     }
     let rows = rows(plan, machine, workload);
     text.push('\n');
@@ -375,8 +368,8 @@ fn table(
     let nothing =
         if taken.is_empty() { "nothing: no task is placed" } else { "nothing: no mix is known" };
     let predicted = plan.predicted.as_deref().unwrap_or(nothing);
-    let _ = writeln!(text, "predicted  {predicted}");
-    let _ = writeln!(text, "slowdown   {trust}");
+    let _ = writeln!(text, "predicted  {}", printable(predicted));
+    let _ = writeln!(text, "slowdown   {}", printable(trust));
     let _ = writeln!(text, "born later {}", born_later(&plan.newborn));
     text
 }
@@ -428,19 +421,4 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
 fn told(slowdown: &Slowdown) -> String {
     let Slowdown { usual, least, most } = slowdown;
     format!("{usual:.2} ({least:.2} to {most:.2})")
-}
-
-/// Columns padded to their widest cell, two spaces apart.
-pub fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

@@ -10,10 +10,12 @@ mod launch;
 mod table;
 
 use crate::exit::{self, Failure};
+use crate::input;
 use crate::output;
 use anyhow::Context;
 use backend::Wish;
 use colocate_machine::Nanos;
+use colocate_machine::printable;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Phase, Profile};
 use colocate_observe::Pid;
@@ -170,7 +172,7 @@ fn report(args: &Args, speaker: Speaker, profile: &Profile) -> anyhow::Result<()
         speaker.say(table::of(profile).trim_end());
     } else {
         for note in &profile.notes {
-            speaker.say(&format!("colocate: {note}"));
+            speaker.say(&format!("colocate: {}", printable(note)));
         }
     }
     match &args.output {
@@ -180,8 +182,7 @@ fn report(args: &Args, speaker: Speaker, profile: &Profile) -> anyhow::Result<()
 }
 
 fn read(path: &Path) -> anyhow::Result<Profile> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = input::text(path, input::limit(Profile::MAX_BYTES))?;
     Profile::from_json(&text).with_context(|| path.display().to_string())
 }
 

@@ -5,6 +5,8 @@
 use crate::output;
 use colocate_act::restore::{self, Found, FoundError, Freed, Raised};
 use colocate_act::{rundir, sys};
+use colocate_files::Dir;
+use colocate_machine::printable::{self, printable};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -72,8 +74,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let user = sys::effective_user();
     let dirs = rundir::candidates(xdg.as_deref(), user);
     // In a folder that others can write to, anybody could have written what to do to whom.
-    let trusted = dirs.iter().filter(|dir| rundir::check(dir, user).is_ok());
-    let found = trusted.flat_map(|dir| restore::journals(dir));
+    let trusted = dirs.iter().filter_map(|dir| Dir::open_private(dir, user).ok());
+    let found = trusted.flat_map(restore::journals);
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
     let failed = done.iter().any(|done| !done.alive && done.is_left());
     let text = if args.json { json(&done) } else { text(&done, args.dry_run) };
@@ -93,7 +95,7 @@ impl Done {
 }
 
 fn undo(found: Found, dry: bool) -> Done {
-    let Found { path, owner, journal } = found;
+    let Found { path, dir, owner, journal } = found;
     let proc = Path::new("/proc");
     let mut done = Done {
         journal: path,
@@ -123,7 +125,7 @@ fn undo(found: Found, dry: bool) -> Done {
         }
     }
     if !dry && !done.alive && !done.is_left() {
-        let _ = std::fs::remove_file(&done.journal);
+        let _ = dir.remove(done.journal.file_name().unwrap_or_default());
     }
     done
 }
@@ -143,9 +145,7 @@ impl From<Raised> for Idle {
 }
 
 fn json(done: &[Done]) -> String {
-    let mut text = serde_json::to_string_pretty(done).expect("every field has a JSON form");
-    text.push('\n');
-    text
+    printable::json(done)
 }
 
 fn text(done: &[Done], dry: bool) -> String {
@@ -154,22 +154,25 @@ fn text(done: &[Done], dry: bool) -> String {
     }
     let mut text = String::new();
     for done in done {
-        let path = done.journal.display();
+        let path = done.journal.to_string_lossy();
+        let path = printable(&path);
         let nothing = done.threads.is_empty()
             && done.idle.is_empty()
             && done.stopped.is_empty()
             && done.stopped_trouble.is_none();
         let _ = match (&done.trouble, nothing) {
             _ if done.alive => writeln!(text, "{path}: its colocate is at work, left alone"),
-            (Some(why), _) if !done.spoilt => writeln!(text, "{path}: left alone: {why}"),
-            (Some(why), _) if dry => writeln!(text, "{path}: not a journal: {why}"),
-            (Some(why), _) => writeln!(text, "{path}: not a journal, removed: {why}"),
+            (Some(why), _) if !done.spoilt => {
+                writeln!(text, "{path}: left alone: {}", printable(why))
+            }
+            (Some(why), _) if dry => writeln!(text, "{path}: not a journal: {}", printable(why)),
+            (Some(why), _) => writeln!(text, "{path}: not a journal, removed: {}", printable(why)),
             (None, true) => writeln!(text, "{path}: nothing is left to undo"),
             (None, false) => writeln!(text, "{path}:"),
         };
-        let original = done.original.as_deref().unwrap_or_default();
+        let original = printable(done.original.as_deref().unwrap_or_default());
         if let Some(why) = &done.stopped_trouble {
-            let _ = writeln!(text, "  what was stopped: {why}");
+            let _ = writeln!(text, "  what was stopped: {}", printable(why));
         }
         for pid in &done.stopped {
             let verb = if dry { "would be let go on" } else { "was let go on" };
@@ -179,7 +182,11 @@ fn text(done: &[Done], dry: bool) -> String {
             let verb = if dry { "would be given" } else { "was given" };
             let _ = match trouble {
                 None => writeln!(text, "  thread {tid} of process {pid}: SCHED_IDLE, {verb} {to}"),
-                Some(why) => writeln!(text, "  thread {tid} of process {pid}: SCHED_IDLE, {why}"),
+                Some(why) => writeln!(
+                    text,
+                    "  thread {tid} of process {pid}: SCHED_IDLE, {}",
+                    printable(why)
+                ),
             };
         }
         for Thread { pid, tid, from, trouble } in &done.threads {
@@ -188,7 +195,9 @@ fn text(done: &[Done], dry: bool) -> String {
                 None => {
                     writeln!(text, "  thread {tid} of process {pid}: {from}, {verb} {original}")
                 }
-                Some(why) => writeln!(text, "  thread {tid} of process {pid}: {from}, {why}"),
+                Some(why) => {
+                    writeln!(text, "  thread {tid} of process {pid}: {from}, {}", printable(why))
+                }
             };
         }
     }

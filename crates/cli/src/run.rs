@@ -7,15 +7,16 @@ mod cache;
 pub mod jobs;
 mod report;
 
-use crate::exit;
-use crate::output;
+use crate::{exit, input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
 use colocate_engine::{FixedPlan, Known, Meanwhile, Outcome, Planner, Settings, first_plan};
+use colocate_files::Dir;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_model::Profile;
 use colocate_observe::{births, sample};
 use colocate_policy::{Plan, PolicyKind};
 use jobs::Job;
@@ -99,7 +100,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let speaker = Speaker { quiet: args.quiet };
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     let machine = read::live()?;
     let planner = planner(args, &machine)?;
@@ -153,8 +154,7 @@ fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
             (policy, _) => policy,
         }));
     };
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
     plan.check_against(machine).with_context(|| path.display().to_string())?;
     Ok(Box::new(FixedPlan(plan)))
@@ -171,22 +171,27 @@ fn known(jobs: &[Job]) -> Vec<Known> {
 
 /// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
 /// program that fails then fails in its real run as well.
-fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<colocate_model::Profile> {
+fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<Profile> {
     let name = job.command.name();
     speaker.say(&format!("running {name} once to profile it; its standard output is dropped"));
     // Not in a folder that others can write to: they could have put another profile there.
-    let dir = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
-    let file = dir.join(format!("profile-{}.json", std::process::id()));
-    let _ = std::fs::remove_file(&file);
+    let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
+    let dir = within.make_unforeseen("profile-")?;
+    let text = profile_into(&dir, job);
+    let _ = within.remove_tree(dir.path().file_name().unwrap_or_default());
+    Ok(Profile::from_json(&text?)?)
+}
+
+/// The profile of a job, which passes through a file in `dir`.
+fn profile_into(dir: &Dir, job: &Job) -> anyhow::Result<String> {
+    const NAME: &str = "profile.json";
     let ourselves = std::env::current_exe().context("cannot find our own executable")?;
     let mut command = std::process::Command::new(ourselves);
-    command.arg("profile").arg("-o").arg(&file).arg("--").args(&job.command.argv);
+    command.arg("profile").arg("-o").arg(dir.path().join(NAME)).arg("--").args(&job.command.argv);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let status = command.status().context("cannot start colocate profile")?;
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("colocate profile left no profile ({status})"))?;
-    let _ = std::fs::remove_file(&file);
-    Ok(colocate_model::Profile::from_json(&text)?)
+    dir.read_text(NAME, input::limit(Profile::MAX_BYTES))
+        .with_context(|| format!("colocate profile left no profile ({status})"))
 }
 
 /// Prints the plan that would be made at the launch.

@@ -25,6 +25,7 @@ use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
 use colocate_engine::{Host, HostError, Meanwhile, Snapshot};
+use colocate_files::Mode;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
@@ -140,7 +141,7 @@ pub struct Args {
 /// If the workload makes no sense, a program cannot be found or executed (127, 126), the machine cannot
 /// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let outputs = outputs::of(&args.output, args.json)?;
+    let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let mut facts = Facts::of(args)?;
     let told = args.preload.then(|| waits::prepare(&mut facts.workload)).transpose()?;
     let Facts { workload, machine, core_speeds, speeds, .. } = &facts;

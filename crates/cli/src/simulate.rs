@@ -4,7 +4,7 @@ mod keep;
 pub mod load;
 
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::output::{self, Bar};
 use crate::schedule::policy::cpi_model;
 use crate::workers::{self, Watcher};
 use anyhow::{Context, bail};
@@ -15,7 +15,6 @@ use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{MAX_DRAWS, MAX_SEEDS, Overrides};
 use colocate_study::simulate::{gantt, picture, table};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use keep::Folder;
 use load::Loaded;
 use std::num::NonZeroUsize;
@@ -119,7 +118,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     check_policies(args)?;
     for path in args.svg.iter().chain(&args.gantt) {
-        output::has_a_place(path)?;
+        colocate_files::has_place(path)?;
     }
     let overrides = overrides(args);
     let cpi = args.cpi_model.as_deref().map(simulated_cpi_model).transpose()?;
@@ -132,7 +131,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
     let run = Run { args, overrides, cpi, folder, stop, bar: bar(args.quiet, units) };
     let done = run.all();
-    run.bar.finish_and_clear();
+    run.bar.clear();
     done
 }
 
@@ -203,14 +202,8 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
 }
 
 /// A bar on standard error, drawn only where that is a terminal.
-pub fn bar(quiet: bool, units: u64) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(units), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("simulating {bar:30} {pos}/{len} {eta} {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+pub fn bar(quiet: bool, units: u64) -> Bar {
+    Bar::new(units, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
 }
 
 /// A run of the command.
@@ -220,20 +213,20 @@ struct Run<'a> {
     cpi: Option<CpiModel>,
     folder: Option<Folder>,
     stop: Arc<AtomicBool>,
-    bar: ProgressBar,
+    bar: Bar,
 }
 
 impl Run<'_> {
     fn all(&self) -> anyhow::Result<ExitCode> {
         for (done, path) in self.args.scenarios.iter().enumerate() {
             let loaded = load::load(path, &self.overrides)?.knowing(self.cpi.as_ref());
-            self.bar.set_message(loaded.experiment.scenario.name.clone());
+            self.bar.say(&loaded.experiment.scenario.name);
             let kept = match &self.folder {
                 Some(folder) => folder.finished(path, &loaded, self.args.resume)?,
                 None => None,
             };
             if let Some(found) = kept {
-                self.bar.inc(loaded.bench().units() as u64);
+                self.bar.advance(loaded.bench().units() as u64);
                 self.print(&found)?;
                 continue;
             }
@@ -246,7 +239,7 @@ impl Run<'_> {
     /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
     fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
         let bench = loaded.bench();
-        let watcher = Watcher { progress: &|| self.bar.inc(1), stop: &self.stop };
+        let watcher = Watcher { progress: &|| self.bar.advance(1), stop: &self.stop };
         let cannot = || format!("cannot simulate {}", path.display());
         let units = workers::all(bench.units(), self.threads(), watcher, |unit| bench.unit(unit));
         let Some(units) = units.with_context(cannot)? else { return Ok(None) };

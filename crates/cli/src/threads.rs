@@ -11,6 +11,7 @@ use crate::output;
 use crate::run::jobs;
 use anyhow::Context;
 use colocate_act::launch;
+use colocate_files::Mode;
 use colocate_machine::read::{self, Sysfs};
 use colocate_study::threads::Most;
 use report::{Allowed, Report};
@@ -67,7 +68,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let path = std::env::var_os("PATH");
     launch::Command::find(args.command.clone(), path.as_deref())
         .map_err(|why| jobs::failure(&why))?;
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let allowed = allowed(args.max)?;
     let stop = stop_flag()?;
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -79,7 +80,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, &stop)?;
-    output::keep(args.output.as_deref(), &text(args, &report))?;
+    output::keep(args.output.as_deref(), &text(args, &report), Mode::Private)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ mod watched;
 
 use crate::compare::stop_flag;
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, Stream};
 use crate::schedule::phases;
 use anyhow::{Context, ensure};
 use colocate_machine::{Nanos, read};
@@ -19,7 +19,6 @@ use colocate_observe::{Pid, SysError};
 use forest::Choice;
 use shown::{Places, Screen};
 use spinning::Spinning;
-use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +87,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
     let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;
-    let mut screen = Screen::new(std::io::stdout().is_terminal() && !args.json, args.rows);
+    let mut screen = Screen::new(output::is_terminal(Stream::Out) && !args.json, args.rows);
     let places = Places::of(machine.as_ref());
     let (begun, mut pace) = (now(), Pace::of(args.interval));
     for number in 1.. {
@@ -103,8 +102,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let table = watch.table();
         table.denied.iter().for_each(|line| output::remark(line));
         let text =
-            if args.json { shown::json(&table, &places)? } else { screen.text(&table, &places) };
-        let goes_on = print(&text)?;
+            if args.json { shown::json(&table, &places) } else { screen.text(&table, &places) };
+        let draws = !args.json && screen.is_terminal();
+        let goes_on = if draws { output::draw(&text)? } else { output::print(&text)? };
         let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
         if !goes_on || over || watch.is_over() {
             break;
@@ -113,7 +113,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.json && args.count != Some(1) {
         let phases = watch.phases();
         let of_rows = || phases.iter().map(|(name, phases)| (name.clone(), phases.as_ref()));
-        print(&phases::text(of_rows, false))?;
+        output::print(&phases::text(of_rows, false))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -176,15 +176,6 @@ fn sleep_until(due: Nanos, stop: &AtomicBool) -> Result<(), SysError> {
         wait_readable(&[], Some(Duration::from(left.min(LOOK_EVERY))))?;
     }
     Ok(())
-}
-
-/// Writes to standard output. False if its reader has gone away.
-fn print(text: &str) -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        done => done.map(|()| true).context("cannot write to standard output"),
-    }
 }
 
 /// Which processes get rows.

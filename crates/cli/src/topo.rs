@@ -2,7 +2,7 @@
 
 use crate::output;
 use colocate_machine::exact::Exact;
-use colocate_machine::picture::clean;
+use colocate_machine::printable;
 use colocate_machine::{picture, read, speeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,7 +70,8 @@ fn sources(spec: &str) -> Result<String, read::ReadError> {
     if found.is_empty() {
         return Ok(format!("\nsources: {}\n", unwritten(spec)));
     }
-    let line = |(key, source): &(String, String)| format!("  {}: {}\n", clean(key), clean(source));
+    let line =
+        |(key, source): &(String, String)| format!("  {}: {}\n", printable(key), printable(source));
     Ok(format!("\nsources\n{}", found.iter().map(line).collect::<String>()))
 }
 

@@ -4,6 +4,8 @@ use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
 use clap::Subcommand;
+use colocate_files::Mode;
+use colocate_machine::printable;
 use colocate_machine::{Nanos, read};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Quality, TrainedMode};
@@ -80,10 +82,10 @@ struct CpiModelArgs {
 /// If the machine or a scenario cannot be read or simulated, or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let What::CpiModel(args) = &args.what;
-    output::has_a_place(&args.output)?;
+    colocate_files::has_place(&args.output)?;
     let model = trained(args)?;
     // The one is told where the other cannot be, and the coefficients where their file cannot be written.
-    let written = output::keep(Some(&args.output), &model.to_json());
+    let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
     let told = if written.is_err() || args.output == Path::new("-") {
         output::aside(&text);
@@ -145,7 +147,9 @@ fn set(args: &CpiModelArgs) -> anyhow::Result<(TrainingSet, String)> {
 fn text(model: &CpiModel) -> String {
     let mut text = format!(
         "simulated: {}, {}, {}; every {EVERY}th program held out\n",
-        model.machine, model.date, model.data
+        printable(&model.machine),
+        model.date,
+        printable(&model.data)
     );
     for mode in &model.modes {
         let _ = writeln!(text, "\n{} threads on a core, {} samples", mode.threads, mode.samples);

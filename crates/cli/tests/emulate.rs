@@ -199,6 +199,17 @@ fn a_forked_child_counts_for_itself() {
     assert_eq!(profile.threads.len(), 12);
 }
 
+/// Each of many processes ends as soon as it has joined its thread.
+#[test]
+fn a_thread_that_ends_beside_its_process_is_counted() {
+    let bench = bench!();
+    let profile = bench.tasks(&["join-and-exit", "200"], 0);
+    let of = |process| profile.threads.iter().filter(move |t| t.process == process).map(floats);
+    for process in 1..=200 {
+        assert_eq!(of(process).collect::<Vec<_>>(), [0, 3], "process {process}");
+    }
+}
+
 #[test]
 fn a_program_that_executes_another_is_refused() {
     let bench = bench!();

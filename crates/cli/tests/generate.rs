@@ -42,7 +42,7 @@ fn a_folder_that_cannot_be_made() {
     assert_eq!(output.status.code(), Some(125));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.starts_with("colocate: /proc/share/man/man1: ") && said.lines().count() == 1,
+        said.starts_with("colocate: cannot make /proc/share: ") && said.lines().count() == 1,
         "{said}"
     );
 }

@@ -311,14 +311,14 @@ fn a_saved_profile_is_shown_and_another_version_refused() {
         "float":null,"int":0.5,"load":0.25,"store":0.0}}],"notes":["a note\u0007"]}"#;
     std::fs::write(&file, text).unwrap();
     let shown = output(&["--show", file.to_str().unwrap()]);
-    expect_test::expect![[r"
-        /bin/x -a ?[1m
+    expect_test::expect![[r#"
+        /bin/x -a \x1b[1m
         backend sample, watched for 1.50 s, to its end
 
         thread process name             cpu time       ipc  samples  branch   float     int    load   store
-             0       0 x?[2J               1.20 s         -      300  10.0 %       -  50.0 %  25.0 %   0.0 %
-        note: a note?
-    "]]
+             0       0 x\x1b[2J            1.20 s         -      300  10.0 %       -  50.0 %  25.0 %   0.0 %
+        note: a note\x07
+    "#]]
     .assert_eq(&String::from_utf8_lossy(&shown.stdout));
     std::fs::write(&file, text.replace("\"version\":1", "\"version\":2")).unwrap();
     check_refusal(&["--show", file.to_str().unwrap()], 125, "found version 2; profile again");

@@ -72,9 +72,7 @@ impl Exact {
     /// Never: a machine has only text keys and numbers.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a machine is plain data");
-        text.push('\n');
-        text
+        crate::printable::json(self)
     }
 
     /// As TOML.
@@ -82,7 +80,7 @@ impl Exact {
     /// # Errors
     /// [`ExactError::Malformed`] if a number is beyond TOML's 63 bits.
     pub fn to_toml(&self) -> Result<String, ExactError> {
-        toml::to_string(self).map_err(|error| malformed(error.to_string()))
+        crate::printable::toml(self).map_err(|error| malformed(error.to_string()))
     }
 
     /// Reads JSON.

@@ -13,6 +13,7 @@ pub mod machine;
 pub mod measured;
 pub mod performance;
 pub mod picture;
+pub mod printable;
 #[cfg(feature = "read")]
 pub mod read;
 pub mod speeds;
@@ -27,6 +28,7 @@ pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, Pu
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 pub use performance::Performance;
 pub use picture::picture;
+pub use printable::{printable, printable_lines};
 pub use speeds::speeds;
 pub use units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 pub use usable::{CpuQuota, Usable};

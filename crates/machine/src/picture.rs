@@ -15,6 +15,7 @@ mod tables;
 use crate::cpulist::PuSet;
 use crate::ids::{CacheIdx, CoreIdx, NodeIdx, PackageIdx, PuIdx};
 use crate::machine::{Cache, CacheKind, Machine};
+use crate::printable::printable;
 use crate::units::Bytes;
 use crate::usable::Usable;
 use std::collections::BTreeSet;
@@ -52,12 +53,6 @@ pub fn picture(machine: &Machine, usable: Option<&Usable>) -> String {
         }
     }
     text
-}
-
-/// A name out of a file, on one line and without what would drive a terminal: control characters become `?`.
-#[must_use]
-pub fn clean(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }
 
 /// `L1d`, `L1i`, `L2`, …
@@ -228,7 +223,7 @@ impl<'a> Drawing<'a> {
             // Where cores differ, the first of each run of one kind is named.
             let here = self.machine.cores[cores[0].idx()].kind;
             if kind.replace(here) != Some(here) && self.machine.kinds.len() > 1 {
-                drawn = format!("{} {drawn}", clean(&self.machine.kinds[here.idx()].name));
+                drawn = format!("{} {drawn}", printable(&self.machine.kinds[here.idx()].name));
             }
             let row = rows.last_mut().expect("begins with one row");
             if row.is_empty() {
@@ -360,6 +355,6 @@ mod tests {
     fn names_neither_drive_a_terminal_nor_add_lines() {
         let hostile = drawn(|name| format!("{name}\u{1b}[2J\n\u{9b}x"));
         assert!(!hostile.contains(|letter: char| letter.is_control() && letter != '\n'));
-        assert_eq!(hostile, drawn(|name| format!("{name}?[2J??x")));
+        assert_eq!(hostile, drawn(|name| format!(r"{name}\x1b[2J\x0a\x9bx")));
     }
 }

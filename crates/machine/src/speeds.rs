@@ -5,7 +5,7 @@ use crate::performance::{
     CachePerformance, CorePerformance, Inclusion, LinkPerformance, MemoryPerformance, Performance,
     PortSet, Replacement, Unit, WorkKind,
 };
-use crate::picture::clean;
+use crate::printable::printable;
 use crate::units::Cycles;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 pub fn speeds(machine: &Machine, performance: &Performance) -> String {
     let mut text = String::from("speeds\n");
     for (kind, core) in machine.kinds.iter().zip(&performance.kinds) {
-        core_lines(&mut text, &clean(&kind.name), core);
+        core_lines(&mut text, &printable(&kind.name), core);
     }
     line(&mut text, "caches", performance.caches.iter().map(cache));
     line(&mut text, "memory", counted(performance.memory.iter().map(memory)));
@@ -35,7 +35,7 @@ fn core_lines(text: &mut String, name: &str, core: &CorePerformance) {
         format!("{} slots a cycle", core.width),
         format!("branch miss {}", core.branch_miss),
         if core.divided { "divided window" } else { "" }.into(),
-        core.llvm_cpu.as_deref().map(clean).unwrap_or_default(),
+        core.llvm_cpu.as_deref().map(printable).unwrap_or_default().into_owned(),
     ];
     line(text, name, facts.into_iter().filter(|fact| !fact.is_empty()));
     for work in WorkKind::ALL {
@@ -60,7 +60,7 @@ fn unit_text(core: &CorePerformance, unit: &Unit) -> String {
 
 fn ports(core: &CorePerformance, set: PortSet) -> String {
     let named = core.ports.iter().enumerate().filter(|(bit, _)| set.0 >> bit & 1 == 1);
-    named.map(|(_, name)| clean(name)).collect::<Vec<_>>().join(" ")
+    named.map(|(_, name)| printable(name)).collect::<Vec<_>>().join(" ")
 }
 
 fn cache(cache: &CachePerformance) -> String {

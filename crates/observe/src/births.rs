@@ -23,16 +23,22 @@
 //! # Ok(()) }
 //! ```
 
+mod storm;
+
+pub use storm::AT_ONCE;
+
 use crate::limits::Descriptors;
 use crate::perf::{Attr, Record, Rings, Stamp, parse};
 use crate::proc::{Proc, Tree, online_cpus};
-use crate::sys::{SysError, now};
+use crate::sys::{SysError, exists, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use storm::{Storms, Verdict};
 
 /// Something that happened to a task. Times are on `CLOCK_MONOTONIC`.
 ///
@@ -87,6 +93,14 @@ pub enum TaskEvent {
         /// How many.
         count: u64,
     },
+    /// A process creates threads faster than [`Options::most_a_second`]. As long as it does, those that live on are born
+    /// late, as found, and of others nothing is told.
+    Storm {
+        /// When.
+        at: Nanos,
+        /// The process.
+        pid: Pid,
+    },
 }
 
 impl TaskEvent {
@@ -94,7 +108,10 @@ impl TaskEvent {
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         match self {
-            Self::Born { at, .. } | Self::Ended { at, .. } | Self::Named { at, .. } => Some(*at),
+            Self::Born { at, .. }
+            | Self::Ended { at, .. }
+            | Self::Named { at, .. }
+            | Self::Storm { at, .. } => Some(*at),
             Self::Lost { .. } => None,
         }
     }
@@ -112,6 +129,9 @@ pub struct Options {
     pub ring_pages: usize,
     /// Whether to do without kernel events, as where they are denied.
     pub without_perf: bool,
+    /// How many new threads a second are told of, of each process that is given and of all that it creates; all without a
+    /// number. As many as [`AT_ONCE`] may come at once.
+    pub most_a_second: Option<u32>,
 }
 
 impl Options {
@@ -122,7 +142,8 @@ impl Options {
     pub fn here() -> Result<Self, SysError> {
         let cpus = online_cpus(Path::new("/sys/devices/system"))
             .map_err(|source| SysError { call: "read /sys/devices/system/cpu/online", source })?;
-        Ok(Self { cpus, proc: Proc::default(), ring_pages: RING_PAGES, without_perf: false })
+        let (proc, ring_pages) = (Proc::default(), RING_PAGES);
+        Ok(Self { cpus, proc, ring_pages, without_perf: false, most_a_second: None })
     }
 }
 
@@ -133,16 +154,26 @@ const RING_PAGES: usize = 16;
 /// placing.
 const LEAST_LOOK: Duration = Duration::from_millis(1);
 
-/// Least time between two looks through `/proc` that make up for lost notes. Chosen.
+/// Time between the first two looks through `/proc` that make up for lost notes. Chosen.
 const LOOK_AFTER_LOSS: Duration = Duration::from_secs(1);
 
-/// Looking through `/proc` takes at most one part in this many of a core. Chosen.
-const LOOK_SHARE: u32 = 50;
+/// The last of these looks comes so long after the one before. Chosen: no thread takes longer to end.
+const LAST_LOOK_AFTER_LOSS: Duration = Duration::from_secs(60);
+
+/// Looking through `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
+const LOOK_SHARE: u32 = 100;
+
+/// Time between two readings of the rings in a storm. Chosen: a ring has room for what is created in several times as long.
+const READ_IN_STORM: Duration = Duration::from_millis(10);
 
 /// How often the rings are read again for what comes before that which has already been heard of.
 ///
 /// Twice is enough unless notes were lost: a birth is written before the newborn runs.
 const READS_FOR_ORDER: usize = 4;
+
+/// How long after the ends of its other threads a process is seen to execute another program, at most. Chosen: the
+/// thread that executes it may wait for a PU in between, on a busy machine for some slices of others.
+const EXEC_TAKES: Nanos = Nanos::from_secs(1);
 
 /// How long an event is kept for those that belong before it. Chosen: they are in the rings already.
 const KEPT_EARLY: Nanos = Nanos::from_secs(1);
@@ -160,8 +191,15 @@ pub struct Births {
     bytes: Vec<u8>,
     /// When `/proc` is to be looked through; `None` as long as the kernel tells everything.
     next_look: Option<Instant>,
+    /// Time between the next look that makes up for lost notes and the one after it.
+    after_loss: Duration,
+    storms: Storms,
+    /// When the rings are to be read next in a storm.
+    next_read: Instant,
     /// Whether tasks may run on CPUs of which the kernel tells nothing, as they have no ring.
     is_deaf: bool,
+    /// Why `/proc` cannot be used at all.
+    without_proc: Option<String>,
 }
 
 #[derive(Debug)]
@@ -177,7 +215,8 @@ impl Births {
     /// that runs already may be given as well: its threads are found in `/proc`.
     ///
     /// Never fails: where the kernel denies events, [`Births::without_perf`] says why and `/proc`
-    /// is used. A process that is gone is reported as ended.
+    /// is used; where that cannot be used either, [`Births::without_proc`] says why, and of each process that is given
+    /// no more is known than that it lives. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
         let rings = || Rings::map(&Attr::task_notes(), &options.cpus, options.ring_pages);
@@ -186,17 +225,23 @@ impl Births {
             Some(Err(why)) => Source::Proc { why: Some(why) },
             None => Source::Proc { why: None },
         };
-        let next_look = matches!(source, Source::Proc { .. }).then(Instant::now);
         let mut births = Self {
             source,
-            next_look,
+            next_look: None,
+            after_loss: LOOK_AFTER_LOSS,
+            storms: Storms::new(options.most_a_second),
+            next_read: Instant::now(),
             proc: options.proc.clone(),
             tree: Tree::default(),
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
             is_deaf: false,
+            without_proc: options.proc.check().err(),
         };
+        if births.needs_proc() {
+            births.look_soon();
+        }
         births.also(pid);
         births
     }
@@ -206,22 +251,53 @@ impl Births {
         // Who was watched before has its events, and so has all that it creates.
         let before: BTreeSet<Pid> = self.tree.processes().collect();
         self.tree.add(pid);
-        self.tree.look_below(&self.proc, pid, now(), &mut self.first);
+        self.look_below(pid);
         if let Source::Perf(rings) = &mut self.source {
-            let attr = Attr::task_notes().inherited();
+            let (attr, mut late) = (Attr::task_notes().inherited(), false);
             for process in self.tree.processes().filter(|process| !before.contains(process)) {
                 match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
                     Ok(true) => {}
-                    Ok(false) => self.next_look = Some(Instant::now()),
+                    Ok(false) => late = true,
                     Err(why) => {
-                        self.source = Source::Proc { why: Some(why) };
-                        self.next_look = Some(Instant::now());
+                        (self.source, late) = (Source::Proc { why: Some(why) }, true);
                         break;
                     }
                 }
             }
+            if late {
+                self.look_soon();
+            }
             // Some may have been born before their creator was watched.
-            self.tree.look_below(&self.proc, pid, now(), &mut self.first);
+            self.look_below(pid);
+        }
+    }
+
+    /// Looks for tasks of process `pid` and below. It has one, its first thread, whether or not `/proc` shows that: a
+    /// caller must not wait for the birth of what it has launched itself.
+    fn look_below(&mut self, pid: Pid) {
+        let (at, tid) = (now(), pid.first_thread());
+        if self.without_proc.is_none() {
+            self.tree.look_below(&self.proc, pid, at, &mut self.first);
+        }
+        let is_unread = self.without_proc.is_some() || self.tree.has_unread();
+        if is_unread && !self.tree.has(tid) && exists(pid, tid) {
+            let (parent_pid, parent_tid) = (pid, tid);
+            let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true };
+            self.tree.learn(&born);
+            self.first.push(born);
+        }
+    }
+
+    /// Has `/proc` looked through at the next call of [`Births::drain`], if it can be used.
+    fn look_soon(&mut self) {
+        self.next_look = self.without_proc.is_none().then(Instant::now);
+        self.after_loss = LOOK_AFTER_LOSS;
+    }
+
+    /// Notes that these threads have ended, whatever `/proc` or the kernel's notes will say, as their process was reaped.
+    pub fn reaped(&mut self, tids: impl IntoIterator<Item = Tid>) {
+        for tid in tids {
+            self.tree.forget(tid);
         }
     }
 
@@ -231,6 +307,12 @@ impl Births {
         if let Source::Perf(rings) = &mut self.source {
             rings.detach(pid.first_thread());
         }
+        self.storms.forget(pid);
+    }
+
+    /// From now on tells of every new thread, and of those that were not told of at once.
+    pub fn tell_all(&mut self) {
+        self.storms.pass_all_on();
     }
 
     /// Takes in on which CPUs tasks may run now, and says on which of them the kernel tells nothing,
@@ -245,7 +327,7 @@ impl Births {
         let unheard: Vec<PuNr> = cpus.into_iter().filter(|cpu| !rings.has(*cpu)).collect();
         self.is_deaf = !unheard.is_empty();
         if self.is_deaf {
-            self.next_look = Some(Instant::now());
+            self.look_soon();
         }
         unheard
     }
@@ -265,12 +347,24 @@ impl Births {
         }
     }
 
-    /// Descriptors that become readable when something happens; none where `/proc` is used.
+    /// Why `/proc` cannot be used; `None` if it can.
+    #[must_use]
+    pub fn without_proc(&self) -> Option<&str> {
+        self.without_proc.as_deref()
+    }
+
+    /// Why a task that may live could not be looked at, since the last call.
+    pub fn unread(&mut self) -> Option<io::Error> {
+        self.tree.unread()
+    }
+
+    /// Descriptors that become readable when something happens; none where `/proc` is used, and in a storm, when
+    /// each new thread would wake the reader.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.source {
-            Source::Perf(rings) => rings.fds().collect(),
-            Source::Proc { .. } => Vec::new(),
+            Source::Perf(rings) if !self.storms.is_any() => rings.fds().collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -281,7 +375,9 @@ impl Births {
         if !self.first.is_empty() {
             return Some(Duration::ZERO);
         }
-        self.next_look.map(|next| next.saturating_duration_since(Instant::now()))
+        let read = self.storms.is_any().then_some(self.next_read);
+        let next = [self.next_look, read].into_iter().flatten().min();
+        next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
     /// Whether every watched task has ended and been reported.
@@ -293,19 +389,50 @@ impl Births {
     /// Adds what has happened since the last call to `events`. Never waits.
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
-        let least = if self.needs_proc() { LEAST_LOOK } else { LOOK_AFTER_LOSS };
         self.drain_rings(events);
         let begun = Instant::now();
+        self.next_read = begun + READ_IN_STORM;
         if self.next_look.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
             self.tree.look(&self.proc, now(), &mut found);
             if self.needs_proc() {
-                found = renumbered(found);
+                found = self.renumbered(found);
             }
-            events.append(&mut found);
-            let end = Instant::now();
-            self.next_look = Some(end + least.max((end - begun) * LOOK_SHARE));
+            found.into_iter().for_each(|event| self.tell(event, events));
+            self.plan_look(begun);
         }
+        let (at, tree) = (now(), &mut self.tree);
+        let due = self.storms.due(at, |tid| tree.is_hidden(tid));
+        due.into_iter().for_each(|tid| tree.reveal(tid, at, events));
+    }
+
+    /// Says when `/proc` is to be looked through next, after a look that has begun at `begun`.
+    fn plan_look(&mut self, begun: Instant) {
+        let end = Instant::now();
+        let share = (end - begun) * LOOK_SHARE;
+        if self.needs_proc() {
+            self.next_look = Some(end + LEAST_LOOK.max(share));
+            return;
+        }
+        // Whoever was about to end when notes were lost may still be listed, but not for long.
+        let after = self.after_loss;
+        self.after_loss = 2 * after;
+        self.next_look = (after <= LAST_LOOK_AFTER_LOSS).then(|| end + after.max(share));
+    }
+
+    /// Passes on what the tree has learned, but for threads of a storm.
+    fn tell(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
+        if let TaskEvent::Born { at, pid, tid, parent_tid, .. } = event {
+            let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
+            if verdict == Verdict::HideFirst {
+                events.push(TaskEvent::Storm { at, pid });
+            }
+            if verdict != Verdict::PassOn {
+                self.tree.hide(tid, parent_tid);
+                return;
+            }
+        }
+        events.push(event);
     }
 
     /// Rings are read one after another, so the end of a creator can be read while the birth that it is
@@ -347,7 +474,7 @@ impl Births {
             self.early.extend(event(&record));
         }
         if full || lost > 0 {
-            self.next_look = Some(Instant::now());
+            self.look_soon();
         }
         self.bytes.clear();
         self.early.sort_by_key(TaskEvent::at);
@@ -367,10 +494,16 @@ impl Births {
             {
                 self.take_over(*at, *pid, events);
             }
+            let is_of_hidden = match &event {
+                TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => {
+                    self.tree.is_hidden(*tid)
+                }
+                _ => false,
+            };
             if self.is_early(&event) {
                 self.early.push(event);
-            } else if self.tree.learn(&event) {
-                events.push(event);
+            } else if self.tree.learn(&event) && !is_of_hidden {
+                self.tell(event, events);
             }
             // Else it is the birth of a task that was found in /proc before its note was read.
         }
@@ -384,7 +517,7 @@ impl Births {
             TaskEvent::Born { pid, parent_pid, .. } => {
                 !self.tree.has_process(*pid) && !self.tree.has_process(*parent_pid)
             }
-            TaskEvent::Lost { .. } => false,
+            TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => false,
         }
     }
 
@@ -410,40 +543,42 @@ impl Births {
             events.push(event);
         }
     }
-}
 
-/// What a look through `/proc` has found, with the first threads renewed of those processes that execute another
-/// program and have lost threads by that.
-///
-/// Any of these may have executed it and have the first one's number now; `/proc` shows no more than that there is
-/// one with that number, as before. The kernel's notes would tell that the first one has ended.
-fn renumbered(found: Vec<TaskEvent>) -> Vec<TaskEvent> {
-    let executes = |event: &TaskEvent| match event {
-        TaskEvent::Named { at, pid, tid, exec: true, .. } => {
-            (*tid == pid.first_thread()).then_some((*at, *pid, *tid))
+    /// What a look through `/proc` has found, with the first threads renewed of those processes that execute another
+    /// program and have lost threads by that.
+    ///
+    /// Any of these may have executed it and have the first one's number now; `/proc` shows no more than that there is
+    /// one with that number, as before. The kernel's notes would tell that the first one has ended.
+    ///
+    /// The kernel ends the others before it shows the new program, and looks may come in between.
+    fn renumbered(&self, found: Vec<TaskEvent>) -> Vec<TaskEvent> {
+        let lost_thread = |pid: Pid, at: Nanos| {
+            self.tree.lost_thread(pid).is_some_and(|lost| lost + EXEC_TAKES >= at)
+        };
+        let executes = |event: &TaskEvent| match event {
+            TaskEvent::Named { at, pid, tid, exec: true, .. } => {
+                let is_first = *tid == pid.first_thread();
+                (is_first && lost_thread(*pid, *at)).then_some((*at, *pid, *tid))
+            }
+            _ => None,
+        };
+        if !found.iter().any(|event| executes(event).is_some()) {
+            return found;
         }
-        _ => None,
-    };
-    if !found.iter().any(|event| executes(event).is_some()) {
-        return found;
-    }
-    let is_new = |of: Tid| {
-        found.iter().any(|event| matches!(event, TaskEvent::Born { tid, .. } if *tid == of))
-    };
-    let has_lost = |of: Pid| {
-        found.iter().any(|event| matches!(event, TaskEvent::Ended { pid, .. } if *pid == of))
-    };
-    let mut all = Vec::new();
-    for event in &found {
-        let renewed = executes(event).filter(|(_, pid, tid)| has_lost(*pid) && !is_new(*tid));
-        if let Some((at, pid, tid)) = renewed {
-            let (parent_pid, parent_tid) = (pid, tid);
-            all.push(TaskEvent::Ended { at, pid, tid });
-            all.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+        let is_new = |of: Tid| {
+            found.iter().any(|event| matches!(event, TaskEvent::Born { tid, .. } if *tid == of))
+        };
+        let mut all = Vec::new();
+        for event in &found {
+            if let Some((at, pid, tid)) = executes(event).filter(|(_, _, tid)| !is_new(*tid)) {
+                let (parent_pid, parent_tid) = (pid, tid);
+                all.push(TaskEvent::Ended { at, pid, tid });
+                all.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+            }
+            all.push(event.clone());
         }
-        all.push(event.clone());
+        all
     }
-    all
 }
 
 /// Opens `attr` on every thread of `pid`, also on those born meanwhile; `bytes` collects records
@@ -466,7 +601,12 @@ pub(crate) fn attach_all(
     loop {
         // Who was born of a thread that was attached already has inherited its events, and a second
         // one would count everything twice. Those listed are born, so their notes are read after.
-        let tasks = proc.tasks(pid).unwrap_or_default();
+        let tasks = match proc.tasks(pid) {
+            Ok(tasks) => tasks,
+            Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => Vec::new(),
+            // Of a child that waits before its exec this is all.
+            Err(_) => vec![pid.first_thread()],
+        };
         all &= !rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
             Record::Fork { born, .. } => Some(born.tid),
@@ -508,6 +648,7 @@ pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn born(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
         let (pid, parent_pid) = (Pid(pid), Pid(parent));
@@ -532,6 +673,10 @@ mod tests {
             bytes: Vec::new(),
             next_look: None,
             is_deaf: false,
+            without_proc: None,
+            after_loss: LOOK_AFTER_LOSS,
+            storms: Storms::new(None),
+            next_read: Instant::now(),
         }
     }
 
@@ -618,15 +763,24 @@ mod tests {
         root
     }
 
-    /// What is new in the second of two looks at process 10, without times.
-    fn second_look(first: &tempfile::TempDir, second: &tempfile::TempDir) -> Vec<String> {
+    /// What is new in the last of several looks at process 10, without times.
+    fn last_look(looks: &[tempfile::TempDir]) -> Vec<String> {
         let (mut births, mut events) = (births(), Vec::new());
-        for root in [first, second] {
-            events.clear();
-            births.proc = Proc::at(root.path());
-            births.next_look = Some(Instant::now());
-            births.drain(&mut events);
+        for root in looks {
+            events = look(&mut births, root);
         }
+        lines(&events)
+    }
+
+    fn look(births: &mut Births, root: &tempfile::TempDir) -> Vec<TaskEvent> {
+        let mut events = Vec::new();
+        births.proc = Proc::at(root.path());
+        births.next_look = Some(Instant::now());
+        births.drain(&mut events);
+        events
+    }
+
+    fn lines(events: &[TaskEvent]) -> Vec<String> {
         let line = |event: &TaskEvent| match event {
             TaskEvent::Born { tid, parent_pid, parent_tid, found, .. } => {
                 format!("{tid} born of {parent_pid}/{parent_tid}, found {found}")
@@ -634,23 +788,68 @@ mod tests {
             TaskEvent::Ended { tid, .. } => format!("{tid} ended"),
             TaskEvent::Named { tid, name, exec, .. } => format!("{tid} is {name}, exec {exec}"),
             TaskEvent::Lost { count } => format!("{count} lost"),
+            TaskEvent::Storm { pid, .. } => format!("{pid} storms"),
         };
         events.iter().map(line).collect()
     }
 
+    /// What is told of process 10 where another of its threads may have executed `new`.
+    const RENEWED: [&str; 3] = ["10 ended", "10 born of 10/10, found true", "10 is new, exec true"];
+
     /// 11 or 12 may have executed the program; `/proc` shows 10 all the time.
     #[test]
     fn in_proc_the_first_thread_is_renewed_when_others_end_by_an_exec() {
-        let seen = second_look(&saved("old", &[10, 11, 12]), &saved("new", &[10]));
-        let renewed = ["10 ended", "10 born of 10/10, found true", "10 is new, exec true"];
-        assert_eq!(seen, [&renewed[..], &["11 ended", "12 ended"]].concat());
+        let seen = last_look(&[saved("old", &[10, 11, 12]), saved("new", &[10])]);
+        assert_eq!(seen, [&RENEWED[..], &["11 ended", "12 ended"]].concat());
+    }
+
+    /// The kernel ends the other threads first, and shows the new program some time later.
+    #[test]
+    fn in_proc_it_is_renewed_when_they_were_seen_to_end_before() {
+        let looks = [saved("old", &[10, 11]), saved("old", &[10]), saved("new", &[10])];
+        assert_eq!(last_look(&looks), RENEWED);
+    }
+
+    /// The first thread has just become a zombie, after its state was read, and has no executable.
+    #[test]
+    fn in_proc_it_is_renewed_when_a_look_has_shown_no_executable() {
+        let between = saved("old", &[10, 11]);
+        std::fs::remove_file(between.path().join("10/exe")).unwrap();
+        let seen = last_look(&[saved("old", &[10, 11]), between, saved("new", &[10])]);
+        assert_eq!(seen, [&RENEWED[..], &["11 ended"]].concat());
     }
 
     #[test]
     fn in_proc_it_stays_the_same_otherwise() {
-        let alone = second_look(&saved("old", &[10]), &saved("new", &[10]));
+        let alone = last_look(&[saved("old", &[10]), saved("new", &[10])]);
         assert_eq!(alone, ["10 is new, exec true"]);
-        let fewer = second_look(&saved("old", &[10, 11]), &saved("old", &[10]));
+        let fewer = last_look(&[saved("old", &[10, 11]), saved("old", &[10])]);
         assert_eq!(fewer, ["11 ended"], "it has executed nothing");
+    }
+
+    /// While 10 is looked at, its first thread is a zombie and 11 takes its number: what reads the state from this pipe
+    /// has read the list of threads before, or sees only a dead one in it.
+    #[test]
+    fn in_proc_a_process_does_not_end_while_another_thread_becomes_its_first() {
+        let (mut births, before) = (births(), saved("old", &[10, 11]));
+        look(&mut births, &before);
+        // With as many processes as threads the state is read once: no process is looked up by its parent.
+        for other in ["20", "30"] {
+            std::fs::create_dir(before.path().join(other)).unwrap();
+        }
+        let stat = before.path().join("10/stat");
+        std::fs::remove_file(&stat).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&stat).status().unwrap().success());
+        let seen = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut state = std::fs::File::options().write(true).open(&stat).unwrap();
+                std::fs::remove_dir_all(before.path().join("10/task/11")).unwrap();
+                state.write_all(b"10 (x) Z 1 10 10").unwrap();
+            });
+            lines(&look(&mut births, &before))
+        });
+        assert_eq!(seen, ["10 ended"], "11 lives");
+        let after = lines(&look(&mut births, &saved("new", &[10])));
+        assert_eq!(after, ["10 born of 1/1, found true", "10 is new, exec true", "11 ended"]);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod asleep;
 pub mod births;
+pub mod bounded;
 pub mod code;
 pub mod doctor;
 pub mod emulate;
@@ -13,6 +14,7 @@ pub mod limits;
 pub mod mca;
 pub mod perf;
 pub mod pmu;
+pub mod privilege;
 pub mod proc;
 pub mod runstate;
 pub mod sample;

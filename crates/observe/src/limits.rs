@@ -30,8 +30,8 @@ impl Descriptors {
 
     /// Raises the soft limit to the hard one, which needs no privilege, and says what holds then.
     ///
-    /// Programs launched later inherit it, and some are slow or break with a large one. So raise
-    /// it when descriptors have run out, not before.
+    /// Programs launched later inherit it, and some are slow or break with a large one, so they are to get the old one
+    /// back.
     ///
     /// # Errors
     /// The kernel's; none is known.

@@ -16,6 +16,7 @@ use crate::limits::Descriptors;
 use crate::proc::Proc;
 use crate::sys::now;
 use crate::task::{Pid, Tid};
+use colocate_files::kernel;
 use colocate_machine::Nanos;
 use std::fs::File;
 use std::io;
@@ -144,7 +145,7 @@ impl RunState {
             open: 0,
         };
         let first = state.path(pid, pid.first_thread());
-        File::open(&first).map_err(|error| {
+        kernel::open(&first).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", first.display()))
         })?;
         state.refresh();
@@ -283,10 +284,10 @@ fn path(root: &Path, pid: Pid, tid: Tid) -> PathBuf {
 
 /// Opens `path`; where descriptors have run out, raises the limit once and tries again.
 fn open_schedstat(path: &Path) -> io::Result<File> {
-    match File::open(path) {
+    match kernel::open(path) {
         Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             Descriptors::raise().map_err(|error| error.source)?;
-            File::open(path)
+            kernel::open(path)
         }
         done => done,
     }

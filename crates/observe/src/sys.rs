@@ -1,8 +1,8 @@
 //! A system call that failed, with its name; the clock that kernel records are stamped with.
 
-#![allow(unsafe_code)] // clock_gettime, poll
+#![allow(unsafe_code)] // clock_gettime, poll, tgkill
 
-use crate::task::Pid;
+use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -57,6 +57,16 @@ pub fn process_time(pid: Pid) -> Option<Nanos> {
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
     let seconds = u64::try_from(time.tv_sec).ok().filter(|_| !failed)?;
     Some(Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).ok()?))
+}
+
+/// Whether there is thread `tid` of process `pid`, be it one that has ended and was not reaped.
+#[must_use]
+pub fn exists(pid: Pid, tid: Tid) -> bool {
+    const NO_SIGNAL: libc::c_int = 0;
+    // SAFETY: takes no pointer, and signal 0 is only looked whether it could be sent.
+    let done = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, tid.0, NO_SIGNAL) };
+    // Another user's may not be sent one, and is there.
+    done == 0 || SysError::last("tgkill").errno() != Some(libc::ESRCH)
 }
 
 /// Waits until one of `fds` is readable or `timeout` is over; for ever without a timeout.

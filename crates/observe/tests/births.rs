@@ -53,7 +53,7 @@ fn check_order(events: &[TaskEvent]) {
             TaskEvent::Born { tid, .. } => assert!(alive.insert(*tid), "born twice: {tid}"),
             TaskEvent::Ended { tid, .. } => assert!(alive.remove(tid), "ended unborn: {tid}"),
             TaskEvent::Named { tid, .. } => assert!(alive.contains(tid), "named unborn: {tid}"),
-            TaskEvent::Lost { .. } => {}
+            TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => {}
         }
     }
     assert!(alive.is_empty(), "still alive: {alive:?}");

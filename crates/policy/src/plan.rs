@@ -428,9 +428,7 @@ impl Plan {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        colocate_machine::printable::json(self)
     }
 
     /// Checks that every PU of the plan is online on `machine`.

@@ -2,7 +2,7 @@
 
 use crate::plot::{Area, padded};
 use crate::stats::Estimate;
-use crate::table::shown;
+use colocate_machine::printable;
 use plotters::prelude::*;
 use std::error::Error;
 
@@ -85,7 +85,7 @@ fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let across = padded(points().map(|(at, _)| *at).chain([0.0]));
     let up = padded(points().flat_map(|(_, found)| heights(*found)).chain(curves.level));
     let mut chart = ChartBuilder::on(area)
-        .caption(shown(&curves.caption), ("sans-serif", 18))
+        .caption(printable(&curves.caption), ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(50)
         .y_label_area_size(70)
@@ -107,7 +107,7 @@ fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
         let middle = series.points.iter().map(|(at, found)| (*at, found.value));
         chart
             .draw_series(LineSeries::new(middle.clone(), colour.stroke_width(2)))?
-            .label(shown(&series.name))
+            .label(printable(&series.name))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         chart.draw_series(middle.map(|place| Circle::new(place, 4, colour.filled())))?;
         let bars = series.points.iter().flat_map(|(at, found)| bars(*at, *found, reach));

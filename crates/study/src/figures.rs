@@ -125,7 +125,7 @@ impl Comparison {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        crate::json::text(self)
+        colocate_machine::printable::json(self)
     }
 }
 

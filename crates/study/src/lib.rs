@@ -8,7 +8,6 @@ pub mod curve;
 pub mod fedorova;
 pub mod feliu;
 pub mod figures;
-mod json;
 pub mod order;
 pub mod plot;
 pub mod serpa;

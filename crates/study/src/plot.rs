@@ -117,7 +117,8 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     let all = found.runs.iter().map(|run| run.slowest().as_secs_f64());
     let means = found.policies.iter().filter_map(|p| p.slowest_seconds).flat_map(|s| ends(s.mean));
     let range = padded(all.chain(means));
-    let caption = format!("{}: slowest program's time", table::shown(&found.settings.name));
+    let caption =
+        format!("{}: slowest program's time", colocate_machine::printable(&found.settings.name));
     let mut chart = chart(area, &caption, "seconds; dots: runs", range, found.policies.len())?;
     for (row, figures) in found.policies.iter().enumerate() {
         let runs = found.runs.iter().filter(|run| run.policy == figures.policy);

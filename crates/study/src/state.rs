@@ -242,7 +242,7 @@ impl State {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        crate::json::text(self)
+        colocate_machine::printable::json(self)
     }
 
     /// How long the runs that are left will take if they take what the finished ones took under

@@ -2,6 +2,8 @@
 
 use crate::figures::{Comparison, PolicyFigures, Verdict};
 use crate::stats::{Estimate, Interval, Summary};
+use colocate_machine::printable;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The comparison as a table, its legend and its notes; ends in a newline.
@@ -14,7 +16,7 @@ pub fn text(found: &Comparison) -> String {
         out,
         "workload {}: {jobs} program{} together, up to {} runs a policy, blocks in random order, \
          seed {}",
-        shown(&settings.name),
+        printable(&settings.name),
         plural(jobs),
         settings.repetitions,
         settings.seed,
@@ -25,7 +27,7 @@ pub fn text(found: &Comparison) -> String {
         let _ = writeln!(out, "\neach program's time, mean seconds (95 % interval)");
         out.push_str(&aligned(&job_rows(found)));
     }
-    let base = &settings.baseline;
+    let base = printable(&settings.baseline);
     let _ = writeln!(
         out,
         "\nratio: geometric mean over the blocks of the time divided by {base}'s in the same block; \
@@ -33,7 +35,7 @@ pub fn text(found: &Comparison) -> String {
          or there is none."
     );
     for note in &found.notes {
-        let _ = writeln!(out, "note: {note}");
+        let _ = writeln!(out, "note: {}", printable(note));
     }
     out
 }
@@ -132,22 +134,20 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// What people named or wrote, on one line: a line's end or another control character is a blank.
-pub(crate) fn shown(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
 /// A command of at most 40 characters; the end of a longer one is left out.
 fn shortened(command: &str) -> String {
-    let command = shown(command);
+    let command = printable(command);
     if command.chars().count() <= 40 {
-        return command;
+        return command.into_owned();
     }
     command.chars().take(39).chain(['…']).collect()
 }
 
-/// Columns of equal width, two spaces apart, nothing after the last.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+/// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it.
+#[must_use]
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let cells = rows.iter().map(|row| row.iter().map(|cell| printable(cell)));
+    let rows: Vec<Vec<Cow<'_, str>>> = cells.map(Iterator::collect).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -155,7 +155,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             let _ = write!(line, "{cell:<width$}  ");
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn long_commands_are_cut_between_characters() {
         assert_eq!(shortened("äß"), "äß");
-        assert_eq!(shortened("sh -c a\nb"), "sh -c a b");
+        assert_eq!(shortened("sh -c a\nb"), r"sh -c a\x0ab");
         assert_eq!(shortened(&"ä".repeat(41)), format!("{}…", "ä".repeat(39)));
     }
 }

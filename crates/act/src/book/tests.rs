@@ -166,6 +166,7 @@ fn a_newborn_of_an_unknown_creator_may_have_its_policy() {
     (task.mark, task.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
     let mut newborn = |tid, stand| {
         book.task(lowered).unwrap().stand = stand;
+        book.begin_events();
         let id = book.born(Birth { lost: true, ..birth(10, tid, (10, 10)) }).unwrap();
         let task = book.task(id).unwrap();
         (task.had.pus().collect::<Vec<_>>(), task.was_lowered)
@@ -225,6 +226,26 @@ fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
     let task = book.task(id).unwrap();
     assert_eq!(task.mark, Mark::Original);
     assert_eq!(task.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+}
+
+/// The same by `/proc`, which showed the end of 11 earlier: then the new program of 10 is reported as the end of 10 and
+/// the creation of another first thread.
+#[test]
+fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
+    let mut book = book();
+    let first = book.living(Tid(10)).unwrap();
+    let further = book.born(birth(10, 11, (10, 10))).unwrap();
+    for (id, pu) in [(first, 0), (further, 1)] {
+        book.task(id).unwrap().mark = Mark::On(PuNr(pu));
+    }
+    book.ended(Tid(11), Nanos(2));
+    book.ended(Tid(10), Nanos(3));
+    let id = book.born(Birth { lost: true, ..birth(10, 10, (10, 10)) }).unwrap();
+    assert_eq!(book.task(id).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(book.processes_of(JobIdx(0)), [Pid(10)]);
+    assert!(book.begins_run(id) && book.doubtful().is_empty());
+    book.ended(Tid(10), Nanos(4));
+    assert_eq!(book.born(birth(20, 20, (10, 10))), None, "its process is gone");
 }
 
 /// A program that changes its user is not told of: 10 is found to live after all, and may be who was 11.

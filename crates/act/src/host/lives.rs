@@ -2,7 +2,9 @@
 
 use super::LinuxHost;
 use crate::book::Birth;
+use crate::handle::ProcessHandle;
 use crate::launch;
+use crate::pause;
 use crate::signals;
 use crate::sys;
 use colocate_engine::{JobEnd, QuantumEnd};
@@ -11,6 +13,7 @@ use colocate_observe::Pid;
 use colocate_observe::sys::now;
 use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Exit status of a job that could not be launched anew.
 const NOT_LAUNCHED: i32 = 125;
@@ -43,7 +46,10 @@ pub(super) struct Rest {
 impl LinuxHost {
     /// Takes the exit statuses of children that have ended.
     pub(super) fn reap(&mut self) {
+        let mut begun = now();
         while let Ok(Some(waited)) = sys::wait(None, false) {
+            self.all_have_ended(waited.pid, begun);
+            begun = now();
             if let Some((job, cpu_before)) = self.book.run_of(waited.pid) {
                 let cpu_time = Some(cpu_before + waited.cpu_time);
                 let status = waited.status;
@@ -85,9 +91,8 @@ impl LinuxHost {
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
     fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
         let job = end.job;
-        let left = self.book.processes_of(job);
-        self.kill(job, &left);
-        self.leave_behind(before, left);
+        self.kill(job, &self.book.handles_of(job));
+        self.leave_behind(before, self.book.processes_of(job));
         let place = job.0 as usize;
         let held = launch::hold_again(&self.commands[place], self.signals.inherited())?;
         let runtime = self.runtimes.of(&self.commands[place].path);
@@ -153,13 +158,12 @@ impl LinuxHost {
         self.going[place] = None;
         if self.held[place].take().is_some() {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
-            let killed = crate::pause::signal(&self.book.processes_of(job), libc::SIGKILL);
+            let killed = pause::signal(&self.book.handles_of(job), libc::SIGKILL);
             self.tell(job, "end", killed);
             return;
         }
-        let pids = self.book.processes_of(job);
-        // Who is stopped hears nothing; by signals it hears this one first.
-        let asked = crate::pause::signal(&pids, libc::SIGTERM);
+        // What is stopped receives nothing; by signals it receives this one first.
+        let asked = pause::signal(&self.book.handles_of(job), libc::SIGTERM);
         self.tell(job, "end", asked);
         self.let_go_on(job);
     }
@@ -171,28 +175,28 @@ impl LinuxHost {
         if self.leaving.is_empty() {
             return;
         }
-        let by_job = self.book.processes_by_job();
         for mut leaving in std::mem::take(&mut self.leaving) {
-            let pids = by_job.get(&leaving.job).map_or(&[][..], Vec::as_slice);
+            let processes = self.book.handles_of(leaving.job);
+            let pids = self.book.processes_of(leaving.job);
             if leaving.pid.is_none() && pids.is_empty() {
                 continue;
             }
             let due = now() >= leaving.due;
             match &mut leaving.killed {
                 None if due => {
-                    self.kill(leaving.job, pids);
+                    self.kill(leaving.job, &processes);
                     leaving.due = now() + DIES_WITHIN;
-                    leaving.killed = Some(pids.iter().copied().collect());
+                    leaving.killed = Some(pids.into_iter().collect());
                 }
                 None => {}
                 Some(_) if due => {
-                    self.say_who_is_left(&leaving, pids);
+                    self.say_who_is_left(&leaving, &pids);
                     continue;
                 }
                 // What was born meanwhile is killed, too.
                 Some(killed) if pids.iter().any(|pid| !killed.contains(pid)) => {
                     killed.extend(pids);
-                    self.kill(leaving.job, pids);
+                    self.kill(leaving.job, &processes);
                 }
                 Some(_) => {}
             }
@@ -214,11 +218,11 @@ impl LinuxHost {
     }
 
     /// Kills all processes of a job, which are these.
-    fn kill(&mut self, job: JobIdx, pids: &[Pid]) {
+    fn kill(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
         let killed = match &self.pauser {
-            _ if pids.is_empty() => Ok(()),
-            Some(pauser) => pauser.kill(job, pids),
-            None => crate::pause::signal(pids, libc::SIGKILL),
+            _ if processes.is_empty() => Ok(()),
+            Some(pauser) => pauser.kill(job, processes),
+            None => pause::signal(processes, libc::SIGKILL),
         };
         self.tell(job, "kill", killed);
     }

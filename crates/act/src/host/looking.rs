@@ -7,8 +7,7 @@ use super::placing::Waiting;
 use super::preparing::usable;
 use super::spinning::not_sampled;
 use super::{LEAST_NICE, LinuxHost, PROMPT};
-use crate::book::Task;
-use crate::gauge::{DataLevels, Gauges};
+use crate::gauge::DataLevels;
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
@@ -17,7 +16,7 @@ use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
 /// administrator.
@@ -26,6 +25,9 @@ pub(super) const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
 pub(super) const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const LOOK_SHARE: u64 = 500;
+/// To look which of those have woken that sleep takes at most one part in this many of a PU. Chosen: a quarter of what
+/// watching may take.
+const SEARCH_SHARE: u64 = 200;
 /// So many looks in a row must find a job stopped by somebody else before that is told. Chosen: one may be
 /// a program that waits for its child to stop.
 const LOOKS_ASLEEP: u8 = 2;
@@ -60,9 +62,9 @@ impl LinuxHost {
             let us = Pid(std::process::id().cast_signed());
             self.gauges.haste.watch(&self.placer.proc, us, us.first_thread());
         }
-        let (book, waiting, pus) = (&mut self.book, &self.waiting, self.usable.len());
-        let wants = |task: &&mut Task| !task.sleeps && !waiting.contains(&task.id.job);
-        let crowd = || (book.living_mut().filter(wants).count(), pus);
+        let (book, waiting, pus) = (&self.book, &self.waiting, self.usable.len());
+        let wants = |id: &TaskId| !waiting.contains(&id.job);
+        let crowd = || (book.running().filter(wants).count(), pus);
         if let Some(hasty) = self.gauges.haste.look(now(), crowd) {
             // Where a larger share is not permitted, newborns wait longer.
             let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
@@ -128,12 +130,27 @@ impl LinuxHost {
             if task.ended.is_none_or(|ended| now() < ended + LOOK_EVERY) {
                 continue;
             }
+            // Its first process is a child of ours: until that is reaped, its number is its own.
             let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
             if stat.is_some_and(|stat| !stat.is_dead()) {
+                let pid = task.pid;
                 self.book.revive(id);
+                self.hold_process(id, pid);
                 self.start(id, Waiting::No);
             }
         }
+    }
+
+    /// Takes in that a process was reaped: none of its threads lives that was born before, whether or not the kernel's
+    /// notes or `/proc` have told.
+    pub(super) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
+        self.hear();
+        let living = self.book.living_in(pid).into_iter();
+        let born_before =
+            |id| self.book.task(id).filter(|task| task.born <= before).map(|it| it.tid);
+        let tids: Vec<Tid> = living.filter_map(born_before).collect();
+        self.births.reaped(tids.iter().copied());
+        tids.into_iter().for_each(|tid| self.ended(before, tid));
     }
 
     /// Looks at all tasks that may run.
@@ -145,6 +162,8 @@ impl LinuxHost {
             self.gauges.read(task, &self.placer.proc, at);
             let stat = self.placer.look(task);
             self.gauges.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.book.slept(id);
+            let Some(task) = self.book.task(id) else { continue };
             if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
                 self.book.aim(id, None);
             }
@@ -154,35 +173,53 @@ impl LinuxHost {
             }
         }
         self.asleep = asleep;
-        self.book.with_threads().for_each(|pid| self.gauges.all_read(pid));
+        self.book.with_threads().for_each(|(pid, _)| self.gauges.all_read(pid));
     }
 
     /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
+    ///
+    /// Those that sleep are looked at only if the clocks of their processes say that one of them has run, and seldom
+    /// where they are many.
     pub(super) fn look_at_who_ran(&mut self) {
         let at = now();
         self.gauges.begin(self.book.with_threads(), at);
         let rests = self.who_rests();
-        let may_run = |task: &Task| !rests.contains(&task.id.job);
-        let ask = |task: &mut Task, gauges: &mut Gauges| {
-            let before = task.cpu_time;
-            gauges.read(task, &self.placer.proc, at);
-            if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
-                let stat = self.placer.look_where(task);
-                gauges.could_run(task.id, stat.is_some_and(|stat| stat.could_run()), at);
+        // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
+        let awake: Vec<TaskId> = self.book.awake().collect();
+        for id in awake {
+            let is_new = self.book.task(id).is_some_and(|task| task.cpu_time.is_none());
+            if is_new || !rests.contains(&id.job) {
+                self.ask(id, at);
             }
-        };
-        for task in self.book.living_mut().filter(|task| !task.sleeps && may_run(task)) {
-            ask(task, &mut self.gauges);
+        }
+        if at < self.next_search {
+            return;
         }
         // The kernel tells with one call how long all threads of a process have run.
-        let quiet = self.book.with_threads().filter(|pid| !self.gauges.stirred(*pid));
-        let (quiet, mut stirred): (BTreeSet<Pid>, _) = (quiet.collect(), BTreeSet::new());
-        let may_wake = |task: &Task| task.sleeps && !quiet.contains(&task.pid);
-        for task in self.book.living_mut().filter(|task| may_wake(task) && may_run(task)) {
-            ask(task, &mut self.gauges);
-            stirred.insert(task.pid);
+        let several = self.book.with_threads().map(|(pid, _)| pid);
+        let stirred: Vec<Pid> = several.filter(|pid| self.gauges.stirred(*pid)).collect();
+        for pid in stirred {
+            let asleep = self.book.asleep_of(pid);
+            if asleep.first().is_none_or(|id| rests.contains(&id.job)) {
+                continue;
+            }
+            asleep.into_iter().for_each(|id| self.ask(id, at));
+            self.gauges.all_read(pid);
+            let took = now().saturating_sub(at);
+            self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE));
         }
-        stirred.into_iter().for_each(|pid| self.gauges.all_read(pid));
+    }
+
+    /// Asks what a task has done, and where it is if it has run.
+    fn ask(&mut self, id: TaskId, at: Nanos) {
+        let Some(task) = self.book.task(id) else { return };
+        let before = task.cpu_time;
+        self.gauges.read(task, &self.placer.proc, at);
+        if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
+            let stat = self.placer.look_where(task);
+            self.gauges.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+        }
+        self.book.slept(id);
     }
 
     /// The living tasks of jobs that are not stopped.
@@ -202,14 +239,14 @@ impl LinuxHost {
             }
         }
         let Some(pauser) = &self.pauser else { return };
-        let mut pids: BTreeMap<JobIdx, Vec<Pid>> = BTreeMap::new();
-        if pauser.needs_pids() {
-            pids = self.book.processes_by_job();
+        let mut processes = BTreeMap::new();
+        if pauser.needs_processes() {
+            processes = self.book.handles_by_job();
         }
         for job in self.waiting.clone() {
-            let of_job = pids.get(&job).map_or(&[][..], Vec::as_slice);
+            let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
             let Some(pauser) = &mut self.pauser else { return };
-            if pauser.look(job, of_job, &self.placer.proc) == Found::Stubborn {
+            if pauser.look(job, of_job) == Found::Stubborn {
                 self.say(job, "goes on although it is to wait, and was stopped again and again");
             }
         }

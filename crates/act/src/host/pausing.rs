@@ -4,12 +4,15 @@ use super::LinuxHost;
 use crate::launch::Going;
 use crate::pause;
 use crate::signals;
-use crate::stat::Stat;
 use colocate_engine::{HostError, Stand};
+use colocate_files::kernel;
 use colocate_observe::Pid;
+use colocate_observe::limits::Descriptors;
 use colocate_policy::{JobIdx, Plan, TaskId};
 use std::ffi::c_int;
+use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 impl LinuxHost {
     /// Stops the jobs that a plan has wait. They are stopped before others go on, so that no PU has to serve
@@ -18,8 +21,8 @@ impl LinuxHost {
     /// # Errors
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
     pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
-        if self.ending.is_some() {
-            // Programs were asked to end, and who is stopped could not.
+        if self.is_over() {
+            // Programs were asked to end, and who is stopped could not; or nobody may be stopped.
             return Ok(());
         }
         self.waiting = waiting(plan, self.pauser.is_some())?.into_iter().collect();
@@ -44,9 +47,9 @@ impl LinuxHost {
         if self.is_stopped(job) {
             return;
         }
-        let pids = self.book.processes_of(job);
-        self.note_all(&pids);
-        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &pids));
+        self.note_all(&self.book.processes_of(job));
+        let processes = self.book.handles_of(job);
+        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &processes));
         self.tell(job, "stop", result);
     }
 
@@ -69,6 +72,7 @@ impl LinuxHost {
         }
         self.ending = Some(signal);
         self.let_all_go_on();
+        self.dissolve();
         self.leave_to_kernel();
         self.notes.push(format!(
             "{} has ended the scheduling: every program goes on and is left to the kernel, and jobs that have not \
@@ -78,10 +82,58 @@ impl LinuxHost {
         ));
     }
 
+    /// Whether no plan is followed any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.ending.is_some() || self.given_up
+    }
+
+    /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: who cannot be looked at must not be
+    /// stopped or placed. To be called before anything runs.
+    pub(super) fn give_up_if_blind(&mut self) {
+        if let Some(why) = self.births.without_proc().map(ToOwned::to_owned) {
+            // Whatever is there is about other processes.
+            self.placer.proc = PathBuf::from(NOWHERE);
+            self.give_up(&why);
+        } else if let Err(why) = has_room() {
+            self.give_up(&why);
+        }
+    }
+
+    /// Gives up if a thread could not be looked at since descriptors have run out.
+    pub(super) fn give_up_if_used_up(&mut self) {
+        let mut unread = self.births.unread().into_iter().chain(self.placer.unread.take());
+        let are_used_up =
+            |why: &io::Error| matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        if unread.any(|why| are_used_up(&why)) {
+            self.give_up(&no_room());
+        }
+    }
+
+    /// Leaves everything to the kernel for good, which is said once, with the reason: programs run as if we were not
+    /// there.
+    fn give_up(&mut self, why: &str) {
+        if self.is_over() {
+            return;
+        }
+        self.given_up = true;
+        self.reserve.clear();
+        self.gauges.close_files();
+        self.leave_to_kernel();
+        if self.launched.is_some() {
+            self.let_all_go_on();
+        }
+        self.notes
+            .push(format!("every program is left to the kernel, none is stopped or placed: {why}"));
+    }
+
     /// Lets everything go on.
     pub(super) fn let_all_go_on(&mut self) {
         self.waiting.clear();
         self.let_chosen_go_on();
+    }
+
+    /// Gives up the jobs' cgroups, if there are any.
+    pub(super) fn dissolve(&mut self) {
         if let Some(Err(why)) = self.pauser.take().map(|mut pauser| pauser.dissolve()) {
             self.notes.push(format!("cannot remove the jobs' cgroups: {why}"));
         }
@@ -96,8 +148,8 @@ impl LinuxHost {
         if !self.is_stopped(job) {
             return;
         }
-        let pids = self.book.processes_of(job);
-        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &pids));
+        let processes = self.book.handles_of(job);
+        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &processes));
         self.tell(job, "continue", result);
     }
 
@@ -109,7 +161,8 @@ impl LinuxHost {
     pub(super) fn stop_newborn(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
-            let result = self.pauser.as_ref().map_or(Ok(()), |pauser| pauser.stop_newborn(pid));
+            let both = self.pauser.as_ref().zip(self.book.handle(pid));
+            let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_newborn(process));
             self.tell(id.job, "stop", result);
         }
     }
@@ -141,12 +194,8 @@ impl LinuxHost {
         let jobs = self.book.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
         for job in jobs {
-            let is_stopped = |pid: &Pid| {
-                let stat = Stat::read(&self.placer.proc, *pid, pid.first_thread());
-                stat.is_some_and(|stat| stat.state == 'T')
-            };
-            let pids = self.book.processes_of(job);
-            let stopped: Vec<Pid> = pids.into_iter().filter(is_stopped).collect();
+            let mut stopped = self.book.handles_of(job);
+            stopped.retain(|process| process.stat().is_some_and(|stat| stat.state == 'T'));
             self.tell(job, "wake", pause::signal(&stopped, libc::SIGCONT));
         }
     }
@@ -155,9 +204,9 @@ impl LinuxHost {
     /// brings to the front.
     pub(super) fn stop_again(&mut self) {
         for job in self.waiting.clone() {
-            let pids = self.book.processes_of(job);
+            let processes = self.book.handles_of(job);
             let stopped = match &self.pauser {
-                Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &pids),
+                Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &processes),
                 _ => Ok(()),
             };
             self.tell(job, "stop", stopped);
@@ -174,11 +223,8 @@ impl LinuxHost {
     pub(super) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
             let first = self.book.living(pid.first_thread());
-            let task = match first {
-                Some(id) => self.book.task(id),
-                None => self.book.living_mut().find(|task| task.pid == *pid),
-            };
-            if let Some(task) = task {
+            let any = || self.book.living_in(*pid).first().copied();
+            if let Some(task) = first.or_else(any).and_then(|id| self.book.task(id)) {
                 self.placer.note(task);
             }
         }
@@ -192,6 +238,28 @@ impl LinuxHost {
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }
     }
+}
+
+/// Where no file is.
+const NOWHERE: &str = "/dev/null";
+
+/// Files that must be free when everything is prepared: to read of threads, with some for the journal and for libraries.
+/// Chosen.
+const ROOM: usize = 8;
+
+/// Whether so many files can be opened yet.
+fn has_room() -> Result<(), String> {
+    let opened: io::Result<Vec<File>> = (0..ROOM).map(|_| kernel::open(NOWHERE.as_ref())).collect();
+    opened.map(drop).map_err(|_| no_room())
+}
+
+/// What it means that descriptors have run out.
+fn no_room() -> String {
+    let limit = Descriptors::now().map_or_else(|_| "none".into(), |limits| limits.hard.to_string());
+    format!(
+        "found no room for {ROOM} more open files, expected more than {limit} to be allowed; raise the limit (ulimit -Hn, \
+         LimitNOFILE=), or start fewer programs"
+    )
 }
 
 /// The jobs that a plan has wait.

@@ -2,17 +2,24 @@
 //! never. docs/run.md has the rules in a table.
 
 use super::LinuxHost;
-use crate::book::Birth;
+use super::preparing::MOST_A_SECOND;
+use crate::book::{Birth, Task};
+use crate::handle::ProcessHandle;
 use crate::journal::Mark;
 use crate::pin;
 use crate::placer::Put;
 use crate::runtime::Runtime;
 use colocate_engine::Stand;
 use colocate_machine::{Nanos, PuNr};
+use colocate_observe::proc::Proc;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{Newborn, Place, Plan, TaskId};
+use colocate_policy::{Decision, Newborn, Place, Plan, TaskId};
 use std::cmp::Reverse;
+use std::io;
+use std::iter::Peekable;
+use std::slice::Iter;
+use std::sync::Arc;
 
 /// Why a newborn of a Go program is not placed.
 const GO_MONITOR: &str = "the Go runtime counts PUs on it";
@@ -20,6 +27,12 @@ const GO_MONITOR: &str = "the Go runtime counts PUs on it";
 const JAVA_MAIN: &str = "Java code counts PUs on it";
 /// Why a thread that creates processes is not placed.
 const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
+/// Why the threads of a process are not placed that creates very many.
+const STORMS: &str = "its process creates threads faster than they are followed";
+
+/// To see whether all tasks are where the plan wants them takes at most one part in this many of a PU. Chosen: a quarter of
+/// what watching may take.
+const FOLLOW_SHARE: u64 = 200;
 
 /// Whether, and how long, a task has to wait before it may be put on a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +46,7 @@ impl LinuxHost {
     pub(super) fn born(&mut self, birth: Birth) {
         let Some(id) = self.book.born(birth) else { return };
         self.counts.born += 1;
+        self.hold_process(id, birth.pid);
         if birth.pid != birth.parent_pid {
             self.creator_starts_programs(birth.parent_tid);
             self.born_of_rest(birth);
@@ -45,7 +59,7 @@ impl LinuxHost {
         self.meet_newborn(id);
         self.count_newborn(id, birth.pid);
         let Some(plan) = &self.plan else {
-            if self.ending.is_some() {
+            if self.is_over() {
                 // Its creator may have been given its mask back in the middle of this birth.
                 self.start(id, Waiting::No);
             }
@@ -60,11 +74,41 @@ impl LinuxHost {
         }
     }
 
+    /// Opens the process of a new task, unless it is open.
+    pub(super) fn hold_process(&mut self, id: TaskId, pid: Pid) {
+        if let Some(process) = self.book.handle(pid).filter(|process| process.exists()) {
+            let process = process.clone();
+            self.book.hold(id, Some(process));
+            return;
+        }
+        let opened = self.open(pid).map(|process| process.map(Arc::new));
+        let proc = Proc::at(&self.placer.proc);
+        let (process, trouble) = match opened {
+            Ok(process) => (process, Ok(())),
+            Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => (None, Ok(())),
+            Err(why) => (None, Err(why)),
+        };
+        self.book.hold(id, process);
+        self.tell(id.job, "place or stop a process of", trouble);
+    }
+
+    /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
+    /// another one that lives, or, if its creator has ended, of ours.
+    fn open(&self, pid: Pid) -> io::Result<Option<ProcessHandle>> {
+        let process = ProcessHandle::open(&self.placer.proc, pid)?;
+        let us = Pid(std::process::id().cast_signed());
+        let is_ours = |parent: Pid| {
+            parent == us || self.book.handle(parent).is_some_and(|parent| parent.exists())
+        };
+        let is_known = process.parent().is_some_and(is_ours);
+        Ok(Some(process).filter(|_| is_known))
+    }
+
     /// A process begins a program: it has not counted PUs yet.
     fn begin_program(&mut self, pid: Pid, at: Nanos) {
         let settled_at = at + self.settle;
         if let Some(process) = self.book.process(pid) {
-            (process.settled_at, process.further) = (settled_at, 0);
+            (process.settled_at, process.further, process.storms) = (settled_at, 0, false);
         }
     }
 
@@ -72,6 +116,9 @@ impl LinuxHost {
     fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
         let Some(process) = self.book.process(pid) else { return Waiting::No };
         let settled = process.settled_at <= at;
+        if process.storms {
+            return Waiting::ForEver(STORMS);
+        }
         match process.runtime {
             _ if settled && is_first => Waiting::No,
             Runtime::Go if !is_first && process.further == 1 => Waiting::ForEver(GO_MONITOR),
@@ -112,6 +159,31 @@ impl LinuxHost {
         let Some(task) = self.book.task(id) else { return };
         if task.exempt.is_none() && task.stand != Stand::PinnedByProgram {
             self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
+        }
+    }
+
+    /// A process creates threads faster than they can be followed. They have the masks of those that create them, and most
+    /// end unseen; so that none of them is kept on one PU, none of their process is.
+    pub(super) fn storms(&mut self, pid: Pid) {
+        let Some(process) = self.book.process(pid) else { return };
+        let (job, is_new) = (process.job, !std::mem::replace(&mut process.storms, true));
+        if !is_new {
+            return;
+        }
+        for id in self.book.living_in(pid) {
+            let Some(task) = self.book.task(id) else { continue };
+            if task.stand != Stand::PinnedByProgram {
+                self.start(id, Waiting::ForEver(STORMS));
+            }
+        }
+        if self.told.insert((job, STORMS)) {
+            self.say(
+                job,
+                &format!(
+                    "creates more than {MOST_A_SECOND} threads a second: they are not followed one by one, and process {pid} is \
+                     left to the kernel; threads that live on are followed later"
+                ),
+            );
         }
     }
 
@@ -162,13 +234,29 @@ impl LinuxHost {
 
     /// Takes over a plan: named tasks go where it says, others where the newborn rule says. When the scheduling has
     /// ended, no plan is followed.
+    ///
+    /// Where little has changed since the plan before, only that is done, and everything seldom: most threads of large
+    /// programs sleep.
     pub(super) fn adopt(&mut self, plan: &Plan) {
-        if self.ending.is_some() || self.plan.as_ref() == Some(plan) {
+        if self.is_over() {
             return;
         }
+        let before = self.plan.as_ref().filter(|before| before.newborn == plan.newborn);
+        let differing = before.map(|before| differing(before, plan));
+        let begun = now();
+        let mut ids = match differing {
+            Some(differing) if differing.is_empty() => return,
+            Some(differing) if self.launched.is_some() && begun < self.next_follow => differing,
+            _ => Vec::new(),
+        };
+        let everything = ids.is_empty();
+        if everything {
+            ids = self.who_can_be_moved();
+        }
+        ids.retain(|&id| self.book.task(id).is_some_and(|task| is_movable(task)));
         self.plan = Some(plan.clone());
         self.book.is_planned();
-        let places = self.who_can_be_moved().into_iter().map(|id| (id, plan.place_of(id)));
+        let places = ids.into_iter().map(|id| (id, plan.place_of(id)));
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
@@ -186,6 +274,10 @@ impl LinuxHost {
                 self.follow(id);
             }
         }
+        if everything {
+            let took = now().saturating_sub(begun);
+            self.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
+        }
     }
 
     /// Leaves every task to the kernel, for good: all masks are given back.
@@ -199,13 +291,8 @@ impl LinuxHost {
 
     /// The living tasks that may be put elsewhere, in the order of their IDs.
     fn who_can_be_moved(&mut self) -> Vec<TaskId> {
-        let mut living: Vec<TaskId> = self.book.all_living().map(|(_, id)| id).collect();
-        living.sort_unstable();
-        let movable = |stand: &Stand| {
-            !matches!(stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed)
-        };
-        living.retain(|&id| self.book.task(id).is_some_and(|task| movable(&task.stand)));
-        living
+        let living = self.book.living_mut();
+        living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
     }
 
     /// Puts a living task where it is aimed at now.
@@ -216,7 +303,7 @@ impl LinuxHost {
         let wanted = task.aim.map_or(Mark::Original, Mark::On);
         let there = task.mark == wanted && stand == Stand::Placed;
         let untouched = wanted == Mark::Original && task.mark == wanted;
-        if untouched && stand == Stand::LeftToKernel && task.allowed == self.placer.original {
+        if untouched && stand == Stand::LeftToKernel && self.placer.is_original(&task.allowed) {
             return;
         }
         if there && task.allowed == pin::only(task.aim.unwrap_or(PuNr(u32::MAX))) {
@@ -235,10 +322,69 @@ impl LinuxHost {
     }
 }
 
+/// Whether a task is living and may be put elsewhere.
+fn is_movable(task: &Task) -> bool {
+    let stays = matches!(task.stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed);
+    task.ended.is_none() && !stays
+}
+
+/// The tasks that two plans do not put in the same place.
+fn differing(before: &Plan, now: &Plan) -> Vec<TaskId> {
+    let (mut before, mut now) =
+        (before.decisions.iter().peekable(), now.decisions.iter().peekable());
+    let mut differing = Vec::new();
+    loop {
+        let first = before.peek().into_iter().chain(now.peek()).map(|it| it.task).min();
+        let Some(task) = first else { return differing };
+        let place_in = |plan: &mut Peekable<Iter<'_, Decision>>| {
+            plan.next_if(|decision| decision.task == task).map(|decision| decision.place)
+        };
+        if place_in(&mut before) != place_in(&mut now) {
+            differing.push(task);
+        }
+    }
+}
+
 /// The PU that a task has already, if the newborn rule could have given it.
 fn kept(pu: Option<PuNr>, rule: &Newborn) -> Option<PuNr> {
     match rule {
         Newborn::LeaveToKernel => None,
         Newborn::FillInOrder { pus } => pu.filter(|pu| pus.contains(pu)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_policy::{JobIdx, Why};
+
+    fn plan(places: &[(u32, Place)]) -> Plan {
+        let decision = |&(order, place): &(u32, Place)| Decision {
+            task: TaskId { job: JobIdx(0), order },
+            name: "t".into(),
+            place,
+            why: Why::LeftToKernel,
+        };
+        Plan {
+            version: 1,
+            machine: "m".into(),
+            pus: Vec::new(),
+            policy: "p".into(),
+            decisions: places.iter().map(decision).collect(),
+            newborn: Newborn::LeaveToKernel,
+            predicted: None,
+            slowdowns: None,
+        }
+    }
+
+    /// 1 goes elsewhere, 2 is not named any more, 4 is new; 0 and 3 stay.
+    #[test]
+    fn only_what_differs() {
+        let on = |pu| Place::from(Some(PuNr(pu)));
+        let before = plan(&[(0, on(0)), (1, on(1)), (2, on(2)), (3, Place::Waiting)]);
+        let now = plan(&[(0, on(0)), (1, on(3)), (3, Place::Waiting), (4, Place::LeftToKernel)]);
+        let orders: Vec<u32> = differing(&before, &now).iter().map(|task| task.order).collect();
+        assert_eq!(orders, [1, 2, 4]);
+        assert_eq!(differing(&now, &now), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Count, Setup};
 use crate::guardian::Guardian;
-use crate::journal::{Owner, Writer};
+use crate::journal::{self, Owner, TOKEN_VARIABLE, Writer};
 use crate::launch::{self, Command, Held, Input, LaunchError};
 use crate::pause::Pauser;
 use crate::rundir;
@@ -12,8 +12,13 @@ use crate::target::Targets;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::pmu::{Counters, PmuError, Want};
 use colocate_observe::{Births, Pid, SysError, births};
+use std::fs::File;
 use std::io;
 use std::path::Path;
+
+/// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
+/// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
+pub(super) const MOST_A_SECOND: u32 = 1_000;
 
 /// The counters that are asked for and there; a note says so if none are.
 ///
@@ -66,23 +71,31 @@ impl Kept {
     fn begin(setup: &Setup, owner: Owner, original: &PuSet, pauser: Option<Pauser>) -> Self {
         let dir = rundir::open(&setup.run_dirs, sys::effective_user());
         let how = pauser.as_ref().map(Pauser::how);
-        let dir = dir.as_deref().map_err(Clone::clone);
-        let mut journal = Writer::begin(dir, owner, original, how.as_ref());
+        let journal = Writer::begin(dir, owner, journal::boot(&setup.proc), original, how.as_ref());
+        let guardian = Guardian::start(&journal);
+        let mut journal = journal.with_file();
         let mut troubles: Vec<String> = journal.trouble().map(no_journal).into_iter().collect();
-        let guardian = Guardian::start(&journal)
-            .map_err(|why| troubles.push(format!("no guardian ({why})")))
-            .ok();
+        let guardian = guardian.map_err(|why| troubles.push(format!("no guardian ({why})"))).ok();
         Self { pauser, journal, guardian, troubles }
     }
 
     /// Makes the cgroups that the journal speaks of. If that fails, the journal is given up.
     fn with_cgroups(mut self) -> io::Result<Self> {
-        if let Err(why) = self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups) {
-            self.journal.remove();
-            self.guardian.into_iter().for_each(Guardian::dismiss);
-            return Err(why);
+        match self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups) {
+            Err(why) => {
+                self.pauser = None;
+                self.give_up();
+                Err(why)
+            }
+            Ok(()) => Ok(self),
         }
-        Ok(self)
+    }
+
+    /// Leaves nothing behind, as nothing can begin.
+    pub fn give_up(mut self) {
+        let _ = self.pauser.as_mut().map(Pauser::dissolve);
+        self.journal.remove();
+        self.guardian.into_iter().for_each(Guardian::dismiss);
     }
 }
 
@@ -104,6 +117,16 @@ pub(super) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> 
     kept
 }
 
+/// The same commands with the journal's token in their environment, if it has one.
+pub(super) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Command> {
+    let variable = token.map(|token| (TOKEN_VARIABLE.into(), token.into()));
+    let with = |command: &Command| {
+        let env = command.env.iter().cloned().chain(variable.clone()).collect();
+        Command { env, ..command.clone() }
+    };
+    commands.iter().map(with).collect()
+}
+
 /// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
 pub(super) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
     let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
@@ -114,9 +137,16 @@ pub(super) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
 pub(super) fn watch_all(held: &[Held], options: &births::Options) -> Births {
     let mut pids = held.iter().map(Held::pid);
     let first = pids.next().unwrap_or(Pid(0));
-    let mut births = Births::watch(first, options);
+    let options = births::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
+    let mut births = Births::watch(first, &options);
     pids.for_each(|pid| births.also(pid));
     births
+}
+
+/// Descriptors that are kept for undoing everything: a job's cgroup is opened, and a file in it, while another folder is
+/// listed. As many as there are.
+pub(super) fn reserve() -> Vec<File> {
+    (0..3).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
 }
 
 /// The machine's PUs that are in `mask`, in logical order.

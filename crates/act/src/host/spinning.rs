@@ -5,6 +5,7 @@ use super::spins::Spins;
 use colocate_engine::SeenTask;
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::{Pid, SysError};
+use colocate_policy::TaskId;
 
 impl LinuxHost {
     /// From now on samples running threads, so often a second of their CPU time, to see who only waits in a loop. To be
@@ -30,8 +31,10 @@ impl LinuxHost {
     /// Takes in what has been sampled, after CPU times were read.
     pub(super) fn look_at_spinning(&mut self) {
         let Some(spins) = &mut self.spins else { return };
-        let awake = self.book.living_mut().filter(|task| !task.sleeps);
-        spins.look(awake.filter_map(|task| {
+        let awake: Vec<TaskId> = self.book.running().collect();
+        let book = &mut self.book;
+        spins.look(awake.into_iter().filter_map(|id| {
+            let task = book.task(id)?;
             Some((task.tid, task.id, (task.cpu_time?, task.waited.unwrap_or(Nanos::ZERO))))
         }));
     }

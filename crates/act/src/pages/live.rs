@@ -3,13 +3,13 @@
 use super::call::{self, Put};
 use super::maps::{ENTRY_B, Mapping, present_runs};
 use super::nodes::numbers;
-use super::status::{Counts, Sample, Seen, Stay, seen};
+use super::status::{Counts, Sample, Seen, Stay, UNTOLD, seen};
 use super::work::{Batched, Memory, Target, Work, pieces};
 use super::{Addr, Span};
-use crate::stat::Stat;
+use crate::handle::ProcessHandle;
+use colocate_files::kernel;
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use colocate_observe::{Pid, SysError, sys};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
         std::hint::black_box(&raw const own) as u64 / call::page_bytes() * call::page_bytes();
     match call::ask(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
-            let status = std::fs::read_to_string(proc.join("self/status")).unwrap_or_default();
+            let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();
             let filtered = status
                 .lines()
                 .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
@@ -107,13 +107,11 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
 /// A process whose pages can be asked for and moved.
 #[derive(Debug)]
 pub struct Process {
-    pid: Pid,
-    proc: PathBuf,
+    handle: ProcessHandle,
     page_b: u64,
     /// Size of the huge pages that the kernel makes by itself; `None` if it makes none.
     block_b: Option<u64>,
     shared: bool,
-    born_ticks: u64,
 }
 
 impl Process {
@@ -123,18 +121,23 @@ impl Process {
     /// # Errors
     /// [`PagesError::NoProcess`].
     pub fn find(proc: &Path, sys: &Path, pid: Pid, shared: bool) -> Result<Self, PagesError> {
-        let stat = Stat::read(proc, pid, pid.first_thread()).ok_or(PagesError::NoProcess(pid))?;
+        let handle = ProcessHandle::open(proc, pid).map_err(|_| PagesError::NoProcess(pid))?;
         let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
-        let block_b = std::fs::read_to_string(size).ok().and_then(|text| text.trim().parse().ok());
+        let block_b = kernel::read_text(&size).ok().and_then(|text| text.trim().parse().ok());
         let page_b = call::page_bytes();
-        let born_ticks = stat.start_ticks;
-        Ok(Self { pid, proc: proc.into(), page_b, block_b, shared, born_ticks })
+        Ok(Self { handle, page_b, block_b, shared })
     }
 
     /// Its number.
     #[must_use]
-    pub const fn pid(&self) -> Pid {
-        self.pid
+    pub fn pid(&self) -> Pid {
+        self.handle.pid()
+    }
+
+    /// What all that is done to it goes through.
+    #[must_use]
+    pub fn handle(&self) -> &ProcessHandle {
+        &self.handle
     }
 
     /// Bytes in a small page.
@@ -143,21 +146,16 @@ impl Process {
         self.page_b
     }
 
-    /// Whether it is still the process that was found, and has not ended.
+    /// Whether it has not ended.
     #[must_use]
     pub fn lives(&self) -> bool {
-        let stat = Stat::read(&self.proc, self.pid, self.pid.first_thread());
-        stat.is_some_and(|stat| stat.start_ticks == self.born_ticks && !self.has_no_memory())
+        self.handle.exists() && !self.has_no_memory()
     }
 
     /// A process that has ended and waits to be reaped has no memory; one whose first thread alone
     /// has ended still has.
     fn has_no_memory(&self) -> bool {
-        std::fs::read(self.file("statm")).is_ok_and(|text| text.starts_with(b"0 "))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.proc.join(self.pid.to_string()).join(name)
+        self.handle.read("statm", 256).is_ok_and(|text| text.starts_with("0 "))
     }
 
     /// The text of one of its files in `/proc`. A name in it need not be UTF-8.
@@ -165,18 +163,14 @@ impl Process {
     /// # Errors
     /// [`PagesError::Denied`], [`PagesError::NoProcess`], [`PagesError::Read`].
     pub fn text(&self, name: &str) -> Result<String, PagesError> {
-        let path = self.file(name);
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) => Err(self.unread(path, error)),
-        }
+        self.handle.read(name, kernel::LIMIT_B).map_err(|error| self.unread(name, error))
     }
 
-    fn unread(&self, path: PathBuf, source: io::Error) -> PagesError {
+    fn unread(&self, name: &str, source: io::Error) -> PagesError {
         match source.kind() {
-            io::ErrorKind::PermissionDenied => PagesError::Denied(self.pid),
-            _ if !self.lives() => PagesError::NoProcess(self.pid),
-            _ => PagesError::Read { path, source },
+            io::ErrorKind::PermissionDenied => PagesError::Denied(self.pid()),
+            _ if !self.lives() => PagesError::NoProcess(self.pid()),
+            _ => PagesError::Read { path: format!("/proc/{}/{name}", self.pid()).into(), source },
         }
     }
 
@@ -186,7 +180,7 @@ impl Process {
     /// [`PagesError::NoMemory`] if that is nothing, and those of [`Process::text`].
     pub fn mappings(&self) -> Result<Vec<Mapping>, PagesError> {
         let found = Mapping::parse_all(&self.text("smaps")?);
-        if found.is_empty() { Err(PagesError::NoMemory(self.pid)) } else { Ok(found) }
+        if found.is_empty() { Err(PagesError::NoMemory(self.pid())) } else { Ok(found) }
     }
 
     /// The nodes that its cpuset allows; none known if it has just ended.
@@ -201,9 +195,8 @@ impl Process {
 
     /// The runs of pages of `span` that are in memory, as (first page, how many).
     fn present(&self, span: Span) -> Result<Vec<(Addr, u64)>, PagesError> {
-        let path = self.file("pagemap");
-        let wrong = |error| self.unread(path.clone(), error);
-        let file = File::open(&path).map_err(wrong)?;
+        let wrong = |error| self.unread("pagemap", error);
+        let file = self.handle.file("pagemap").map_err(wrong)?;
         let mut entries = Vec::new();
         let pages = usize::try_from(span.bytes() / self.page_b * ENTRY_B).unwrap_or(usize::MAX);
         entries.resize(pages, 0);
@@ -232,11 +225,19 @@ impl Process {
 
 impl Memory for Process {
     fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
-        call::ask(self.pid, pages)
+        let pid = self.pid();
+        self.handle.with(pid.first_thread(), |_| call::ask(pid, pages))
     }
 
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
-        call::put(self.pid, pages, node, self.shared)
+        let (pid, mut told) = (self.pid(), Vec::new());
+        let done = self.handle.with(pid.first_thread(), |_| {
+            let put = call::put(pid, pages, node, self.shared);
+            told = put.told;
+            put.done
+        });
+        told.resize(pages.len(), UNTOLD);
+        Put { told, done }
     }
 
     fn now(&self) -> Nanos {
@@ -354,7 +355,7 @@ fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, Pag
         inside.collect::<Vec<_>>()
     };
     if let Some(empty) = spans.iter().find(|span| parts(span).is_empty()) {
-        return Err(PagesError::NothingMapped { pid: process.pid, span: *empty });
+        return Err(PagesError::NothingMapped { pid: process.pid(), span: *empty });
     }
     Ok(wanted.iter().flat_map(parts).collect())
 }
@@ -411,7 +412,7 @@ fn one_window(
         Err(_) if !process.lives() => Ok(End::ProcessEnded),
         Err(error) => Err(match error.errno() {
             Some(libc::EPERM) if process.shared => PagesError::SharedDenied,
-            Some(libc::EPERM) => PagesError::Denied(process.pid),
+            Some(libc::EPERM) => PagesError::Denied(process.pid()),
             Some(libc::EACCES | libc::ENODEV) => PagesError::NodeTaken(error),
             _ => error.into(),
         }),
@@ -491,7 +492,7 @@ impl HugeMoves {
     /// huge pages).
     #[must_use]
     pub fn read(proc: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(proc.join("vmstat")).ok()?;
+        let text = kernel::read_text(&proc.join("vmstat")).ok()?;
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             line?.trim().parse().ok()
@@ -517,7 +518,7 @@ impl HugeMoves {
 /// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.
 #[must_use]
 pub fn balances(proc: &Path) -> Option<bool> {
-    let text = std::fs::read_to_string(proc.join("sys/kernel/numa_balancing")).ok()?;
+    let text = kernel::read_text(&proc.join("sys/kernel/numa_balancing")).ok()?;
     Some(text.trim() != "0")
 }
 

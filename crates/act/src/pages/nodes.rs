@@ -1,6 +1,7 @@
 //! The machine's nodes, and which of them pages of a process may go to.
 
 use super::work::Target;
+use colocate_files::kernel;
 use colocate_machine::{NodeNr, PuNr, PuSet};
 use std::path::Path;
 use std::str::FromStr;
@@ -23,10 +24,10 @@ impl Nodes {
     #[must_use]
     pub fn read(sys: &Path) -> Option<Self> {
         let folder = sys.join("devices/system/node");
-        let list = |name: &str| numbers(&std::fs::read_to_string(folder.join(name)).ok()?);
+        let list = |name: &str| numbers(&kernel::read_text(&folder.join(name)).ok()?);
         let online = list("online")?;
         let pus = online.iter().filter_map(|node| {
-            let text = std::fs::read_to_string(folder.join(format!("{node}/cpulist"))).ok()?;
+            let text = kernel::read_text(&folder.join(format!("{node}/cpulist"))).ok()?;
             Some((*node, PuSet::parse_list(&text).ok()?))
         });
         Some(Self { with_memory: list("has_memory")?, pus: pus.collect(), online })

@@ -1,11 +1,10 @@
 //! Who asks for a process's pages: its threads, and the nodes that they run on.
 
 use super::nodes::Nodes;
+use crate::handle::ProcessHandle;
 use crate::pin;
-use crate::stat::{self, Stat};
 use colocate_machine::{NodeNr, PuNr};
-use colocate_observe::{Pid, Tid};
-use std::path::Path;
+use colocate_observe::Tid;
 
 /// A thread, as far as memory is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,21 +21,24 @@ pub struct Asker {
     pub may_use: Vec<NodeNr>,
 }
 
-/// The threads of process `pid` below `proc`, which is `/proc` on a live machine, lowest number
-/// first. Those that end meanwhile are left out.
+/// Most bytes of a thread's name with its line feed: 15 and the null that ends it (`TASK_COMM_LEN`), and more for those
+/// of kernel threads (fs/proc/array.c).
+const MOST_NAME_B: u64 = 80;
+
+/// The threads of a process, lowest number first. Those that end meanwhile are left out.
 #[must_use]
-pub fn askers(proc: &Path, pid: Pid, nodes: &Nodes) -> Vec<Asker> {
-    let mut tids = stat::threads(proc, pid);
+pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
+    let mut tids = process.threads();
     tids.sort_unstable();
     let asker = |tid: Tid| {
-        let stat = Stat::read(proc, pid, tid).filter(|stat| !stat.is_dead())?;
-        let comm = std::fs::read(proc.join(format!("{pid}/task/{tid}/comm"))).unwrap_or_default();
+        let stat = process.stat_of(tid).filter(|stat| !stat.is_dead())?;
+        let name = process.read(&format!("task/{tid}/comm"), MOST_NAME_B).unwrap_or_default();
         Some(Asker {
             tid,
-            name: String::from_utf8_lossy(&comm).trim_end().to_owned(),
+            name: name.trim_end().to_owned(),
             last_ran: stat.last_ran,
             last_node: nodes.of(stat.last_ran),
-            may_use: nodes.of_set(&pin::allowed(tid).ok()?),
+            may_use: nodes.of_set(&pin::allowed(process, tid).ok()?),
         })
     };
     tids.into_iter().filter_map(asker).collect()
@@ -45,6 +47,8 @@ pub fn askers(proc: &Path, pid: Pid, nodes: &Nodes) -> Vec<Asker> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_observe::Pid;
+    use std::path::Path;
 
     #[test]
     fn this_test_asks_for_its_pages() {
@@ -53,7 +57,8 @@ mod tests {
             return;
         };
         let pid = Pid(std::process::id().cast_signed());
-        let found = askers(Path::new("/proc"), pid, &nodes);
+        let process = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
+        let found = askers(&process, &nodes);
         let first = found.iter().find(|asker| asker.tid == pid.first_thread()).unwrap();
         assert!(!first.name.is_empty() && !first.may_use.is_empty());
         assert!(first.last_node.is_some());

@@ -4,14 +4,21 @@
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
 use crate::journal::Owner;
+use colocate_files::{Dir, FileError, MaxSize, kernel};
 use colocate_observe::Pid;
 use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+/// `CGROUP2_SUPER_MAGIC` of the kernel's include/uapi/linux/magic.h.
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
+
+/// Most bytes of a cgroup's file, as of others of the kernel.
+const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
 
 /// What the name of every folder begins with.
 const PREFIX: &str = "colocate-";
@@ -20,6 +27,9 @@ const PREFIX: &str = "colocate-";
 const ROUNDS: usize = 1_000;
 /// Time between two rounds, if the first has met nobody new. Chosen: who ends has all rounds for it, two seconds.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Permission bits of a new cgroup, less the umask.
+const MODE: u32 = 0o777;
 
 /// Cgroups for the jobs of one workload.
 #[derive(Debug)]
@@ -38,9 +48,9 @@ fn name(job: JobIdx) -> String {
 /// If there is none.
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
-    let mounts = fs::read_to_string(proc.join("self/mountinfo"))?;
+    let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
     let (root, mount) = mounts.lines().find_map(cgroup2).ok_or_else(none)?;
-    let cgroups = fs::read_to_string(proc.join("self/cgroup"))?;
+    let cgroups = kernel::read_text(&proc.join("self/cgroup"))?;
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::")).ok_or_else(none)?;
     let below = Path::new(own).strip_prefix(&root).map_err(|_| none())?;
     Ok(mount.join(below))
@@ -69,14 +79,16 @@ impl Freezer {
     /// # Errors
     /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
     pub fn make(&self) -> io::Result<()> {
-        fs::create_dir(&self.folder)?;
+        let (above, name) = place(&self.folder)?;
+        let folder = above.make_child(name, MODE)?;
         let made = (0..self.jobs).try_for_each(|job| {
-            let place = self.of(JobIdx(u32::try_from(job).unwrap_or(u32::MAX)));
-            fs::create_dir(&place)?;
-            fs::metadata(place.join("cgroup.freeze")).map(drop)
+            let job = JobIdx(u32::try_from(job).unwrap_or(u32::MAX));
+            let job = folder.make_child(self::name(job), MODE)?;
+            let can = job.holds("cgroup.freeze");
+            if can { Ok(()) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
         });
         if made.is_err() {
-            let _ = dissolve(&self.folder);
+            let _ = dissolve_in(&above, name);
         }
         made
     }
@@ -87,8 +99,9 @@ impl Freezer {
         &self.folder
     }
 
-    fn of(&self, job: JobIdx) -> PathBuf {
-        self.folder.join(name(job))
+    fn of(&self, job: JobIdx) -> io::Result<Dir> {
+        let (above, folder) = place(&self.folder)?;
+        Ok(above.child(folder)?.child(name(job))?)
     }
 
     /// Moves a process into the cgroup of a job; its children will be born there.
@@ -96,7 +109,7 @@ impl Freezer {
     /// # Errors
     /// If the kernel does not let it.
     pub fn enter(&self, job: JobIdx, pid: Pid) -> io::Result<()> {
-        fs::write(self.of(job).join("cgroup.procs"), pid.to_string())
+        Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
     /// Freezes a job or lets it go on. Its processes stop a moment later, when they are next in the kernel.
@@ -104,7 +117,8 @@ impl Freezer {
     /// # Errors
     /// If the cgroup is gone.
     pub fn freeze(&self, job: JobIdx, frozen: bool) -> io::Result<()> {
-        fs::write(self.of(job).join("cgroup.freeze"), if frozen { "1" } else { "0" })
+        let state = if frozen { b"1" } else { b"0" };
+        Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
     }
 
     /// Kills all processes of a job, also those that are born meanwhile (Linux 5.14).
@@ -112,26 +126,44 @@ impl Freezer {
     /// # Errors
     /// If the kernel cannot, or the cgroup is gone.
     pub fn kill(&self, job: JobIdx) -> io::Result<()> {
-        let place = self.of(job).join("cgroup.kill");
-        // What is not there must not be created.
-        fs::OpenOptions::new().write(true).open(place)?.write_all(b"1")
+        Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
     }
 
     /// Whether all processes of a job have stopped.
     #[must_use]
     pub fn is_frozen(&self, job: JobIdx) -> bool {
-        let events = fs::read_to_string(self.of(job).join("cgroup.events")).unwrap_or_default();
-        events.lines().any(|line| line == "frozen 1")
+        let events = self.of(job).and_then(|job| Ok(job.read_text("cgroup.events", MOST)?));
+        events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
+}
+
+/// The cgroup above a folder, and the folder's name, if that is named as ours are: `colocate-PID-START`, or as they
+/// once were, `colocate-PID`. All that is read or written below it is the kernel's own: there are no links on its file
+/// system, and none is followed.
+///
+/// # Errors
+/// If the folder is named in another way, or is not on the file system of cgroups.
+fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
+    let above = above(folder)?;
+    let dir = Dir::open(above)?;
+    if dir.file_system() != Some(CGROUP2_MAGIC) {
+        let what = format!("expected a cgroup of version 2, found {}", above.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok((dir, folder.file_name().unwrap_or_default()))
 }
 
 /// Processes in the cgroups of a folder, also in those that programs have made below; none if it is gone.
 ///
 /// # Errors
-/// If the cgroup of a job cannot be read.
+/// If the folder is not one of ours, or the cgroup of a job cannot be read.
 pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
-    for job in cgroups_in(folder) {
+    let Some(folder) = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?
+    else {
+        return Ok(pids);
+    };
+    for job in cgroups_in(&folder) {
         pids.extend(processes(&job)?);
         add_inner(&job, &mut pids);
     }
@@ -139,20 +171,20 @@ pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
 }
 
 /// Those of the cgroups in a cgroup. One that programs have made may be of a kind that lists no processes.
-fn add_inner(cgroup: &Path, pids: &mut Vec<Pid>) {
+fn add_inner(cgroup: &Dir, pids: &mut Vec<Pid>) {
     for inner in cgroups_in(cgroup) {
         pids.extend(processes(&inner).unwrap_or_default());
         add_inner(&inner, pids);
     }
 }
 
-fn cgroups_in(cgroup: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir())
+fn cgroups_in(cgroup: &Dir) -> impl Iterator<Item = Dir> {
+    let names = cgroup.names(usize::MAX).unwrap_or_default();
+    names.into_iter().filter_map(|name| cgroup.child(name).ok())
 }
 
-fn processes(cgroup: &Path) -> io::Result<Vec<Pid>> {
-    let pids = fs::read_to_string(cgroup.join("cgroup.procs"))?;
+fn processes(cgroup: &Dir) -> Result<Vec<Pid>, FileError> {
+    let pids = cgroup.read_text("cgroup.procs", MOST)?;
     Ok(pids.lines().filter_map(|pid| pid.parse().ok()).map(Pid).collect())
 }
 
@@ -161,16 +193,18 @@ fn processes(cgroup: &Path) -> io::Result<Vec<Pid>> {
 /// # Errors
 /// If the folder is not one of ours.
 pub fn thaw(folder: &Path) -> io::Result<()> {
-    above(folder)?;
-    for job in cgroups_in(folder) {
-        // One that somebody else has removed meanwhile has nobody in it.
-        let _ = fs::write(job.join("cgroup.freeze"), "0");
-    }
+    let folder = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?;
+    folder.iter().for_each(thaw_in);
     Ok(())
 }
 
-/// The cgroup above a folder, if that is named as ours are: `colocate-PID-START`, or as they once were,
-/// `colocate-PID`.
+fn thaw_in(folder: &Dir) {
+    for job in cgroups_in(folder) {
+        // One that somebody else has removed meanwhile has nobody in it.
+        let _ = job.write_in_place("cgroup.freeze", b"0");
+    }
+}
+
 fn above(folder: &Path) -> io::Result<&Path> {
     let is_ours = |name: &str| {
         let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
@@ -193,70 +227,85 @@ fn above(folder: &Path) -> io::Result<&Path> {
 /// # Errors
 /// If the folder is not one of ours, or something is left; what could be done is done.
 pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
-    let above = above(folder)?;
-    if let Err(why) = fs::read_dir(folder) {
-        return if why.kind() == io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(why) };
+    match there(place(folder))? {
+        Some((above, name)) => dissolve_in(&above, name),
+        None => Ok(Vec::new()),
     }
+}
+
+fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
+    let Some(folder) = there(above.child(name).map_err(io::Error::from))? else {
+        return Ok(Vec::new());
+    };
     // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
-    thaw(folder)?;
+    thaw_in(&folder);
     let mut moved = BTreeSet::new();
     let mut result = Ok(());
-    for job in cgroups_in(folder) {
-        result = result.and(gone_is_done(clear(&job, above, &mut moved)));
+    for job in folder.names(usize::MAX)?.into_iter().filter(|job| folder.holds_folder(job)) {
+        result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved)));
     }
-    let removed = result.and_then(|()| gone_is_done(fs::remove_dir(folder)));
+    let removed = result.and_then(|()| gone_is_done(Ok(above.remove_folder(name)?)));
     removed.map(|()| moved.into_iter().collect())
 }
 
 /// What somebody else has removed meanwhile need not be.
 fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
+    there(result).map(|_| ())
+}
+
+/// `None` for a cgroup that is gone: its files cannot be found, or no longer be used.
+fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(why) if why.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        result => result.map(Some),
     }
 }
 
-/// Removes a cgroup with those in it.
+/// Removes the cgroup `name` in `cgroup` with those in it.
 ///
 /// # Errors
 /// If a process is in one of them, with its folder; what could be removed is removed.
-fn remove(cgroup: &Path) -> io::Result<()> {
+fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
     let mut result = Ok(());
-    for inner in cgroups_in(cgroup) {
-        result = result.and(remove(&inner));
+    let inner = cgroup.child(name)?;
+    for further in inner.names(usize::MAX)?.iter().filter(|name| inner.holds_folder(name)) {
+        result = result.and(remove(&inner, further));
     }
     result.and_then(|()| {
-        let in_use =
-            |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", cgroup.display()));
-        fs::remove_dir(cgroup).map_err(in_use)
+        cgroup.remove_folder(name).map_err(|why| {
+            let line = why.line();
+            io::Error::new(io::Error::from(why).kind(), line)
+        })
     })
 }
 
-/// Moves all processes of a cgroup to another one, and removes it.
+/// Moves all processes of the cgroup `name` in `folder` to another one, and removes it.
 ///
 /// Who is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
 /// where it is listed no more. So that is waited for, unless cgroups in it are in use.
-fn clear(cgroup: &Path, to: &Path, moved: &mut BTreeSet<Pid>) -> io::Result<()> {
+fn clear(folder: &Dir, name: &OsStr, to: &Dir, moved: &mut BTreeSet<Pid>) -> io::Result<()> {
+    let cgroup = folder.child(name)?;
     for _ in 0..ROUNDS {
-        let pids = processes(cgroup)?;
+        let pids = processes(&cgroup)?;
         let met = moved.len();
         for &pid in &pids {
-            match fs::write(to.join("cgroup.procs"), pid.to_string()) {
+            match to.write_in_place("cgroup.procs", pid.to_string().as_bytes()) {
                 Ok(()) => drop(moved.insert(pid)),
                 Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(why) => return Err(why),
+                Err(why) => return Err(why.into()),
             }
         }
-        let result = remove(cgroup);
+        let result = remove(folder, name);
         let busy = result.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::ResourceBusy);
-        if !busy || pids.is_empty() && cgroups_in(cgroup).next().is_some() {
+        if !busy || pids.is_empty() && cgroups_in(&cgroup).next().is_some() {
             return result;
         }
         if moved.len() == met {
             thread::sleep(PAUSE);
         }
     }
-    remove(cgroup)
+    remove(folder, name)
 }
 
 /// Cgroups for a test, which no other one has; `None`, with a line, where none can be made.
@@ -273,6 +322,7 @@ pub(crate) fn cgroups_for_a_test(start_ticks: u64, jobs: usize) -> Option<Freeze
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_mount_is_found_among_others() {
@@ -299,7 +349,26 @@ mod tests {
             assert!(dissolve(&other).is_err(), "{name}");
             assert!(other.exists(), "{name}");
         }
-        assert_eq!(dissolve(&dir.path().join("colocate-7")).unwrap(), [], "gone already");
+        let gone = Path::new("/sys/fs/cgroup/gone/colocate-7");
+        assert_eq!(dissolve(gone).unwrap(), [], "gone already");
+        assert_eq!(members(gone).unwrap(), []);
+    }
+
+    /// A journal can name any folder: only files of the kernel are read or written, and no link leads to others.
+    #[test]
+    fn only_cgroups_are_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, victim) = (dir.path().join("colocate-7-1"), dir.path().join("victim"));
+        fs::create_dir_all(folder.join("job-0")).unwrap();
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.join("job-0/cgroup.freeze")).unwrap();
+        for done in [thaw(&folder), dissolve(&folder).map(drop), members(&folder).map(drop)] {
+            let why = done.unwrap_err().to_string();
+            assert!(why.starts_with("expected a cgroup of version 2, found "), "{why}");
+        }
+        // Even where the folder would do.
+        thaw_in(&Dir::open(&folder).unwrap());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
     /// A journal is left of a process 7 that was killed; meanwhile another one has that number.
@@ -313,6 +382,8 @@ mod tests {
         for folder in [&before, &now, &old_name] {
             fs::create_dir(folder).unwrap();
         }
+        let above = Dir::open(dir.path()).unwrap();
+        let dissolve = |folder: &Path| dissolve_in(&above, folder.file_name().unwrap());
         assert_eq!(dissolve(&before).unwrap(), []);
         assert!(!before.exists() && now.exists() && old_name.exists());
         assert_eq!(dissolve(&old_name).unwrap(), []);
@@ -347,7 +418,7 @@ mod tests {
         let number = |text: io::Result<String>, at: usize| -> u64 {
             text.ok().and_then(|text| text.split(' ').nth(at)?.parse().ok()).unwrap_or(0)
         };
-        let job = freezer.of(JobIdx(0));
+        let job = freezer.of(JobIdx(0)).unwrap();
         let holder = || {
             let pids = processes(&job).unwrap().into_iter();
             pids.max_by_key(|pid| number(of(*pid, "statm"), 1)).unwrap()
@@ -374,8 +445,8 @@ mod tests {
         let pid = Pid(child.id().cast_signed());
         freezer.enter(JobIdx(1), pid).unwrap();
         drop(child.stdin.take());
-        let job = freezer.of(JobIdx(1));
-        let count = || fs::read_to_string(job.join("cgroup.procs")).unwrap().lines().count();
+        let job = freezer.of(JobIdx(1)).unwrap();
+        let count = || processes(&job).unwrap().len();
         wait_for("a child", &|| count() >= 2);
         freezer.freeze(JobIdx(1), true).unwrap();
         wait_for("all to stop", &|| freezer.is_frozen(JobIdx(1)));

@@ -12,9 +12,8 @@
 
 pub mod freezer;
 
+use crate::handle::ProcessHandle;
 use crate::journal::Owner;
-use crate::stat::Stat;
-use crate::sys;
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_observe::sys::now;
@@ -22,6 +21,7 @@ use colocate_policy::JobIdx;
 use freezer::Freezer;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How jobs are stopped, as the journal's head says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,23 +136,23 @@ impl Pauser {
         }
     }
 
-    /// Stops a job; `pids` are its processes as far as they are known.
+    /// Stops a job; `processes` are its processes as far as they are known.
     ///
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
-    pub fn stop(&mut self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+    pub fn stop(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         self.set(job, Some(now()));
-        self.stop_again(job, pids)
+        self.stop_again(job, processes)
     }
 
     /// Stops a job once more that is to wait: somebody else may have let it go on.
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn stop_again(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+    pub fn stop_again(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, true),
-            None => signal(pids, libc::SIGSTOP),
+            None => signal(processes, libc::SIGSTOP),
         }
     }
 
@@ -160,37 +160,40 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn stop_newborn(&self, pid: Pid) -> std::io::Result<()> {
-        if self.freezer.is_some() { Ok(()) } else { signal(&[pid], libc::SIGSTOP) }
+    pub fn stop_newborn(&self, process: &Arc<ProcessHandle>) -> std::io::Result<()> {
+        if self.freezer.is_some() {
+            return Ok(());
+        }
+        signal(std::slice::from_ref(process), libc::SIGSTOP)
     }
 
     /// Lets a job go on.
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn go_on(&mut self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+    pub fn go_on(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         self.set(job, None);
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, false),
-            None => signal(pids, libc::SIGCONT),
+            None => signal(processes, libc::SIGCONT),
         }
     }
 
     /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: somebody else may
-    /// have let it go on. `pids` and `proc` as for [`Self::has_stopped`].
-    pub fn look(&mut self, job: JobIdx, pids: &[Pid], proc: &Path) -> Found {
+    /// have let it go on. `processes` as for [`Self::has_stopped`].
+    pub fn look(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> Found {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
         if !due {
             return Found::Stopped;
         }
-        let goes_on = !self.has_stopped(job, pids, proc);
+        let goes_on = !self.has_stopped(job, processes);
         let Some(state) = self.jobs.get_mut(job.0 as usize) else { return Found::Stopped };
         state.strikes = if goes_on { state.strikes.saturating_add(1) } else { 0 };
         match (goes_on, state.strikes == STRIKES) {
             (false, _) => Found::Stopped,
             (true, stubborn) => {
-                let _ = self.stop_again(job, pids);
+                let _ = self.stop_again(job, processes);
                 if stubborn { Found::Stubborn } else { Found::GoesOn }
             }
         }
@@ -198,34 +201,32 @@ impl Pauser {
 
     /// Whether it has to be told which processes to stop.
     #[must_use]
-    pub fn needs_pids(&self) -> bool {
+    pub fn needs_processes(&self) -> bool {
         self.freezer.is_none()
     }
 
-    /// Whether a job that was stopped has stopped; `pids` are its processes as far as they are known, and
-    /// `proc` is `/proc`.
+    /// Whether a job that was stopped has stopped; `processes` are its processes as far as they are known.
     #[must_use]
-    pub fn has_stopped(&self, job: JobIdx, pids: &[Pid], proc: &Path) -> bool {
-        let stopped = |pid: &Pid| {
-            let stat = Stat::read(proc, *pid, pid.first_thread());
-            stat.is_none_or(|stat| stat.is_stopped() || stat.is_dead())
+    pub fn has_stopped(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> bool {
+        let stopped = |process: &Arc<ProcessHandle>| {
+            process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
         };
         match &self.freezer {
             Some(freezer) => freezer.is_frozen(job),
-            None => pids.iter().all(stopped),
+            None => processes.iter().all(stopped),
         }
     }
 
-    /// Ends a job for good, with all that it has created; `pids` are its processes as far as they are known.
+    /// Ends a job for good, with all that it has created; `processes` are its processes as far as they are known.
     ///
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
-    pub fn kill(&self, job: JobIdx, pids: &[Pid]) -> std::io::Result<()> {
+    pub fn kill(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         if let Some(freezer) = &self.freezer {
             // Kernels before 5.14 cannot; and who has not begun is not in the cgroup yet.
             let _ = freezer.kill(job);
         }
-        signal(pids, libc::SIGKILL)
+        signal(processes, libc::SIGKILL)
     }
 
     /// Gives up the cgroups: everything in them goes on, where this process is.
@@ -244,12 +245,12 @@ impl Pauser {
 }
 
 /// Sends a signal to all; the first error that is not "has ended" counts.
-pub(crate) fn signal(pids: &[Pid], signal: libc::c_int) -> std::io::Result<()> {
+pub(crate) fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
     let mut result = Ok(());
-    for &pid in pids {
-        match sys::kill(pid, signal).map_err(|error| error.source) {
-            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                result = result.and(Err(error));
+    for process in processes {
+        match process.signal(signal) {
+            Err(error) if error.errno() != Some(libc::ESRCH) => {
+                result = result.and(Err(error.source));
             }
             _ => {}
         }
@@ -274,10 +275,6 @@ mod tests {
         }
     }
 
-    fn state(pid: Pid) -> char {
-        Stat::read(Path::new("/proc"), pid, pid.first_thread()).unwrap().state
-    }
-
     fn wait_for(what: &str, holds: impl Fn() -> bool) {
         let begun = Instant::now();
         while !holds() {
@@ -299,33 +296,40 @@ mod tests {
     #[test]
     fn signals_stop_and_let_go() {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = Pid(child.id().cast_signed());
-        let sleepers = Sleepers(vec![child]);
+        let gone = Command::new("true").spawn().unwrap();
+        let open = |child: &Child| {
+            let pid = Pid(child.id().cast_signed());
+            Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap())
+        };
+        let (process, ended) = (open(&child), open(&gone));
+        let mut sleepers = Sleepers(vec![child, gone]);
+        sleepers.0[1].wait().unwrap();
+        let state = || process.stat().unwrap().state;
+        let both = [process.clone(), ended];
         let mut pauser = Pauser::by_signals(1);
-        let has_stopped =
-            |pauser: &Pauser| pauser.has_stopped(JobIdx(0), &[pid], Path::new("/proc"));
+        let has_stopped = |pauser: &Pauser| pauser.has_stopped(JobIdx(0), &both);
         assert!(!has_stopped(&pauser));
-        pauser.stop(JobIdx(0), &[pid, Pid(i32::MAX)]).unwrap();
+        pauser.stop(JobIdx(0), &both).unwrap();
         assert!(pauser.is_stopped(JobIdx(0)));
-        wait_for("a stop", || state(pid) == 'T' && has_stopped(&pauser));
-        pauser.go_on(JobIdx(0), &[pid, Pid(i32::MAX)]).unwrap();
-        wait_for("going on", || state(pid) != 'T');
+        wait_for("a stop", || state() == 'T' && has_stopped(&pauser));
+        pauser.go_on(JobIdx(0), &both).unwrap();
+        wait_for("going on", || state() != 'T');
         // Somebody else lets it go on, again and again.
-        pauser.stop(JobIdx(0), &[pid]).unwrap();
+        pauser.stop(JobIdx(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
         let mut look = || {
-            sys::kill(pid, libc::SIGCONT).unwrap();
-            wait_for("going on", || state(pid) != 'T');
-            pauser.look(JobIdx(0), &[pid], Path::new("/proc"))
+            process.signal(libc::SIGCONT).unwrap();
+            wait_for("going on", || state() != 'T');
+            pauser.look(JobIdx(0), &both)
         };
         let found = [look(), look(), look(), look()];
         assert_eq!(found, [Found::GoesOn, Found::GoesOn, Found::Stubborn, Found::GoesOn]);
-        wait_for("a stop", || state(pid) == 'T');
-        assert_eq!(pauser.look(JobIdx(0), &[pid], Path::new("/proc")), Found::Stopped);
-        pauser.go_on(JobIdx(0), &[pid]).unwrap();
+        wait_for("a stop", || state() == 'T');
+        assert_eq!(pauser.look(JobIdx(0), &both), Found::Stopped);
+        pauser.go_on(JobIdx(0), &both).unwrap();
         assert!(!pauser.is_stopped(JobIdx(0)));
-        pauser.kill(JobIdx(0), &[pid]).unwrap();
-        wait_for("its end", || state(pid) == 'Z');
+        pauser.kill(JobIdx(0), &both).unwrap();
+        wait_for("its end", || state() == 'Z');
         drop(sleepers);
     }
 }

@@ -1,42 +1,65 @@
-//! Who belongs to a journal's workload, and what it had before if the journal does not say.
+//! Which processes belong to a journal's workload, and what they had before if the journal does not say.
 //!
 //! # Problem
-//! Processes that colocate has not heard of, because it died, descend from those in the journal; but creators end, and
-//! then nobody says any more whose child it was.
+//! A process that colocate has not seen, because it died or was late, descends from one in the journal; but creators
+//! end, and then the kernel does not say any more which process created it.
 //! # Approach
-//! Whoever is in a cgroup that was made for a job belongs to it, whatever has become of its creators. Without cgroups
-//! it is who descends from a living task in the journal, or did so in an earlier look: a process whose creators had
-//! all ended before the first one is not found.
+//! A process belongs to the workload if it
+//! - is in the journal, or in a cgroup that was made for a job,
+//! - descends from such a process, or from colocate itself as long as that lives: it adopts orphans, or
+//! - has the journal's token in its environment.
+//!
+//! What has none of these, since it has another environment and all its creators ended before the first look, is not
+//! found; docs/run.md says how often that was seen. Each process that is found is opened and checked once more, so that
+//! none is taken for it that has its number now.
 //! # Terms
 //! - *Known*: in the journal, and alive.
 
+use crate::handle::ProcessHandle;
 use crate::idle::Fair;
-use crate::journal::{Entry, Journal};
+use crate::journal::{Entry, Journal, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
-use crate::stat::{Stat, parents};
+use crate::stat::{Stat, processes};
 use crate::sys;
 use colocate_observe::{Pid, Tid};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-/// Generations that are gone through at most on the way to a known creator. Chosen: nobody nests that deep, and what
+/// Generations that are gone through at most on the way to a known creator. Chosen: nothing nests that deep, and what
 /// is read of processes that come and go might go round in a circle.
 const GENERATIONS: usize = 1000;
+/// Most bytes of an environment that are read. The token comes first in it where colocate started the program.
+const MOST_ENVIRONMENT_B: u64 = 256 << 10;
+/// Most bytes of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+const MOST_CGROUPS_B: u64 = 64 << 10;
+
+/// A living colocate, whose descendants are the workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Root {
+    /// Its process.
+    pub pid: Pid,
+    /// Its guardian, which is not of the workload.
+    pub guardian: Option<Pid>,
+}
 
 /// A journal's workload.
 pub(super) struct Workload<'a> {
     journal: &'a Journal,
     proc: &'a Path,
+    root: Option<Root>,
     /// The known tasks by thread, as of the last look.
     known: HashMap<Tid, &'a Entry>,
     /// Processes that were found in a look, with the times of their start in clock ticks since boot.
-    met: BTreeMap<Pid, u64>,
+    met: HashMap<Pid, u64>,
+    /// The same of processes whose environment has not the token.
+    others: HashMap<Pid, u64>,
 }
 
 impl<'a> Workload<'a> {
     /// That of a journal. `proc` is `/proc`.
-    pub fn of(journal: &'a Journal, proc: &'a Path) -> Self {
-        Self { journal, proc, known: living(journal, proc), met: BTreeMap::new() }
+    pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
+        let (known, met, others) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { journal, proc, root, known, met, others }
     }
 
     /// What the journal says of a thread, if it is known.
@@ -45,27 +68,73 @@ impl<'a> Workload<'a> {
     }
 
     /// The processes in its cgroups.
-    pub fn members(&self) -> BTreeSet<Pid> {
-        match &self.journal.pauses {
-            Some(How::Freezer(folder)) => freezer::members(folder).into_iter().flatten().collect(),
-            _ => BTreeSet::new(),
-        }
+    pub fn members(&self) -> Vec<ProcessHandle> {
+        let Some(How::Freezer(folder)) = &self.journal.pauses else { return Vec::new() };
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let part = format!("/{name}/");
+        let is_member = |handle: &ProcessHandle| {
+            let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
+            cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
+        };
+        let pids = freezer::members(folder).into_iter().flatten();
+        let opened = pids.filter_map(|pid| ProcessHandle::open(self.proc, pid).ok());
+        opened.filter(is_member).collect()
     }
 
     /// Looks for all its processes.
-    pub fn processes(&mut self) -> BTreeSet<Pid> {
+    pub fn processes(&mut self) -> Vec<ProcessHandle> {
         self.known = living(self.journal, self.proc);
-        let start = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.start_ticks);
-        self.met.retain(|pid, then| start(*pid) == Some(*then));
-        let mut pids = self.members();
-        pids.extend(self.known.values().map(|entry| entry.pid).chain(self.met.keys().copied()));
-        add_descendants(&mut pids, &parents(self.proc));
-        for pid in &pids {
-            if let Some(start) = start(*pid) {
-                self.met.entry(*pid).or_insert(start);
+        let all = processes(self.proc);
+        let members = self.members();
+        let mut pids: BTreeSet<Pid> = members.iter().map(ProcessHandle::pid).collect();
+        pids.extend(self.known.values().map(|entry| entry.pid));
+        let is_met = |(pid, stat): &(&Pid, &Stat)| self.met.get(pid) == Some(&stat.start_ticks);
+        pids.extend(all.iter().filter(is_met).map(|(pid, _)| *pid));
+        pids.extend(self.of_root(&all));
+        add_descendants(&mut pids, &all);
+        let with_token = self.with_token(&all, &pids);
+        if !with_token.is_empty() {
+            pids.extend(with_token);
+            add_descendants(&mut pids, &all);
+        }
+        self.met = pids.iter().filter_map(|pid| Some((*pid, all.get(pid)?.start_ticks))).collect();
+        let is_it = |handle: &ProcessHandle| {
+            all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
+        };
+        let found = pids.iter().filter_map(|pid| ProcessHandle::open(self.proc, *pid).ok());
+        found.filter(is_it).collect()
+    }
+
+    /// The children of a colocate that lives.
+    fn of_root(&self, all: &HashMap<Pid, Stat>) -> Vec<Pid> {
+        let Some(root) = self.root else { return Vec::new() };
+        let children = all.iter().filter(|(_, stat)| stat.parent == root.pid);
+        children.map(|(pid, _)| *pid).filter(|pid| root.guardian != Some(*pid)).collect()
+    }
+
+    /// The processes, of those that are not found yet, that have the token in their environment.
+    fn with_token(&mut self, all: &HashMap<Pid, Stat>, found: &BTreeSet<Pid>) -> Vec<Pid> {
+        let Some(token) = &self.journal.token else { return Vec::new() };
+        let entry = format!("{TOKEN_VARIABLE}={token}");
+        let begun = self.journal.owner.start_ticks;
+        let us = Pid(std::process::id().cast_signed());
+        let mut holders = Vec::new();
+        for (&pid, stat) in all {
+            let ticks = stat.start_ticks;
+            let is_other = self.others.get(&pid) == Some(&ticks);
+            if ticks < begun || is_other || pid == us || found.contains(&pid) {
+                continue;
+            }
+            let Ok(handle) = ProcessHandle::open(self.proc, pid) else { continue };
+            let environment = handle.read("environ", MOST_ENVIRONMENT_B).unwrap_or_default();
+            if environment.split('\0').any(|it| it == entry) {
+                holders.push(pid);
+            } else if !environment.is_empty() {
+                // One that is just executing a program has none for a moment.
+                self.others.insert(pid, ticks);
             }
         }
-        pids
+        holders
     }
 
     /// Whether some of its threads are under SCHED_IDLE by our doing.
@@ -75,9 +144,8 @@ impl<'a> Workload<'a> {
 
     /// The policy that a thread under SCHED_IDLE had before; `None` if it is there by its own doing.
     ///
-    /// While jobs fill idle PUs, everybody that colocate has heard of stands in the journal. So others have been
-    /// born as colocate died, and have it from their creators. One that has put itself there since then cannot be told
-    /// from those.
+    /// While jobs fill idle PUs, every thread that colocate has seen is in the journal. So others were created as
+    /// colocate died, and have it from their creators. One that has put itself there since then looks the same.
     pub fn policy_before(&self, pid: Pid, tid: Tid) -> Option<Fair> {
         if let Some(entry) = self.known(tid) {
             return entry.lowered;
@@ -110,9 +178,9 @@ fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
 }
 
 /// Adds to some processes all that descend from them.
-fn add_descendants(pids: &mut BTreeSet<Pid>, parents: &HashMap<Pid, Pid>) {
+fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
     loop {
-        let children = parents.iter().filter(|(_, parent)| pids.contains(parent));
+        let children = all.iter().filter(|(_, stat)| pids.contains(&stat.parent));
         let new: Vec<Pid> = children.map(|(pid, _)| *pid).filter(|p| !pids.contains(p)).collect();
         if new.is_empty() {
             return;

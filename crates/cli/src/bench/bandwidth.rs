@@ -12,15 +12,16 @@ mod text;
 
 use crate::compare::{idle, stop_flag};
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, Bar};
 use crate::run::jobs;
 use anyhow::Context;
 use colocate_act::launch::Command;
+use colocate_files::{Mode, kernel};
+use colocate_machine::printable;
 use colocate_machine::{Machine, read};
 use colocate_study::curve;
 use colocate_study::state::Quiet;
 use figures::{Condition, Rate, Report};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use keeper::Keeper;
 use measure::Here;
 use places::{Level, Places};
@@ -171,7 +172,7 @@ struct Question {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = Command::find(args.command.clone(), std::env::var_os("PATH").as_deref())
         .map_err(|why| jobs::failure(&why))?;
-    args.output.iter().chain(&args.svg).try_for_each(|path| output::has_a_place(path))?;
+    args.output.iter().chain(&args.svg).try_for_each(|path| colocate_files::has_place(path))?;
     let question = question(args)?;
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
@@ -188,12 +189,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let shown = if args.json {
-        serde_json::to_string_pretty(report).context("cannot write JSON")? + "\n"
-    } else {
-        text::text(report, args.memory)
-    };
-    output::keep(args.output.as_deref(), &shown)
+    let shown = if args.json { printable::json(report) } else { text::text(report, args.memory) };
+    output::keep(args.output.as_deref(), &shown, Mode::Private)
 }
 
 fn draw(args: &Args, report: &Report) -> anyhow::Result<()> {
@@ -213,7 +210,7 @@ fn question(args: &Args) -> anyhow::Result<Question> {
     let most = args.copies.as_ref().and_then(|Copies(copies)| copies.last().copied());
     let places = places::places(machine.as_ref(), &usable, named, args.level, most)?;
     let rows = rows(args, machine.as_ref(), places.program)?;
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let meminfo = kernel::read_text(Path::new("/proc/meminfo")).unwrap_or_default();
     places::check_memory(&meminfo, places.copies.len(), rows)?;
     let all = || (1..).take(places.copies.len()).collect();
     let copies = args.copies.as_ref().map_or_else(all, |Copies(copies)| copies.clone());
@@ -259,9 +256,11 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         .collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };
-    let bar = progress_bar(args.quiet, measure::runs(conditions.len(), args.repeat));
-    let runs = measure::measure(&mut here, &conditions, args.repeat, args.seed, &mut || bar.inc(1));
-    bar.finish_and_clear();
+    let total = measure::runs(conditions.len(), args.repeat);
+    let bar = Bar::new(total, "{bar:40} {pos}/{len} runs, {eta} left", args.quiet);
+    let runs =
+        measure::measure(&mut here, &conditions, args.repeat, args.seed, &mut || bar.advance(1));
+    bar.clear();
     let Some(runs) = runs? else { return Ok(None) };
     Ok(Some(Report {
         version: 1,
@@ -305,16 +304,6 @@ fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {
         generator.cpu()
     );
     Ok(Rate { wanted, nops, alone, too_fast: found.too_fast })
-}
-
-fn progress_bar(quiet: bool, total: u64) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ mod text;
 
 use crate::compare::idle;
 use crate::exit::Failure;
-use crate::output;
+use crate::output::{self, Bar};
 use anyhow::Context;
+use colocate_files::Mode;
 use colocate_machine::measured::{CoreSpeeds, VERSION, cores_of, disagreements};
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, read};
 use colocate_study::order;
 use figures::Measured;
-use indicatif::{ProgressBar, ProgressStyle};
 use smt_bench::speed::{self, Length, Portion, Visit};
 use smt_bench::thread;
 use std::path::{Path, PathBuf};
@@ -64,14 +64,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the PUs asked for cannot be used, the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let usable = thread::usable().context("cannot tell which PUs may be used")?;
     let machine = read::live()?;
     let pus = asked(args.cpus.as_ref(), &usable)?;
     in_cores(&machine, &pus)?;
     let speeds = measured(args, &machine, &pus)?;
     let text = if args.json { speeds.to_json() } else { text::text(&speeds) };
-    output::keep(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,15 +110,17 @@ fn measured(args: &Args, machine: &Machine, pus: &[u32]) -> anyhow::Result<CoreS
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let before = idle::look(Path::new("/proc"));
     let timed = Duration::from_secs_f64(args.seconds);
-    let bar = ProgressBar::new(pus.len() as u64 * u64::from(args.repeat));
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} visits, {eta} left");
-    bar.set_style(style.context("bad progress template")?);
+    let bar = Bar::new(
+        pus.len() as u64 * u64::from(args.repeat),
+        "{bar:40} {pos}/{len} visits, {eta} left",
+        false,
+    );
     let mut here = Here {
         portion: speed::portion(pus[0]).context("cannot measure")?,
         length: Length { warm_up: timed / 6, timed },
     };
-    let visits = rounds(&mut here, pus, args.repeat, args.seed, || bar.inc(1))?;
-    bar.finish_and_clear();
+    let visits = rounds(&mut here, pus, args.repeat, args.seed, || bar.advance(1))?;
+    bar.clear();
     let numbers: Vec<PuNr> = pus.iter().map(|&pu| PuNr(pu)).collect();
     let cores = cores_of(machine);
     let reported = Sysfs::at(Path::new("/")).reported(machine, &numbers);

@@ -3,10 +3,11 @@
 use super::beside::Here;
 use super::{scenario_text, scenarios, sibling_text, siblings};
 use crate::exit::{Failure, NO_CAPABILITY};
-use crate::output;
+use crate::output::{self, Bar};
 use anyhow::Context;
+use colocate_files::Mode;
+use colocate_machine::printable;
 use colocate_machine::{Machine, PuNr, PuSet, read};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use smt_bench::{Kernel, Workload, thread};
 use std::path::PathBuf;
@@ -86,7 +87,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the PUs asked for cannot be used or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let usable = thread::usable().context("cannot tell which PUs may be used")?;
     let asked = asked(args.cpus.as_ref(), &usable)?;
     let claimed = read::live().map(|machine| claimed(&machine, &asked));
@@ -101,7 +102,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             claimed.ok().map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
         measure(args, pus, share)?
     };
-    output::keep(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +179,7 @@ fn find_siblings(
     let repeat = usize::from(args.repeat.unwrap_or(3)).max(3);
     let question = siblings::Question { pus, claimed, repeat, seed: args.seed };
     let report = siblings::find(&mut Here::new(length, &[4, 16]), &question)?;
-    printed(args.json, &report, sibling_text::text)
+    Ok(printed(args.json, &report, sibling_text::text))
 }
 
 fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Result<String> {
@@ -194,25 +195,19 @@ fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Resu
         seconds,
         seed: args.seed,
     };
-    let bar = ProgressBar::new(scenarios::measurements(kernels.len(), repeat) as u64);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} measurements, {eta} left");
-    bar.set_style(style.context("bad progress template")?);
+    let bar = Bar::new(
+        scenarios::measurements(kernels.len(), repeat) as u64,
+        "{bar:40} {pos}/{len} measurements, {eta} left",
+        false,
+    );
     let mut here = Here::new(Duration::from_secs_f64(seconds), &[4]);
-    let report = scenarios::measure(&mut here, &question, || bar.inc(1))?;
-    bar.finish_and_clear();
-    printed(args.json, &report, |report| scenario_text::text(report, args.matrix))
+    let report = scenarios::measure(&mut here, &question, || bar.advance(1))?;
+    bar.clear();
+    Ok(printed(args.json, &report, |report| scenario_text::text(report, args.matrix)))
 }
 
-fn printed<R: Serialize>(
-    json: bool,
-    report: &R,
-    text: impl FnOnce(&R) -> String,
-) -> anyhow::Result<String> {
-    if json {
-        Ok(serde_json::to_string_pretty(report).context("cannot write JSON")? + "\n")
-    } else {
-        Ok(text(report))
-    }
+fn printed<R: Serialize>(json: bool, report: &R, text: impl FnOnce(&R) -> String) -> String {
+    if json { printable::json(report) } else { text(report) }
 }
 
 #[cfg(test)]

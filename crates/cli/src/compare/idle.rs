@@ -1,6 +1,7 @@
 //! Alone on the machine: one comparison at a time, and what else runs meanwhile.
 
 use crate::exit::{self, Failure};
+use colocate_files::kernel::read_text as kernel_text;
 use colocate_study::state::Quiet;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -46,7 +47,7 @@ impl Alone {
 pub fn look(proc: &Path) -> Quiet {
     let mut least = Quiet::default();
     for _ in 0..LOOKS {
-        let text = std::fs::read_to_string(proc.join("loadavg")).unwrap_or_default();
+        let text = kernel_text(&proc.join("loadavg")).unwrap_or_default();
         let now = parse_loadavg(&text);
         least = Quiet {
             others_runnable: least
@@ -76,7 +77,7 @@ fn parse_loadavg(text: &str) -> Quiet {
 
 /// The kernel's name and release, or `None` if `/proc` does not say.
 pub fn kernel(proc: &Path) -> Option<String> {
-    let field = |name| std::fs::read_to_string(proc.join("sys/kernel").join(name)).ok();
+    let field = |name| kernel_text(&proc.join("sys/kernel").join(name)).ok();
     Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
 }
 

@@ -1,14 +1,15 @@
 //! One run: through `colocate run`, or bare.
 
 use super::session::{RunFiles, Session};
+use crate::input;
 use anyhow::Context;
 use colocate_act::sys;
+use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_study::state::{BARE, JobTime};
 use serde::Deserialize;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -70,7 +71,7 @@ impl Launcher {
     }
 
     fn bare(&self, log: &Path) -> anyhow::Result<Ended> {
-        let output = log_file(log)?;
+        let output = colocate_files::create(log, Mode::ByUmask)?;
         let (mut children, mut starts) = (Vec::new(), Vec::new());
         for argv in &self.commands {
             let mut command = Command::new(&argv[0]);
@@ -94,8 +95,9 @@ impl Launcher {
     }
 
     fn placed(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
-        let output = log_file(&files.log)?;
-        forget(&files.report)?;
+        let output = colocate_files::create(&files.log, Mode::ByUmask)?;
+        // The report of an earlier attempt would be taken for this one's if `colocate run` left none.
+        colocate_files::remove_if_exists(&files.report)?;
         let mut command = Command::new(&self.ourselves);
         // A policy that draws shall draw anew in every block, and the same after an interruption.
         let policy = match policy {
@@ -169,21 +171,6 @@ fn kill(pid: u32) {
     let _ = sys::kill(Pid(-pid.cast_signed()), libc::SIGKILL);
 }
 
-/// Removes the report of an earlier attempt at the same run, which would be taken for this one's
-/// if `colocate run` left none.
-fn forget(report: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_file(report) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", report.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn log_file(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display()))
-}
-
 /// Starts a child that does not outlive us. Its process group is its own: keys like Ctrl-C ask us,
 /// and we ask it.
 fn start(command: &mut Command, output: &File) -> std::io::Result<Child> {
@@ -211,8 +198,7 @@ struct ReportedJob {
 }
 
 fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read its report {}", path.display()))?;
+    let text = input::text(path, input::REPORT).context("cannot read its report")?;
     let report: Report = serde_json::from_str(&text)
         .with_context(|| format!("expected a report in {}", path.display()))?;
     anyhow::ensure!(

@@ -2,14 +2,14 @@
 
 use super::{Args, POLICIES, REPETITIONS, SEED};
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::{input, output};
 use anyhow::Context;
 use colocate_act::launch::Command;
+use colocate_files::Dir;
 use colocate_observe::identity;
 use colocate_policy::PolicyKind;
 use colocate_study::state::{BARE, Job, Run, Settings, State};
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Between one program and the next.
@@ -59,9 +59,7 @@ impl Session {
             }
         };
         for part in ["logs", "reports"] {
-            let part = dir.join(part);
-            std::fs::create_dir_all(&part)
-                .with_context(|| format!("cannot make the directory {}", part.display()))?;
+            Dir::open_or_make(&dir.join(part), 0o777)?;
         }
         let session = Self { dir, state };
         session.save()?;
@@ -96,7 +94,7 @@ impl Session {
     }
 
     fn save(&self) -> anyhow::Result<()> {
-        output::write(Some(&self.dir.join(STATE)), &self.state.to_json())
+        output::write_private(Some(&self.dir.join(STATE)), &self.state.to_json())
     }
 }
 
@@ -105,12 +103,9 @@ fn refusal(message: String) -> anyhow::Error {
 }
 
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", path.display()));
-        }
+    let text = match input::text(path, input::STATE) {
+        Err(error) if error.is_missing() => return Ok(None),
+        read => read?,
     };
     State::from_json(&text)
         .map(Some)

@@ -1,11 +1,11 @@
 //! Demand vectors of the planned programs: from files (`--demand`), and what their profiles tell.
 
-use super::{Program, clean, usage};
+use super::{Program, usage};
+use crate::input;
 use anyhow::{Context, anyhow};
 use colocate_machine::Performance;
 use colocate_model::Phase;
 use colocate_model::phase::{Guesses, PhaseFile};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Demand vectors from a file: one for all threads of a program, or one for each.
@@ -17,7 +17,7 @@ pub struct Given {
 impl Given {
     /// What the file is called.
     pub fn name(&self) -> String {
-        clean(&self.file.display().to_string())
+        self.file.display().to_string()
     }
 
     fn of(&self, order: usize) -> Phase {
@@ -85,16 +85,13 @@ fn parse(option: &str) -> (Option<&str>, &Path) {
 }
 
 fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>> {
-    let mut text = String::new();
-    // One byte more than allowed, so that the reader's own check sees that it is too long.
-    let most = PhaseFile::MAX_BYTES as u64 + 1;
-    std::fs::File::open(path)?.take(most).read_to_string(&mut text)?;
+    let text = input::text_or_reason(path, input::limit(PhaseFile::MAX_BYTES))?;
     let is_json = path.extension().is_some_and(|extension| extension == "json");
     let file = if is_json { PhaseFile::from_json(&text)? } else { PhaseFile::from_toml(&text)? };
     for (place, phase) in (1..).zip(&file.phases) {
         for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
             let on = phase.on(kind, &Guesses::default());
-            on.with_context(|| format!("demand vector {place}, {:?}", clean(&phase.name)))?;
+            on.with_context(|| format!("demand vector {place}, {:?}", phase.name))?;
         }
     }
     Ok(file.phases)
@@ -130,7 +127,7 @@ pub fn rates<'a>(phases: impl Iterator<Item = &'a Phase>, processor: Option<&str
         note += &format!("; rates of {here} known");
     }
     if let Some(elsewhere) = elsewhere {
-        note += &format!("; rates counted on another processor, {}, not used", clean(elsewhere));
+        note += &format!("; rates counted on another processor, {elsewhere}, not used");
     }
     note
 }

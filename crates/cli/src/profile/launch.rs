@@ -8,6 +8,7 @@ use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
 use colocate_act::signals::{Asked, Signals};
 use colocate_act::sys;
+use colocate_files::kernel;
 use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, Program};
@@ -60,7 +61,7 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
         ));
     }
     let proc = Proc::default();
-    if let Some(gone) = pids.iter().find(|pid| proc.state_and_parent(**pid).is_none()) {
+    if let Some(gone) = pids.iter().find(|pid| proc.state_and_parent(**pid).is_err()) {
         anyhow::bail!("expected a running process, found none with the number {gone}");
     }
     let (program, unread) = running(&proc, pids[0])?;
@@ -126,7 +127,7 @@ fn until(args: &Args) -> Option<Nanos> {
 }
 
 fn program(command: &Command) -> Program {
-    let path = std::fs::canonicalize(&command.path).unwrap_or_else(|_| command.path.clone());
+    let path = command.path.canonicalize().unwrap_or_else(|_| command.path.clone());
     let args = command.argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     // A program that may be executed but not read has no identity, and no two runs of it match.
     let identity = identity::of_file(&path).unwrap_or_else(|_| "sha256:".into());
@@ -140,7 +141,7 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
     let args = proc.arguments(pid);
     let link = proc.executable_link(pid);
     let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-    if std::fs::read_link(&link).is_err_and(refused) {
+    if kernel::link(&link).is_err_and(refused) {
         let path = proc.name(pid, Tid(pid.0)).unwrap_or_default();
         let note = format!(
             "/proc/{pid}/exe may not be read (CAP_SYS_PTRACE lifts that): the program has no identity, and \
@@ -212,7 +213,7 @@ fn data_caches() -> Vec<(u8, Bytes)> {
 
 /// The processor's model by its name; where it has none, as on Arm, by its maker's numbers.
 fn processor(cpuinfo: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(cpuinfo).ok()?;
+    let text = kernel::read_text(cpuinfo).ok()?;
     if let Some(line) = text.lines().find(|line| line.starts_with("model name")) {
         return Some(line.split_once(':')?.1.trim().to_owned());
     }

@@ -1,5 +1,6 @@
 //! A profile as a table.
 
+use colocate_machine::printable;
 use colocate_model::{Class, Profile, ThreadProfile};
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ const MOST_ROWS: usize = 40;
 pub fn of(profile: &Profile) -> String {
     let mut text = String::new();
     let command = std::iter::once(&profile.program.path).chain(&profile.program.args);
-    let command = command.map(|word| shown(word)).collect::<Vec<_>>().join(" ");
+    let command = command.map(|word| printable(word)).collect::<Vec<_>>().join(" ");
     let state = if profile.complete { "to its end" } else { "not to its end" };
     let watched = profile.watched_ns;
     let _ = writeln!(
@@ -27,7 +28,7 @@ pub fn of(profile: &Profile) -> String {
         let _ = writeln!(text, "… and {more} threads with less CPU time");
     }
     for note in &profile.notes {
-        let _ = writeln!(text, "note: {}", shown(note));
+        let _ = writeln!(text, "note: {}", printable(note));
     }
     text
 }
@@ -52,17 +53,11 @@ fn row(thread: &ThreadProfile) -> String {
         "{:>6} {:>7} {:<16} {time:>9} {ipc:>9} {samples:>8}",
         thread.order,
         thread.process,
-        shown(&thread.name)
+        printable(&thread.name)
     );
     for class in Class::ALL {
         let share = known(thread.mix.get(class).map(|share| share.to_string()));
         let _ = write!(row, " {share:>7}");
     }
     row
-}
-
-/// A program names its threads as it likes, and a file may say anything: control characters would
-/// act on the terminal.
-fn shown(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }

@@ -2,17 +2,18 @@
 //!
 //! One file a program, arguments and backend, in `$XDG_CACHE_HOME/colocate/profiles` or
 //! `~/.cache/colocate/profiles`. The name is a hash of what the profile must be of, so a changed
-//! program finds nothing; what stands in the file is checked all the same. A cache can be lost at
+//! program finds nothing; what stands in the file is checked all the same. Only this user can read it: arguments can hold
+//! passwords. A cache can be lost at
 //! any time: whatever is wrong with it costs one line, never a run.
 
 use super::jobs::Job;
-use crate::output;
+use colocate_files::{Dir, MaxSize, Mode};
 use colocate_model::{Backend, Mix, Profile, Program};
 use colocate_observe::sample::Counted;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Backends whose profiles are looked for, the most exact one first.
@@ -38,14 +39,15 @@ impl Cache {
     /// One line about a file that is there and is not what it should be, if no other backend's file
     /// is sound.
     pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
-        let (Some(dir), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
+        let (Some(path), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
+        let Ok(dir) = Dir::open(path) else { return Ok(None) };
         let mut ignored = Ok(None);
         for backend in BACKENDS {
-            let path = dir.join(file_name(program, backend));
-            match read(&path, program, backend) {
+            match read(&dir, program, backend) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 Err(why) => {
+                    let path = path.join(file_name(program, backend));
                     ignored = Err(format!("ignored cached profile {}: {why}", path.display()));
                 }
             }
@@ -95,17 +97,24 @@ impl Cache {
         let Some(dir) = &self.dir else {
             return Err(lost("neither XDG_CACHE_HOME nor HOME is a folder".into()));
         };
-        let unmade = |why| lost(format!("{}: {why}", dir.display()));
-        std::fs::create_dir_all(dir).map_err(unmade)?;
-        let path: &Path = &dir.join(file_name(&profile.program, profile.backend));
-        output::write(Some(path), &profile.to_json()).map_err(|why| lost(format!("{why:#}")))
+        let written = || {
+            let dir = Dir::open_or_make(dir, 0o700)?;
+            // Once it was made for all to read. In a folder of another user there is nothing that could be done.
+            let _ = dir.set_mode(0o700);
+            let name = file_name(&profile.program, profile.backend);
+            dir.write(name, profile.to_json().as_bytes(), Mode::Private)
+        };
+        written().map_err(|why| lost(why.line()))
     }
 }
 
-/// The profile in a file, if that can be opened.
-fn read(path: &Path, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
-    let Ok(bytes) = std::fs::read(path) else { return Ok(None) };
-    let text = String::from_utf8(bytes).map_err(|_| "it is not text")?;
+/// The profile of a program in the cache's folder, if there is one.
+fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
+    const LIMIT: MaxSize = crate::input::limit(Profile::MAX_BYTES);
+    let text = match dir.read_text(file_name(program, backend), LIMIT) {
+        Err(why) if why.is_missing() => return Ok(None),
+        read => read.map_err(|why| why.reason())?,
+    };
     let profile = Profile::from_json(&text).map_err(|why| why.to_string())?;
     let same = profile.program.identity == program.identity
         && profile.program.args == program.args
@@ -140,6 +149,8 @@ mod tests {
     use colocate_act::launch::Command;
     use colocate_machine::Nanos;
     use colocate_model::{Share, ThreadProfile};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     fn job(args: &[&str]) -> Job {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -208,6 +219,42 @@ mod tests {
         let name = file_name(seen.program.as_ref().unwrap(), Backend::Emulate);
         std::fs::write(dir.path().join("colocate/profiles").join(name), "").unwrap();
         assert_eq!(cache.find(&job(&[])), Ok(seen.profile));
+    }
+
+    /// Arguments can hold passwords.
+    #[test]
+    fn only_the_user_can_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("colocate/profiles");
+        std::fs::create_dir_all(&folder).unwrap();
+        // As it was made before, with a file that all can read.
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        let seen = job(&["--password", "secret"]);
+        let name = file_name(seen.program.as_ref().unwrap(), Backend::Sample);
+        std::fs::write(folder.join(&name), "{}").unwrap();
+        cache(dir.path()).keep(&mut job(&["--password", "secret"]), counted(), None).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join(name))), (0o700, 0o600));
+        assert!(cache(dir.path()).find(&seen).unwrap().is_some());
+    }
+
+    /// Neither is opened: the one would block, the other would be read for ever.
+    #[test]
+    fn what_is_no_plain_file_costs_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path());
+        let folder = dir.path().join("colocate/profiles");
+        cache.keep(&mut job(&[]), counted(), None).unwrap();
+        let path = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        for (found, put) in
+            [("a FIFO", ["mkfifo"].as_slice()), ("a symbolic link", &["ln", "-s", "/dev/zero"])]
+        {
+            std::fs::remove_file(&path).unwrap();
+            let done = std::process::Command::new(put[0]).args(&put[1..]).arg(&path).status();
+            assert!(done.unwrap().success());
+            let line = cache.find(&job(&[])).unwrap_err();
+            assert!(line.ends_with(&format!("expected a plain file, found {found}")), "{line}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::jobs::Job;
 use colocate_act::LinuxHost;
 use colocate_engine::{Host, Outcome, Planner, SeenTask, Stand};
+use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
@@ -163,9 +164,7 @@ impl Report {
 
     /// As JSON, ending in a newline.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        printable::json(self)
     }
 
     /// As text; with the reason of every choice if `explain`.
@@ -186,13 +185,14 @@ impl Report {
         let _ = writeln!(
             text,
             "colocate: policy {}, at most {living} threads alive at once on {usable} usable PUs ({})",
-            self.policy, self.machine.usable
+            printable(&self.policy),
+            self.machine.usable
         );
         if let Some(quota) = self.machine.quota {
             let _ = writeln!(text, "CPU quota: all threads together may use {quota}");
         }
         if let Some(predicted) = &self.predicted {
-            let _ = writeln!(text, "predicted: {predicted}");
+            let _ = writeln!(text, "predicted: {}", printable(predicted));
         }
         let Births { heard_by, born, pinned_at_birth, .. } = &self.births;
         let _ = write!(
@@ -213,13 +213,16 @@ impl Report {
             let _ = writeln!(
                 text,
                 "job {number}: {} took {}, CPU time {cpu}, status {}, profile {profile}",
-                job.name, job.wall_ns, job.status
+                printable(&job.name),
+                job.wall_ns,
+                job.status
             );
         }
     }
 
     fn tasks_text(&self, text: &mut String, explain: bool) {
-        let name_width = self.tasks.iter().take(SHOWN).map(|t| t.name.chars().count()).max();
+        let names = self.tasks.iter().take(SHOWN).map(|task| printable(&task.name));
+        let name_width = names.map(|name| name.chars().count()).max();
         let width = name_width.unwrap_or(0).max(4);
         let _ = writeln!(text, "  task   {:width$}  planned  allowed  last on  stands", "name");
         for task in self.tasks.iter().take(SHOWN) {
@@ -293,18 +296,18 @@ impl ReportedTask {
         let mut row = format!(
             "{:<5}  {:width$}  {:7}  {allowed:7}  {:7}  {}",
             self.task.to_string(),
-            self.name,
+            printable(&self.name),
             pu(self.planned, "kernel"),
             pu(self.last_ran, "unseen"),
             self.stands,
         );
         if let Some(detail) = &self.detail {
-            let _ = write!(row, ": {detail}");
+            let _ = write!(row, ": {}", printable(detail));
         }
         if explain {
             let why =
                 self.why.as_ref().map_or("by the newborn rule".to_owned(), ToString::to_string);
-            let _ = write!(row, "; {why}");
+            let _ = write!(row, "; {}", printable(&why));
         }
         row
     }
@@ -325,8 +328,11 @@ fn stands(stand: &Stand) -> (&'static str, Option<String>) {
 
 /// The plan of a dry run, as text.
 pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> String {
-    let mut text =
-        format!("policy {}, PUs {}\n", plan.policy, plan.pus.iter().copied().collect::<PuSet>());
+    let mut text = format!(
+        "policy {}, PUs {}\n",
+        printable(&plan.policy),
+        plan.pus.iter().copied().collect::<PuSet>()
+    );
     for (number, job) in jobs.iter().enumerate() {
         let known = match &job.profile {
             Some(profile) => format!("profile {}", profile.backend.name()),
@@ -335,7 +341,7 @@ pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> St
             }
             None => "placed as its threads are born".to_owned(),
         };
-        let _ = writeln!(text, "job {number}: {}, {known}", job.command.name());
+        let _ = writeln!(text, "job {number}: {}, {known}", printable(&job.command.name()));
     }
     for decision in &plan.decisions {
         let place = match decision.place {
@@ -347,12 +353,12 @@ pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> St
             text,
             "  {:<5}  {}  {place}  {}",
             decision.task.to_string(),
-            decision.name,
-            decision.why
+            printable(&decision.name),
+            printable(&decision.why.to_string())
         );
     }
     if let Some(predicted) = &plan.predicted {
-        let _ = writeln!(text, "predicted: {predicted}");
+        let _ = writeln!(text, "predicted: {}", printable(predicted));
     }
     text
 }

@@ -1,16 +1,17 @@
 //! Kinds of cores that were measured (`colocate bench cores`), in place of those that are reported.
 
+use crate::input;
 use anyhow::{Context, ensure};
+use colocate_files::MaxSize;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::{Sysfs, usable};
 use colocate_machine::{Core, CoreKind, Machine, PuNr, PuSet};
 use colocate_policy::schedule::SchedulerKind;
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
 
 /// Most bytes that are read: a machine with as many PUs as Linux allows needs 4 MiB.
-const MAX_BYTES: u64 = 16 << 20;
+const LIMIT: MaxSize = MaxSize::mib(16);
 
 /// `machine` with the kinds that were measured, as the file at `path` says, and what the file says.
 ///
@@ -86,11 +87,7 @@ fn left_out(speeds: &CoreSpeeds, machine: &Machine) -> PuSet {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    // A device or a pipe has no size, and perhaps no end.
-    std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= MAX_BYTES, "expected at most {MAX_BYTES} bytes, found more");
-    Ok(text)
+    input::text_or_reason(path, LIMIT)
 }
 
 #[cfg(test)]

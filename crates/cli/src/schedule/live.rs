@@ -5,9 +5,11 @@ use super::report::{mostly, rate, seconds};
 use super::screen::{Frame, Size};
 use super::tally::{JobTally, State, Tally};
 use super::voice;
-use crate::plan::aligned;
+use crate::output::{self, Stream};
 use colocate_machine::Nanos;
-use console::{Term, truncate_str};
+use colocate_machine::printable;
+use colocate_study::table::aligned;
+use console::truncate_str;
 use std::fmt::Write;
 
 /// Least time between two drawings: four a second, as fast as one reads.
@@ -33,7 +35,7 @@ struct Shown<'a> {
 impl Live {
     /// Of jobs with these goals. There is none if it is to be quiet.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
-        let draws = !quiet && Term::stderr().is_term() && !console::is_dumb();
+        let draws = !quiet && output::is_terminal(Stream::Err) && !console::is_dumb();
         Self { draws, next: Nanos::ZERO, goals }
     }
 
@@ -84,10 +86,13 @@ fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
         let _ = writeln!(text, "and {} more", tally.jobs.len() - most);
     }
     if let Some(state) = &tally.state {
-        let _ = writeln!(text, "{state}");
+        let _ = writeln!(text, "{}", printable(state));
     }
-    let lines: Vec<String> =
-        text.trim_end().lines().map(|line| truncate_str(line, size.columns, "…").into()).collect();
+    let lines: Vec<String> = text
+        .trim_end()
+        .lines()
+        .map(|line| truncate_str(&printable(line), size.columns, "…").into())
+        .collect();
     lines.join("\n")
 }
 
@@ -153,7 +158,7 @@ fn state(state: State) -> &'static str {
 }
 
 fn shortened(name: &str) -> String {
-    let name = name.replace(char::is_control, " ");
+    let name = printable(name).into_owned();
     match name.char_indices().nth(NAME) {
         Some((end, _)) => name[..end].to_owned() + "…",
         None => name,

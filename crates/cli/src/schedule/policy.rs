@@ -1,15 +1,16 @@
 //! Which scheduler, with the files that it reads.
 
-use anyhow::{Context, anyhow, bail};
+use crate::input;
+use anyhow::{anyhow, bail};
+use colocate_files::MaxSize;
 use colocate_model::CpiModel;
 use colocate_policy::schedule::{SchedulerError, SchedulerKind};
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Most bytes of a file of coefficients. Chosen: thousands of modes are less.
-const MAX_BYTES: u64 = 1 << 20;
+const LIMIT: MaxSize = MaxSize::mib(1);
 
 /// A scheduler as the command line names it: its settings, and among them `model=FILE`.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,14 +67,7 @@ impl Policy {
 /// # Errors
 /// If it cannot be read, is too large or is none.
 pub fn cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
-    let cannot = || format!("cannot read {}", path.display());
-    let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(cannot)?;
-    // A device or a pipe has no size, and perhaps no end.
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(cannot)?;
-    if text.len() as u64 > MAX_BYTES {
-        bail!("{}: expected at most {MAX_BYTES} bytes, found more", path.display());
-    }
+    let text = input::text(path, LIMIT)?;
     CpiModel::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
@@ -105,6 +99,9 @@ mod tests {
         let gone = "symbiotic:model=/none".parse::<Policy>().unwrap().cpi_model().unwrap_err();
         assert_eq!(gone.to_string(), "cannot read /none");
         let endless = cpi_model(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(endless.to_string(), "/dev/zero: expected at most 1048576 bytes, found more");
+        assert_eq!(
+            endless.to_string(),
+            "cannot read /dev/zero: expected a plain file or a pipe, found a device"
+        );
     }
 }

@@ -2,12 +2,13 @@
 
 use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Mean, Placed, Tally};
-use crate::plan::aligned;
 use colocate_engine::estimate::Estimated;
 use colocate_engine::{Meanwhile, Snapshot};
+use colocate_machine::printable::{self, printable};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_policy::schedule::{Allocated, Selected};
 use colocate_study::simulate::gantt;
+use colocate_study::table::aligned;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -170,9 +171,7 @@ impl Report {
 
     /// As JSON text.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        printable::json(self)
     }
 
     /// As tables and with the notes, for a file: there nobody has seen them come.
@@ -182,7 +181,7 @@ impl Report {
             text.push_str("\nnotes\n");
         }
         for note in &self.notes {
-            let _ = writeln!(text, "{}", shown(note));
+            let _ = writeln!(text, "{}", printable(note));
         }
         text
     }
@@ -191,20 +190,20 @@ impl Report {
     pub fn text(&self, explain: bool) -> String {
         let mut text = format!(
             "scheduler {}: {} quanta of {}, turnaround {} s, PUs {}\n",
-            self.scheduler,
+            printable(&self.scheduler),
             self.quanta,
             self.quantum_ns,
             seconds(Some(self.turnaround_ns)),
             self.machine.usable
         );
         if let Some(state) = &self.state {
-            let _ = writeln!(text, "at the end: {state}");
+            let _ = writeln!(text, "at the end: {}", printable(state));
         }
         text.push_str(&aligned(&self.job_rows()));
         if self.jobs.iter().any(|job| job.rates.estimated) {
             text.push_str("~: the contention model's word; nobody counted\n");
         }
-        let jobs = || self.jobs.iter().map(|job| (shown(&job.name), job.phases.as_ref()));
+        let jobs = || self.jobs.iter().map(|job| (job.name.clone(), job.phases.as_ref()));
         text.push_str(&phases::text(jobs, explain));
         self.together(&mut text);
         if explain {
@@ -244,7 +243,7 @@ impl Report {
         let mut rows = vec![pick(head.map(str::to_owned))];
         rows.extend(self.jobs.iter().map(|job| {
             pick([
-                shown(&job.name),
+                job.name.clone(),
                 job.status.map_or_else(unknown, |status| status.to_string()),
                 job.runs.to_string(),
                 seconds(job.ended_ns),
@@ -275,7 +274,7 @@ impl Report {
         for SharedCore { jobs: [a, b], quanta } in &self.shared_core {
             (matrix[*a][*b], matrix[*b][*a]) = (*quanta, *quanta);
         }
-        let names = || self.jobs.iter().map(|job| shown(&job.name));
+        let names = || self.jobs.iter().map(|job| job.name.clone());
         let mut rows: Vec<Vec<String>> = vec![[String::new()].into_iter().chain(names()).collect()];
         for (name, quanta) in names().zip(matrix) {
             rows.push([name].into_iter().chain(quanta.iter().map(u64::to_string)).collect());
@@ -290,13 +289,13 @@ impl Report {
         for job in &self.jobs {
             let Some(choice) = &job.last_choice else {
                 let never = "never";
-                rows.push([&shown(&job.name), never, "", "", ""].map(str::to_owned).to_vec());
+                rows.push([&job.name, never, "", "", ""].map(str::to_owned).to_vec());
                 continue;
             };
             for (row, place) in choice.places.iter().enumerate() {
                 let of_job = |cell: String| if row == 0 { cell } else { String::new() };
                 rows.push(vec![
-                    of_job(shown(&job.name)),
+                    of_job(job.name.clone()),
                     of_job(choice.selected.to_string()),
                     place.thread.to_string(),
                     place.pu.map_or("kernel".to_owned(), |pu| pu.0.to_string()),
@@ -329,7 +328,7 @@ impl Report {
             "{} jobs under {} on {}",
             self.jobs.len(),
             self.scheduler,
-            shown(&self.machine.name)
+            printable(&self.machine.name)
         );
         let second = format!(
             "{} quanta of {}; where threads were last seen in each, as long as they ran{cut}",
@@ -428,11 +427,6 @@ fn marked(rate: Option<f64>, estimated: bool) -> String {
 
 fn unknown() -> String {
     "?".to_owned()
-}
-
-/// On one line: a name could drive a terminal.
-fn shown(name: &str) -> String {
-    name.replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -548,7 +542,7 @@ mod tests {
         let mut report = report(&of_two_quanta());
         assert_eq!(report.kept(true), report.text(true));
         report.notes = vec!["cannot stop job 0".into(), "a\x1bc has ended".into()];
-        let expected = report.text(false) + "\nnotes\ncannot stop job 0\na c has ended\n";
+        let expected = report.text(false) + "\nnotes\ncannot stop job 0\na\\x1bc has ended\n";
         assert_eq!(report.kept(false), expected);
     }
 

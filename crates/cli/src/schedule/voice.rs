@@ -2,13 +2,12 @@
 //! pipe that nobody reads, holds up nobody but that thread.
 
 use super::screen::{Frame, Screen, Size};
-use crate::output;
+use crate::output::{self, OwnStderr, Stream};
 use colocate_act::sys;
+use colocate_files::kernel;
 use colocate_machine::Nanos;
-use console::Term;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -111,9 +110,7 @@ impl Waiting {
 }
 
 fn begin(desk: Arc<Desk>, end: Sender<()>, nice: i32) -> io::Result<()> {
-    // A descriptor of its own, which no program inherits: who holds the lock of `io::stderr` keeps everybody else from
-    // it.
-    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let stderr = OwnStderr::open()?;
     std::thread::Builder::new().name("colocate-says".into()).spawn(move || {
         // Signals are for the first thread. And who has SIGTTOU blocked may write from the background, where it would
         // stop the programs as well.
@@ -126,17 +123,17 @@ fn begin(desk: Arc<Desk>, end: Sender<()>, nice: i32) -> io::Result<()> {
 }
 
 /// The thread. A terminal or a reader that is gone is no reason to end.
-fn speak(desk: &Desk, mut stderr: File) {
+fn speak(desk: &Desk, mut stderr: OwnStderr) {
     let mut screen = Screen::default();
     loop {
         let (mut text, frame, over) = desk.take();
         if let Some(frame) = frame.filter(|_| !over) {
-            text += &screen.show(&frame, drawable(&stderr));
+            text += &screen.show(&frame, drawable(stderr.file()));
         } else if over {
-            text += &screen.leave(drawable(&stderr));
+            text += &screen.leave(drawable(stderr.file()));
         }
         // In one piece, so that what programs write does not get in between.
-        let _ = stderr.write_all(text.as_bytes());
+        stderr.draw(&text);
         if over {
             return;
         }
@@ -146,14 +143,14 @@ fn speak(desk: &Desk, mut stderr: File) {
 /// How large the terminal is, if it is ours to draw on: `None` while another process group has it, as a shell that
 /// runs colocate in the background.
 fn drawable(stderr: &File) -> Option<Size> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = kernel::read_text("/proc/self/stat".as_ref()).ok()?;
     is_in_foreground(&stat, stderr.metadata().ok()?.rdev()).then(size).flatten()
 }
 
 /// How large the terminal on standard error is; `None` if it does not say.
 pub fn size() -> Option<Size> {
-    let (lines, columns) = Term::stderr().size_checked()?;
-    Some(Size { lines: lines.into(), columns: columns.into() })
+    let (lines, columns) = output::size(Stream::Err)?;
+    Some(Size { lines, columns })
 }
 
 /// Whether a process has the terminal with this device number, says its line in `/proc/PID/stat` (proc(5)).

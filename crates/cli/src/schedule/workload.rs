@@ -1,17 +1,19 @@
 //! Workloads: which programs are scheduled, from a file (docs/schedule.md) or from the command line.
 
+use crate::input;
 use crate::run::jobs;
 use crate::simulate::load;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use colocate_act::Target;
 use colocate_act::launch::Command;
+use colocate_files::MaxSize;
 use colocate_machine::Nanos;
+use colocate_machine::printable::is_unprintable;
 use colocate_model::Phase;
 use colocate_policy::schedule::{Alone, SchedulerKind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
@@ -20,7 +22,7 @@ const VERSION: u32 = 1;
 /// Most jobs of a workload.
 const MOST: usize = 500;
 /// Most bytes of a file. Chosen: 500 jobs with long command lines are far less.
-const MAX_BYTES: u64 = 16 << 20;
+const LIMIT: MaxSize = MaxSize::mib(16);
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// The quantum where nobody is stopped: how often it is looked in which phase jobs are. Chosen: a change
@@ -112,17 +114,7 @@ impl Workload {
     /// If the file or one that it names cannot be read or makes no sense, or a program cannot be found or
     /// executed (127, 126): one line with the file's name, and its line where there is one.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let cannot = || format!("cannot read {}", path.display());
-        let mut text = String::new();
-        let file = std::fs::File::open(path).with_context(cannot)?;
-        // A device or a pipe has no size, and perhaps no end.
-        file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(cannot)?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(anyhow!(
-                "{}: expected at most {MAX_BYTES} bytes, found more",
-                path.display()
-            ));
-        }
+        let text = input::text(path, LIMIT)?;
         Reader { path, text: &text }.workload()
     }
 
@@ -356,7 +348,7 @@ impl Reader<'_> {
 
 /// Whether a name fits into a table.
 fn is_name(name: &str) -> bool {
-    !name.trim().is_empty() && name.chars().count() <= 100 && !name.chars().any(char::is_control)
+    !name.trim().is_empty() && name.chars().count() <= 100 && !name.chars().any(is_unprintable)
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use super::load::Loaded;
 use crate::exit::{self, Failure};
-use crate::output;
+use crate::{input, output};
 use anyhow::Context;
+use colocate_files::Dir;
 use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::{picture, table};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A directory with the figures of several scenarios, by the names of their files.
@@ -26,8 +26,7 @@ impl Folder {
             let message = format!("expected scenarios of different file names, found two {name}");
             return Err(Failure { code: 2, message }.into());
         }
-        std::fs::create_dir_all(dir)
-            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        Dir::open_or_make(dir, 0o777)?;
         Ok(Self(dir.to_owned()))
     }
 
@@ -48,9 +47,9 @@ impl Folder {
         resume: bool,
     ) -> anyhow::Result<Option<Simulated>> {
         let file = self.file(scenario, ".json");
-        let text = match std::fs::read_to_string(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.with_context(|| format!("cannot read {}", file.display()))?,
+        let text = match input::text(&file, input::FIGURES) {
+            Err(error) if error.is_missing() => return Ok(None),
+            read => read?,
         };
         let refusal = |what: &str| Failure {
             code: exit::OURS,

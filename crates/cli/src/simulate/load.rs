@@ -1,14 +1,15 @@
 //! A scenario from its file, with its machine and the demand vectors that it names.
 
+use crate::input;
 use anyhow::{Context, anyhow};
 use colocate_machine::exact::Exact;
+use colocate_machine::printable;
 use colocate_machine::{Machine, Performance, described, read};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{CpiModel, Phase};
 use colocate_study::simulate::run::Bench;
 use colocate_study::simulate::scenario::{Experiment, MAX_BYTES, Overrides, ScenarioFile};
 use sha2::{Digest, Sha256};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A scenario that can be simulated.
@@ -52,8 +53,8 @@ impl Loaded {
         let settings = self.bench().settings();
         format!(
             "{} on {}: {} jobs, {} threads; {} policies x {} seeds x {} sets of assumptions\n",
-            settings.scenario,
-            settings.machine,
+            printable(&settings.scenario),
+            printable(&settings.machine),
             settings.jobs.len(),
             settings.tasks,
             settings.policies.len(),
@@ -142,11 +143,6 @@ pub fn phases(path: &Path) -> Result<Vec<Phase>, String> {
     read.map(|file| file.phases).map_err(|error| cannot(error.to_string()))
 }
 
-/// The text of a file of at most [`MAX_BYTES`].
 fn text(path: &Path) -> anyhow::Result<String> {
-    let file = std::fs::File::open(path)?;
-    let mut text = String::new();
-    // A device or a pipe has no size, and perhaps no end.
-    file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    input::text_or_reason(path, input::limit(MAX_BYTES))
 }

@@ -4,6 +4,7 @@ use super::given;
 use super::runner::{Course, Runner};
 use crate::output;
 use crate::outputs::{self, Form};
+use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_study::fedorova::work::Work;
@@ -71,7 +72,7 @@ pub struct Args {
 /// If the machine is not of the studied kind or cannot be modelled, a file cannot be used or the output not be written, or
 /// it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let outputs = outputs::of(&args.output, args.json)?;
+    let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
     let (machine, performance) = given::machine(&args.machine)?;
     let draws = Assumptions::sample(args.draws as usize, args.seed);
     let study = Study {

@@ -3,6 +3,7 @@
 use super::given;
 use super::runner::{Course, Runner};
 use crate::output;
+use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_study::feliu::work::Work;
@@ -82,7 +83,7 @@ fn range(text: &str) -> Result<Traffic, String> {
 /// # Errors
 /// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let name = args.machine.as_deref().unwrap_or(number.machine());
     let (machine, performance) = given::machine(name)?;
     let draws = Assumptions::sample(args.draws as usize, args.seed);
@@ -99,7 +100,7 @@ pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
         traffic: args.traffic.map(|traffic| traffic.0),
     };
     let text = simulated(args, study)?;
-    output::keep(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 

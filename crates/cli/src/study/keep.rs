@@ -6,11 +6,13 @@
 //!
 //! Lines are appended whole, so that two commands with the same file lose nothing of each other.
 
+use crate::input;
 use anyhow::{Context, bail};
+use colocate_files::{Accept, Mode};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,9 +38,9 @@ impl<const N: usize> Kept<N> {
         head: &str,
         shape: impl Fn(usize) -> Option<[usize; 2]>,
     ) -> anyhow::Result<Self> {
-        let text = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        let text = match colocate_files::read_text(path, Accept::File, input::PIECES) {
+            Err(error) if error.is_missing() => String::new(),
+            read => read?,
         };
         let head = format!("colocate-study-{head}\n");
         // What follows the last end of a line was cut short.
@@ -66,8 +68,7 @@ impl<const N: usize> Kept<N> {
             );
         }
         let cannot = || format!("cannot write {}", path.display());
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
+        let mut file = colocate_files::append(path, Mode::ByUmask)?;
         if whole.len() < text.len() {
             file.set_len(whole.len() as u64).with_context(cannot)?;
         }

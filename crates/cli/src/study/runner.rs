@@ -90,11 +90,11 @@ impl Runner {
         work: impl Fn(usize) -> anyhow::Result<T> + Sync,
     ) -> anyhow::Result<Vec<T>> {
         let bar = crate::simulate::bar(self.quiet, count as u64);
-        bar.set_message(what.to_owned());
-        let watcher = Watcher { progress: &|| bar.inc(1), stop: &self.stop };
+        bar.say(what);
+        let watcher = Watcher { progress: &|| bar.advance(1), stop: &self.stop };
         let done = workers::all(count, self.threads, watcher, work);
         let made = bar.position();
-        bar.finish_and_clear();
+        bar.clear();
         done?.ok_or_else(|| stopped(made, count, kept).into())
     }
 }

@@ -7,6 +7,7 @@ use super::runner::{Course, Runner};
 use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
+use colocate_files::Mode;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
@@ -76,7 +77,7 @@ pub struct Args {
 /// # Errors
 /// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    args.output.as_deref().map_or(Ok(()), output::has_a_place)?;
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let given = Given::load(args)?;
     let study = given.study(args);
     let runner = Runner::new(&args.course)?;
@@ -85,7 +86,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         simulated(args, &runner, study, &given)?
     };
-    output::keep(args.output.as_deref(), &text)?;
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! The library that watches OpenMP programs from inside: where it is, and how a program gets it.
 
 use anyhow::Context;
+use colocate_files::{Dir, MaxSize};
 use colocate_omp::env;
 use colocate_omp::report::{Reported, read};
 use std::cmp::Reverse;
@@ -14,13 +15,22 @@ pub struct Library {
     folder: Folder,
 }
 
-/// A folder of ours that is removed in the end.
-struct Folder(PathBuf);
+/// Most bytes of a report. Chosen: a KiB for each of 16,384 parallel regions.
+const REPORT: MaxSize = MaxSize::mib(16);
+
+/// Most reports that are read at a time, one of each process. Chosen.
+const REPORTS: usize = 10_000;
+
+/// A folder of ours that programs write to. It is removed in the end.
+struct Folder {
+    within: Dir,
+    dir: Dir,
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be removed is left to who cleans temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = self.within.remove_tree(self.dir.path().file_name().unwrap_or_default());
     }
 }
 
@@ -61,20 +71,22 @@ impl Library {
             list.push(others);
         }
         let number = OsString::from(most.to_string());
-        command.env("LD_PRELOAD", list).env(env::REPORT, &self.folder.0).env(env::MOST, number);
+        command
+            .env("LD_PRELOAD", list)
+            .env(env::REPORT, self.folder.dir.path())
+            .env(env::MOST, number);
         command.env(env::APPLY, if apply { "1" } else { "0" });
     }
 
-    /// What processes have reported since it was asked last.
+    /// What processes have reported since it was asked last. A program can put anything there: only plain files are
+    /// read, no link is followed.
     pub fn reports(&self) -> Vec<Reported> {
-        let Ok(entries) = std::fs::read_dir(&self.folder.0) else { return Vec::new() };
-        let mut files: Vec<PathBuf> =
-            entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        files.sort();
-        let texts = files.iter().filter_map(|file| {
-            let text = std::fs::read_to_string(file).ok()?;
-            let _ = std::fs::remove_file(file);
-            read(&text)
+        let mut names = self.folder.dir.names(REPORTS).unwrap_or_default();
+        names.sort();
+        let texts = names.iter().filter_map(|name| {
+            let text = self.folder.dir.read_text(name, REPORT);
+            let _ = self.folder.dir.remove(name);
+            read(&text.ok()?)
         });
         texts.flatten().collect()
     }
@@ -85,8 +97,6 @@ fn folder() -> anyhow::Result<Folder> {
     let user = colocate_act::sys::effective_user();
     let within =
         colocate_act::rundir::open(&crate::run::run_dirs(), user).map_err(anyhow::Error::msg)?;
-    let path = within.join(format!("threads-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-    Ok(Folder(path))
+    let dir = within.make_unforeseen("threads-")?;
+    Ok(Folder { within, dir })
 }

@@ -1,6 +1,7 @@
 //! What `colocate advise-threads` tells, as text and as JSON (docs/schemas/threads.json).
 
 use super::runs::has_place;
+use colocate_machine::printable::{self, printable};
 use colocate_study::stats::{Estimate, Interval};
 use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};
 use serde::Serialize;
@@ -112,14 +113,12 @@ impl Report {
     /// # Panics
     /// Never: every field has a JSON form.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        printable::json(self)
     }
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut text = format!("{}\n", self.command.join(" ").replace(char::is_control, " "));
+        let mut text = format!("{}\n", printable(&self.command.join(" ")));
         let _ = writeln!(
             text,
             "at most {}: {}",
@@ -140,7 +139,7 @@ impl Report {
             );
         }
         for note in &self.notes {
-            let _ = writeln!(text, "note: {note}");
+            let _ = writeln!(text, "note: {}", printable(note));
         }
         text
     }
@@ -292,7 +291,7 @@ fn watched(region: &Region) -> String {
     let model =
         region.model_threads.map_or(String::new(), |model| format!("; model: {}", threads(model)));
     let says = if region.explicit { "; the program says how many threads" } else { "" };
-    format!("region {}: {}{model}{says}\n", region.place, parts(region))
+    format!("region {}: {}{model}{says}\n", printable(&region.place), parts(region))
 }
 
 /// A line for a region whose number was learnt.
@@ -315,7 +314,7 @@ fn learnt(region: &Region) -> String {
     };
     format!(
         "region {}: {} of {}: {what}; {}\n",
-        region.place,
+        printable(&region.place),
         region.threads,
         threads(region.most),
         parts(region)

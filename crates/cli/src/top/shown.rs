@@ -2,9 +2,11 @@
 
 use super::picture::picture;
 use super::watch::{Line, Table};
+use crate::output::{self, Stream};
 use crate::schedule::timeline::ORDER;
+use colocate_machine::printable::{self, printable};
 use colocate_machine::{Machine, Nanos, PuNr};
-use console::{Term, truncate_str};
+use console::truncate_str;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -84,7 +86,7 @@ fn pus(line: &Line<'_>) -> Vec<PuNr> {
 
 /// Where tables go: a terminal, on which each takes the place of the one before, or lines below each other.
 pub struct Screen {
-    term: Option<Term>,
+    is_terminal: bool,
     most: Option<usize>,
     /// Lines of the table that is there.
     lines: usize,
@@ -95,22 +97,28 @@ pub struct Screen {
 impl Screen {
     /// A terminal, or not; with at most so many rows, if anybody said so.
     pub fn new(is_terminal: bool, most: Option<usize>) -> Self {
-        let term = is_terminal.then(Term::stdout).filter(|_| !console::is_dumb());
-        Self { term, most, lines: 0, is_headed: false }
+        Self { is_terminal: is_terminal && !console::is_dumb(), most, lines: 0, is_headed: false }
+    }
+
+    /// Whether tables take each other's place.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
     }
 
     /// A table, with what takes the one before away.
     pub fn text(&mut self, table: &Table<'_>, places: &Places) -> String {
-        let Some(term) = &self.term else {
+        if !self.is_terminal {
             let head = if self.is_headed { String::new() } else { head() };
             self.is_headed = true;
             return head + &body(table, places, self.most.unwrap_or(super::ROWS));
-        };
-        let (lines, columns) = term.size_checked().map_or((24, 80), |(l, c)| (l.into(), c.into()));
+        }
+        let (lines, columns) = output::size(Stream::Out).unwrap_or((24, 80));
         let fits = usize::saturating_sub(lines, OTHER_LINES).max(1);
         let text = head() + &body(table, places, self.most.unwrap_or(fits).min(fits));
-        let cut: String =
-            text.lines().map(|line| truncate_str(line, columns, "…").into_owned() + "\n").collect();
+        let cut: String = text
+            .lines()
+            .map(|line| truncate_str(&printable(line), columns, "…").into_owned() + "\n")
+            .collect();
         // Up to the first line of the table before, and all below it cleared (ECMA-48, CPL and ED).
         let clear =
             if self.lines > 0 { format!("\x1b[{}F\x1b[J", self.lines) } else { String::new() };
@@ -154,9 +162,9 @@ fn body(table: &Table<'_>, places: &Places, most: usize) -> String {
             seconds(line.cpu_time),
             picture(line.timeline, table.at, PICTURED),
         ];
-        let name = line.name.replace(char::is_control, " ");
+        let name = printable(line.name);
         let more = line.processes.saturating_sub(1);
-        let name = if more == 0 { name } else { format!("{name} and {more} more") };
+        let name = if more == 0 { name } else { format!("{name} and {more} more").into() };
         row(&cells, &places.text(line), &name)
     };
     let mut text: String = table.lines.iter().take(most).map(line).collect();
@@ -220,10 +228,7 @@ struct KindReport<'a> {
 }
 
 /// A table as a line of JSON.
-///
-/// # Errors
-/// If a value cannot be written as JSON; none is known.
-pub fn json(table: &Table<'_>, places: &Places) -> anyhow::Result<String> {
+pub fn json(table: &Table<'_>, places: &Places) -> String {
     let report = TableReport {
         version: VERSION,
         at_ns: table.at,
@@ -231,7 +236,7 @@ pub fn json(table: &Table<'_>, places: &Places) -> anyhow::Result<String> {
         rows: table.lines.iter().map(|line| RowReport::of(line, places)).collect(),
         gone: table.gone.iter().map(|pid| pid.0).collect(),
     };
-    Ok(serde_json::to_string(&report)? + "\n")
+    printable::json_line(&report)
 }
 
 impl<'a> RowReport<'a> {

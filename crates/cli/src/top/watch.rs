@@ -318,7 +318,7 @@ fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
     let tree = Proc::at(proc);
     let read = |pid: Pid| {
         let stat = Stat::read(proc, pid, pid.first_thread())?;
-        let user = std::fs::metadata(proc.join(pid.to_string())).ok()?.uid();
+        let user = proc.join(pid.to_string()).metadata().ok()?.uid();
         let name = tree.name(pid, pid.first_thread())?;
         // Its first thread stays after its end, until the others have ended and somebody has asked for its status.
         let threads = stat.threads.saturating_sub(stat.is_dead().into());

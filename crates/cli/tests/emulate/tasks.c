@@ -82,6 +82,16 @@ static int run(const char *kind, int number) {
         int status;
         waitpid(child, &status, 0);
         return WEXITSTATUS(status);
+    } else if (!strcmp(kind, "join-and-exit")) {
+        /* QEMU wakes the joining thread before it reports to plugins that the joined one has ended. */
+        for (int i = 0; i < number; i++) {
+            pid_t child = fork();
+            if (!child) {
+                pthread_join(start(3), 0);
+                _exit(0);
+            }
+            waitpid(child, 0, 0);
+        }
     } else if (!strcmp(kind, "fork-after-failure")) {
         /* A thread of another process is none. */
         if (syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0) != -1)

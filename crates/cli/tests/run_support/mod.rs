@@ -97,9 +97,11 @@ impl Scratch {
         let line = |line: &str| {
             let mut fields = line.split(' ');
             let (pid, tid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            // Process 0 stands for what was done at all.
+            (pid > 0).then_some(())?;
             Some((pid, tid, fields.nth(1)?.to_owned()))
         };
-        text.lines().skip(4).filter_map(line).collect()
+        text.lines().skip_while(|line| !line.is_empty()).filter_map(line).collect()
     }
 
     /// Living processes with these homes.
@@ -237,7 +239,8 @@ pub fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
     if !binary.exists() {
         scratch.program("becomes_root", &[])?;
         mode(&program, 0o4755);
-        mode(scratch.dir.path(), 0o777);
+        // With the sticky bit: a folder above the journal that others can change is refused.
+        mode(scratch.dir.path(), 0o1777);
         chown(scratch.path("runtime"), Some(65534), Some(65534)).unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_colocate"), &binary).unwrap();
         mode(&binary, 0o755);

@@ -42,9 +42,7 @@ impl CoreSpeeds {
     /// Never: it has only text keys, and finite numbers as [`CoreSpeeds::from_json`] wants them.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("speeds are plain data");
-        text.push('\n');
-        text
+        crate::printable::json(self)
     }
 
     /// Reads JSON.

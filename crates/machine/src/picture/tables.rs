@@ -1,9 +1,10 @@
 //! The tables below the drawing.
 
-use super::{cache_name, clean, count, list, size_or_unknown};
+use super::{cache_name, count, list, size_or_unknown};
 use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx};
 use crate::machine::{CacheKind, Machine, Node};
+use crate::printable::printable;
 use crate::units::Bytes;
 use crate::usable::Usable;
 use std::collections::BTreeMap;
@@ -25,11 +26,11 @@ pub(super) fn memory(node: &Node) -> String {
 }
 
 pub(super) fn header(machine: &Machine) -> String {
-    let mut text = clean(&machine.name);
+    let mut text = printable(&machine.name).into_owned();
     if let Some(processor) =
         machine.processor.as_ref().filter(|found| !machine.name.contains(*found))
     {
-        let _ = write!(text, ": {}", clean(processor));
+        let _ = write!(text, ": {}", printable(processor));
     }
     let mut figures = vec![count(machine.packages.len(), "package")];
     match machine.nodes.len() {
@@ -94,7 +95,7 @@ pub(super) fn kinds(machine: &Machine) -> String {
         let _ = writeln!(
             text,
             "  {:width$}  capacity {capacity:>4}{clock}, {}: PUs {}",
-            clean(&kind.name),
+            printable(&kind.name),
             count(of_kind().count(), "core"),
             list(machine, &pus)
         );

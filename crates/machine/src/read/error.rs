@@ -3,7 +3,7 @@
 use crate::check::Flaw;
 use crate::described::DescribedError;
 use crate::read::xml::XmlError;
-use std::io;
+use colocate_files::FileError;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -13,33 +13,13 @@ use thiserror::Error;
 /// would be printed again by whoever prints the chain.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// A file cannot be read.
-    #[error("{}: {reason}", path.display())]
+    /// A file cannot be read, is too large or is not text.
+    #[error("{}: {}", path.display(), reason.reason())]
     File {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
-        reason: io::Error,
-    },
-    /// A file is larger than any description of a machine.
-    #[error("{}: expected a machine in at most {limit} bytes, found {found}", path.display())]
-    TooLarge {
-        /// Which file.
-        path: PathBuf,
-        /// The most that is read.
-        limit: u64,
-        /// Its size, or how much of it was read where it has none.
-        found: u64,
-    },
-    /// A file is not text.
-    #[error("{}: expected UTF-8 text, found byte {:#04x} at offset {offset}", path.display(), byte)]
-    NotText {
-        /// Which file.
-        path: PathBuf,
-        /// The first byte that is not text.
-        byte: u8,
-        /// Where it is.
-        offset: usize,
+        /// Why.
+        reason: FileError,
     },
     /// A file is not hwloc XML, or not of a machine that can be.
     #[error("{origin}: {reason}")]
@@ -63,11 +43,11 @@ pub enum ReadError {
         /// The string.
         found: String,
     },
-    /// A synthetic string describes more than can be.
-    #[error("expected a synthetic machine of at most {limit} parts, found more in \"{found}\"")]
+    /// A synthetic string describes more than can be, or more than hwloc can put together in seconds.
+    #[error("expected a synthetic machine of {expected}, found more in \"{found}\"")]
     SyntheticSize {
-        /// The most parts.
-        limit: u64,
+        /// The limit.
+        expected: String,
         /// The string.
         found: String,
     },

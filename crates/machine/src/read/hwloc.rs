@@ -1,5 +1,6 @@
 //! Machines as hwloc sees them: the live one and synthetic ones.
 
+use crate::check::MAX_PUS;
 use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
@@ -18,6 +19,11 @@ use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
 /// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
 /// that Linux runs on. hwloc itself would take whatever memory the string asks for.
 const MAX_SYNTHETIC: u64 = 131_072;
+
+/// Most words of PU sets that hwloc compares to put a synthetic machine together: it looks for the place of each part
+/// among all siblings, level by level. 0.3 thousand million (`pu:2200`) took 0.4 s on one core of a Xeon, 2.3
+/// (`numa:1024 pu:8`) 1.1 s, 19 (`pack:256 core:128 pu:1`) 40 s.
+const MAX_WORDS: u64 = 3_000_000_000;
 
 const CACHES: [ObjectType; 8] = [
     ObjectType::L1Cache,
@@ -42,10 +48,8 @@ pub(crate) fn live() -> Result<Parts, ReadError> {
 /// The machine that hwloc's synthetic string describes.
 pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
     let found = || text.chars().take(60).collect::<String>();
-    let size = synthetic_size(text).ok_or_else(|| ReadError::Synthetic { found: found() })?;
-    if size > MAX_SYNTHETIC {
-        return Err(ReadError::SyntheticSize { limit: MAX_SYNTHETIC, found: found() });
-    }
+    let size = SyntheticSize::of(text).ok_or_else(|| ReadError::Synthetic { found: found() })?;
+    size.check().map_err(|expected| ReadError::SyntheticSize { expected, found: found() })?;
     let builder = Topology::builder()
         .from_synthetic(text)
         .map_err(|_| ReadError::Synthetic { found: found() })?;
@@ -55,44 +59,83 @@ pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
     Ok(parts)
 }
 
-/// How many parts hwloc makes of `text`, all levels together, at most; `None` if it is none of the strings that are
-/// let through to hwloc.
-///
-/// Reads as hwloc does (`hwloc_backend_synthetic_init`): a level is a type, a colon and a count, or a count alone,
-/// with attributes in parentheses behind it; the next one may follow without a blank. Memory in brackets is attached
-/// to every part of the level before. hwloc reads counts like C, hexadecimal and octal ones too, which are not let
-/// through.
-fn synthetic_size(text: &str) -> Option<u64> {
-    let (mut size, mut all) = (1_u64, 1_u64);
-    let mut rest = after_attributes(text)?.trim_start();
-    while !rest.is_empty() {
-        if let Some(attached) = rest.strip_prefix('[') {
-            rest = attached.split_once(']')?.1;
-        } else {
-            let bare = rest.starts_with(|first: char| first.is_ascii_digit());
-            let count = if bare { rest } else { rest.split_once(':')?.1.trim_start() };
-            let end = count.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(count.len());
-            let (digits, behind) = count.split_at(end);
-            if digits.is_empty() || digits.starts_with('0') {
-                return None;
-            }
-            // More digits than fit are more than fits.
-            size = size.saturating_mul(digits.parse().unwrap_or(u64::MAX));
-            rest = after_attributes(behind)?;
-        }
-        all = all.saturating_add(size);
-        rest = rest.trim_start();
-    }
-    Some(all)
+/// How much hwloc makes of a synthetic string, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SyntheticSize {
+    /// Parts, all levels together.
+    parts: u64,
+    /// Parts of the last level, which are PUs.
+    pus: u64,
+    /// Siblings that one part can be compared with when it is put into its place, all levels together.
+    siblings: u64,
 }
 
-/// What follows the attributes with which `text` begins, if it does; `None` if they do not end. They end at the first
-/// closing parenthesis, whatever was opened before.
-fn after_attributes(text: &str) -> Option<&str> {
-    match text.strip_prefix('(') {
-        Some(inside) => inside.split_once(')').map(|(_, behind)| behind),
-        None => Some(text),
+impl SyntheticSize {
+    /// The size of `text`; `None` if it is none of the strings that are let through to hwloc.
+    ///
+    /// Reads as hwloc does (`hwloc_backend_synthetic_init`): a level is a type, a colon and a count, or a count alone,
+    /// with attributes in parentheses behind it; the next one may follow without a blank. Memory in brackets is
+    /// attached to every part of the level before. hwloc reads counts like C, hexadecimal and octal ones too, which
+    /// are not let through.
+    fn of(text: &str) -> Option<Self> {
+        let mut found = Self { parts: 1, pus: 1, siblings: 0 };
+        let mut rest = after_attributes(text)?.trim_start();
+        while !rest.is_empty() {
+            if let Some(attached) = rest.strip_prefix('[') {
+                let (attached, behind) = attached.split_once(']')?;
+                after_attributes(attached.get(attached.find('(').unwrap_or(attached.len())..)?)?;
+                found.siblings = found.siblings.saturating_add(1);
+                rest = behind;
+            } else {
+                let bare = rest.starts_with(|first: char| first.is_ascii_digit());
+                let count = if bare { rest } else { rest.split_once(':')?.1.trim_start() };
+                let end =
+                    count.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(count.len());
+                let (digits, behind) = count.split_at(end);
+                if digits.is_empty() || digits.starts_with('0') {
+                    return None;
+                }
+                // More digits than fit are more than fits.
+                let count = digits.parse().unwrap_or(u64::MAX);
+                found.pus = found.pus.saturating_mul(count);
+                found.siblings = found.siblings.saturating_add(count);
+                rest = after_attributes(behind)?;
+            }
+            found.parts = found.parts.saturating_add(found.pus);
+            rest = rest.trim_start();
+        }
+        Some(found)
     }
+
+    /// # Errors
+    /// What was expected, if this is more.
+    fn check(self) -> Result<(), String> {
+        if self.parts > MAX_SYNTHETIC {
+            return Err(format!("at most {MAX_SYNTHETIC} parts"));
+        }
+        if self.pus > MAX_PUS as u64 {
+            return Err(format!("at most {MAX_PUS} PUs"));
+        }
+        // hwloc adds a level of cores if there is none.
+        let compared = self.parts.saturating_add(self.pus).saturating_mul(self.siblings);
+        if compared.saturating_mul(self.pus / 64 + 1) > MAX_WORDS {
+            return Err("parts with fewer siblings each, so that hwloc takes seconds".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What follows the attributes with which `text` begins, if it does; `None` if they do not end, or name an index that no
+/// part has: hwloc takes memory for all below it. They end at the first closing parenthesis, whatever was opened before.
+fn after_attributes(text: &str) -> Option<&str> {
+    let Some(inside) = text.strip_prefix('(') else { return Some(text) };
+    let (attributes, behind) = inside.split_once(')')?;
+    let indexes = attributes.split_once("indexes").map_or("", |(_, indexes)| indexes);
+    let indexes = indexes.split(' ').next().unwrap_or_default();
+    let mut numbers = indexes.split(|letter: char| !letter.is_ascii_digit());
+    let fits =
+        |number: &str| number.is_empty() || number.parse().is_ok_and(|nr: u32| nr <= MAX_PU_NR);
+    numbers.all(fits).then_some(behind)
 }
 
 /// Loads a topology with all PUs, also those that this process may not use, and all caches.
@@ -203,23 +246,47 @@ fn distances(topology: &Topology) -> Option<DistancePart> {
 
 #[cfg(test)]
 mod tests {
-    use super::synthetic_size;
+    use super::SyntheticSize;
+
+    fn parts(text: &str) -> Option<u64> {
+        SyntheticSize::of(text).map(|size| size.parts)
+    }
 
     #[test]
     fn synthetic_size_bounds_every_level() {
         // 1 machine + 2 packages + 16 cores + 32 PUs.
-        assert_eq!(synthetic_size("pack:2 core:8 pu:2"), Some(51));
+        let size = SyntheticSize { parts: 51, pus: 32, siblings: 12 };
+        assert_eq!(SyntheticSize::of("pack:2 core:8 pu:2"), Some(size));
         // Bare counts, attributes and attached nodes.
-        assert_eq!(
-            synthetic_size("2 [numa(memory=8GB)] l3:2(size=4MB) 4"),
-            Some(1 + 2 + 2 + 4 + 16)
-        );
+        assert_eq!(parts("2 [numa(memory=8GB)] l3:2(size=4MB) 4"), Some(1 + 2 + 2 + 4 + 16));
         // Without blanks, and with attributes of the machine.
-        assert_eq!(synthetic_size("(memory=1GB)pack:3core:5(a=(b)pu:7 "), Some(1 + 3 + 15 + 105));
-        assert_eq!(synthetic_size("pack: 3"), Some(4));
-        assert_eq!(synthetic_size("pack:9999core:9999pu:9"), Some(1 + 9_999 + 9_999 * 9_999 * 10));
+        assert_eq!(parts("(memory=1GB)pack:3core:5(a=(b)pu:7 "), Some(1 + 3 + 15 + 105));
+        assert_eq!(parts("pack: 3"), Some(4));
+        assert_eq!(parts("pack:9999core:9999pu:9"), Some(1 + 9_999 + 9_999 * 9_999 * 10));
         let too_many = ["pu:99999999999999999999", "pack:4294967296 core:4294967296"];
-        assert_eq!(too_many.map(synthetic_size), [Some(u64::MAX); 2]);
+        assert_eq!(too_many.map(parts), [Some(u64::MAX); 2]);
+    }
+
+    #[test]
+    fn what_hwloc_would_take_minutes_for_is_refused() {
+        let check = |text| SyntheticSize::of(text).unwrap().check();
+        for text in ["pu:4000000000", "pack:65536 core:65536 pu:65536", "pack:257 core:256 pu:1"] {
+            assert!(check(text).is_err(), "{text}");
+        }
+        for text in [
+            "pu:8192",
+            "core:8192 pu:1",
+            "l3:8192 l2:1 l1:1 core:1 pu:1",
+            "numa:8192 pu:1",
+            "pack:256 core:128 pu:1",
+        ] {
+            assert!(check(text).unwrap_err().contains("siblings"), "{text}");
+        }
+        for text in
+            ["pack:64 core:64 pu:2", "numa:1024 pu:8", "pack:2 l3:12 core:8 pu:2", "pu:2048"]
+        {
+            check(text).unwrap();
+        }
     }
 
     /// Most of these hwloc reads, and some as more than they look like.
@@ -235,11 +302,16 @@ mod tests {
             "pu",
             "pack:2(indexes=( core:1000000",
             "pack:2 [numa(memory=1GB) core:4",
+            "core:2 pu:2(indexes=4294967295,1,2,3)",
+            "pu:2(memory=1GB indexes=0,65536)",
+            "(indexes=99999)pu:2",
+            "pack:2 [numa(indexes=99999,1)] pu:2",
         ] {
-            assert_eq!(synthetic_size(text), None, "{text}");
+            assert_eq!(SyntheticSize::of(text), None, "{text}");
         }
         // To hwloc the attributes end at the first parenthesis.
         let hidden = "pack:2(indexes=() core:1000000 pu:1000";
-        assert_eq!(synthetic_size(hidden), Some(1 + 2 + 2_000_000 + 2_000_000_000));
+        assert_eq!(parts(hidden), Some(1 + 2 + 2_000_000 + 2_000_000_000));
+        assert_eq!(parts("pu:4(memory=99999999999 indexes=2*2:1*2)"), Some(5));
     }
 }

@@ -9,7 +9,7 @@ use crate::read::limits;
 use crate::read::sysfs::Sysfs;
 use crate::read::xml::{self, Saved};
 use crate::usable::Usable;
-use std::io::Read;
+use colocate_files::{Accept, MaxSize};
 use std::path::Path;
 
 /// A machine and what may be used of it.
@@ -121,7 +121,7 @@ fn known() -> String {
 /// Reads a machine that hwloc saved, whatever the file is called. Its name becomes the file's.
 ///
 /// # Errors
-/// [`ReadError::File`], [`ReadError::TooLarge`], [`ReadError::NotText`] or [`ReadError::Xml`].
+/// [`ReadError::File`] or [`ReadError::Xml`].
 pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
     let text = text(path)?;
     let wrong = |reason| ReadError::Xml { origin: path.display().to_string(), reason };
@@ -135,21 +135,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
 
 /// The text of a file that describes a machine.
 fn text(path: &Path) -> Result<String, ReadError> {
-    let cannot = |reason| ReadError::File { path: path.into(), reason };
-    let found = path.metadata().map_err(cannot)?.len();
-    if found > xml::MAX_BYTES {
-        return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
-    }
-    // A device or a pipe has no size, and perhaps no end.
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    let found = file.take(xml::MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)? as u64;
-    if found > xml::MAX_BYTES {
-        return Err(ReadError::TooLarge { path: path.into(), limit: xml::MAX_BYTES, found });
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        let byte = error.as_bytes().get(offset).copied().unwrap_or(0);
-        ReadError::NotText { path: path.into(), byte, offset }
-    })
+    const LIMIT: MaxSize = MaxSize::bytes(xml::MAX_BYTES);
+    let text = colocate_files::read_text(path, Accept::FileOrPipe, LIMIT);
+    text.map_err(|reason| ReadError::File { path: path.into(), reason })
 }

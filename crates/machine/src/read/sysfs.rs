@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::measured::Reported;
 use crate::parts::{KindPart, Parts};
 use crate::units::Hertz;
+use colocate_files::kernel;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,7 +34,7 @@ impl Sysfs {
     /// file is there on every kernel. One mount whose name is not UTF-8 does not hide the others.
     #[must_use]
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = std::fs::read(self.root.join(path.trim_start_matches('/'))).ok()?;
+        let bytes = kernel::read(&self.root.join(path.trim_start_matches('/'))).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 

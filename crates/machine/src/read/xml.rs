@@ -18,6 +18,7 @@ use crate::parts::{CachePart, DistancePart, NodePart, Parts};
 use crate::read::kinds::{self, KindFacts};
 use crate::units::Bytes;
 use roxmltree::{Document, Node, ParsingOptions};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// Largest text that is read. A machine of 1,024 PUs takes half a MiB.
@@ -110,9 +111,11 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     if text.len() as u64 > MAX_BYTES {
         return Err(XmlError::TooLarge { found: text.len() });
     }
+    // A document type can define entities, each of many of the one before: some KiB of text that take gigabytes.
     let options =
-        ParsingOptions { allow_dtd: true, nodes_limit: MAX_XML_NODES, ..Default::default() };
-    let document = Document::parse_with_options(text, options)
+        ParsingOptions { allow_dtd: false, nodes_limit: MAX_XML_NODES, ..Default::default() };
+    let text = without_doctype(text);
+    let document = Document::parse_with_options(&text, options)
         .map_err(|error| XmlError::Syntax { detail: shortened(&error.to_string(), 120) })?;
     let topology = document.root_element();
     check_header(topology)?;
@@ -131,6 +134,20 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     reader.parts.processor = reader.parts.processor.take().or_else(|| info(root, "CPUModel"));
     let machine = reader.parts.assemble()?;
     Ok(Saved { machine, allowed: allowed.filter(|allowed| !online.is_subset(allowed)) })
+}
+
+/// The text with blanks in place of the line that hwloc writes, `<!DOCTYPE topology SYSTEM "hwloc2.dtd">`, so that
+/// what follows keeps its place. One with definitions in brackets stays, and is refused.
+fn without_doctype(text: &str) -> Cow<'_, str> {
+    let declared = text.find("<!DOCTYPE").and_then(|at| {
+        let length = text[at..].find('>')? + 1;
+        let is_plain = !text[at..at + length].contains('[') && !text[..at].contains("<topology");
+        is_plain.then_some((at, length))
+    });
+    let Some((at, length)) = declared else { return text.into() };
+    let blank = |character: char| if character == '\n' { '\n' } else { ' ' };
+    let blanks: String = text[at..at + length].chars().map(blank).collect();
+    [&text[..at], &blanks, &text[at + length..]].concat().into()
 }
 
 fn check_header(topology: Node<'_, '_>) -> Result<(), XmlError> {
@@ -402,7 +419,24 @@ mod tests {
         let pu = "<object type=\"PU\" os_index=\"0\"/>";
         assert_eq!(error(&topology(&format!("{pu}{nodes}"))), "expected at most 1024 NUMA nodes");
         let bomb = "<!DOCTYPE topology [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;\"><!ENTITY c \"&b;&b;&b;&b;\">]><topology version=\"&c;\"/>";
-        let _ = error(bomb);
+        assert!(error(bomb).contains("DTD"), "{}", error(bomb));
+    }
+
+    /// hwloc itself writes a line that only names its document type.
+    #[test]
+    fn a_document_type_is_passed_over_and_none_is_defined() {
+        let head = "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n";
+        assert_eq!(error(&format!("{head}<nothing/>")), error("<nothing/>"));
+        let late = format!("{head}<topology version=\"2.0\"></nothing>");
+        assert!(error(&late).contains("3:"), "lines are counted as they stand: {}", error(&late));
+        for text in [
+            "<!DOCTYPE t SYSTEM \"a>b\" [<!ENTITY a \"b\">]><topology/>",
+            "<!DOCTYPE t [<!ENTITY a \"b\">]><topology/>",
+            "<!DOCTYPE a><!DOCTYPE t [<!ENTITY a \"b\">]><topology/>",
+            "<!DOCTYPE a",
+        ] {
+            assert!(error(text).contains("syntax error"), "{text}: {}", error(text));
+        }
     }
 
     /// Each of them stands beside all PUs, or beside those of an empty group.

@@ -112,9 +112,7 @@ impl PhaseFile {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        colocate_machine::printable::json(self)
     }
 
     /// As TOML.
@@ -123,7 +121,7 @@ impl PhaseFile {
     /// Never: every field has a TOML form.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("every field has a TOML form")
+        colocate_machine::printable::toml(self).expect("every field has a TOML form")
     }
 }
 

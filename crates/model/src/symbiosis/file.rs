@@ -184,9 +184,7 @@ impl CpiModel {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every field has a JSON form");
-        text.push('\n');
-        text
+        colocate_machine::printable::json(self)
     }
 
     fn check(&self) -> Result<(), CpiModelError> {

@@ -13,18 +13,31 @@
 //! # Properties
 //! - **In proportion**: over a long walk, each edge has its share. -> test `edges_in_proportion`
 
+use crate::sample::budget::Budget;
 use crate::sample::flow::{BlockIdx, Graph};
 use crate::sample::rates::Flows;
 use std::collections::BTreeMap;
 
-/// A walk along `flows`, until it has `length` instructions or cannot go on.
-pub fn walk(graph: &Graph, flows: &Flows, start: BlockIdx, length: u64) -> Vec<BlockIdx> {
+/// Steps for one way to go on: four look-ups in maps.
+const STEPS_A_WAY: u64 = 200;
+
+/// A walk along `flows`, until it has `length` instructions or cannot go on, which includes the end of `budget`.
+pub fn walk(
+    graph: &Graph,
+    flows: &Flows,
+    start: BlockIdx,
+    length: u64,
+    budget: &mut Budget,
+) -> Vec<BlockIdx> {
     let mut behind: BTreeMap<(BlockIdx, BlockIdx), f64> = BTreeMap::new();
     let (mut walked, mut instructions, mut at) = (Vec::new(), 0, start);
     while instructions < length {
         walked.push(at);
         instructions += graph.blocks[at].counts.instructions;
-        let Some(next) = turn(graph, flows, &mut behind, at) else { break };
+        let ways = graph.blocks[at].next.len() + graph.entries.len();
+        let paid = budget.spend_each(ways, STEPS_A_WAY);
+        let next = paid.and_then(|()| turn(graph, flows, &mut behind, at));
+        let Some(next) = next else { break };
         at = next;
     }
     walked
@@ -75,7 +88,7 @@ pub fn spread(masses: &[f64], count: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::flow::tests::graph;
+    use crate::sample::flow::tests::{PLENTY, graph};
     use crate::sample::rates::flows;
 
     #[test]
@@ -84,8 +97,8 @@ mod tests {
         let graph = graph(". . c6 . c8 j7 . . c2 . c1 r");
         let hits: Vec<u64> =
             (0..graph.blocks.len() as u64).map(|place| 40 + 13 * place % 60).collect();
-        let flows = flows(&graph, &hits);
-        let walked = walk(&graph, &flows, 1, 100_000);
+        let flows = flows(&graph, &hits, &mut Budget::of(PLENTY)).unwrap();
+        let walked = walk(&graph, &flows, 1, 100_000, &mut Budget::of(PLENTY));
         let times = |place: usize| walked.iter().filter(|at| **at == place).count() as f64;
         let whole: f64 = flows.blocks.iter().sum();
         for (place, rate) in flows.blocks.iter().enumerate() {
@@ -97,11 +110,13 @@ mod tests {
     #[test]
     fn a_walk_that_knows_no_way_ends() {
         let graph = graph(". . c0 r");
-        assert_eq!(walk(&graph, &Flows { blocks: vec![0.0; 2], ..Flows::default() }, 0, 10), [0]);
+        let budget = &mut Budget::of(PLENTY);
+        let none = Flows { blocks: vec![0.0; 2], ..Flows::default() };
+        assert_eq!(walk(&graph, &none, 0, 10, budget), [0]);
         // A loop is gone around until the walk is long enough.
         let mut once = Flows { blocks: vec![1.0, 0.0], ..Flows::default() };
         once.edges.insert((0, 0), 1.0);
-        assert_eq!(walk(&graph, &once, 0, 7), [0, 0, 0]);
+        assert_eq!(walk(&graph, &once, 0, 7, budget), [0, 0, 0]);
     }
 
     #[test]

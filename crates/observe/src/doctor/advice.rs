@@ -199,10 +199,25 @@ fn written(place: &Place, line: &str, file: &str) -> String {
     format!("echo '{line}' | {tee}")
 }
 
-/// The command that gives colocate's file the capabilities `names`.
+/// The commands that give `CAP_PERFMON` to those of a group, by colocate's file. The group and the mode come first:
+/// the kernel takes the capabilities of a file away when its owner or group changes.
+fn give_perfmon(place: &Place, own: &Own) -> Fix {
+    let commands = ["chgrp GROUP", "chmod 0750", "setcap cap_perfmon+ep"];
+    let commands = commands.map(|command| place.as_root(&format!("{command} {}", own.program)));
+    Fix::always(commands.join(" && ")).noting(
+        "for the users in GROUP; without the first two for everyone who may execute the file",
+    )
+}
+
+/// Where a capability is missing that only root is to have: with it in colocate's file, every user of it could have it
+/// change what is not that user's.
 #[must_use]
-pub fn set_capabilities(place: &Place, names: &str, own: &Own) -> String {
-    place.as_root(&format!("setcap {names}+ep {}", own.program))
+pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
+    match place.user {
+        // In a container without its capabilities.
+        Some(0) => Cause::of(why),
+        _ => Cause::of(why).with(Fix::now(place.as_root(&format!("{} ARGUMENTS", own.program)))),
+    }
 }
 
 /// What the tiers above this one would add, and the command for each.
@@ -218,27 +233,16 @@ pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
         };
         next.push(
             Cause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}"))
-                .with(Fix::always(set_capabilities(place, "cap_perfmon", own))),
-        );
-    }
-    if tier < Tier::SysNice {
-        next.push(
-            Cause::of(
-                "CAP_SYS_NICE would add: placing other users' programs, moving pages that several \
-                 processes share",
-            )
-            .with(Fix::always(set_capabilities(
-                place,
-                "cap_perfmon,cap_sys_nice",
-                own,
-            ))),
+                .with(give_perfmon(place, own)),
         );
     }
     if tier < Tier::Root && place.user != Some(0) {
-        next.push(
-            Cause::of("root would add: changing cpusets and kernel settings")
-                .with(Fix::now(format!("sudo {} ARGUMENTS", own.program))),
-        );
+        let others = match tier {
+            Tier::SysNice => "",
+            _ => "placing other users' programs, moving pages that several processes share, ",
+        };
+        let why = format!("root would add: {others}changing cpusets and kernel settings");
+        next.push(only_root(&why, place, own));
     }
     next
 }

@@ -62,9 +62,8 @@ fn other_tasks(inputs: &Inputs<'_>) -> Capability {
 }
 
 fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
-    let command = advice::set_capabilities(inputs.place, "cap_perfmon,cap_sys_nice", inputs.own);
-    Cause::of("expected CAP_SYS_NICE, found it missing; this user's own programs do not need it")
-        .with(super::Fix::always(command))
+    let why = "expected CAP_SYS_NICE, found it missing; this user's own programs do not need it";
+    advice::only_root(why, inputs.place, inputs.own)
 }
 
 fn births(inputs: &Inputs<'_>) -> Capability {
@@ -397,11 +396,9 @@ fn other_memory(inputs: &Inputs<'_>) -> Capability {
     let tried = inputs.probes.run(Probe::MovePagesOfOthers);
     let found = |outcome: &str| format!("move_pages of process 1: {outcome}");
     let cause = || {
-        let names = "cap_perfmon,cap_sys_nice,cap_sys_ptrace";
-        let command = advice::set_capabilities(inputs.place, names, inputs.own);
         let why =
             "expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it";
-        Cause::of(why).with(super::Fix::always(command))
+        advice::only_root(why, inputs.place, inputs.own)
     };
     match (tried, inputs.place.may_look_into_all()) {
         (Ok(()), true) => Capability::yes("other-memory", WHAT, found("permitted")),

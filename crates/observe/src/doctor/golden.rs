@@ -130,7 +130,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  affinity      pin this user's tasks to PUs: sched_setaffinity of a child, read back as it was set
             no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
            yes  births        hear of every thread's birth at once: perf_event_open with notes of tasks: works
            yes  processes     find threads in /proc: /proc shows all processes
             no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
@@ -154,7 +154,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  numa-calls    ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
             no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
            yes  pages-stay    pages stay where they are put: kernel.numa_balancing is 0
            yes  user-faults   see which pages are written, by userfaultfd: userfaultfd: works
            yes  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: works
@@ -165,10 +165,8 @@ fn a_plain_user_on_a_friendly_server() {
 
         beyond the tier own-process
                 CAP_PERFMON (Linux 5.8) would add: counting what other users' programs do
-                  for good: sudo setcap cap_perfmon+ep /usr/bin/colocate
-                CAP_SYS_NICE would add: placing other users' programs, moving pages that several processes share
-                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
-                root would add: changing cpusets and kernel settings
+                  for good: sudo chgrp GROUP /usr/bin/colocate && sudo chmod 0750 /usr/bin/colocate && sudo setcap cap_perfmon+ep /usr/bin/colocate  # for the users in GROUP; without the first two for everyone who may execute the file
+                root would add: placing other users' programs, moving pages that several processes share, changing cpusets and kernel settings
                   now:      sudo /usr/bin/colocate ARGUMENTS
     "#]]
     .assert_eq(&diagnosis.text(false));
@@ -182,7 +180,7 @@ fn quiet_says_only_what_does_not_work() {
         placing
             no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
             no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
                   now:      sudo /usr/bin/colocate ARGUMENTS
@@ -193,7 +191,7 @@ fn quiet_says_only_what_does_not_work() {
         memory
             no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
     "#]]
     .assert_eq(&user().examine().text(true));
 }
@@ -537,7 +535,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
         placing
             no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
         partly  processes     find threads in /proc: /proc shows this user's processes
                 /proc is mounted with hidepid, so other users' programs are not seen
                   now:      sudo mount -o remount,hidepid=0 /proc
@@ -558,7 +556,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
         memory
             no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
-                  for good: sudo setcap cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep /usr/bin/colocate
+                  now:      sudo /usr/bin/colocate ARGUMENTS
 
         upkeep
         partly  journal       put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file

@@ -23,7 +23,7 @@ pub struct Place {
     pub distribution: Option<String>,
     /// The effective user.
     pub user: Option<u32>,
-    /// Effective capabilities, a bit each.
+    /// Capabilities that are in force or taken where they are needed, a bit each.
     pub capabilities: u64,
     /// 0 no filter, 1 strict, 2 a filter.
     pub seccomp: Option<u32>,
@@ -99,6 +99,8 @@ impl Place {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.map(str::trim)
         };
+        let set =
+            |name| of_status(name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
         let user = of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
         let own_group = text("proc/self/cgroup").unwrap_or_default();
@@ -106,9 +108,8 @@ impl Place {
             kernel: kernel_setting("osrelease"),
             distribution: text("etc/os-release").as_deref().and_then(distribution),
             user,
-            capabilities: of_status("CapEff")
-                .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-                .unwrap_or(0),
+            // What it may take for watching counts: it is in force only while an event is opened.
+            capabilities: set("CapEff") | (set("CapPrm") & 1 << CAP_PERFMON),
             seccomp: of_status("Seccomp").and_then(|mode| mode.parse().ok()),
             container: container(root),
             virtual_machine: text("proc/cpuinfo").is_some_and(|text| has_flag(&text, "hypervisor")),

@@ -9,6 +9,7 @@ use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, counters};
+use crate::privilege;
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::PuNr;
@@ -100,7 +101,8 @@ fn idle(parent: libc::pid_t) -> ! {
     // SAFETY: takes a signal number.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
     // With file capabilities (setcap) this process is closed to others of its user, and so is its
-    // copy. A program that it executes is not.
+    // copy. A program that it executes is not, and has none of them.
+    privilege::let_go();
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
     loop {

@@ -1,6 +1,7 @@
 //! The diagnosis as text.
 
 use super::{Capability, Cause, Diagnosis, Scope, Status};
+use colocate_machine::printable;
 use std::fmt::Write;
 
 /// Room for the longest name of a capability.
@@ -11,7 +12,8 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
     let mut text = String::new();
     put(&mut text, if diagnosis.works { WORKS } else { FAILS });
     if !quiet {
-        put(&mut text, "\nthis place");
+        text.push('\n');
+        put(&mut text, "this place");
         for fact in &diagnosis.place {
             put(&mut text, &format!("        {:NAME$}{}", fact.name, fact.value));
         }
@@ -20,12 +22,14 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
         let shown = |capability: &&Capability| !quiet || capability.status < Status::Yes;
         let mut shown = section.capabilities.iter().filter(shown).peekable();
         if shown.peek().is_some() {
-            put(&mut text, &format!("\n{}", section.title));
+            text.push('\n');
+            put(&mut text, section.title);
         }
         shown.for_each(|capability| put_capability(&mut text, capability));
     }
     if !quiet && !diagnosis.next.is_empty() {
-        put(&mut text, &format!("\nbeyond the tier {}", diagnosis.tier.name()));
+        text.push('\n');
+        put(&mut text, &format!("beyond the tier {}", diagnosis.tier.name()));
         diagnosis.next.iter().for_each(|cause| put_cause(&mut text, cause));
     }
     text
@@ -63,5 +67,5 @@ fn put_cause(text: &mut String, cause: &Cause) {
 
 fn put(text: &mut String, line: &str) {
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{line}");
+    let _ = writeln!(text, "{}", printable(line));
 }

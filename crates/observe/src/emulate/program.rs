@@ -1,7 +1,8 @@
 //! Which files QEMU can load, and how.
 
+use colocate_files::{Code, open_code};
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -84,8 +85,7 @@ pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> 
 
 fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
     let read = || {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
+        let Code { file, metadata } = open_code(path)?;
         let mut head = Vec::new();
         file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;
         Ok((head, metadata))

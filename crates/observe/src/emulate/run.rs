@@ -265,7 +265,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> Result<bool, SysError> {
 pub fn is_alive(pid: u32) -> bool {
     let proc = crate::proc::Proc::default();
     let pid = crate::task::Pid(i32::try_from(pid).unwrap_or(i32::MAX));
-    proc.state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    proc.state_and_parent(pid).is_ok_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
 
 /// The user and the group whose rights this process has.

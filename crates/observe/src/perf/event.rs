@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)] // perf_event_open and its ioctls
 
+use crate::privilege;
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::PuNr;
@@ -131,22 +132,17 @@ impl Event {
     pub fn open(attr: &Attr, tid: Tid, cpu: Option<PuNr>) -> Result<Self, SysError> {
         let cpu = cpu.map_or(-1, |cpu| cpu.0.cast_signed());
         let mut attr = attr.0;
-        // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
-        // the call.
-        let fd = unsafe {
-            sys::perf_event_open(
-                &raw mut attr,
-                tid.0,
-                cpu,
-                -1,
-                libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC),
-            )
-        };
-        if fd < 0 {
-            return Err(SysError::last("perf_event_open"));
-        }
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
+        privilege::watching(|| {
+            // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
+            // the call.
+            let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, cpu, -1, flags) };
+            if fd < 0 {
+                return Err(SysError::last("perf_event_open"));
+            }
+            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        })
     }
 
     /// Switches the event and its inherited copies on.

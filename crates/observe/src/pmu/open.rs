@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // perf_event_open, its ioctl, read
 
 use super::scale::Reading;
+use crate::privilege;
 use crate::sys::SysError;
 use crate::task::Tid;
 use perf_event_open_sys as sys;
@@ -121,14 +122,16 @@ fn open(spec: Spec, tid: Tid, leader: i32, start: Start) -> Result<OwnedFd, SysE
         attr.set_enable_on_exec(u64::from(start == Start::AtExec));
     }
     let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through the
-    // call.
-    let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, -1, leader, flags) };
-    if fd < 0 {
-        return Err(SysError::last("perf_event_open"));
-    }
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    privilege::watching(|| {
+        // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through the
+        // call.
+        let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, -1, leader, flags) };
+        if fd < 0 {
+            return Err(SysError::last("perf_event_open"));
+        }
+        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::cpu::{self, Cpu};
 use super::table::{self, Code, Family};
+use colocate_files::kernel;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 /// The counters of the cores, or of one kind of cores.
@@ -65,20 +65,19 @@ impl CpuList {
 /// caches and memory controllers have `cpumask` instead. One that cannot be read is passed over.
 #[must_use]
 pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
-    let listed = fs::read_to_string(proc.join("cpuinfo")).unwrap_or_default();
+    let listed = kernel::read_text(&proc.join("cpuinfo")).unwrap_or_default();
     let processors = cpu::from_cpuinfo(&listed);
-    let Ok(devices) = fs::read_dir(sys.join("bus/event_source/devices")) else {
-        return Vec::new();
-    };
+    let devices = sys.join("bus/event_source/devices");
+    let names = kernel::names(&devices).unwrap_or_default().into_iter();
     let mut pmus: Vec<CorePmu> =
-        devices.flatten().filter_map(|device| core_pmu(&device.path(), &processors)).collect();
+        names.filter_map(|name| core_pmu(&devices.join(name), &processors)).collect();
     pmus.sort_by(|a, b| a.name.cmp(&b.name));
     pmus
 }
 
 fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     let name = device.file_name()?.to_str()?.to_owned();
-    let text = |file: &str| fs::read_to_string(device.join(file)).ok();
+    let text = |file: &str| kernel::read_text(&device.join(file)).ok();
     let cpus = text("cpus").and_then(|list| CpuList::parse(&list));
     if name != "cpu" && cpus.is_none() {
         return None;
@@ -87,13 +86,8 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     let of_it = |listed: &&cpu::Listed| cpus.as_ref().is_none_or(|c| c.contains(listed.number));
     let cpu = processors.iter().find(of_it).map_or(Cpu::Other, |listed| listed.cpu);
     let family = table::family(cpu, &name);
-    let events = fs::read_dir(device.join("events")).ok();
-    let listed = events
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|event| event.file_name().into_string().ok())
-        .collect();
+    let events = kernel::names(&device.join("events")).unwrap_or_default();
+    let listed = events.into_iter().filter_map(|event| event.into_string().ok()).collect();
     let slots = text("caps/slots").and_then(|text| number(text.trim())).filter(|slots| *slots > 0);
     Some(CorePmu { name, kind, cpus, cpu, family, listed, slots })
 }
@@ -110,6 +104,7 @@ fn number(text: &str) -> Option<u32> {
 pub(crate) mod tests {
     use super::*;
     use crate::pmu::plan::{grouping, wanted};
+    use std::fs;
     use tempfile::TempDir;
 
     /// A tree with `files`, each a path and its content.

@@ -8,6 +8,7 @@ use crate::limits::Descriptors;
 use crate::proc::Proc;
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
+use colocate_files::kernel;
 use colocate_machine::Nanos;
 use colocate_model::{Mix, Share, ThreadProfile};
 use std::collections::HashMap;
@@ -169,6 +170,8 @@ impl Watch {
                 }
             }
             TaskEvent::Lost { count } => self.lost += count,
+            // It asks to be told of all.
+            TaskEvent::Storm { .. } => {}
         }
     }
 
@@ -194,7 +197,7 @@ impl Watch {
         if tid != pid.first_thread() || others() {
             return false;
         }
-        let stat = std::fs::read(self.proc.executable_link(pid).with_file_name("stat"));
+        let stat = kernel::read(&self.proc.executable_link(pid).with_file_name("stat"));
         let stat = String::from_utf8_lossy(&stat.unwrap_or_default()).into_owned();
         // The name, which is the second field, stands in parentheses and may itself hold some.
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace());
@@ -373,8 +376,8 @@ impl Thread {
     }
 }
 
-#[cfg(test)]
 #[allow(unsafe_code)] // the child asks for small pages
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::perf::ring::page_size;

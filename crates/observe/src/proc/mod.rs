@@ -4,7 +4,9 @@ pub mod tree;
 
 pub use tree::Tree;
 
+use crate::sys;
 use crate::task::{Pid, Tid};
+use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ pub struct Proc {
 
 impl Default for Proc {
     fn default() -> Self {
-        Self::at(Path::new("/proc"))
+        Self::at(Path::new(LIVE))
     }
 }
 
@@ -30,9 +32,16 @@ pub struct CodeMap {
     pub end: u64,
     /// Where in the file it begins, in bytes.
     pub offset_b: u64,
+    /// Major and minor number of the file's device; zeros for memory without a file.
+    pub device: (u32, u32),
+    /// The file's inode; 0 for memory without a file.
+    pub inode: u64,
     /// The file's path or a name in brackets; empty for memory without either.
     pub path: String,
 }
+
+/// Where the kernel mounts it.
+const LIVE: &str = "/proc";
 
 impl Proc {
     /// The tree mounted or saved at `root`.
@@ -41,12 +50,45 @@ impl Proc {
         Self { root: root.to_owned() }
     }
 
+    /// Whether the live tree shows the processes that this one sees. A saved copy always does.
+    ///
+    /// # Errors
+    /// What was found instead, what was expected, and the remedy: nothing is mounted at `/proc`, or the `/proc` of
+    /// another PID namespace, whose numbers are other processes.
+    pub fn check(&self) -> Result<(), String> {
+        let own = std::process::id().to_string();
+        let found = match kernel::link(&self.root.join("self")) {
+            _ if !self.is_live() => return Ok(()),
+            Ok(found) if found == Path::new(&own) => return Ok(()),
+            Ok(found) => format!("process {} as this one", found.display()),
+            Err(why) => format!("no process ({why})"),
+        };
+        Err(format!(
+            "found {found} in /proc, expected process {own}; mount the /proc of this PID namespace \
+             (mount -t proc proc /proc)"
+        ))
+    }
+
+    /// Whether a thread has ended of which this tree could not be read, as `error` says. Only a name that is not there
+    /// says so, and in the live tree only if the kernel knows no such thread either: whatever else went wrong, the
+    /// thread may live.
+    #[must_use]
+    pub fn has_ended(&self, error: &io::Error, pid: Pid, tid: Tid) -> bool {
+        let is_missing = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
+        is_missing && !(self.is_live() && sys::exists(pid, tid))
+    }
+
+    fn is_live(&self) -> bool {
+        self.root == Path::new(LIVE)
+    }
+
     /// The threads of `pid`, in ascending order.
     ///
     /// # Errors
-    /// `NotFound` if the process is gone.
+    /// If they cannot be listed; [`Proc::has_ended`] says whether that is because the process is gone.
     pub fn tasks(&self, pid: Pid) -> io::Result<Vec<Tid>> {
-        let mut tasks: Vec<Tid> = numbers_in(&self.of(pid).join("task"))?.map(Tid).collect();
+        let mut tasks: Vec<Tid> =
+            numbers_in(&self.of(pid).join("task"))?.into_iter().map(Tid).collect();
         tasks.sort_unstable();
         Ok(tasks)
     }
@@ -56,31 +98,31 @@ impl Proc {
     /// # Errors
     /// If the tree cannot be listed.
     pub fn processes(&self) -> io::Result<Vec<Pid>> {
-        Ok(numbers_in(&self.root)?.map(Pid).collect())
+        Ok(numbers_in(&self.root)?.into_iter().map(Pid).collect())
     }
 
     /// The thread's name, at most 15 bytes; `None` if it is gone.
     #[must_use]
     pub fn name(&self, pid: Pid, tid: Tid) -> Option<String> {
-        let bytes = std::fs::read(self.of_task(pid, tid).join("comm")).ok()?;
+        let bytes = kernel::read(&self.of_task(pid, tid).join("comm")).ok()?;
         Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
     }
 
     /// CPU time that the thread has used; `None` if it is gone or the kernel keeps no account.
     #[must_use]
     pub fn cpu_time(&self, pid: Pid, tid: Tid) -> Option<Nanos> {
-        let text = std::fs::read_to_string(self.of_task(pid, tid).join("schedstat")).ok()?;
+        let text = kernel::read_text(&self.of_task(pid, tid).join("schedstat")).ok()?;
         text.split(' ').next()?.parse().ok().map(Nanos)
     }
 
-    /// The process's state letter, as `ps` shows it, and its parent; `None` if it is gone.
-    #[must_use]
-    pub fn state_and_parent(&self, pid: Pid) -> Option<(char, Pid)> {
-        let bytes = std::fs::read(self.of(pid).join("stat")).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        // The name stands in parentheses and may itself hold some, so the last one counts.
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-        Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
+    /// The process's state letter, as `ps` shows it, and its parent.
+    ///
+    /// # Errors
+    /// If it cannot be read; [`Proc::has_ended`] says whether that is because the process is gone.
+    pub fn state_and_parent(&self, pid: Pid) -> io::Result<(char, Pid)> {
+        let bytes = kernel::read(&self.of(pid).join("stat"))?;
+        state_and_parent(&String::from_utf8_lossy(&bytes))
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     /// The processes that `pid` has created and that live, none if it is gone.
@@ -92,11 +134,11 @@ impl Proc {
         let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
         if !lists.exists() {
             let processes = self.processes().unwrap_or_default();
-            let born_of = |child: &Pid| self.state_and_parent(*child).is_some_and(|s| s.1 == pid);
+            let born_of = |child: &Pid| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid);
             return processes.into_iter().filter(born_of).collect();
         }
         let of_task = |tid: Tid| {
-            std::fs::read_to_string(self.of_task(pid, tid).join("children")).unwrap_or_default()
+            kernel::read_text(&self.of_task(pid, tid).join("children")).unwrap_or_default()
         };
         let lists = self.tasks(pid).unwrap_or_default().into_iter().map(of_task);
         lists
@@ -109,7 +151,7 @@ impl Proc {
     /// The file that the process executes; `None` if it is gone or another user's.
     #[must_use]
     pub fn executable(&self, pid: Pid) -> Option<PathBuf> {
-        std::fs::read_link(self.of(pid).join("exe")).ok()
+        kernel::link(&self.of(pid).join("exe")).ok()
     }
 
     /// The path through which the process's executable can be opened even after it was deleted or
@@ -122,7 +164,7 @@ impl Proc {
     /// The command's arguments without the program itself; empty if the process is gone.
     #[must_use]
     pub fn arguments(&self, pid: Pid) -> Vec<String> {
-        let bytes = std::fs::read(self.of(pid).join("cmdline")).unwrap_or_default();
+        let bytes = kernel::read(&self.of(pid).join("cmdline")).unwrap_or_default();
         let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         text.split(|byte| *byte == 0)
             .skip(1)
@@ -130,11 +172,12 @@ impl Proc {
             .collect()
     }
 
-    /// The pieces of code that the process has mapped; none if it is gone or another user's.
+    /// The pieces of code that the process has mapped; none if it is gone or another user's, or has mapped more than
+    /// [`kernel::LIMIT_B`] of text can tell.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
-        let text = std::fs::read(self.of(pid).join("maps")).unwrap_or_default();
-        String::from_utf8_lossy(&text).lines().filter_map(code_map).collect()
+        let text = kernel::read(&self.of(pid).join("maps")).unwrap_or_default();
+        code_maps(&text).collect()
     }
 
     fn of(&self, pid: Pid) -> PathBuf {
@@ -146,6 +189,17 @@ impl Proc {
     }
 }
 
+fn state_and_parent(text: &str) -> Option<(char, Pid)> {
+    // The name stands in parentheses and may itself hold some, so the last one counts.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
+}
+
+/// The pieces of code in the text of `/proc/PID/maps`; lines that make no sense are passed over.
+pub fn code_maps(text: &[u8]) -> impl Iterator<Item = CodeMap> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| code_map(&String::from_utf8_lossy(line)))
+}
+
 /// One line of `/proc/PID/maps`, if it is of code.
 fn code_map(line: &str) -> Option<CodeMap> {
     let mut fields = line.splitn(6, ' ');
@@ -155,8 +209,12 @@ fn code_map(line: &str) -> Option<CodeMap> {
     }
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let offset_b = hex(fields.next()?)?;
-    let path = fields.nth(2).unwrap_or_default().trim_start().to_owned();
-    Some(CodeMap { start: hex(start)?, end: hex(end)?, offset_b, path })
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let device = (number(major)?, number(minor)?);
+    let inode = fields.next()?.parse().ok()?;
+    let path = fields.next().unwrap_or_default().trim_start().to_owned();
+    Some(CodeMap { start: hex(start)?, end: hex(end)?, offset_b, device, inode, path })
 }
 
 /// The CPUs that are online, from `cpu/online` below `devices`, which is `/sys/devices/system` on a
@@ -166,7 +224,7 @@ fn code_map(line: &str) -> Option<CodeMap> {
 /// If the file cannot be read or is not a list like `0-3,8`.
 pub fn online_cpus(devices: &Path) -> io::Result<Vec<PuNr>> {
     let path = devices.join("cpu/online");
-    let text = std::fs::read_to_string(&path)?;
+    let text = kernel::read_text(&path)?;
     cpu_list(text.trim()).ok_or_else(|| {
         let found = format!("{}: expected a list like \"0-3,8\", found {text:?}", path.display());
         io::Error::new(io::ErrorKind::InvalidData, found)
@@ -182,10 +240,10 @@ fn cpu_list(text: &str) -> Option<Vec<PuNr>> {
     Some(cpus)
 }
 
-/// The names in the folder `path` that are numbers.
-fn numbers_in(path: &Path) -> io::Result<impl Iterator<Item = i32>> {
-    let names = std::fs::read_dir(path)?;
-    Ok(names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+/// The names in the folder `path` that are numbers: all of them, or an error.
+fn numbers_in(path: &Path) -> io::Result<Vec<i32>> {
+    let names = kernel::names(path)?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 #[cfg(test)]
@@ -205,12 +263,16 @@ mod tests {
             start: 0x7f00,
             end: 0x8f00,
             offset_b: 0x1000,
+            device: (0xfe, 1),
+            inode: 1234,
             path: "/usr/lib/a b.so".into(),
         };
         assert_eq!(code_map(line), Some(map));
         assert_eq!(code_map("7f00-8f00 rw-p 00001000 fe:01 1234 /a"), None);
         assert_eq!(code_map("7f00-8f00 rwxp 00000000 00:00 0 ").unwrap().path, "");
         assert_eq!(code_map("nonsense"), None);
+        let text = b"nonsense\n7f00-8f00 r-xp 0 fe:01 12 /\xff\n\n";
+        assert_eq!(code_maps(text).map(|map| map.inode).collect::<Vec<_>>(), [12]);
     }
 
     #[test]
@@ -223,7 +285,7 @@ mod tests {
         std::fs::write(task.join("schedstat"), "12345 6 7\n").unwrap();
         std::fs::write(task.join("children"), "8 9 ").unwrap();
         let proc = Proc::at(root.path());
-        assert_eq!(proc.state_and_parent(Pid(7)), Some(('S', Pid(3))));
+        assert_eq!(proc.state_and_parent(Pid(7)).unwrap(), ('S', Pid(3)));
         assert_eq!(proc.name(Pid(7), Tid(7)).as_deref(), Some("a) b"));
         assert_eq!(proc.cpu_time(Pid(7), Tid(7)), Some(Nanos(12345)));
         assert_eq!(proc.children(Pid(7)), [Pid(8), Pid(9)]);

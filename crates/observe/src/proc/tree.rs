@@ -2,12 +2,17 @@
 //!
 //! A task that is born and ends between two looks is never seen, and so is the whole offspring of
 //! a process that does so: that is why kernel notifications are preferred.
+//!
+//! A task has ended only if the kernel says that there is none with its number. Of what cannot be read for
+//! another reason, as where no descriptor is left, nothing is concluded.
 
 use super::Proc;
 use crate::births::TaskEvent;
 use crate::task::{Pid, Tid};
+use colocate_files::kernel;
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// The living tasks of a job, as far as they are known.
@@ -15,25 +20,87 @@ use std::path::PathBuf;
 pub struct Tree {
     tasks: BTreeMap<Tid, Known>,
     processes: BTreeMap<Pid, Process>,
+    /// Why a process could not be looked at that may live, until that is taken.
+    unread: Option<io::Error>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Process {
+    /// The process that was given, of which it descends.
+    root: Pid,
+    /// What it was last seen to execute.
     executable: Option<PathBuf>,
     /// How many of its tasks are known.
     tasks: usize,
+    /// When a thread other than its first was last found to have ended.
+    lost_thread: Option<Nanos>,
+}
+
+impl Process {
+    const fn of(root: Pid) -> Self {
+        Self { root, executable: None, tasks: 0, lost_thread: None }
+    }
 }
 
 #[derive(Debug)]
 struct Known {
     pid: Pid,
     name: Option<String>,
+    /// How often its name was read.
+    names_read: u8,
+    /// Whether its birth was not passed on, and the thread that created it.
+    hidden: Option<Tid>,
 }
+
+/// So often the name of a thread is read: it has its creator's at first, and its own soon after. Chosen.
+const NAMES_READ: u8 = 3;
 
 impl Tree {
     /// Adds a process to look for.
     pub fn add(&mut self, pid: Pid) {
-        self.processes.entry(pid).or_default();
+        self.processes.entry(pid).or_insert_with(|| Process::of(pid));
+    }
+
+    /// The process that was given of which process `pid` descends; itself if it is not known.
+    #[must_use]
+    pub fn root_of(&self, pid: Pid) -> Pid {
+        self.processes.get(&pid).map_or(pid, |process| process.root)
+    }
+
+    /// Notes that the birth of a known task is not passed on yet, with the thread that created it.
+    pub fn hide(&mut self, tid: Tid, parent_tid: Tid) {
+        if let Some(known) = self.tasks.get_mut(&tid) {
+            known.hidden = Some(parent_tid);
+        }
+    }
+
+    /// Whether it is such a task.
+    #[must_use]
+    pub fn is_hidden(&self, tid: Tid) -> bool {
+        self.tasks.get(&tid).is_some_and(|known| known.hidden.is_some())
+    }
+
+    /// The birth of such a task and its name, if it has another one than its creator, to be passed on at `at`; nothing
+    /// if it has ended, or is none.
+    pub fn reveal(&mut self, tid: Tid, at: Nanos, events: &mut Vec<TaskEvent>) {
+        let Some(known) = self.tasks.get_mut(&tid) else { return };
+        let Some(parent_tid) = known.hidden.take() else { return };
+        let (pid, parent_pid) = (known.pid, known.pid);
+        events.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+        if let Some(name) = known.name.clone() {
+            events.push(TaskEvent::Named { at, pid, tid, name, exec: false });
+        }
+    }
+
+    /// Why a process could not be looked at that may live, since the last call.
+    pub fn unread(&mut self) -> Option<io::Error> {
+        self.unread.take()
+    }
+
+    /// Whether that is so.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.unread.is_some()
     }
 
     /// Whether thread `tid` is known to live.
@@ -64,7 +131,7 @@ impl Tree {
     /// known task, nor the end or name of an unknown one.
     pub fn learn(&mut self, event: &TaskEvent) -> bool {
         match event {
-            TaskEvent::Born { pid, tid, .. } => self.know(*pid, *tid),
+            TaskEvent::Born { pid, tid, parent_pid, .. } => self.know(*pid, *tid, *parent_pid),
             TaskEvent::Ended { tid, .. } => self.forget(*tid),
             TaskEvent::Named { tid, name, .. } => match self.tasks.get_mut(tid) {
                 Some(known) => {
@@ -73,7 +140,7 @@ impl Tree {
                 }
                 None => false,
             },
-            TaskEvent::Lost { .. } => true,
+            TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => true,
         }
     }
 
@@ -87,8 +154,17 @@ impl Tree {
         for tid in gone {
             let pid = self.tasks[&tid].pid;
             self.forget(tid);
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.lost_thread = Some(at);
+            }
             events.push(TaskEvent::Ended { at, pid, tid });
         }
+    }
+
+    /// When a look last found that a thread of a living process had ended; `None` if none did so far.
+    #[must_use]
+    pub fn lost_thread(&self, pid: Pid) -> Option<Nanos> {
+        self.processes.get(&pid)?.lost_thread
     }
 
     /// Looks for births and new names in process `pid` and its children alone, which costs less.
@@ -106,11 +182,40 @@ impl Tree {
     ) -> BTreeSet<Tid> {
         let mut alive = BTreeSet::new();
         let mut seen: BTreeSet<Pid> = rest.iter().copied().collect();
+        let families = self.families(proc);
         while let Some(pid) = rest.pop() {
-            rest.extend(proc.children(pid).into_iter().filter(|child| seen.insert(*child)));
-            self.look_at(proc, pid, at, &mut alive, events);
+            let children = match &families {
+                Some(families) => families.get(&pid).cloned().unwrap_or_default(),
+                None => proc.children(pid),
+            };
+            rest.extend(children.into_iter().filter(|child| seen.insert(*child)));
+            match self.look_at(proc, pid, at, &mut alive, events) {
+                Ok(()) => {}
+                Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => {
+                    if self.processes.get(&pid).is_some_and(|process| process.tasks == 0) {
+                        self.processes.remove(&pid);
+                    }
+                }
+                Err(why) => {
+                    alive.extend(self.tasks_of(pid));
+                    self.unread = Some(why);
+                }
+            }
         }
         alive
+    }
+
+    /// The children of every process, where asking all processes for their parents costs less than asking all known
+    /// threads for the processes that they have created.
+    fn families(&self, proc: &Proc) -> Option<BTreeMap<Pid, Vec<Pid>>> {
+        let all = proc.processes().ok().filter(|all| all.len() < self.tasks.len())?;
+        let mut families: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
+        for pid in all {
+            if let Ok((_, parent)) = proc.state_and_parent(pid) {
+                families.entry(parent).or_default().push(pid);
+            }
+        }
+        Some(families)
     }
 
     /// Looks at one process.
@@ -121,20 +226,30 @@ impl Tree {
         at: Nanos,
         alive: &mut BTreeSet<Tid>,
         events: &mut Vec<TaskEvent>,
-    ) {
-        let Some((state, parent)) = proc.state_and_parent(pid) else { return };
-        let executable = proc.executable(pid);
-        let process = self.processes.entry(pid).or_default();
-        let before = std::mem::replace(&mut process.executable, executable);
-        let exec = before.is_some() && before != process.executable;
-        for tid in proc.tasks(pid).unwrap_or_default() {
+    ) -> io::Result<()> {
+        // A later thread that executes a program ends all others, takes the number of the first one, a zombie until then,
+        // and shows its new executable last. So that is read first: with the new one, no other thread is listed any more.
+        // The state is read last: a list with only the new first thread does not meet the state of the old one.
+        let before = self.processes.get(&pid).and_then(|process| process.executable.clone());
+        let executable = match kernel::link(&proc.executable_link(pid)) {
+            Ok(executable) => Some(executable),
+            // A first thread that is a zombie has none, whatever the others execute.
+            Err(why) if why.kind() == ErrorKind::NotFound => before.clone(),
+            Err(_) => None,
+        };
+        let tasks = proc.tasks(pid)?;
+        let (state, parent) = proc.state_and_parent(pid)?;
+        let exec = before.is_some() && before != executable;
+        let root = self.processes.get(&parent).map_or(pid, |process| process.root);
+        self.processes.entry(pid).or_insert_with(|| Process::of(root)).executable = executable;
+        for tid in tasks {
             // A process that has ended stays in the list until its parent has asked for its status;
             // its first thread also stays while others run.
             if tid == pid.first_thread() && matches!(state, 'Z' | 'X') {
                 continue;
             }
             alive.insert(tid);
-            if self.know(pid, tid) {
+            if self.know(pid, tid, parent) {
                 let first = tid == pid.first_thread();
                 let parent_pid = if first { parent } else { pid };
                 let parent_tid = parent_pid.first_thread();
@@ -143,26 +258,32 @@ impl Tree {
             }
             let exec = exec && tid == pid.first_thread();
             let Some(known) = self.tasks.get_mut(&tid) else { continue };
+            if known.names_read >= NAMES_READ && !exec {
+                continue;
+            }
+            known.names_read = known.names_read.saturating_add(1);
             let name = proc.name(pid, tid);
             if let Some(name) = name.filter(|name| exec || known.name.as_ref() != Some(name)) {
                 known.name = Some(name.clone());
                 events.push(TaskEvent::Named { at, pid, tid, name, exec });
             }
         }
+        Ok(())
     }
 
     /// Adds a task. Says whether it is new.
-    fn know(&mut self, pid: Pid, tid: Tid) -> bool {
+    fn know(&mut self, pid: Pid, tid: Tid, parent_pid: Pid) -> bool {
         let std::collections::btree_map::Entry::Vacant(place) = self.tasks.entry(tid) else {
             return false;
         };
-        place.insert(Known { pid, name: None });
-        self.processes.entry(pid).or_default().tasks += 1;
+        place.insert(Known { pid, name: None, names_read: 0, hidden: None });
+        let root = self.processes.get(&parent_pid).map_or(pid, |process| process.root);
+        self.processes.entry(pid).or_insert_with(|| Process::of(root)).tasks += 1;
         true
     }
 
     /// Forgets a task, and its process when it was the last one of it. Says whether it was known.
-    fn forget(&mut self, tid: Tid) -> bool {
+    pub fn forget(&mut self, tid: Tid) -> bool {
         let Some(Known { pid, .. }) = self.tasks.remove(&tid) else { return false };
         if let Some(process) = self.processes.get_mut(&pid) {
             process.tasks -= 1;

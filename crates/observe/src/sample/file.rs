@@ -1,8 +1,9 @@
 //! Which file it is that code was mapped from: a name alone says it only until the file is replaced.
 
-use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use crate::proc::CodeMap;
+use colocate_files::{Code, open_code};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file of code as the kernel tells it apart from others of the same name.
@@ -34,10 +35,10 @@ impl FileId {
         })
     }
 
-    /// Of all files in the text of `/proc/PID/maps`, by the first address of each piece.
+    /// Of the file that `/proc` says was mapped.
     #[must_use]
-    pub fn in_maps(text: &str) -> HashMap<u64, Self> {
-        text.lines().filter_map(of_line).collect()
+    pub fn of_map(map: &CodeMap) -> Self {
+        Self { device: map.device, inode: map.inode, generation: None }
     }
 
     /// Whether both may be the same file: they are, unless its inode was reused and one was told without its
@@ -48,16 +49,6 @@ impl FileId {
         (self.device, self.inode) == (other.device, other.inode)
             && known.is_none_or(|(one, another)| one == another)
     }
-}
-
-fn of_line(line: &str) -> Option<(u64, FileId)> {
-    let mut fields = line.splitn(6, ' ');
-    let start = fields.next()?.split_once('-')?.0;
-    let (major, minor) = fields.nth(2)?.split_once(':')?;
-    let number = |hex| u32::from_str_radix(hex, 16).ok();
-    let device = (number(major)?, number(minor)?);
-    let id = FileId { device, inode: fields.next()?.parse().ok()?, generation: None };
-    Some((u64::from_str_radix(start, 16).ok()?, id))
 }
 
 /// A file that code was mapped from.
@@ -71,12 +62,15 @@ pub struct CodeFile {
 
 impl CodeFile {
     /// Opens it, and never waits. `None` if it cannot be, is no plain file, or if another file has this path now, or here.
+    /// What is no plain file is not even opened: here the path may lead to a device, whose driver would do something.
     ///
     /// Files are held to be the same by their inodes, and not by devices: see [`FileId::device`].
     #[must_use]
     pub fn open(&self) -> Option<File> {
-        let (file, metadata) = open_plain(&self.path)?;
-        self.id.is_none_or(|id| id.inode == metadata.ino()).then_some(file)
+        let Code { file, metadata } = open_code(&self.path).ok()?;
+        // Files of /proc have no length, and reading some of them changes something.
+        let is_it = self.id.is_none_or(|id| id.inode == metadata.ino()) && metadata.len() > 0;
+        is_it.then_some(file)
     }
 
     /// Its path, to be shown.
@@ -86,19 +80,11 @@ impl CodeFile {
     }
 }
 
-/// Opens a plain file for reading, with what is known of it; `None` if it is something else. A pipe that a program has
-/// put in the place of its code would hold us until somebody writes to it.
-pub(super) fn open_plain(path: &Path) -> Option<(File, Metadata)> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    metadata.is_file().then_some((file, metadata))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::image::Image;
+pub(crate) mod tests {
     use super::*;
+    use std::io::Read as _;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     fn id(device: (u32, u32), inode: u64, generation: Option<u64>) -> FileId {
         FileId { device, inode, generation }
@@ -113,17 +99,6 @@ mod tests {
         assert_eq!(FileId::of_record(&whole), Some(id((0xfe, 1), 1234, Some(77))));
         assert_eq!(FileId::of_record(&whole[..63]), None);
         assert_eq!(FileId::of_record(&[]), None);
-    }
-
-    #[test]
-    fn in_a_list_of_mappings() {
-        let text = "7f00-8f00 r-xp 00001000 fe:01 1234      /usr/lib/a b.so\n\
-                    nonsense\n\
-                    9000-a000 rwxp 00000000 00:00 0 \n";
-        let found = FileId::in_maps(text);
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[&0x7f00], id((0xfe, 1), 1234, None));
-        assert_eq!(found[&0x9000], id((0, 0), 0, None));
     }
 
     #[test]
@@ -149,18 +124,49 @@ mod tests {
         assert!(file(inode).open().is_none());
     }
 
-    /// Nobody writes to the pipe, so who waits for that waits for ever.
+    /// A pipe that nobody writes to lies in the place of code. It is refused at once, and never opened: a driver would
+    /// notice that.
     #[test]
-    fn a_pipe_in_the_place_of_code_is_not_waited_for() {
+    fn what_is_no_plain_file_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.out");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let (send, done) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let opened = Image::open(&path).is_some();
-            send.send(opened || CodeFile { path, id: None }.open().is_some()).unwrap();
-        });
-        let found = done.recv_timeout(std::time::Duration::from_secs(10));
-        assert_eq!(found, Ok(false), "expected a refusal at once");
+        let watch = Opened::watch(&path);
+        let file = CodeFile { path: path.clone(), id: None };
+        assert!(file.open().is_none());
+        assert_eq!(watch.count(), 0, "it was opened");
+        // The watch sees it if somebody does.
+        drop(File::options().read(true).write(true).open(&path).unwrap());
+        assert_eq!(watch.count(), 1);
+        assert!(CodeFile { path: "/dev/zero".into(), id: None }.open().is_none());
+        assert!(CodeFile { path: "/proc/self/status".into(), id: None }.open().is_none());
+    }
+
+    /// Counts how often a file is opened.
+    pub struct Opened(File);
+
+    impl Opened {
+        #[allow(unsafe_code)] // inotify
+        pub fn watch(path: &Path) -> Self {
+            let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+            // SAFETY: takes no pointer; the descriptor that it returns is owned from here on.
+            let queue = unsafe {
+                let queue = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
+                assert!(queue >= 0);
+                File::from_raw_fd(queue)
+            };
+            // SAFETY: `path` ends with a zero byte and outlives the call.
+            let added =
+                unsafe { libc::inotify_add_watch(queue.as_raw_fd(), path.as_ptr(), libc::IN_OPEN) };
+            assert!(added >= 0);
+            Self(queue)
+        }
+
+        /// How often since the last call.
+        pub fn count(&self) -> usize {
+            let mut events = [0; 4096];
+            // Each event of a file that is watched by itself has no name.
+            (&self.0).read(&mut events).map_or(0, |read| read / size_of::<libc::inotify_event>())
+        }
     }
 }

@@ -1,7 +1,11 @@
 //! Control flow of one function: basic blocks and loops.
 
+use super::budget::Budget;
+use super::dominators::{Dominators, STEPS_A_LOOK};
 use colocate_isa::{ClassCounts, Decoded, Flow};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A place in [`Graph::blocks`].
 pub type BlockIdx = usize;
@@ -32,8 +36,10 @@ pub struct Block {
 pub struct Loop {
     /// The block through which it is entered.
     pub header: BlockIdx,
-    /// All its blocks, those of inner loops too.
-    pub body: BTreeSet<BlockIdx>,
+    /// It and the loops inside it, which lie behind it.
+    pub inside: Range<LoopIdx>,
+    /// Where its blocks are in [`Graph::members`].
+    body: Range<usize>,
 }
 
 /// The control flow of a stretch of code.
@@ -41,8 +47,11 @@ pub struct Loop {
 pub struct Graph {
     /// In the order of addresses.
     pub blocks: Vec<Block>,
-    /// Smaller ones first.
+    /// Each before those inside it, and these before all others.
     pub loops: Vec<Loop>,
+    /// The blocks in loops, those with the same innermost one together and in the order of loops, so that each loop's are
+    /// in one piece: lists of their own would grow with the square of how deep loops are nested.
+    members: Vec<BlockIdx>,
     /// Blocks through which control comes in.
     pub entries: Vec<BlockIdx>,
     /// The blocks that can be reached, each before those behind it except where a loop goes back.
@@ -56,19 +65,32 @@ impl Graph {
     /// Calls are taken to come back. A jump through a register or memory is taken to lead to every
     /// block that nothing else leads to, as the cases of a `switch` are. Other such blocks are
     /// padding, or else entered from elsewhere: only if they were seen running.
+    ///
+    /// `None` if the code has more than [`MOST_BLOCKS`] or `budget` ends. What is paid grows with the code as n × log n.
     #[must_use]
-    pub fn of(code: &[Decoded], seen: &BTreeSet<u64>) -> Self {
-        let mut graph = Self { blocks: blocks(code), ..Self::default() };
+    pub fn of(code: &[Decoded], seen: &BTreeSet<u64>, budget: &mut Budget) -> Option<Self> {
+        budget.spend_each(code.len(), STEPS_AN_INSTRUCTION)?;
+        let mut graph = Self { blocks: blocks(code)?, ..Self::default() };
+        budget.spend_each(graph.blocks.len(), STEPS_A_BLOCK)?;
         connect(&mut graph.blocks, code);
+        let edges: usize = graph.blocks.iter().map(|block| block.next.len()).sum();
+        budget.spend_each(edges, STEPS_AN_EDGE)?;
         graph.enter(seen);
-        let dominators = Dominators::of(&graph);
-        graph.loops = loops(&graph.blocks, &dominators);
-        for (place, found) in graph.loops.iter().enumerate().rev() {
-            for block in &found.body {
-                graph.blocks[*block].innermost = Some(place);
-            }
-        }
-        graph
+        let dominators = Dominators::of(&graph.blocks, &graph.entries, budget)?;
+        graph.find_loops(&dominators, budget)?;
+        Some(graph)
+    }
+
+    /// The blocks of a loop, those of loops inside it too.
+    #[must_use]
+    pub fn body(&self, of: LoopIdx) -> &[BlockIdx] {
+        &self.members[self.loops[of].body.clone()]
+    }
+
+    /// Whether a block is in a loop, or in one inside it.
+    #[must_use]
+    pub fn is_inside(&self, block: BlockIdx, of: LoopIdx) -> bool {
+        self.blocks[block].innermost.is_some_and(|inner| self.loops[of].inside.contains(&inner))
     }
 
     /// The block that holds the instruction at `address`.
@@ -107,12 +129,22 @@ impl Graph {
     }
 }
 
+/// Most blocks of one function, some 60 MB of them. Chosen: a function of 10^5 jumps has twice as many, and the largest of
+/// Debian 12's CPython and node is below 200 KiB.
+pub const MOST_BLOCKS: usize = 1 << 18;
+
+/// Steps for an instruction with its decoding, and for a block and an edge in all that is done here: measured on
+/// functions of 10^5 jumps.
+pub const STEPS_AN_INSTRUCTION: u64 = 60;
+const STEPS_A_BLOCK: u64 = 200;
+const STEPS_AN_EDGE: u64 = 60;
+
 /// Most edges from jumps through registers that are guessed in one function. Chosen: CPython's
 /// interpreter loop has some 200 such jumps and 200 targets.
 const MOST_GUESSED_EDGES: usize = 100_000;
 
-/// Cuts `code` at every jump and at every place that one leads to.
-fn blocks(code: &[Decoded]) -> Vec<Block> {
+/// Cuts `code` at every jump and at every place that one leads to; `None` with more than [`MOST_BLOCKS`].
+fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
     let targets: BTreeSet<u64> = code.iter().filter_map(|i| i.flow.jump_target()).collect();
     let mut blocks: Vec<Block> = Vec::new();
     let mut open = false;
@@ -120,6 +152,9 @@ fn blocks(code: &[Decoded]) -> Vec<Block> {
         let begins = !open
             || targets.contains(&instruction.ip)
             || blocks.last().is_none_or(|block| block.end != instruction.ip);
+        if begins && blocks.len() >= MOST_BLOCKS {
+            return None;
+        }
         if begins {
             blocks.push(Block {
                 start: instruction.ip,
@@ -137,7 +172,7 @@ fn blocks(code: &[Decoded]) -> Vec<Block> {
         }
         open = matches!(instruction.flow, Flow::Next | Flow::Call { .. } | Flow::IndirectCall);
     }
-    blocks
+    Some(blocks)
 }
 
 /// Adds the edges.
@@ -205,112 +240,122 @@ fn post_order(blocks: &[Block], entry: BlockIdx, reached: &mut [bool], walk: &mu
     }
 }
 
-/// Which blocks every way to a block leads through, by the iteration of Cooper, Harvey and Kennedy
-/// ("A Simple, Fast Dominance Algorithm", 2001). A root above all entries makes it one tree.
-struct Dominators {
-    /// When a walk over the tree enters and leaves each block; both 0 for what is never reached.
-    span: Vec<(usize, usize)>,
+/// Loops while they are found: those inside others first.
+#[derive(Default)]
+struct Nest {
+    headers: Vec<BlockIdx>,
+    /// The loop right around each.
+    around: Vec<Option<usize>>,
+    /// The loop right around each block, if one is found; a header's is the one that it is the header of.
+    of_block: Vec<Option<usize>>,
+    /// Leads from each block to the header of the outermost loop found around it, by way of others.
+    outermost: Vec<BlockIdx>,
 }
 
-impl Dominators {
-    fn of(graph: &Graph) -> Self {
-        let parent = Self::parents(graph);
-        Self { span: spans(&parent) }
+impl Nest {
+    /// The header of the outermost loop around `block`, or the block itself. Halves the way there.
+    fn outermost(&mut self, mut block: BlockIdx, budget: &mut Budget) -> Option<BlockIdx> {
+        while self.outermost[block] != block {
+            budget.spend(STEPS_A_LOOK)?;
+            self.outermost[block] = self.outermost[self.outermost[block]];
+            block = self.outermost[block];
+        }
+        Some(block)
     }
 
-    /// The immediate dominator of each block; the number of blocks stands for the root.
-    fn parents(graph: &Graph) -> Vec<Option<usize>> {
-        let root = graph.blocks.len();
-        let mut place = vec![0; root + 1];
-        for (at, block) in graph.order.iter().enumerate() {
-            place[*block] = at + 1;
-        }
-        let mut parent = vec![None; root + 1];
-        parent[root] = Some(root);
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for block in &graph.order {
-                let entry = graph.entries.contains(block).then_some(root);
-                let before = graph.blocks[*block].before.iter().copied().chain(entry);
-                let known = before.filter(|before| parent[*before].is_some());
-                let meet = known.reduce(|mut a, mut b| {
-                    while a != b {
-                        let deeper = if place[a] > place[b] { &mut a } else { &mut b };
-                        *deeper = parent[*deeper].unwrap_or(root);
-                    }
-                    a
-                });
-                changed |= std::mem::replace(&mut parent[*block], meet) != meet;
-            }
-        }
-        parent
-    }
-
-    /// Whether every way to `below` leads through `above`.
-    fn dominates(&self, above: BlockIdx, below: BlockIdx) -> bool {
-        self.span[above].0 <= self.span[below].0 && self.span[below].1 <= self.span[above].1
-    }
-}
-
-/// When a walk over the tree enters and leaves each node; the root is the last one.
-fn spans(parent: &[Option<usize>]) -> Vec<(usize, usize)> {
-    let root = parent.len() - 1;
-    let mut children = vec![Vec::new(); parent.len()];
-    for (block, parent) in parent.iter().enumerate().take(root) {
-        if let Some(parent) = parent {
-            children[*parent].push(block);
-        }
-    }
-    let mut span = vec![(0, 0); parent.len()];
-    let mut clock = 0;
-    let mut path = vec![(root, 0)];
-    while let Some((node, place)) = path.last_mut() {
-        clock += 1;
-        let node = *node;
-        if *place == 0 {
-            span[node].0 = clock;
-        }
-        match children[node].get(*place).copied() {
-            Some(child) => {
-                *place += 1;
-                path.push((child, 0));
-            }
-            None => {
-                span[node].1 = clock;
-                path.pop();
-            }
-        }
-    }
-    span
-}
-
-/// Natural loops, one for each header, smaller ones first.
-fn loops(blocks: &[Block], dominators: &Dominators) -> Vec<Loop> {
-    let mut loops = Vec::new();
-    for header in 0..blocks.len() {
-        let backs =
-            blocks[header].before.iter().filter(|from| dominators.dominates(header, **from));
-        let mut rest: Vec<BlockIdx> = backs.copied().collect();
-        if rest.is_empty() {
-            continue;
-        }
-        let mut body = BTreeSet::from([header]);
+    /// Adds the loop of this header that `rest` leads back to it. All loops inside it are known.
+    fn add(
+        &mut self,
+        header: BlockIdx,
+        mut rest: Vec<BlockIdx>,
+        blocks: &[Block],
+        budget: &mut Budget,
+    ) -> Option<()> {
+        let new = self.headers.len();
         while let Some(block) = rest.pop() {
-            if body.insert(block) {
-                rest.extend(&blocks[block].before);
+            let part = self.outermost(block, budget)?;
+            if part == header {
+                continue;
+            }
+            match self.of_block[part] {
+                Some(inner) => self.around[inner] = Some(new),
+                None => self.of_block[part] = Some(new),
+            }
+            self.outermost[part] = header;
+            budget.spend_each(blocks[part].before.len(), STEPS_A_LOOK)?;
+            rest.extend(&blocks[part].before);
+        }
+        self.of_block[header] = Some(new);
+        self.headers.push(header);
+        self.around.push(None);
+        Some(())
+    }
+
+    /// For each loop, how many are inside it with itself, and its place when outer ones come first.
+    fn places(&self) -> (Vec<usize>, Vec<LoopIdx>) {
+        let mut size = vec![1; self.headers.len()];
+        for (inner, around) in self.around.iter().enumerate() {
+            if let Some(around) = around {
+                size[*around] += size[inner];
             }
         }
-        loops.push(Loop { header, body });
+        let mut place = vec![0; size.len()];
+        let (mut free, mut end) = (place.clone(), 0);
+        for inner in (0..size.len()).rev() {
+            let next = self.around[inner].map_or(&mut end, |around| &mut free[around]);
+            place[inner] = *next;
+            *next += size[inner];
+            free[inner] = place[inner] + 1;
+        }
+        (size, place)
     }
-    loops.sort_by_key(|found| found.body.len());
-    loops
+}
+
+impl Graph {
+    /// Finds the natural loops, one for each header. Two of them are apart, or one is inside the other.
+    fn find_loops(&mut self, dominators: &Dominators, budget: &mut Budget) -> Option<()> {
+        let leads_back = |header: BlockIdx| {
+            let before = self.blocks[header].before.iter();
+            before.filter(move |from| dominators.dominates(header, **from)).copied()
+        };
+        let mut headers: Vec<BlockIdx> =
+            self.order.iter().copied().filter(|b| leads_back(*b).next().is_some()).collect();
+        // A header dominates those of loops inside its own, so they come first.
+        headers.sort_unstable_by_key(|header| Reverse(dominators.place(*header)));
+        let mut nest = Nest {
+            of_block: vec![None; self.blocks.len()],
+            outermost: (0..self.blocks.len()).collect(),
+            ..Nest::default()
+        };
+        for header in headers {
+            nest.add(header, leads_back(header).collect(), &self.blocks, budget)?;
+        }
+        let (size, place) = nest.places();
+        for (block, of) in self.blocks.iter_mut().zip(&nest.of_block) {
+            block.innermost = of.map(|of| place[of]);
+        }
+        self.members = (0..self.blocks.len()).filter(|b| nest.of_block[*b].is_some()).collect();
+        let innermost = |block: &BlockIdx| self.blocks[*block].innermost;
+        self.members.sort_by_key(innermost);
+        let mut order: Vec<usize> = (0..place.len()).collect();
+        order.sort_unstable_by_key(|found| place[*found]);
+        let before = |end: LoopIdx| self.members.partition_point(|b| innermost(b) < Some(end));
+        let one = |found: usize| {
+            let inside = place[found]..place[found] + size[found];
+            let body = before(inside.start)..before(inside.end);
+            Loop { header: nest.headers[found], inside, body }
+        };
+        self.loops = order.into_iter().map(one).collect();
+        Some(())
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use colocate_isa::{Class, ClassSet};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     /// Code of four-byte instructions from address 0, one word each: `.` plain, `n` padding,
     /// `r` return, `*` jump through a register, `c9` conditional to instruction 9, `j9` jump to it.
@@ -334,8 +379,15 @@ pub(crate) mod tests {
         (0..).zip(words.split(' ')).map(instruction).collect()
     }
 
+    /// More steps than any test takes.
+    pub(crate) const PLENTY: u64 = 1 << 40;
+
+    fn graph_of(code: &[Decoded], seen: &BTreeSet<u64>) -> Graph {
+        Graph::of(code, seen, &mut Budget::of(PLENTY)).unwrap()
+    }
+
     pub(crate) fn graph(words: &str) -> Graph {
-        Graph::of(&code(words), &BTreeSet::new())
+        graph_of(&code(words), &BTreeSet::new())
     }
 
     /// The first instruction of each block, of the innermost loop that it is in.
@@ -379,7 +431,7 @@ pub(crate) mod tests {
     fn code_that_is_entered_from_elsewhere_counts_once_it_was_seen() {
         let words = ". r . c2 r";
         assert_eq!(graph(words).entries, [0]);
-        let seen = Graph::of(&code(words), &BTreeSet::from([8]));
+        let seen = graph_of(&code(words), &BTreeSet::from([8]));
         assert_eq!(seen.entries, [0, 1]);
         assert_eq!(headers(&seen), [None, Some(2), None]);
     }
@@ -398,8 +450,145 @@ pub(crate) mod tests {
         assert!(graph.blocks[0].leaves && graph.blocks[1].leaves);
     }
 
+    /// What can be reached from the entries without going through `without`.
+    fn reached(graph: &Graph, without: Option<BlockIdx>) -> BTreeSet<BlockIdx> {
+        let is_left = |block: &BlockIdx| Some(*block) != without;
+        let mut rest: Vec<BlockIdx> = graph.entries.iter().copied().filter(is_left).collect();
+        let mut found: BTreeSet<BlockIdx> = rest.iter().copied().collect();
+        while let Some(block) = rest.pop() {
+            let next = graph.blocks[block].next.iter().copied().filter(is_left);
+            rest.extend(next.filter(|next| found.insert(*next)));
+        }
+        found
+    }
+
+    /// The body of each natural loop by its header, as the definition has it.
+    fn loops_by_definition(graph: &Graph) -> BTreeMap<BlockIdx, BTreeSet<BlockIdx>> {
+        let all = reached(graph, None);
+        let mut loops = BTreeMap::new();
+        for header in all.iter().copied() {
+            let without = reached(graph, Some(header));
+            let dominated = |block: &&BlockIdx| !without.contains(block);
+            let before = graph.blocks[header].before.iter();
+            let mut rest: Vec<BlockIdx> = before.filter(dominated).copied().collect();
+            if rest.is_empty() {
+                continue;
+            }
+            let mut body = BTreeSet::from([header]);
+            while let Some(block) = rest.pop() {
+                if body.insert(block) {
+                    rest.extend(&graph.blocks[block].before);
+                }
+            }
+            loops.insert(header, body);
+        }
+        loops
+    }
+
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => (0..30_u8).prop_map(|to| format!("c{to}")),
+            2 => (0..30_u8).prop_map(|to| format!("j{to}")),
+            2 => Just(".".to_owned()),
+            1 => Just("n".to_owned()),
+            1 => Just("r".to_owned()),
+            1 => Just("*".to_owned()),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn as_by_leaving_out_each_block(
+            words in prop::collection::vec(word(), 1..30),
+            seen in prop::collection::btree_set(0..30_u64, 0..4),
+        ) {
+            let seen = seen.into_iter().map(|at| 4 * at).collect();
+            let graph = graph_of(&code(&words.join(" ")), &seen);
+            let all = reached(&graph, None);
+            let budget = &mut Budget::of(PLENTY);
+            let found = Dominators::of(&graph.blocks, &graph.entries, budget).unwrap();
+            for above in &all {
+                let without = reached(&graph, Some(*above));
+                for below in &all {
+                    let expected = !without.contains(below);
+                    prop_assert_eq!(found.dominates(*above, *below), expected, "{} {}", above, below);
+                }
+            }
+            let expected = loops_by_definition(&graph);
+            let bodies: BTreeMap<BlockIdx, BTreeSet<BlockIdx>> = (0..graph.loops.len())
+                .map(|of| (graph.loops[of].header, graph.body(of).iter().copied().collect()))
+                .collect();
+            prop_assert_eq!(&bodies, &expected);
+            for block in 0..graph.blocks.len() {
+                let around = expected.iter().filter(|(_, body)| body.contains(&block));
+                let innermost = around.min_by_key(|(_, body)| body.len()).map(|(header, _)| *header);
+                let header = |of: LoopIdx| graph.loops[of].header;
+                prop_assert_eq!(graph.blocks[block].innermost.map(header), innermost);
+                for of in 0..graph.loops.len() {
+                    prop_assert_eq!(graph.is_inside(block, of), bodies[&header(of)].contains(&block));
+                }
+            }
+        }
+    }
+
+    /// Functions of `jumps` conditional jumps, chosen so that simple ways take the square of that.
+    fn hostile(jumps: u64) -> [(&'static str, Vec<Decoded>); 4] {
+        let jump = |at: u64, target: u64| Decoded {
+            ip: 4 * at,
+            len: 4,
+            classes: Class::Branch.into(),
+            flow: Flow::Conditional { target: 4 * target },
+        };
+        let all = |target: &dyn Fn(u64) -> u64| (0..jumps).map(|at| jump(at, target(at))).collect();
+        [
+            // Loops inside of loops: jump n - i goes back to i.
+            ("nested", all(&|at| if at < jumps / 2 { at + 1 } else { jumps - at })),
+            // Each jump back changes what dominates all that lies before it, once more.
+            (
+                "ladder",
+                all(&|at| if at % 2 == 0 { jumps - 1 - at / 2 } else { at.saturating_sub(2) }),
+            ),
+            // Each block leads to the next and to the last, which leads back to the first.
+            ("fan", all(&|at| if at + 1 == jumps { 0 } else { jumps - 1 })),
+            ("random", all(&|at| (at.wrapping_mul(6_364_136_223_846_793_005) >> 20) % jumps)),
+        ]
+    }
+
+    /// Ten times the code takes some ten times the steps, and all of it less than a function may.
+    #[test]
+    fn near_linear_on_ladders() {
+        let steps = |code: &[Decoded]| {
+            let mut budget = Budget::of(PLENTY);
+            let graph = Graph::of(code, &BTreeSet::new(), &mut budget).unwrap();
+            assert!(graph.blocks.len() + 1 >= code.len());
+            PLENTY - budget.left()
+        };
+        let [few, many] = [10_000, 100_000].map(|jumps| hostile(jumps).map(|(_, c)| steps(&c)));
+        for (place, (name, _)) in hostile(2).iter().enumerate() {
+            assert!(many[place] < 15 * few[place], "{name}: {} {}", few[place], many[place]);
+            assert!(many[place] < 100_000_000, "{name}: {}", many[place]);
+        }
+    }
+
+    /// More blocks than are looked at, and a budget that ends in the midst.
+    #[test]
+    fn what_is_over_budget_has_no_graph() {
+        let (_, nested) = &hostile(2 * MOST_BLOCKS as u64)[0];
+        let mut budget = Budget::of(PLENTY);
+        assert_eq!(Graph::of(nested, &BTreeSet::new(), &mut budget), None);
+        let part = &nested[..1_000];
+        let mut budget = Budget::of(PLENTY);
+        Graph::of(part, &BTreeSet::new(), &mut budget).unwrap();
+        for share in 1..20 {
+            let mut less = Budget::of((PLENTY - budget.left()) * share / 20);
+            assert_eq!(Graph::of(part, &BTreeSet::new(), &mut less), None);
+        }
+    }
+
     #[test]
     fn nothing_at_all() {
-        assert_eq!(Graph::of(&[], &BTreeSet::new()), Graph::default());
+        assert_eq!(graph_of(&[], &BTreeSet::new()), Graph::default());
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)] // process_vm_readv
 
+use super::budget::Budget;
+use super::flow::STEPS_AN_INSTRUCTION;
 use super::shares::Shares;
 use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
@@ -11,6 +13,10 @@ use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 pub const AHEAD_B: usize = 2048;
 /// How many bytes before a sampled instruction are looked at, for the head of its loop.
 pub const BEHIND_B: usize = 2048;
+
+/// Steps that the code around one instruction may cost, about a millisecond. Chosen: twice what a traversal of all that is
+/// looked at and of one loop in it takes if every instruction has one byte; many jumps that lead nowhere cost more.
+pub const MOST_STEPS: u64 = 1_000_000;
 
 /// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
 ///
@@ -48,11 +54,17 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
 }
 
 /// What a sample at `ip` stands for, in `bytes` that lie at `start`; `None` if nothing there can be
-/// decoded.
+/// decoded within `budget`.
 #[must_use]
-pub fn shares_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Option<Shares> {
+pub fn shares_around(
+    isa: Isa,
+    start: u64,
+    bytes: &[u8],
+    ip: u64,
+    budget: &mut Budget,
+) -> Option<Shares> {
     let mut counts = ClassCounts::default();
-    for instruction in code_around(isa, start, bytes, ip) {
+    for instruction in code_around(isa, start, bytes, ip, budget)? {
         counts.count(instruction.classes);
     }
     Shares::of(&counts)
@@ -63,23 +75,32 @@ pub fn shares_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Option<Shar
 ///
 /// On x86 it is not known where instructions before `ip` begin. So this walks forward from `ip`
 /// until an instruction jumps back to `ip` or before it: from where that one leads to is the loop.
+/// `None` if `ip` is not in `bytes`, or if that takes more than `budget`.
 #[must_use]
-pub fn code_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Vec<Decoded> {
+pub fn code_around(
+    isa: Isa,
+    start: u64,
+    bytes: &[u8],
+    ip: u64,
+    budget: &mut Budget,
+) -> Option<Vec<Decoded>> {
     let from = |address: u64| {
         let skip = usize::try_from(address.checked_sub(start)?).ok()?;
         bytes.get(skip..).map(|rest| Decoder::new(isa, rest, address))
     };
-    let Some(walk) = from(ip) else { return Vec::new() };
+    let walk = from(ip)?;
     for instruction in walk.clone() {
+        budget.spend(STEPS_AN_INSTRUCTION)?;
         let Some(head) = instruction.flow.jump_target().filter(|target| *target <= ip) else {
             continue;
         };
         if let Some(body) = from(head) {
             let body: Vec<Decoded> = body.take_while(|i| i.ip <= instruction.ip).collect();
+            budget.spend_each(body.len(), STEPS_AN_INSTRUCTION)?;
             // Only if the walk from the head meets both can it be the loop that we are in.
             let meets = |ip| body.binary_search_by_key(&ip, |i| i.ip).is_ok();
             if meets(ip) && meets(instruction.ip) {
-                return body;
+                return Some(body);
             }
         }
     }
@@ -90,7 +111,7 @@ pub fn code_around(isa: Isa, start: u64, bytes: &[u8], ip: u64) -> Vec<Decoded> 
             break;
         }
     }
-    straight
+    Some(straight)
 }
 
 #[cfg(test)]
@@ -99,7 +120,8 @@ mod tests {
 
     /// Addresses of the instructions found around `ip` in `bytes` at 0x1000.
     fn around(isa: Isa, bytes: &[u8], ip: u64) -> Vec<u64> {
-        code_around(isa, 0x1000, bytes, ip).iter().map(|i| i.ip - 0x1000).collect()
+        let found = code_around(isa, 0x1000, bytes, ip, &mut Budget::of(MOST_STEPS));
+        found.unwrap_or_default().iter().map(|i| i.ip - 0x1000).collect()
     }
 
     /// `nop; add rax, 1; add rbx, 1; dec rcx; jnz add; ret`, the loop from 1 to 14.
@@ -131,6 +153,25 @@ mod tests {
     fn outside_of_what_was_read() {
         assert!(around(Isa::X86_64, &X86, 0x900).is_empty());
         assert!(around(Isa::X86_64, &X86, 0x2000).is_empty());
+    }
+
+    /// Jumps back to where 2,047 instructions begin, the last of which reaches into the first jump: none of them is a loop's,
+    /// and each would have all of them decoded again.
+    #[test]
+    fn jumps_that_lead_nowhere_are_not_all_followed() {
+        let mut bytes = vec![0x90; BEHIND_B];
+        // `mov eax` and four bytes of what comes next.
+        bytes[BEHIND_B - 1] = 0xb8;
+        while bytes.len() < BEHIND_B + AHEAD_B {
+            // `jne` to the first byte.
+            let back = -i32::try_from(bytes.len() + 6).unwrap();
+            bytes.extend([0x0f, 0x85]);
+            bytes.extend(back.to_le_bytes());
+        }
+        let ip = 0x1000 + BEHIND_B as u64;
+        let mut budget = Budget::of(MOST_STEPS);
+        assert!(code_around(Isa::X86_64, 0x1000, &bytes, ip, &mut budget).is_none());
+        assert_eq!(budget.left(), 0);
     }
 
     #[test]

@@ -29,11 +29,29 @@ pub struct Spaces {
     by_path: BTreeMap<PathBuf, Vec<FileIdx>>,
     /// How many files there have been.
     told: u32,
+    /// Memory that the files take, about.
+    files_b: usize,
     /// Shared between a process and those it has forked until one of them maps something.
     spaces: BTreeMap<Pid, Arc<Space>>,
 }
 
 type Space = BTreeMap<u64, Piece>;
+
+/// Pieces of one process, at most: as many as Linux lets it map (`vm.max_map_count`) unless somebody has raised that. What it
+/// unmaps is not told, so a program that maps code again and again would have any number.
+const MOST_PIECES: usize = 65_530;
+
+/// Memory for files, at most. Chosen: 100,000 files with paths of 100 bytes.
+const MOST_FILES_B: usize = 32 << 20;
+
+/// Files of one path, at most: of those the oldest is forgotten. Chosen: as builds replace programs, and few enough to be
+/// compared each time that one is mapped.
+const MOST_OF_A_PATH: usize = 1 << 10;
+
+/// Memory that a file of this path takes, about: it is kept twice, and each time with as much again around it.
+fn cost_b(path: &Path) -> usize {
+    2 * (path.as_os_str().len() + 100)
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -55,6 +73,9 @@ impl Spaces {
     /// Process `pid` executes another program or has ended: nothing is mapped any more.
     pub fn clear(&mut self, pid: Pid) {
         self.spaces.remove(&pid);
+        if self.files_b >= MOST_FILES_B {
+            self.forget_unmapped();
+        }
     }
 
     /// Process `pid` has mapped code of this file, if it is one.
@@ -67,13 +88,15 @@ impl Spaces {
 
     /// Process `pid` was found: notes what code `/proc` says that it has mapped. Opens none of the files.
     pub fn find(&mut self, pid: Pid, proc: &Proc) {
-        let maps = proc.executable_link(pid).with_file_name("maps");
-        let text = std::fs::read(maps).unwrap_or_default();
-        let ids = FileId::in_maps(&String::from_utf8_lossy(&text));
-        for CodeMap { start, end, offset_b, path } in proc.code_maps(pid) {
-            let file = self.file_of(&path, ids.get(&start).copied());
-            self.insert(pid, start, end, offset_b, (file, &path));
+        for map in proc.code_maps(pid) {
+            self.found(pid, &map);
         }
+    }
+
+    /// Process `pid` has mapped this, by `/proc`.
+    pub fn found(&mut self, pid: Pid, map: &CodeMap) {
+        let file = self.file_of(&map.path, Some(FileId::of_map(map)));
+        self.insert(pid, map.start, map.end, map.offset_b, (file, &map.path));
     }
 
     /// Forgets files that no process has mapped.
@@ -85,6 +108,7 @@ impl Spaces {
             files.retain(|file| mapped.contains(file));
             !files.is_empty()
         });
+        self.files_b = self.files.values().map(|file| cost_b(&file.path)).sum();
     }
 
     /// Where the instruction at `ip` of process `pid` comes from; memory if nothing is known there.
@@ -129,10 +153,19 @@ impl Spaces {
     ) {
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
         make_room(space, start, end);
-        space.insert(start, Piece { end, offset_b, file, vdso: path == "[vdso]" });
+        let vdso = path == "[vdso]";
+        // Where nothing is known there is memory.
+        if file.is_none() && !vdso {
+            return;
+        }
+        if space.len() >= MOST_PIECES {
+            space.clear();
+        }
+        space.insert(start, Piece { end, offset_b, file, vdso });
     }
 
-    /// The file of that path, or `None` if it is the name of memory without a file.
+    /// The file of that path, or `None` if it is the name of memory without a file, or if there is no room for more files:
+    /// then its code is read from memory.
     fn file_of(&mut self, path: &str, id: Option<FileId>) -> Option<FileIdx> {
         if is_memory(path) {
             return None;
@@ -151,10 +184,19 @@ impl Spaces {
                 return Some(*known);
             }
         }
+        if self.files_b >= MOST_FILES_B {
+            return None;
+        }
         let new = FileIdx(self.told);
         self.told = self.told.checked_add(1)?;
+        self.files_b += cost_b(path);
         self.files.insert(new, CodeFile { path: path.into(), id });
-        self.by_path.entry(path.into()).or_default().push(new);
+        let of_path = self.by_path.entry(path.into()).or_default();
+        of_path.push(new);
+        if of_path.len() > MOST_OF_A_PATH {
+            self.files.remove(&of_path.remove(0));
+            self.files_b -= cost_b(path);
+        }
         Some(new)
     }
 }
@@ -291,6 +333,44 @@ mod tests {
         assert!(spaces.files.is_empty() && spaces.by_path.is_empty());
         assert!(spaces.file(last).is_none());
         assert_ne!(file(&mut spaces, 1, 499, Some(1)), last);
+    }
+
+    /// A program maps code at ever new addresses, and unmaps it, which nobody tells.
+    #[test]
+    fn a_program_that_maps_again_and_again_takes_little_memory() {
+        let mut spaces = Spaces::default();
+        for place in 0..2 * MOST_PIECES as u64 {
+            map(&mut spaces, 1, place * 0x1000, 0x1000, "/a");
+            map(&mut spaces, 2, place * 0x1000, 0x1000, "//anon");
+            assert!(origin(&spaces, 1, place * 0x1000).is_some());
+        }
+        assert!(spaces.spaces[&Pid(1)].len() <= MOST_PIECES);
+        assert_eq!(spaces.spaces[&Pid(2)].len(), 0);
+    }
+
+    /// A program maps files of long names, and replaces one again and again. Others are known again when it has ended.
+    #[test]
+    fn a_program_that_maps_many_files_takes_little_memory() {
+        let mut spaces = Spaces::default();
+        let (path, mut at) = ("/x".repeat(2_000), 0);
+        while spaces.files_b < MOST_FILES_B {
+            at += 0x1000;
+            map(&mut spaces, 1, at, 0x1000, &format!("{path}/{at}"));
+        }
+        assert!(spaces.files.len() < 10_000);
+        map(&mut spaces, 2, 0x1000, 0x1000, "/a");
+        assert_eq!(origin(&spaces, 2, 0x1000), None);
+        spaces.clear(Pid(1));
+        map(&mut spaces, 2, 0x1000, 0x1000, "/a");
+        assert_eq!(origin(&spaces, 2, 0x1000), Some(("/a".into(), 0x1000)));
+        for inode in 0..2 * MOST_OF_A_PATH as u64 {
+            file(&mut spaces, 3, inode, Some(inode));
+        }
+        assert_eq!(spaces.by_path[Path::new("/a.out")].len(), MOST_OF_A_PATH);
+        assert_eq!(spaces.files.len(), MOST_OF_A_PATH + 1);
+        spaces.clear(Pid(3));
+        spaces.forget_unmapped();
+        assert_eq!(spaces.files_b, cost_b(Path::new("/a")));
     }
 
     /// This process's own code, by `/proc`.

@@ -13,8 +13,8 @@
 //! # Parts
 //! [`Sampler`] empties the kernel's rings and files samples by thread and site, which takes about a
 //! microsecond a sample; nothing is decoded there. [`Sampler::snapshot`] decodes. [`maps`] knows
-//! which file lies where, [`mod@file`] tells files of one path apart, [`image`] reads files, [`flow`]
-//! finds loops, [`live`] reads memory.
+//! which file lies where, [`mod@file`] tells files of one path apart, [`image`] and [`elf`] read files, [`flow`]
+//! finds loops, [`live`] reads memory, and [`budget`] says what all of that may cost.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), colocate_observe::SysError> {
@@ -30,6 +30,9 @@
 //! # Ok(()) }
 //! ```
 
+pub mod budget;
+mod dominators;
+pub mod elf;
 pub mod file;
 pub mod flow;
 pub mod image;
@@ -49,6 +52,7 @@ use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::proc::{Proc, Tree};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
+use budget::Budget;
 use colocate_isa::Isa;
 use colocate_machine::Nanos;
 use file::FileId;
@@ -71,6 +75,10 @@ pub const RATES_HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// Chosen; see docs/sampling.md.
 pub const LEAST_SAMPLES: u64 = 20;
 
+/// Steps of [`budget`] that one look at all code that was sampled may take, about ten seconds. Chosen: enough for some 6,000
+/// functions of Rust's compiler or LLVM, which are large, and some 40,000 of node (docs/sampling.md).
+pub const MOST_STEPS: u64 = 10_000_000_000;
+
 /// Bytes that wait before the reader is woken: some 25 samples, 0.1 s of one CPU at the default
 /// rate. Code that a JIT compiler moves sooner is read wrongly.
 const WAKE_B: u32 = 1024;
@@ -89,6 +97,9 @@ pub struct SampleOptions {
     pub rate_hz: u32,
     /// Where, as for births.
     pub watch: crate::births::Options,
+    /// Steps of [`budget`] that [`Sampler::snapshot`] and [`Sampler::stretches`] may take each; samples in code that is left over count as
+    /// those in code that cannot be read.
+    pub most_steps: u64,
 }
 
 impl SampleOptions {
@@ -99,7 +110,7 @@ impl SampleOptions {
     pub fn here() -> Result<Self, SysError> {
         let watch =
             crate::births::Options { ring_pages: RING_PAGES, ..crate::births::Options::here()? };
-        Ok(Self { rate_hz: DEFAULT_RATE_HZ, watch })
+        Ok(Self { rate_hz: DEFAULT_RATE_HZ, watch, most_steps: MOST_STEPS })
     }
 }
 
@@ -113,6 +124,7 @@ pub struct Sampler {
     rings: Rings,
     attr: Attr,
     period: Nanos,
+    most_steps: u64,
     proc: Proc,
     began: Nanos,
     spaces: Spaces,
@@ -154,6 +166,7 @@ impl Sampler {
             rings,
             attr: attr.inherited(),
             period,
+            most_steps: options.most_steps,
             proc: watch.proc,
             began: now(),
             spaces: Spaces::default(),
@@ -243,12 +256,12 @@ impl Sampler {
 
     /// What every thread was seen doing so far, in the order of creation.
     ///
-    /// Decodes every function that was sampled, each time: 2 ms for gzip, 60 ms for bash. The rings
-    /// fill up meanwhile.
+    /// Decodes every function that was sampled, each time: 2 ms for gzip, 60 ms for bash, and never more than
+    /// [`SampleOptions::most_steps`]. The rings fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
         self.threads.read_cpu_times(&self.proc);
-        self.weigher.weigh(&self.spaces);
+        self.weigher.weigh(&self.spaces, &mut Budget::of(self.most_steps));
         self.threads.snapshot(&self.weigher, self.period)
     }
 
@@ -256,7 +269,7 @@ impl Sampler {
     /// [`snapshot`](Self::snapshot) does.
     #[must_use]
     pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
-        self.weigher.stretches(&self.spaces, count)
+        self.weigher.stretches(&self.spaces, count, &mut Budget::of(self.most_steps))
     }
 
     /// Stops and says what each thread was seen doing.
@@ -392,5 +405,94 @@ impl Sampler {
 /// What the live code around `ip` does, if it can be read and decoded.
 fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
     let (start, bytes) = live::around(pid, ip)?;
-    live::shares_around(Isa::native()?, start, &bytes, ip)
+    let budget = &mut Budget::of(live::MOST_STEPS);
+    live::shares_around(Isa::native()?, start, &bytes, ip, budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file::tests::Opened;
+    use super::*;
+    use crate::spin::SpinSampler;
+    use crate::spin::judge::Judge;
+    use std::path::Path;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    /// A shell that runs in a mount namespace of its own from `path`, where something else lies outside of it.
+    struct Elsewhere(Child);
+
+    impl Elsewhere {
+        /// `None` where no namespace can be had, which takes root.
+        fn run(path: &Path) -> Option<Self> {
+            let script = r#"mount --bind "$(readlink -f /bin/sh)" "$0" && exec "$0" -c 'while :; do :; done'"#;
+            let mut child =
+                Command::new("unshare").args(["-m", "sh", "-c", script]).arg(path).spawn().ok()?;
+            let link = Proc::default().executable_link(Pid(child.id().cast_signed()));
+            for _ in 0..200 {
+                std::thread::sleep(Duration::from_millis(20));
+                if child.try_wait().unwrap().is_some() {
+                    return None;
+                }
+                if std::fs::read_link(&link).is_ok_and(|to| to == path) {
+                    return Some(Self(child));
+                }
+            }
+            drop(Self(child));
+            None
+        }
+
+        fn pid(&self) -> Pid {
+            Pid(self.0.id().cast_signed())
+        }
+    }
+
+    impl Drop for Elsewhere {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    /// A program whose path leads to a FIFO or a device here is watched both ways, and what lies here is not opened.
+    #[test]
+    fn nothing_but_a_plain_file_is_opened_for_a_program_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, numbers) in [("p", &[][..]), ("c", &["1", "7"])] {
+            let path = folder.path().join(kind);
+            let made = Command::new("mknod").arg(&path).arg(kind).args(numbers).status().unwrap();
+            if !made.success() {
+                eprintln!("skipped: {kind} cannot be made");
+                continue;
+            }
+            let opened = Opened::watch(&path);
+            let Some(program) = Elsewhere::run(&path) else {
+                return eprintln!("skipped: no mount namespace");
+            };
+            assert_eq!(opened.count(), 0, "the program itself");
+            let options = SampleOptions { rate_hz: 1_000, ..SampleOptions::here().unwrap() };
+            let (mut sampler, mut spins) = match (
+                Sampler::start(program.pid(), Start::Now, options.clone()),
+                SpinSampler::new(1_000, &options.watch),
+            ) {
+                (Ok(sampler), Ok(spins)) => (sampler, spins),
+                (Err(why), _) | (_, Err(why)) => return eprintln!("skipped: {why}"),
+            };
+            spins.also(program.pid(), Start::Now).unwrap();
+            let (mut judge, mut questions, mut sampled) = (Judge::default(), 0, 0);
+            let begun = Instant::now();
+            while questions == 0 || sampled == 0 {
+                assert!(begun.elapsed() < Duration::from_secs(30), "{questions} {sampled}");
+                std::thread::sleep(Duration::from_millis(100));
+                sampler.drain();
+                sampled = sampler.snapshot().iter().map(|t| t.samples + t.unattributed).sum();
+                spins.drain();
+                for question in spins.questions() {
+                    let _ = judge.judge(&question);
+                    questions += 1;
+                }
+            }
+            assert_eq!(opened.count(), 0, "{kind} was opened");
+        }
+    }
 }

@@ -28,6 +28,7 @@
 //! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its rate.
 //!   -> test `edges_add_up`
 
+use super::budget::Budget;
 use super::flow::{BlockIdx, Graph};
 use std::collections::BTreeMap;
 
@@ -39,8 +40,15 @@ const ROUNDS: usize = 24;
 /// How often rates are corrected between.
 const CORRECTIONS: usize = 8;
 
-/// Most steps spent on one function, some 10 ms of optimised code. Large functions get fewer rounds.
-const MOST_STEPS: usize = 2_000_000;
+/// Rounds are begun until so many edges and blocks were followed in a function, some 10 ms of optimised code: large
+/// functions get fewer rounds.
+const MOST_FOLLOWED: usize = 2_000_000;
+
+/// Blocks on all ways together, at most, 32 MiB of them. Chosen: a function of 10^4 blocks in one loop of 400 cases has as many.
+const MOST_ALONG: usize = 1 << 22;
+
+/// Steps for an edge or a block that is followed. Measured with [`MOST_FOLLOWED`].
+const STEPS_EACH: u64 = 5;
 
 /// A rate that is as good as none, in samples per instruction.
 const LEAST_RATE: f64 = 1e-6;
@@ -65,16 +73,16 @@ struct Way {
 }
 
 /// The rate of each block of `graph`, of which block `i` was hit `hits[i]` times; 0 for blocks that
-/// cannot be reached.
+/// cannot be reached. `None` if `budget` ends.
 #[must_use]
-pub fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
-    ways(graph, hits).1
+pub fn rates(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Vec<f64>> {
+    ways(graph, hits, budget).map(|(_, rates)| rates)
 }
 
 /// As [`rates`], and how often each edge is followed.
 #[must_use]
-pub fn flows(graph: &Graph, hits: &[u64]) -> Flows {
-    let (ways, blocks) = ways(graph, hits);
+pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> {
+    let (ways, blocks) = ways(graph, hits, budget)?;
     let mut edges = BTreeMap::new();
     for way in &ways {
         let before = way.blocks.iter().skip(1);
@@ -83,21 +91,23 @@ pub fn flows(graph: &Graph, hits: &[u64]) -> Flows {
             *edges.entry((*from, *to)).or_default() += way.rate;
         }
     }
-    Flows { blocks, edges }
+    Some(Flows { blocks, edges })
 }
 
 #[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
-fn ways(graph: &Graph, hits: &[u64]) -> (Vec<Way>, Vec<f64>) {
+fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, Vec<f64>)> {
     let hits: Vec<f64> = hits.iter().map(|hits| *hits as f64).collect();
     let lengths: Vec<f64> = graph.blocks.iter().map(|b| b.counts.instructions as f64).collect();
     let search = Search::of(graph);
-    let mut steps = search.steps();
+    let mut followed = search.edges();
     let mut ways: Vec<Way> = Vec::new();
     let mut rates = vec![0.0_f64; graph.blocks.len()];
     for _ in 0..ROUNDS {
         let surplus: Vec<f64> =
             (0..rates.len()).map(|b| lengths[b] - hits[b] / rates[b].max(LEAST_RATE)).collect();
-        for (blocks, around) in search.cheapest(&surplus) {
+        budget.spend_each(search.cost, STEPS_EACH)?;
+        let mut along: usize = ways.iter().map(|way| way.blocks.len()).sum();
+        for (blocks, around) in search.cheapest(&surplus, MOST_ALONG.saturating_sub(along))? {
             let sum = |of: &[f64]| blocks.iter().map(|b| of[*b]).sum::<f64>();
             // A newcomer begins with a part of its hits; the corrections do the rest.
             let rate = sum(&hits) / sum(&lengths) / 8.0;
@@ -105,19 +115,21 @@ fn ways(graph: &Graph, hits: &[u64]) -> (Vec<Way>, Vec<f64>) {
                 ways.push(Way { blocks, around, rate });
             }
         }
+        along = ways.iter().map(|way| way.blocks.len()).sum();
+        budget.spend_each(2 * CORRECTIONS * along, STEPS_EACH)?;
         for _ in 0..CORRECTIONS {
             add_up(&ways, &mut rates);
             correct(&mut ways, &rates, &hits, &lengths);
         }
         ways.retain(|way| way.rate > LEAST_RATE);
         add_up(&ways, &mut rates);
-        let along: usize = ways.iter().map(|way| way.blocks.len()).sum();
-        steps += search.steps() + 2 * CORRECTIONS * along;
-        if steps > MOST_STEPS {
+        along = ways.iter().map(|way| way.blocks.len()).sum();
+        followed += search.edges() + 2 * CORRECTIONS * along;
+        if followed > MOST_FOLLOWED {
             break;
         }
     }
-    (ways, rates)
+    Some((ways, rates))
 }
 
 fn add_up(ways: &[Way], rates: &mut [f64]) {
@@ -144,6 +156,8 @@ struct Search<'a> {
     place: Vec<usize>,
     /// Blocks that edges go back to, each with those that they come from, in the graph's order.
     back: BTreeMap<BlockIdx, Vec<BlockIdx>>,
+    /// Blocks and edges that one search follows: with many jumps through registers far more than [`Search::edges`] says.
+    cost: usize,
 }
 
 impl<'a> Search<'a> {
@@ -157,11 +171,24 @@ impl<'a> Search<'a> {
         for (from, to) in edges.filter(|(from, to)| place[*to] <= place[*from]) {
             back.entry(to).or_default().push(from);
         }
-        Self { graph, place, back }
+        let mut search = Self { graph, place, back, cost: 0 };
+        search.cost = search.cost();
+        search
+    }
+
+    fn cost(&self) -> usize {
+        let mut sums = vec![0];
+        for block in &self.graph.order {
+            sums.push(sums[sums.len() - 1] + 1 + self.graph.blocks[*block].next.len());
+        }
+        let span = |(to, from): (&BlockIdx, &Vec<BlockIdx>)| {
+            sums[self.last_of(from) + 1] - sums[self.place[*to]] + from.len()
+        };
+        sums[sums.len() - 1] + self.back.iter().map(span).sum::<usize>()
     }
 
     /// About how many edges one search follows.
-    fn steps(&self) -> usize {
+    fn edges(&self) -> usize {
         let span = |(to, from): (&BlockIdx, &Vec<BlockIdx>)| self.last_of(from) - self.place[*to];
         self.graph.order.len() + self.back.iter().map(|edges| span(edges) + 1).sum::<usize>()
     }
@@ -172,8 +199,9 @@ impl<'a> Search<'a> {
     }
 
     /// The cheapest way through the function and the cheapest around each edge that goes back, as
-    /// far as their blocks cost less than nothing; with each, whether it is one around.
-    fn cheapest(&self, costs: &[f64]) -> Vec<(Vec<BlockIdx>, bool)> {
+    /// far as their blocks cost less than nothing; with each, whether it is one around. `None` if they have more blocks
+    /// together than `most`.
+    fn cheapest(&self, costs: &[f64], mut most: usize) -> Option<Vec<(Vec<BlockIdx>, bool)>> {
         let mut found = Vec::new();
         let last = self.graph.order.len().saturating_sub(1);
         let through = self.paths(&self.graph.entries, last, costs);
@@ -185,14 +213,18 @@ impl<'a> Search<'a> {
             .filter(leaves)
             .min_by(|a, b| through[self.place[**a]].0.total_cmp(&through[self.place[**b]].0));
         let way = exit.and_then(|exit| self.walk(&through, 0, *exit));
+        most = most.checked_sub(way.as_ref().map_or(0, Vec::len))?;
         found.extend(way.map(|way| (way, false)));
         // A switch in a loop has as many edges that go back as cases, so one search serves all.
         for (to, from) in &self.back {
             let around = self.paths(&[*to], self.last_of(from), costs);
-            let ways = from.iter().filter_map(|from| self.walk(&around, self.place[*to], *from));
-            found.extend(ways.map(|way| (way, true)));
+            for from in from {
+                let Some(way) = self.walk(&around, self.place[*to], *from) else { continue };
+                most = most.checked_sub(way.len())?;
+                found.push((way, true));
+            }
         }
-        found
+        Some(found)
     }
 
     /// Least cost from one of `starts` to each block up to place `last`, and the block before; from
@@ -248,8 +280,16 @@ impl<'a> Search<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::tests::graph;
+    use super::super::flow::tests::{PLENTY, graph};
     use super::*;
+
+    fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
+        super::rates(graph, hits, &mut Budget::of(PLENTY)).unwrap()
+    }
+
+    fn flows(graph: &Graph, hits: &[u64]) -> Flows {
+        super::flows(graph, hits, &mut Budget::of(PLENTY)).unwrap()
+    }
 
     /// A loop with two ways through it and an early exit, inside of another loop.
     const NESTED: &str = ". . c6 . c8 j7 . . c2 . c1 r";
@@ -274,7 +314,7 @@ mod tests {
         let rates = rates(&graph, &[0, 300, 0]);
         assert!((rates[1] - 100.0).abs() < 1.0, "{rates:?}");
         let two_halves = graph_of_halves();
-        let found = super::rates(&two_halves, &[90, 10, 0]);
+        let found = super::rates(&two_halves, &[90, 10, 0], &mut Budget::of(PLENTY)).unwrap();
         assert!((found[0] - found[1]).abs() < 1e-6, "{found:?}");
     }
 
@@ -354,6 +394,36 @@ mod tests {
         // Evenly spread, the 462 hits of the loop's four instructions would be 115.5 each.
         assert!((100.0..=120.0).contains(&rates[2]), "{rates:?}");
         assert!((5.0..=15.0).contains(&rates[0]), "{rates:?}");
+    }
+
+    /// 25,000 loops, each inside the last: one round of searches alone would follow 10^9 edges, and their ways would hold
+    /// as many blocks. It is refused before that is begun.
+    #[test]
+    fn loops_without_end_are_over_budget() {
+        let depth = 25_000;
+        let down = (0..depth).map(|_| ".".to_owned());
+        let back = (0..depth).map(|at| format!("c{}", depth - 1 - at));
+        let words: Vec<String> = down.chain(back).collect();
+        // Each instruction on the way down begins a block, as a jump leads to it.
+        let graph = graph(&words.join(" "));
+        assert_eq!(graph.loops.len(), depth);
+        let hits = vec![1; graph.blocks.len()];
+        let mut budget = Budget::of(500_000_000);
+        assert_eq!(super::rates(&graph, &hits, &mut budget), None);
+        assert_eq!(budget.left(), 0);
+    }
+
+    /// A switch of 2,000 cases in a loop of 4,000 blocks in a row: all its ways together are too long to be kept.
+    #[test]
+    fn ways_that_are_too_long_together_are_over_budget() {
+        let (row, cases) = (4_000, 2_000);
+        let first = (0..row).map(|at| format!("c{}", at + 1));
+        let all = first.chain(["*".to_owned()]).chain((0..cases).map(|_| "j0".to_owned()));
+        let graph = graph(&all.collect::<Vec<_>>().join(" "));
+        let hits = vec![1; graph.blocks.len()];
+        let mut budget = Budget::of(PLENTY);
+        assert_eq!(super::rates(&graph, &hits, &mut budget), None);
+        assert!(PLENTY - budget.left() < 1_000_000, "nothing but one search was paid for");
     }
 
     #[test]

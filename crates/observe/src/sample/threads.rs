@@ -113,7 +113,7 @@ impl Threads {
                 }
             }
             TaskEvent::Ended { at, tid, .. } => self.ended(*at, *tid),
-            TaskEvent::Lost { .. } => {}
+            TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => {}
         }
     }
 

@@ -18,14 +18,16 @@
 //! # Terms
 //! *Site*: an instruction of a file. *Unit*: the blocks with the same innermost loop.
 
-use super::flow::{Graph, LoopIdx};
+use super::budget::Budget;
+use super::flow::{BlockIdx, Graph, LoopIdx};
 use super::image::Image;
 use super::live;
 use super::maps::{FileIdx, Spaces};
-use super::rates::{flows, rates};
+use super::rates::{Flows, flows, rates};
 use super::shares::Shares;
 use crate::code::{LENGTH, Stretch, Weight, spread, walk};
 use colocate_isa::{Decoder, Isa};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -45,6 +47,13 @@ pub struct Weigher {
 /// Files that stay open from look to look. Chosen: more than most programs have; others are read again at each look.
 const KEPT: usize = 64;
 
+/// Functions of files that stay open, 64 MiB of them. Chosen: twenty times those of LLVM 22.
+const KEPT_FUNCTIONS: usize = 1 << 22;
+
+/// Steps that one function may take. Chosen: a tenth of all, so that it does not keep the others from being read, and
+/// eight times what the largest of Rust's compiler takes.
+const MOST_STEPS: u64 = super::MOST_STEPS / 10;
+
 #[derive(Debug)]
 struct Site {
     file: FileIdx,
@@ -55,7 +64,7 @@ struct Site {
 
 /// A longer function is taken to have wrong bounds. Chosen: the largest function of Debian 12's
 /// CPython and node is below 200 KiB.
-const LONGEST_FUNCTION_B: u64 = 1 << 20;
+pub(super) const LONGEST_FUNCTION_B: u64 = 1 << 20;
 
 impl Weigher {
     /// The site `offset_b` bytes into `file`, hit once more.
@@ -81,55 +90,81 @@ impl Weigher {
         self.sites[site.0 as usize].shares.as_ref()
     }
 
-    /// Decodes what has been sampled so far and works out what each site stands for.
-    pub fn weigh(&mut self, spaces: &Spaces) {
-        self.each_file(spaces, |weigher, image, sites| {
-            for function in weigher.functions(image, sites).into_values() {
-                weigher.weigh_function(image, &function);
+    /// Decodes what has been sampled so far and works out what each site stands for, the files and functions first that
+    /// were hit most. What `budget` is not enough for keeps what was said last: nothing, if it was never read.
+    pub fn weigh(&mut self, spaces: &Spaces, budget: &mut Budget) {
+        self.each_file(spaces, budget, |weigher, _, image, sites, budget| {
+            for function in weigher.functions(image, sites, budget) {
+                // One that is too much leaves the others what is left.
+                let _ = budget
+                    .within(MOST_STEPS, |budget| weigher.weigh_function(image, &function, budget));
             }
         });
     }
 
     /// Calls `look` with each file that was hit and can be read, and the places of its sites. One after the other,
     /// since there may be more files than descriptors.
-    fn each_file(&mut self, spaces: &Spaces, mut look: impl FnMut(&mut Self, &Image, &[usize])) {
-        let mut by_file: BTreeMap<FileIdx, Vec<usize>> = BTreeMap::new();
+    fn each_file(
+        &mut self,
+        spaces: &Spaces,
+        budget: &mut Budget,
+        mut look: impl FnMut(&mut Self, FileIdx, &Image, &[usize], &mut Budget),
+    ) {
+        let mut by_file: BTreeMap<FileIdx, (u64, Vec<usize>)> = BTreeMap::new();
         for (place, site) in self.sites.iter().enumerate() {
-            by_file.entry(site.file).or_default().push(place);
+            let (hits, sites) = by_file.entry(site.file).or_default();
+            *hits += u64::from(site.hits);
+            sites.push(place);
         }
-        for (file, sites) in by_file {
-            let kept = self.images.remove(&file).filter(Image::is_unchanged);
-            let open = || Image::of(spaces.file(file)?.open()?);
-            let Some(image) = kept.or_else(open) else { continue };
-            look(self, &image, &sites);
-            if self.images.len() < KEPT {
+        let mut files: Vec<(FileIdx, (u64, Vec<usize>))> = by_file.into_iter().collect();
+        files.sort_by_key(|(_, (hits, _))| Reverse(*hits));
+        let mut kept = std::mem::take(&mut self.images);
+        let mut functions = 0;
+        for (file, (_, sites)) in files {
+            let open = |budget: &mut Budget| Image::of(spaces.file(file)?.open()?, budget);
+            let known = kept.remove(&file).filter(Image::is_unchanged);
+            let Some(image) = known.or_else(|| open(budget)) else { continue };
+            look(self, file, &image, &sites, budget);
+            functions += image.functions();
+            if self.images.len() < KEPT && functions <= KEPT_FUNCTIONS {
                 self.images.insert(file, image);
             }
         }
     }
 
-    /// The functions of a file that were hit, by address. Sites outside of any are weighed here.
-    fn functions(&mut self, image: &Image, sites: &[usize]) -> BTreeMap<u64, Function> {
+    /// The functions of a file that were hit, those that were hit most first. Sites outside of any are weighed here.
+    fn functions(&mut self, image: &Image, sites: &[usize], budget: &mut Budget) -> Vec<Function> {
         let mut by_address: BTreeMap<u64, Function> = BTreeMap::new();
         for &place in sites {
             let site = &mut self.sites[place];
             let Some(address) = image.address(site.offset_b) else { continue };
             match image.function(address) {
                 Some(range) if range.end - range.start <= LONGEST_FUNCTION_B => {
-                    let function = Function { range: range.clone(), sites: Vec::new() };
+                    let function = Function { range: range.clone(), hits: 0, sites: Vec::new() };
                     let known = by_address.entry(range.start).or_insert(function);
+                    known.hits += u64::from(site.hits);
                     known.sites.push((place, address));
                 }
-                _ if site.shares.is_none() => site.shares = alone(image, address),
+                _ if site.shares.is_none() => {
+                    let shares = |budget: &mut Budget| alone(image, address, budget);
+                    site.shares = budget.within(live::MOST_STEPS, shares);
+                }
                 _ => {}
             }
         }
-        by_address
+        let mut functions: Vec<Function> = by_address.into_values().collect();
+        functions.sort_by_key(|function| Reverse(function.hits));
+        functions
     }
 
-    fn weigh_function(&mut self, image: &Image, function: &Function) {
-        let (graph, hits) = self.drawn(image, function);
-        let rates = rates(&graph, &hits);
+    fn weigh_function(
+        &mut self,
+        image: &Image,
+        function: &Function,
+        budget: &mut Budget,
+    ) -> Option<()> {
+        let (graph, hits) = self.drawn(image, function, budget)?;
+        let rates = rates(&graph, &hits, budget)?;
         let units = units(&graph, &hits, &rates);
         for (place, address) in &function.sites {
             let site = &mut self.sites[*place];
@@ -137,59 +172,140 @@ impl Weigher {
                 units[&graph.blocks[block].innermost].of_sample(site.hits, rates[block])
             });
         }
+        Some(())
     }
 
     /// The control flow of `function`, and how often each block was hit.
-    fn drawn(&self, image: &Image, function: &Function) -> (Graph, Vec<u64>) {
+    fn drawn(
+        &self,
+        image: &Image,
+        function: &Function,
+        budget: &mut Budget,
+    ) -> Option<(Graph, Vec<u64>)> {
         let bytes = image.bytes(function.range.clone());
         let code: Vec<_> = Decoder::new(image.isa(), &bytes, function.range.start).collect();
         let seen = function.sites.iter().map(|(_, address)| *address).collect();
-        let graph = Graph::of(&code, &seen);
+        let graph = Graph::of(&code, &seen, budget)?;
         let mut hits = vec![0_u64; graph.blocks.len()];
         for (place, address) in &function.sites {
             if let Some(block) = graph.block_at(*address) {
                 hits[block] += u64::from(self.sites[*place].hits);
             }
         }
-        (graph, hits)
+        Some((graph, hits))
     }
 
     /// Stretches of the code that was sampled: at most `count`, each standing for equally many samples.
-    /// Code of no known function has none.
-    pub fn stretches(&mut self, spaces: &Spaces, count: usize) -> Vec<Stretch> {
-        let mut drawn = Vec::new();
-        self.each_file(spaces, |weigher, image, sites| {
-            for function in weigher.functions(image, sites).into_values() {
-                let (graph, hits) = weigher.drawn(image, &function);
-                let flows = flows(&graph, &hits);
-                let bytes = image.bytes(function.range.clone());
-                drawn.push((image.isa(), bytes, function, graph, flows));
-            }
+    /// Code of no known function has none, nor what `budget` is not enough for.
+    pub fn stretches(
+        &mut self,
+        spaces: &Spaces,
+        count: usize,
+        budget: &mut Budget,
+    ) -> Vec<Stretch> {
+        let mut masses = Vec::new();
+        // Where those of each function end. Functions are taken apart twice, so that one at a time is in memory.
+        let mut ends: Vec<(FunctionId, usize)> = Vec::new();
+        let first = budget.left() / 2;
+        budget.within(first, |budget| {
+            self.each_flow(
+                spaces,
+                budget,
+                |_| true,
+                |id, flow, _| {
+                    masses.extend(flow.masses());
+                    ends.push((id, masses.len()));
+                },
+            );
+            Some(())
         });
-        let (mut masses, mut places) = (Vec::new(), Vec::new());
-        for (function, (.., graph, flows)) in drawn.iter().enumerate() {
-            for (block, rate) in flows.blocks.iter().enumerate() {
-                #[allow(clippy::cast_precision_loss)] // instructions of one block
-                masses.push(rate * graph.blocks[block].counts.instructions as f64);
-                places.push((function, block));
-            }
+        let mut wanted: BTreeMap<FunctionId, Vec<BlockIdx>> = BTreeMap::new();
+        for place in spread(&masses, count) {
+            let function = ends.partition_point(|(_, end)| *end <= place);
+            let begin = function.checked_sub(1).map_or(0, |before| ends[before].1);
+            wanted.entry(ends[function].0).or_default().push(place - begin);
         }
         #[allow(clippy::cast_precision_loss)] // dozens
         let each = masses.iter().sum::<f64>() / count as f64;
-        let one = |place: usize| {
-            let (function, start) = places[place];
-            let (isa, bytes, function, graph, flows) = &drawn[function];
-            let walked = walk(graph, flows, start, LENGTH as u64);
-            let (start, isa) = (function.range.start, *isa);
-            let code = walked.into_iter().filter_map(|block| {
-                let block = &graph.blocks[block];
-                Some((block.start, instructions(isa, bytes, start, block.start..block.end)?))
-            });
-            let code: Vec<_> = code.collect();
-            let blocks = code.iter().map(|(address, code)| (*address, &code[..]));
-            Stretch::of(isa, None, Weight::Time(each), blocks)
-        };
-        spread(&masses, count).into_iter().filter_map(one).collect()
+        let mut found = Vec::new();
+        self.each_flow(
+            spaces,
+            budget,
+            |id| wanted.contains_key(id),
+            |id, flow, budget| {
+                let starts = wanted.get(&id).into_iter().flatten();
+                found.extend(starts.filter_map(|start| flow.stretch(*start, each, budget)));
+            },
+        );
+        found
+    }
+
+    /// Calls `look` with each function that was hit and is wanted, and can be taken apart.
+    fn each_flow(
+        &mut self,
+        spaces: &Spaces,
+        budget: &mut Budget,
+        wants: impl Fn(&FunctionId) -> bool,
+        mut look: impl FnMut(FunctionId, &FunctionFlow, &mut Budget),
+    ) {
+        self.each_file(spaces, budget, |weigher, file, image, sites, budget| {
+            for function in weigher.functions(image, sites, budget) {
+                let id = (file, function.range.start);
+                let drawn = |budget: &mut Budget| {
+                    let (graph, hits) = weigher.drawn(image, &function, budget)?;
+                    let flows = flows(&graph, &hits, budget)?;
+                    let bytes = image.bytes(function.range.clone());
+                    let start = function.range.start;
+                    let flow = FunctionFlow { isa: image.isa(), bytes, start, graph, flows };
+                    look(id, &flow, budget);
+                    Some(())
+                };
+                if wants(&id) {
+                    // One that is too much leaves the others what is left.
+                    let _ = budget.within(MOST_STEPS, drawn);
+                }
+            }
+        });
+    }
+}
+
+/// A function of a file, by its first address.
+type FunctionId = (FileIdx, u64);
+
+/// A function and how control flows through it.
+struct FunctionFlow {
+    isa: Isa,
+    bytes: Vec<u8>,
+    start: u64,
+    graph: Graph,
+    flows: Flows,
+}
+
+impl FunctionFlow {
+    /// How much of the samples each block stands for.
+    #[allow(clippy::cast_precision_loss)] // instructions of one block
+    fn masses(&self) -> impl Iterator<Item = f64> {
+        let blocks = self.graph.blocks.iter().zip(&self.flows.blocks);
+        blocks.map(|(block, rate)| rate * block.counts.instructions as f64)
+    }
+
+    /// The stretch from a block on, which stands for `each` of the samples.
+    fn stretch(&self, start: BlockIdx, each: f64, budget: &mut Budget) -> Option<Stretch> {
+        let walked = walk(&self.graph, &self.flows, start, LENGTH as u64, budget);
+        let instructions_of = |block: &BlockIdx| self.graph.blocks[*block].counts.instructions;
+        let length: u64 = walked.iter().map(instructions_of).sum();
+        if length > LONGEST_STRETCH {
+            return None;
+        }
+        budget.spend(length * STEPS_A_LINE)?;
+        let code = walked.into_iter().filter_map(|block| {
+            let block = &self.graph.blocks[block];
+            let inside = block.start..block.end;
+            Some((block.start, instructions(self.isa, &self.bytes, self.start, inside)?))
+        });
+        let code: Vec<_> = code.collect();
+        let blocks = code.iter().map(|(address, code)| (*address, &code[..]));
+        Stretch::of(self.isa, None, Weight::Time(each), blocks)
     }
 }
 
@@ -208,19 +324,20 @@ fn instructions(isa: Isa, bytes: &[u8], start: u64, inside: Range<u64>) -> Optio
 /// A function that was hit.
 struct Function {
     range: Range<u64>,
+    hits: u64,
     /// Places in [`Weigher::sites`] and their addresses.
     sites: Vec<(usize, u64)>,
 }
 
 /// What a sample stands for whose function has no known bounds.
-fn alone(image: &Image, address: u64) -> Option<Shares> {
+fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
     let start = address.saturating_sub(live::BEHIND_B as u64);
     // Before the first byte of a segment there is nothing to read.
     let (start, bytes) = [start, address]
         .map(|start| (start, image.bytes(start..address.saturating_add(live::AHEAD_B as u64))))
         .into_iter()
         .find(|(_, bytes)| !bytes.is_empty())?;
-    live::shares_around(image.isa(), start, &bytes, address)
+    live::shares_around(image.isa(), start, &bytes, address, budget)
 }
 
 /// How many times the hits of the others an instruction may have without waiting: as many as a core
@@ -231,6 +348,13 @@ const RETIRED_AT_ONCE: f64 = 8.0;
 /// So many hits of one instruction may be chance. Chosen: where one is expected, ten or more come
 /// about once in ten million times.
 const MAY_BE_CHANCE: f64 = 10.0;
+
+/// Instructions of a stretch, at most: one is as long as [`LENGTH`] and a block. Chosen: unrolled ciphers have blocks of
+/// some thousands.
+const LONGEST_STRETCH: u64 = 1 << 14;
+
+/// Steps for an instruction that is written as text. Chosen.
+const STEPS_A_LINE: u64 = 1_000;
 
 /// The blocks with the same innermost loop.
 #[derive(Debug, Default)]
@@ -276,7 +400,7 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::super::file::FileId;
-    use super::super::flow::tests::graph;
+    use super::super::flow::tests::{PLENTY, graph};
     use super::super::image::tests::{CODE_B, open_in, program};
     use super::super::maps::Origin;
     use super::*;
@@ -290,7 +414,7 @@ mod tests {
     fn int_share(in_loop: [u32; 4]) -> f64 {
         let graph = graph(". . . . . . . . n n n c8 r");
         let hits = [80, in_loop.into_iter().map(u64::from).sum(), 10];
-        let rates = rates(&graph, &hits);
+        let rates = rates(&graph, &hits, &mut Budget::of(PLENTY)).unwrap();
         let units = units(&graph, &hits, &rates);
         let mut all = Shares::default();
         let sites = [(0, 10); 8].into_iter().chain(in_loop.map(|hits| (1, hits))).chain([(2, 10)]);
@@ -349,10 +473,75 @@ mod tests {
         std::fs::write(folder.path().join("new"), code(true)).unwrap();
         std::fs::rename(folder.path().join("new"), &path).unwrap();
         let new = hit(&mut weigher, &mut spaces, &path);
-        weigher.weigh(&spaces);
+        weigher.weigh(&spaces, &mut Budget::of(PLENTY));
         assert_ne!(old, new);
         assert!(weigher.shares(old).is_none(), "its code is gone");
         assert!(weigher.shares(new).is_some());
+    }
+
+    /// Of two programs one is hit three times as often, so that three of four stretches are of its code.
+    #[test]
+    fn stretches_stand_for_equally_many_samples() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut weigher, mut spaces) = (Weigher::default(), Spaces::default());
+        for (name, multiplies, hits) in [("adds", false, 3), ("multiplies", true, 1)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, with_symbol(code(multiplies))).unwrap();
+            for _ in 0..hits {
+                hit(&mut weigher, &mut spaces, &path);
+            }
+        }
+        let found = weigher.stretches(&spaces, 8, &mut Budget::of(PLENTY));
+        let of = |word: &str| found.iter().filter(|one| one.text.starts_with(word)).count();
+        assert_eq!((found.len(), of("addq"), of("imulq")), (8, 6, 2));
+        assert!(found.iter().all(|one| one.weight == Weight::Time(0.5)));
+        assert!(found.iter().all(|one| (LENGTH..2 * LENGTH).contains(&one.instructions)));
+        assert!(weigher.stretches(&spaces, 8, &mut Budget::of(1_000)).is_empty());
+    }
+
+    /// The program with one symbol: a function of all its code.
+    fn with_symbol(mut elf: Vec<u8>) -> Vec<u8> {
+        let (code, length) = (0x10_0000 + CODE_B, elf.len() as u64 - CODE_B);
+        elf.resize(elf.len().next_multiple_of(64), 0);
+        let symbol = elf.len() as u64;
+        elf.extend([0, 0, 0, 0, 0x12, 0, 1, 0]);
+        elf.extend([code, length].map(u64::to_le_bytes).concat());
+        elf.resize(elf.len().next_multiple_of(64), 0);
+        let headers = elf.len() as u64;
+        elf.resize(elf.len() + 64, 0);
+        // No name, SHT_SYMTAB, no flags, no address.
+        elf.extend([0, 0, 0, 0, 2, 0, 0, 0]);
+        elf.extend([0, 0, symbol, 24, 0, 8, 24].map(u64::to_le_bytes).concat());
+        elf[40..48].copy_from_slice(&headers.to_le_bytes());
+        elf[60..62].copy_from_slice(&2_u16.to_le_bytes());
+        elf
+    }
+
+    /// A budget for one of two programs: the one that is hit most is weighed, in whatever order they were hit.
+    #[test]
+    fn what_is_over_budget_counts_as_unread() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut weigher, mut spaces) = (Weigher::default(), Spaces::default());
+        let mut sites = Vec::new();
+        for (name, hits) in [("few", 1), ("many", 5), ("some", 3)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, code(true)).unwrap();
+            for _ in 0..hits {
+                sites.push(hit(&mut weigher, &mut spaces, &path));
+            }
+        }
+        let [few, many, some] = [sites[0], sites[1], sites[6]];
+        let mut enough = Budget::of(PLENTY);
+        weigher.weigh(&spaces, &mut enough);
+        let steps = PLENTY - enough.left();
+        assert!([few, many, some].iter().all(|site| weigher.shares(*site).is_some()));
+        for (part, read) in [(0, 0), (2, 1), (3, 2)] {
+            weigher.sites.iter_mut().for_each(|site| site.shares = None);
+            weigher.images.clear();
+            weigher.weigh(&spaces, &mut Budget::of(steps * part / 4));
+            let found = [many, some, few].map(|site| weigher.shares(site).is_some());
+            assert_eq!(found, [read > 0, read > 1, false], "{part}");
+        }
     }
 
     /// 1,000 programs are hit. All are weighed, and few of them stay open.
@@ -368,7 +557,7 @@ mod tests {
             })
             .collect();
         for _ in 0..2 {
-            weigher.weigh(&spaces);
+            weigher.weigh(&spaces, &mut Budget::of(PLENTY));
             assert!(sites.iter().all(|site| weigher.shares(*site).is_some()));
             assert_eq!(open_in(folder.path()).0, KEPT);
         }

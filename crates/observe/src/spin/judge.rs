@@ -2,11 +2,13 @@
 
 use super::loops::{Code, Drawn, Verdict, Work, gives_way, relaxes};
 use super::{Question, Seen};
+use crate::sample::budget::Budget;
 use crate::sample::file::CodeFile;
 use crate::sample::image::Image;
 use crate::sample::live;
 use crate::task::Pid;
 use colocate_isa::{Decoded, Isa, system};
+use colocate_machine::Nanos;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -14,11 +16,23 @@ use std::ops::Range;
 /// the code around the place is looked at.
 const LONGEST_FUNCTION_B: u64 = 1 << 16;
 
-/// Functions whose loops are kept. Chosen: more than a program spends its time in; some 100 KB each at most.
-const KEPT: usize = 256;
+/// Instructions of functions whose loops are kept, together: 80 MB of them where every one is a jump. Chosen: more than
+/// a program spends its time in.
+const KEPT: usize = 1 << 18;
 
 /// Files that stay open. Chosen: more than a program spends its time in; builds run thousands, one after the other.
 const KEPT_OPEN: usize = 128;
+
+/// Functions of files that stay open, 64 MiB of them. Chosen: twenty times those of LLVM 22.
+const KEPT_FUNCTIONS: usize = 1 << 22;
+
+/// Steps that judging may take at once, about two seconds of what it is given over a longer time. Chosen: some hundred
+/// programs are read when watching begins.
+const MOST_STEPS: u64 = 2_000_000_000;
+
+/// Time for which judging is given a step: a tenth of a PU, so that programs that ask for more by their code do not get
+/// it. What is over it counts as unreadable.
+const NS_A_STEP: u64 = 10;
 
 /// Where code is to be found.
 #[derive(Clone, Debug)]
@@ -46,14 +60,31 @@ impl Source {
 }
 
 /// Judges code; keeps some files that it has opened and functions that it has taken apart.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Judge {
     images: HashMap<CodeFile, Image>,
     functions: HashMap<(CodeFile, u64), Drawn>,
+    budget: Budget,
+    /// When the budget was last filled up.
+    filled: Nanos,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        let (images, functions) = (HashMap::new(), HashMap::new());
+        Self { images, functions, budget: Budget::of(MOST_STEPS), filled: Nanos::ZERO }
+    }
 }
 
 impl Judge {
-    /// What a thread does that was seen there. `None` if there is no code to be read.
+    /// Gives it the steps for the time until `at`, on `CLOCK_MONOTONIC`.
+    pub fn fill(&mut self, at: Nanos) {
+        let steps = at.saturating_sub(self.filled).0 / NS_A_STEP;
+        self.budget = Budget::of(self.budget.left().saturating_add(steps).min(MOST_STEPS));
+        self.filled = at;
+    }
+
+    /// What a thread does that was seen there. `None` if there is no code to be read, or no step left for it.
     ///
     /// Opens and reads files, some milliseconds for one that it has not seen. Where the file is not to be had, since
     /// it was replaced or is of another mount namespace, reads what the process has in its memory.
@@ -93,7 +124,11 @@ impl Judge {
         }
         self.functions.retain(|(of, _), _| self.images.contains_key(of));
         let is_there = opened.is_some();
-        if let Some(image) = opened.and_then(Image::of) {
+        if let Some(image) = opened.and_then(|file| Image::of(file, &mut self.budget)) {
+            let functions: usize = self.images.values().map(Image::functions).sum();
+            if functions + image.functions() > KEPT_FUNCTIONS {
+                self.images.clear();
+            }
             self.images.insert(file.clone(), image);
         }
         is_there
@@ -104,7 +139,7 @@ impl Judge {
             Source::File(file, offset_b) => self.in_file(file, *offset_b),
             Source::Memory { start, bytes, ip } => {
                 let code = Code { isa: Isa::native()?, start: *start, bytes };
-                around(code, *ip, &|_| false)
+                around(code, *ip, &|_| false, &mut self.budget)
             }
         }
     }
@@ -134,7 +169,8 @@ impl Judge {
         else {
             let start = ip.saturating_sub(live::BEHIND_B as u64);
             let bytes = image.bytes(start..ip.saturating_add(live::AHEAD_B as u64));
-            return around(Code { isa: image.isa(), start, bytes: &bytes }, ip, &relaxed);
+            let code = Code { isa: image.isa(), start, bytes: &bytes };
+            return around(code, ip, &relaxed, &mut self.budget);
         };
         if is_relaxed(image, range.start) {
             return Some(Verdict::Hints);
@@ -142,21 +178,24 @@ impl Judge {
         if is_short(image, range.start, gives_way) {
             return Some(Verdict::Yields);
         }
-        if self.functions.len() >= KEPT {
-            self.functions.clear();
-        }
-        let draw = || {
-            let bytes = image.bytes(range.clone());
-            Drawn::of(Code { isa: image.isa(), start: range.start, bytes: &bytes }, ip)
-        };
         let key = (file.clone(), range.start);
-        let drawn = self.functions.entry(key).or_insert_with(draw);
-        if let Some(verdict) = drawn.judge(ip, &relaxed) {
+        if let Some(verdict) =
+            self.functions.get_mut(&key).and_then(|f| f.judge(ip, &relaxed, &mut self.budget))
+        {
             return Some(verdict);
         }
-        // A part that nothing known leads to, but that runs.
-        *drawn = draw();
-        Some(drawn.judge(ip, &relaxed).unwrap_or(Verdict::Works(Work::NoLoop)))
+        // Not seen yet, or a part that nothing known leads to, but that runs.
+        let bytes = image.bytes(range.clone());
+        let code = Code { isa: image.isa(), start: range.start, bytes: &bytes };
+        let mut drawn = Drawn::of(code, ip, &mut self.budget)?;
+        let verdict = drawn.judge(ip, &relaxed, &mut self.budget);
+        self.functions.remove(&key);
+        let kept: usize = self.functions.values().map(Drawn::instructions).sum();
+        if kept + drawn.instructions() > KEPT {
+            self.functions.clear();
+        }
+        self.functions.insert(key, drawn);
+        Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
     }
 }
 
@@ -174,13 +213,20 @@ fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bo
 }
 
 /// Judges by the smallest piece of code around the place that jumps back to its beginning.
-fn around(code: Code<'_>, ip: u64, relaxed: &dyn Fn(u64) -> bool) -> Option<Verdict> {
-    let body: Vec<Decoded> = live::code_around(code.isa, code.start, code.bytes, ip);
+fn around(
+    code: Code<'_>,
+    ip: u64,
+    relaxed: &dyn Fn(u64) -> bool,
+    budget: &mut Budget,
+) -> Option<Verdict> {
+    let around =
+        |budget: &mut Budget| live::code_around(code.isa, code.start, code.bytes, ip, budget);
+    let body: Vec<Decoded> = budget.within(live::MOST_STEPS, around)?;
     let (first, last) = (body.first()?, body.last()?);
     let range = usize::try_from(first.ip.checked_sub(code.start)?).ok()?
         ..usize::try_from(last.next_ip().checked_sub(code.start)?).ok()?;
     let code = Code { isa: code.isa, start: first.ip, bytes: code.bytes.get(range)? };
-    let verdict = Drawn::of(code, ip).judge(ip, relaxed);
+    let verdict = Drawn::of(code, ip, budget)?.judge(ip, relaxed, budget);
     Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
 }
 
@@ -290,6 +336,22 @@ mod tests {
         assert_eq!(judge.judge(&question(other.clone(), NOBODY)), None);
         let low = (us, 0x40_0000);
         assert_eq!(judge.judge(&question(other, low)), None, "it may have 32 bits");
+    }
+
+    /// Judging takes no more of a PU than it is given, whatever is asked; later questions are answered again.
+    #[test]
+    fn what_is_over_budget_is_not_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut judge = Judge::default();
+        let path = |place: usize| folder.path().join(place.to_string());
+        (0..3).for_each(|place| write(&path(place), ASKS));
+        assert_eq!(judge.judge(&question(file(&path(0)), NOBODY)), WAITS);
+        judge.budget = Budget::of(10);
+        assert_eq!(judge.judge(&question(file(&path(1)), NOBODY)), None);
+        judge.fill(Nanos::from_millis(10));
+        assert_eq!(judge.judge(&question(file(&path(2)), NOBODY)), WAITS);
+        judge.fill(Nanos::from_secs(1_000));
+        assert_eq!(judge.budget, Budget::of(MOST_STEPS));
     }
 
     /// 1,000 programs are built, run and deleted, or stay: few of them are open then.

@@ -9,7 +9,7 @@ use super::loops::Verdict;
 use super::{Question, Share, Site, SpinSampler};
 use crate::births::Options;
 use crate::pmu::Start;
-use crate::sys::SysError;
+use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ impl Judging {
             begin();
             let mut judge = Judge::default();
             for question in asked {
+                judge.fill(now());
                 let verdict = judge.judge(&question);
                 if tell.send((question.site, verdict)).is_err() {
                     return;

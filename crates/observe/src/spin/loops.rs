@@ -33,7 +33,8 @@
 //! - **Nothing that walks, computes, stores or calls waits** -> `work` in tests `loops_of_x86` and `loops_of_aarch64`
 //! - **However it is compiled**: counters in registers or slots, pointers read before or after -> `wait` in the same
 
-use crate::sample::flow::{BlockIdx, Graph, Loop};
+use crate::sample::budget::Budget;
+use crate::sample::flow::{BlockIdx, Graph, LoopIdx};
 use colocate_isa::effect::{Access, Effect, Registers, Way, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -113,45 +114,63 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// `code` with its loops. `ip` is an instruction of it that is known to run.
+    /// `code` with its loops. `ip` is an instruction of it that is known to run. `None` if that takes more than `budget`.
     #[must_use]
-    pub fn of(code: Code<'_>, ip: u64) -> Self {
+    pub fn of(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
         let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
-        let graph = Graph::of(&decoded, &BTreeSet::from([ip]));
+        let graph = Graph::of(&decoded, &BTreeSet::from([ip]), budget)?;
         let (isa, start, bytes) = (code.isa, code.start, code.bytes.to_vec());
-        Self { isa, start, bytes, decoded, graph, known: HashMap::new() }
+        Some(Self { isa, start, bytes, decoded, graph, known: HashMap::new() })
     }
 
-    /// What a thread does that was seen at `ip`; `None` where this is not known to run.
-    pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>) -> Option<Verdict> {
+    /// How many instructions it has, some 300 bytes each at most.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        self.decoded.len()
+    }
+
+    /// What a thread does that was seen at `ip`; `None` where this is not known to run, or if `budget` ends.
+    pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>, budget: &mut Budget) -> Option<Verdict> {
         let here = self.graph.block_at(ip)?;
         self.graph.order.contains(&here).then_some(())?;
         if let Some(known) = self.known.get(&here) {
             return Some(*known);
         }
-        let verdict = self.verdict(here, relaxed);
+        let verdict = self.verdict(here, relaxed, budget)?;
         self.known.insert(here, verdict);
         Some(verdict)
     }
 
-    fn verdict(&self, here: BlockIdx, relaxed: Relaxes<'_>) -> Verdict {
+    fn verdict(
+        &self,
+        here: BlockIdx,
+        relaxed: Relaxes<'_>,
+        budget: &mut Budget,
+    ) -> Option<Verdict> {
         let Some(innermost) = self.graph.blocks[here].innermost else {
-            return Verdict::Works(Work::NoLoop);
+            return Some(Verdict::Works(Work::NoLoop));
         };
-        let (graph, body) = (&self.graph, &self.graph.loops[innermost]);
+        let (graph, body) = (&self.graph, self.graph.body(innermost));
         let count = |block: &BlockIdx| graph.blocks[*block].counts.instructions;
-        if body.body.iter().map(count).sum::<u64>() > LONGEST_WITH_HINT {
-            return Verdict::Works(Work::Long);
+        if body.iter().map(count).sum::<u64>() > LONGEST_WITH_HINT {
+            return Some(Verdict::Works(Work::Long));
         }
+        let inside: usize =
+            graph.loops[innermost].inside.clone().map(|inside| graph.body(inside).len()).sum();
+        budget.spend_each(inside, STEPS_A_BLOCK)?;
         let code = Code { isa: self.isa, start: self.start, bytes: &self.bytes };
-        let round = Round { code, graph, body, relaxed };
+        let round = Round { code, graph, innermost, relaxed };
         let steps = round.steps(&self.decoded);
-        if round.hints(&steps, here, innermost) { Verdict::Hints } else { round.verdict(&steps) }
+        Some(if round.hints(&steps, here) { Verdict::Hints } else { round.verdict(&steps) })
     }
 }
 
 /// Instructions of a loop that is looked at, at most. Chosen: ten times LLVM's.
 const LONGEST_WITH_HINT: u64 = 1_000;
+
+/// Steps for a block of a loop that is looked at, once more for each loop that it is in. Chosen: its instructions are decoded
+/// again, and what they write is put into sets.
+const STEPS_A_BLOCK: u64 = 1_000;
 
 /// Whether this code, all of a function, does little more than hint: some instructions and no loop.
 #[must_use]
@@ -195,7 +214,7 @@ type Steps = BTreeMap<BlockIdx, Vec<Option<Effect>>>;
 struct Round<'a> {
     code: Code<'a>,
     graph: &'a Graph,
-    body: &'a Loop,
+    innermost: LoopIdx,
     relaxed: Relaxes<'a>,
 }
 
@@ -207,21 +226,28 @@ impl Round<'_> {
             let inside = decoded[from..].iter().take_while(|one| one.ip < range.end);
             (*block, inside.map(|one| self.code.effect(*one)).collect())
         };
-        self.body.body.iter().map(of_block).collect()
+        self.graph.body(self.innermost).iter().map(of_block).collect()
+    }
+
+    fn header(&self) -> BlockIdx {
+        self.graph.loops[self.innermost].header
+    }
+
+    fn contains(&self, block: BlockIdx) -> bool {
+        self.graph.is_inside(block, self.innermost)
     }
 
     /// Whether a hint of this very loop is on a way with the block `here`.
-    fn hints(&self, steps: &Steps, here: BlockIdx, innermost: usize) -> bool {
+    fn hints(&self, steps: &Steps, here: BlockIdx) -> bool {
         let is_hint = |step: &Option<Effect>| {
             step.as_ref().is_some_and(|step| step.way == Way::Hint || self.calls_relaxed(step))
         };
-        let own = |block: &&BlockIdx| self.graph.blocks[**block].innermost == Some(innermost);
+        let own = |block: &&BlockIdx| self.graph.blocks[**block].innermost == Some(self.innermost);
         let hints = steps.iter().filter(|(_, steps)| steps.iter().any(is_hint));
         let hints: BTreeSet<BlockIdx> = hints.map(|(block, _)| *block).collect();
-        let after = self.after(here);
-        let on_a_way = |hint: &BlockIdx| {
-            *hint == here || after.contains(hint) || self.after(*hint).contains(&here)
-        };
+        let (before, after) = (self.before(here), self.after(here));
+        let on_a_way =
+            |hint: &BlockIdx| *hint == here || after.contains(hint) || before.contains(hint);
         hints.iter().filter(own).any(on_a_way)
             || (self.only_looks(steps) && !self.reached_without(&hints).contains(&here))
     }
@@ -234,8 +260,8 @@ impl Round<'_> {
 
     /// Blocks of the loop that can be reached in a round before these.
     fn reached_without(&self, without: &BTreeSet<BlockIdx>) -> BTreeSet<BlockIdx> {
-        let inside = |to: &BlockIdx| self.body.body.contains(to) && !without.contains(to);
-        let mut rest: Vec<BlockIdx> = Some(self.body.header).into_iter().filter(inside).collect();
+        let inside = |to: &BlockIdx| self.contains(*to) && !without.contains(to);
+        let mut rest: Vec<BlockIdx> = Some(self.header()).into_iter().filter(inside).collect();
         let mut found: BTreeSet<BlockIdx> = rest.iter().copied().collect();
         while let Some(block) = rest.pop() {
             let next = self.graph.blocks[block].next.iter().copied().filter(inside);
@@ -253,8 +279,21 @@ impl Round<'_> {
         let (mut found, mut rest) = (BTreeSet::new(), vec![from]);
         while let Some(block) = rest.pop() {
             let next = self.graph.blocks[block].next.iter().copied();
-            let inside = next.filter(|to| *to != self.body.header && self.body.body.contains(to));
+            let inside = next.filter(|to| *to != self.header() && self.contains(*to));
             rest.extend(inside.filter(|to| found.insert(*to)));
+        }
+        found
+    }
+
+    /// Blocks of the loop that `to` may run after in the same round.
+    fn before(&self, to: BlockIdx) -> BTreeSet<BlockIdx> {
+        let (mut found, mut rest) = (BTreeSet::new(), vec![to]);
+        while let Some(block) = rest.pop() {
+            // What leads to the header is of the round before.
+            if block != self.header() {
+                let before = self.graph.blocks[block].before.iter().copied();
+                rest.extend(before.filter(|from| self.contains(*from) && found.insert(*from)));
+            }
         }
         found
     }
@@ -392,9 +431,9 @@ impl Places {
         };
         let heads = self.heads(round, steps);
         let mut ends: BTreeMap<BlockIdx, State> = BTreeMap::new();
-        for block in round.graph.order.iter().filter(|block| round.body.body.contains(block)) {
+        for block in round.graph.order.iter().filter(|block| round.contains(**block)) {
             let before = round.graph.blocks[*block].before.iter();
-            let known = before.filter(|_| *block != round.body.header).filter_map(|b| ends.get(b));
+            let known = before.filter(|_| *block != round.header()).filter_map(|b| ends.get(b));
             let merged = known.cloned().reduce(|one, other| merge(&one, &other));
             let mut state = merged.unwrap_or_else(|| vec![CONSTANT; count]);
             for place in heads.get(block).into_iter().flatten() {
@@ -415,13 +454,14 @@ impl Places {
 
     /// The heads of the loop and of those inside it, with the places that each writes.
     fn heads(&self, round: &Round<'_>, steps: &Steps) -> BTreeMap<BlockIdx, Vec<usize>> {
-        let inside = round.graph.loops.iter().filter(|one| one.body.is_subset(&round.body.body));
-        let written = |one: &Loop| {
-            let steps = one.body.iter().filter_map(|block| steps.get(block)).flatten().flatten();
+        let written = |one: LoopIdx| {
+            let body = round.graph.body(one).iter();
+            let steps = body.filter_map(|block| steps.get(block)).flatten().flatten();
             let places: BTreeSet<usize> = steps.flat_map(|step| self.written(step)).collect();
             places.into_iter().collect()
         };
-        inside.map(|one| (one.header, written(one))).collect()
+        let inside = round.graph.loops[round.innermost].inside.clone();
+        inside.map(|one| (round.graph.loops[one].header, written(one))).collect()
     }
 
     fn written(&self, step: &Effect) -> Vec<usize> {

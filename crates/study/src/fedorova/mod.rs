@@ -129,6 +129,6 @@ impl Report {
     /// The report as JSON text, ending in a newline (`docs/schemas/study-fedorova.json`).
     #[must_use]
     pub fn to_json(&self) -> String {
-        crate::json::text(self)
+        colocate_machine::printable::json(self)
     }
 }

@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::points::{Question, SerialBy};
 use crate::curve::{self, Curves, Series};
 use crate::stats::Estimate;
-use crate::table::shown;
+use colocate_machine::printable;
 
 /// Serial share against speed-up, and below length of phases against what moves cost, as an SVG document.
 ///
@@ -30,7 +30,7 @@ fn shares(report: &Report) -> Curves {
     Curves {
         caption: format!(
             "simulated on {}, not measured: gain by serial share",
-            shown(&report.machine)
+            printable(&report.machine)
         ),
         across: "serial share of the time on slow cores, percent".to_owned(),
         up: "faster than os, percent".to_owned(),
@@ -59,7 +59,10 @@ fn migrations(report: &Report) -> Curves {
         }
     }
     Curves {
-        caption: format!("simulated on {}, not measured: what moves cost", shown(&report.machine)),
+        caption: format!(
+            "simulated on {}, not measured: what moves cost",
+            printable(&report.machine)
+        ),
         across: "length of phases on slow cores, power of ten of milliseconds".to_owned(),
         up: "faster than os, percent".to_owned(),
         level: Some(0.0),

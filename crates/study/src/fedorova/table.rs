@@ -5,6 +5,7 @@ use super::figures::{PointFigures, PolicyFigures};
 use super::points::Question;
 use crate::simulate::figures::{Spread, Verdict};
 use crate::table::aligned;
+use colocate_machine::printable;
 use std::fmt::Write;
 
 /// The report as tables and their legend; ends in a newline.
@@ -12,6 +13,7 @@ use std::fmt::Write;
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let Report { machine, threads, draws, seeds, length_s, quantum_s, .. } = report;
+    let machine = printable(machine);
     let _ = writeln!(
         out,
         "fedorova, simulated on {machine}: {threads} threads, programs of {length_s} s on slow cores, a sample every {quantum_s} s;\n\

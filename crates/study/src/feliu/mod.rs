@@ -175,7 +175,7 @@ impl Report {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        crate::json::text(self)
+        colocate_machine::printable::json(self)
     }
 }
 

@@ -6,6 +6,7 @@ use super::shown::{Course, Shown};
 use super::{Report, Setup};
 use crate::simulate::figures::{Spread, Verdict};
 use crate::table::aligned;
+use colocate_machine::printable;
 use std::fmt::Write;
 
 /// Most programs of which a matrix is printed. Chosen: a line of 100 characters.
@@ -18,6 +19,7 @@ const PAIRS: usize = 5;
 pub fn text(report: &Report, setups: &[Setup]) -> String {
     let mut out = String::new();
     let Report { study, machine, draws, seeds, alone_s, quantum_s, .. } = report;
+    let machine = printable(machine);
     let _ = writeln!(
         out,
         "{study}, simulated on {machine}: programs of {alone_s} s alone, a quantum of {quantum_s} s; in brackets the\n\

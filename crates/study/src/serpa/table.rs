@@ -4,6 +4,7 @@ use super::length::{LAST, Step, settled, start_of};
 use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
 use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
+use colocate_machine::printable;
 use std::fmt::Write;
 
 /// The report as tables and their legend; ends in a newline.
@@ -11,6 +12,7 @@ use std::fmt::Write;
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let Report { machine, draws, seeds, .. } = report;
+    let machine = printable(machine);
     let _ = writeln!(
         out,
         "simulated {machine}; in brackets the range over {draws} sets of assumptions and what chance does ({seeds} \
@@ -28,7 +30,7 @@ pub fn text(report: &Report) -> String {
 pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
     let mut out = format!(
         "simulated {}; all pairs under os, {} sets of assumptions, {} seeds each\n  {:>9}  {:24}  {:24}  changed by\n",
-        study.machine.name,
+        printable(&study.machine.name),
         study.draws.len(),
         study.seeds,
         "length",

@@ -4,7 +4,7 @@
 //! most of its time, and the picture stays small however long the run was.
 
 use crate::plot::label;
-use crate::table::shown;
+use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::{JobIdx, TaskId};
 use colocate_sim::Outcome;
@@ -82,8 +82,8 @@ pub enum Busy {
 /// Only if the drawing library fails; its line says how.
 pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String, String> {
     let jobs: Vec<String> = outcome.jobs.iter().map(|job| job.name.clone()).collect();
-    let simulated = format!("simulated on {}, not measured", shown(&outcome.machine));
-    let what = format!("{} under {policy}, seed {}", shown(&outcome.scenario), outcome.seed);
+    let simulated = format!("simulated on {}, not measured", printable(&outcome.machine));
+    let what = format!("{} under {policy}, seed {}", printable(&outcome.scenario), outcome.seed);
     of_run(&Drawn {
         heading: [&simulated, &what],
         machine,
@@ -145,7 +145,7 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
         let x = NAMES + COLUMNS.cast_signed() + GAP;
         let task = TaskId { job: JobIdx(u32::try_from(place)?), order: 0 };
         root.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour(task).filled()))?;
-        root.draw(&small(&shown(job), (x + 16, y), HPos::Left))?;
+        root.draw(&small(&printable(job), (x + 16, y), HPos::Left))?;
     }
     root.present()?;
     Ok(())
@@ -167,7 +167,7 @@ fn draw_courses(
     root.draw(&small(what, (NAMES, top(0)? + ROW / 2), HPos::Left))?;
     for (job, row) in courses.iter().enumerate() {
         let top = top(job + 1)?;
-        let name: String = shown(&run.jobs[job]).chars().take(NAME).collect();
+        let name: String = printable(&run.jobs[job]).chars().take(NAME).collect();
         root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
         let whose = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
         for stretch in row {

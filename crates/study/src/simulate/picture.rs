@@ -4,7 +4,7 @@ use super::figures::{Metric, PolicyFigures, Simulated, Verdict};
 use super::table;
 use crate::plot::{Area, FASTER, MEAN, OPEN, SLOWER, chart, draw_estimate, label, middle, padded};
 use crate::stats::Estimate;
-use crate::table::shown;
+use colocate_machine::printable;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
@@ -42,8 +42,8 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
     let lines = [
         format!(
             "simulated on {}, not measured: {}",
-            shown(&settings.machine),
-            shown(&settings.scenario)
+            printable(&settings.machine),
+            printable(&settings.scenario)
         ),
         format!(
             "ratio to {} under the usual assumptions; bars: over {} sets of assumptions and {} seeds",

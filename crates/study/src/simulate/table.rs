@@ -4,7 +4,8 @@ use super::figures::{
     JobFigures, Metric, MetricFigures, PolicyFigures, PortUsage, Settings, Simulated, Spread,
     Usage, Verdict,
 };
-use crate::table::{aligned, seconds, shown};
+use crate::table::{aligned, seconds};
+use colocate_machine::printable;
 use colocate_sim::Method;
 use std::fmt::Write;
 
@@ -50,9 +51,9 @@ pub fn summary(found: &Simulated) -> String {
     let settings = &found.settings;
     let mut out = format!(
         "simulated on {}: {}, against {}\n",
-        shown(&settings.machine),
-        shown(&settings.scenario),
-        settings.baseline
+        printable(&settings.machine),
+        printable(&settings.scenario),
+        printable(&settings.baseline)
     );
     let others = found.policies.iter().filter(|policy| policy.policy != settings.baseline);
     for policy in others {
@@ -61,7 +62,7 @@ pub fn summary(found: &Simulated) -> String {
             .map(|figures| format!("{} in {}", verdict(figures), figures.metric.short()))
             .collect();
         let said = if said.is_empty() { "not resolved".to_owned() } else { said.join(", ") };
-        let _ = writeln!(out, "  {}: {said}", policy.policy);
+        let _ = writeln!(out, "  {}: {said}", printable(&policy.policy));
     }
     out
 }
@@ -75,15 +76,15 @@ fn heading(settings: &Settings) -> String {
     let mut out = format!(
         "simulated on {}, not measured: {}\n{} jobs, {} threads; {method}; {} seeds x {} sets of \
          assumptions\n",
-        shown(&settings.machine),
-        shown(&settings.scenario),
+        printable(&settings.machine),
+        printable(&settings.scenario),
         settings.jobs.len(),
         settings.tasks,
         settings.seeds,
         settings.draws,
     );
     if let Some(note) = &settings.note {
-        let _ = writeln!(out, "{}", shown(note));
+        let _ = writeln!(out, "{}", printable(note));
     }
     out
 }
@@ -128,7 +129,7 @@ fn job_rows(found: &Simulated, get: impl Fn(&JobFigures) -> Option<Spread>) -> V
             let figures = get(&policy.jobs[place]);
             figures.map_or_else(unknown, |it| format!("{:.3} ({})", it.value, three_decimals(it)))
         };
-        rows.push([shown(name)].into_iter().chain(found.policies.iter().map(cell)).collect());
+        rows.push([name.clone()].into_iter().chain(found.policies.iter().map(cell)).collect());
     }
     let more = found.settings.jobs.len().saturating_sub(MOST_JOBS);
     if more > 0 {
@@ -191,8 +192,8 @@ fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
         if found.policies.iter().all(|policy| policy.usage.port_groups[place].used == 0.0) {
             continue;
         }
-        let kind = if kinds { format!("{}: ", shown(&group.kind)) } else { String::new() };
-        let name = kind + &shown(&group.ports.join(" "));
+        let kind = if kinds { format!("{}: ", group.kind) } else { String::new() };
+        let name = kind + &group.ports.join(" ");
         rows.push([name].into_iter().chain(found.policies.iter().map(of)).collect());
     }
     rows
@@ -208,18 +209,18 @@ fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
     let _ = writeln!(
         out,
         "\n{}: pairs of tasks on one core, on average over the time, usual assumptions, simulated",
-        policy.policy
+        printable(&policy.policy)
     );
     if jobs > MOST_TOGETHER {
         let _ = writeln!(out, "{jobs} jobs: in the JSON");
         return;
     }
     let mut head = vec![String::new()];
-    head.extend(settings.jobs.iter().map(|name| shown(name)));
+    head.extend(settings.jobs.iter().cloned());
     let mut rows = vec![head];
     for (name, row) in settings.jobs.iter().zip(together) {
         let cells = row.iter().map(|share| format!("{share:.2}"));
-        rows.push([shown(name)].into_iter().chain(cells).collect());
+        rows.push([name.clone()].into_iter().chain(cells).collect());
     }
     out.push_str(&aligned(&rows));
 }
@@ -234,7 +235,7 @@ fn legend(out: &mut String, found: &Simulated) {
         found.resolution * 100.0
     );
     for note in &found.notes {
-        let _ = writeln!(out, "note: {note}");
+        let _ = writeln!(out, "note: {}", printable(note));
     }
 }
 

@@ -326,7 +326,10 @@ impl Place {
         }
         let _ = fs::remove_file(KEPT);
         shell("mount -o remount,hidepid=0 /proc")?;
-        shell(&format!("setcap -r {PROGRAM} 2>/dev/null; rm -rf /tmp/colocate-* {FOLDER}"))?;
+        // A change of the owner takes capabilities away.
+        shell(&format!(
+            "chown 0:0 {PROGRAM}; chmod 755 {PROGRAM}; rm -rf /tmp/colocate-* {FOLDER}"
+        ))?;
         shell(&format!("mkdir -m 700 {FOLDER}; chown {USER} {FOLDER}"))
     }
 
@@ -342,6 +345,7 @@ impl Place {
     /// Runs the command where this is wrong, and hears that it is not any more.
     fn lift(&mut self, ill: &Ill, fix: &Fix) -> anyhow::Result<()> {
         let command = fix.command.replace("FOLDER", FOLDER).replace("ARGUMENTS", "doctor");
+        let command = command.replace("GROUP", &USER.to_string());
         self.reset()?;
         shell(ill.make)?;
         let after = if fix.command.contains("ARGUMENTS") {
@@ -399,7 +403,7 @@ fn tiers(place: &mut Place) -> anyhow::Result<()> {
     let nothing = ill(NONE, "affinity", "true");
     place.reset()?;
     let printed = above(&place.ask(&nothing, ":")?);
-    let names = ["perfmon", "sys-nice", "root"];
+    let names = ["perfmon", "root"];
     ensure!(printed.len() == names.len(), "expected {names:?}, found {printed:?}");
     for (fix, name) in printed.iter().zip(names) {
         place.lift(&nothing, fix)?;

@@ -4,12 +4,13 @@ use super::keeper::Keeper;
 use crate::exit::{CANNOT_EXECUTE, Failure, OURS};
 use anyhow::Context;
 use colocate_act::launch::Command as Found;
-use colocate_act::{pin, sys};
+use colocate_act::{ProcessHandle, pin, sys};
 use colocate_machine::{Nanos, PuNr, PuSet};
-use colocate_observe::{Pid, Tid};
+use colocate_observe::Pid;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +56,7 @@ impl Program {
         keeper: Keeper,
         stop: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let original = pin::allowed(Tid(0)).context("cannot read our own affinity mask")?;
+        let original = pin::own().context("cannot read our own affinity mask")?;
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
     }
 
@@ -92,10 +93,10 @@ impl Program {
         sys::ends_with_us(&mut command);
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
-        pin::place(Tid(0), &pin::only(self.pu))
+        pin::place_own(&pin::only(self.pu))
             .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
         let started = command.spawn();
-        pin::place(Tid(0), &self.original).context("cannot go back to where we may run")?;
+        pin::place_own(&self.original).context("cannot go back to where we may run")?;
         let child = started.map_err(|why| Failure {
             code: CANNOT_EXECUTE,
             message: format!("{}: {why}", self.found.path.display()),
@@ -105,7 +106,8 @@ impl Program {
 
     /// Makes sure that its first thread is where it should be. One that has ended was.
     fn read_back(&self, pid: Pid) -> anyhow::Result<()> {
-        let found = match pin::allowed(Tid(pid.0)) {
+        let Ok(process) = ProcessHandle::open(Path::new("/proc"), pid) else { return Ok(()) };
+        let found = match pin::allowed(&process, pid.first_thread()) {
             Err(pin::PinError::Gone) => return Ok(()),
             found => found.context("cannot read the program's affinity mask")?,
         };

@@ -26,7 +26,7 @@ pub fn text(report: &Report, memory: Option<f64>) -> String {
 /// The program's name: the last part of its path, in one line.
 pub fn name(report: &Report) -> String {
     let program = report.command.first().map_or("", String::as_str);
-    program.rsplit('/').next().unwrap_or(program).replace(char::is_control, " ")
+    program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
 fn asked(level: Level) -> &'static str {

@@ -37,8 +37,9 @@ fn said(isa: Isa, code: &[u8], at: u64) -> Verdict {
         let bytes = usize::try_from(target).ok().and_then(|from| code.get(from..));
         bytes.is_some_and(|bytes| relaxes(Code { isa, start: target, bytes }))
     };
-    let mut drawn = Drawn::of(whole, at);
-    drawn.judge(at, &relaxed).unwrap()
+    let budget = &mut Budget::of(1 << 40);
+    let mut drawn = Drawn::of(whole, at, budget).unwrap();
+    drawn.judge(at, &relaxed, budget).unwrap()
 }
 
 fn word(verdict: Verdict) -> String {

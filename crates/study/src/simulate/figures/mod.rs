@@ -321,7 +321,7 @@ impl Simulated {
     /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
-        crate::json::text(self)
+        colocate_machine::printable::json(self)
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
+use colocate_machine::printable::is_unprintable;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
 use colocate_model::phase::{Guesses, PhaseError};
@@ -87,7 +88,7 @@ impl Build<'_> {
     fn name(&self, name: &Spanned<String>) -> Result<(), FileError> {
         let text = name.get_ref();
         let length = text.chars().count();
-        if text.trim().is_empty() || length > MAX_NAME || text.chars().any(char::is_control) {
+        if text.trim().is_empty() || length > MAX_NAME || text.chars().any(is_unprintable) {
             let expected = format!("a name of 1 to {MAX_NAME} characters on one line");
             return Err(self.lines.misfit(name, expected, format!("{length} characters")));
         }

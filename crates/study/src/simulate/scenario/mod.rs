@@ -181,7 +181,7 @@ impl ScenarioFile {
     /// Never: every value has a TOML form.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(&self.form).expect("every value has a TOML form")
+        colocate_machine::printable::toml(&self.form).expect("every value has a TOML form")
     }
 
     /// What it calls the workload.

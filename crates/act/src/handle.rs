@@ -1,0 +1,221 @@
+//! One process, and never a later one with the same number.
+//!
+//! # Problem
+//! Numbers of processes and threads are reused. A signal, a mask or a policy that is meant for a thread that has ended
+//! would reach whatever has taken over its number.
+//! # Approach
+//! The open directory `/proc/PID` stays that of one process: once that is reaped, every access says `ESRCH`, also
+//! if its number is in use again (`proc_pid_lookup`, fs/proc/base.c). pidfd_send_signal(2) takes it as it takes a
+//! pidfd. Calls that take a thread's number are made only while that directory lists the thread, and count only if it
+//! still does afterwards. In between, the kernel would have to give out all its numbers once.
+//! # Properties
+//! - **A handle outlives its process**: nothing reaches what took over the number. -> test
+//!   `what_took_over_a_number_is_not_reached`
+//! - **Threads belong to it**: those of other processes are refused. -> test `threads_of_others_are_refused`
+
+use crate::stat::Stat;
+use crate::sys;
+use colocate_observe::{Pid, SysError, Tid};
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Whether an error of a handle says that the process or thread has ended. All others leave that open.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct ProcessHandle {
+    pid: Pid,
+    /// When it was created, in clock ticks since boot.
+    start_ticks: u64,
+    dir: File,
+}
+
+impl ProcessHandle {
+    /// The process that has the number `pid` now. `proc` is `/proc`.
+    ///
+    /// Whoever remembers a number compares [`Self::start_ticks`] or [`Self::parent`] with what it knows.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ESRCH` if there is none, `EMFILE` and `ENFILE` at the limits of open files.
+    pub fn open(proc: &Path, pid: Pid) -> io::Result<Self> {
+        let mut options = File::options();
+        let dir = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+        let dir = dir.open(proc.join(pid.to_string()))?;
+        let mut handle = Self { pid, start_ticks: 0, dir };
+        let stat = handle.read("stat", Stat::LONGEST_B)?;
+        let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
+        handle.start_ticks = stat.start_ticks;
+        Ok(handle)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// When it was created, in clock ticks since boot.
+    #[must_use]
+    pub fn start_ticks(&self) -> u64 {
+        self.start_ticks
+    }
+
+    /// Whether it has not been reaped.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.has("stat")
+    }
+
+    /// What the kernel says of its first thread; `None` if it was reaped.
+    #[must_use]
+    pub fn stat(&self) -> Option<Stat> {
+        Stat::parse(&self.read("stat", Stat::LONGEST_B).ok()?)
+    }
+
+    /// What the kernel says of one of its threads; `None` if that has ended.
+    #[must_use]
+    pub fn stat_of(&self, tid: Tid) -> Option<Stat> {
+        self.try_stat_of(tid).ok()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// One for which [`is_gone`] holds if the thread has ended, else that of reading.
+    pub fn try_stat_of(&self, tid: Tid) -> io::Result<Stat> {
+        let text = self.read(&format!("task/{tid}/stat"), Stat::LONGEST_B)?;
+        Stat::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The process that created it, or has adopted it; `None` if it was reaped.
+    #[must_use]
+    pub fn parent(&self) -> Option<Pid> {
+        self.stat().map(|stat| stat.parent)
+    }
+
+    /// One of its files in `/proc`.
+    ///
+    /// # Errors
+    /// `ESRCH` if it was reaped, `EACCES` if the kernel denies it.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        Ok(File::from(fs::openat(&self.dir, name, OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// The beginning of one of its files in `/proc`, as text; what is not UTF-8 in it is replaced.
+    ///
+    /// # Errors
+    /// As [`Self::file`].
+    pub fn read(&self, name: &str, most_b: u64) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        self.file(name)?.take(most_b).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The numbers of its threads; none if it was reaped.
+    #[must_use]
+    pub fn threads(&self) -> Vec<Tid> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let entries = fs::openat(&self.dir, "task", flags, Mode::empty())
+            .and_then(fs::Dir::new)
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).map(Tid).collect()
+    }
+
+    /// Sends it a signal. Needs the same user, or `CAP_KILL`.
+    ///
+    /// # Errors
+    /// `ESRCH` if it was reaped, `EPERM` if it is another user's.
+    pub fn signal(&self, signal: c_int) -> Result<(), SysError> {
+        sys::kill_by(self.dir.as_fd(), signal)
+    }
+
+    /// Does something to one of its threads, by a call that takes the thread's number.
+    ///
+    /// # Errors
+    /// `ESRCH` if the thread is none of this process, or has ended meanwhile; else that of the call.
+    pub fn with<T>(
+        &self,
+        tid: Tid,
+        call: impl FnOnce(Tid) -> Result<T, SysError>,
+    ) -> Result<T, SysError> {
+        self.check(tid)?;
+        let done = call(tid);
+        self.check(tid)?;
+        done
+    }
+
+    fn has(&self, name: &str) -> bool {
+        fs::accessat(&self.dir, name, Access::EXISTS, AtFlags::empty()).is_ok()
+    }
+
+    fn check(&self, tid: Tid) -> Result<(), SysError> {
+        if self.has(&format!("task/{tid}")) {
+            return Ok(());
+        }
+        let source = io::Error::from_raw_os_error(libc::ESRCH);
+        Err(SysError { call: "find thread in /proc/PID/task", source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    const PROC: &str = "/proc";
+
+    fn sleeper() -> (Child, ProcessHandle) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let handle = ProcessHandle::open(Path::new(PROC), pid).unwrap();
+        (child, handle)
+    }
+
+    /// The number is not in use again here, as that takes all numbers; the kernel answers alike. With few numbers:
+    /// `no_stranger_is_touched` of the command line's tests.
+    #[test]
+    fn what_took_over_a_number_is_not_reached() {
+        let (mut child, handle) = sleeper();
+        let tid = handle.pid().first_thread();
+        assert!(handle.exists() && handle.threads() == [tid]);
+        assert!(handle.with(tid, sys::getaffinity).is_ok());
+        handle.signal(libc::SIGKILL).unwrap();
+        while handle.stat().unwrap().state != 'Z' {
+            std::thread::yield_now();
+        }
+        assert!(handle.exists(), "its number is kept until it is reaped");
+        child.wait().unwrap();
+        assert!(!handle.exists() && handle.stat().is_none() && handle.threads().is_empty());
+        assert_eq!(handle.signal(libc::SIGKILL).unwrap_err().errno(), Some(libc::ESRCH));
+        let called = handle.with(tid, |_| -> Result<(), SysError> { panic!("was called") });
+        assert_eq!(called.unwrap_err().errno(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn threads_of_others_are_refused() {
+        let (mut child, handle) = sleeper();
+        let ours = Pid(std::process::id().cast_signed()).first_thread();
+        let called = handle.with(ours, |_| -> Result<(), SysError> { panic!("was called") });
+        assert_eq!(called.unwrap_err().errno(), Some(libc::ESRCH));
+        assert_eq!(handle.parent(), Some(Pid(ours.0)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_cannot_be_opened() {
+        let error = ProcessHandle::open(Path::new(PROC), Pid(i32::MAX)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+}

@@ -1,0 +1,50 @@
+//! Progress bars on standard error, drawn only where that is a terminal.
+
+use colocate_machine::printable;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A progress bar; its messages may hold names from outside.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Of `total` steps, in the form of `template` (indicatif's); not shown if `quiet`.
+    pub fn new(total: u64, template: &str, quiet: bool) -> Self {
+        if quiet {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self(bar)
+    }
+
+    /// So many steps more are done.
+    pub fn advance(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+
+    /// How many steps are done.
+    pub fn position(&self) -> u64 {
+        self.0.position()
+    }
+
+    /// So many steps are done.
+    pub fn set_position(&self, steps: u64) {
+        self.0.set_position(steps);
+    }
+
+    /// What is being done.
+    pub fn say(&self, message: &str) {
+        self.0.set_message(printable(message).into_owned());
+    }
+
+    /// Does `work`, which may write to the terminal, while no bar is there.
+    pub fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.0.suspend(work)
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}

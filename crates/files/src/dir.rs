@@ -1,0 +1,507 @@
+//! Folders, used by descriptor.
+
+use crate::error::{Action, FileError, Why};
+use crate::read::{self, Accept};
+use crate::size::MaxSize;
+use crate::walk::{self, Object};
+use crate::write::{self, Mode};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Most folders in one another that are removed with their content: what a program makes there is deeper only if it means
+/// harm.
+const DEEPEST: usize = 64;
+
+const EXPECTED: &str = "a folder of this user that only this user can write to";
+
+/// A folder. It stays the one that was opened, whatever its path leads to later.
+///
+/// Names are single ones, without a slash; no call follows a link that has such a name.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Dir {
+    /// Opens the folder at `path`.
+    ///
+    /// # Errors
+    /// If there is none, or the path leads over a link that another user may have made.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let wrong = |why: Why| why.of(Action::Use, path);
+        let object = walk::walk(path).map_err(wrong)?.object;
+        let object = object.ok_or_else(|| wrong(Errno::NOENT.into()))?;
+        if object.kind() != FileType::Directory {
+            return Err(wrong(Errno::NOTDIR.into()));
+        }
+        Ok(Self { fd: object.fd, path: path.to_owned() })
+    }
+
+    /// Opens the folder at `path`, which is made with those above it where they are missing, with the permission bits
+    /// `mode` less the umask.
+    ///
+    /// # Errors
+    /// As [`Dir::open`], or if one cannot be made.
+    pub fn open_or_make(path: &Path, mode: u32) -> Result<Self, FileError> {
+        match Self::open(path) {
+            Err(why) if why.is_missing() => {
+                let wrong = |why: Errno| Why::from(why).of(Action::Make, path);
+                let name = path.file_name().ok_or_else(|| wrong(Errno::NOENT))?;
+                let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+                let above = Self::open_or_make(above.unwrap_or(Path::new(".")), mode)?;
+                match rustix::fs::mkdirat(&above.fd, name, rustix::fs::Mode::from_raw_mode(mode)) {
+                    Ok(()) | Err(Errno::EXIST) => Self::open(path),
+                    Err(why) => Err(wrong(why)),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens the folder at `path` if it belongs to `user`, nobody else can write to it, and nobody else can put another
+    /// one in its place: each folder above it belongs to `user` or root, and if others can write to it, it has the
+    /// sticky bit, as `/tmp`.
+    ///
+    /// # Errors
+    /// If it is missing or not such a folder.
+    pub fn open_private(path: &Path, user: u32) -> Result<Self, FileError> {
+        Self::private(path, user, false)
+    }
+
+    /// The same, and makes the folder with mode 0700 if it is missing. The folder above it must be there.
+    ///
+    /// # Errors
+    /// If it is not such a folder, or cannot be made.
+    pub fn open_or_make_private(path: &Path, user: u32) -> Result<Self, FileError> {
+        Self::private(path, user, true)
+    }
+
+    fn private(path: &Path, user: u32, make: bool) -> Result<Self, FileError> {
+        let wrong = |why: Why| why.of(Action::Use, path);
+        let name = path.file_name().ok_or_else(|| wrong(Errno::INVAL.into()))?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = walk::walk(above.unwrap_or(Path::new("."))).map_err(wrong)?;
+        let above = above.object.ok_or_else(|| wrong(Errno::NOENT.into()))?;
+        let is_safe = not_replaced_by_others(&above, user).map_err(wrong);
+        // Nothing is made where it would not be used. If it cannot be made, what is there says more.
+        if make && is_safe.is_ok() {
+            let mode = rustix::fs::Mode::from_raw_mode(0o700);
+            let _ = rustix::fs::mkdirat(&above.fd, name, mode);
+        }
+        let found = match Object::at(&above.fd, name) {
+            Err(why) => return Err(is_safe.err().unwrap_or_else(|| wrong(why.into()))),
+            Ok(found) => found,
+        };
+        let unfit = |found| Err(wrong(Why::Unfit { expected: EXPECTED, found }));
+        if found.kind() != FileType::Directory {
+            unfit(walk::called(&found))
+        } else if found.stat.st_uid != user {
+            unfit(format!("one of user {}", found.stat.st_uid))
+        } else if found.mode() & 0o022 != 0 {
+            unfit(format!("mode {:o}", found.mode()))
+        } else {
+            is_safe.map(|()| Self { fd: found.fd, path: path.to_owned() })
+        }
+    }
+
+    /// The path that it was opened by, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sets its permission bits.
+    ///
+    /// # Errors
+    /// If it belongs to another user.
+    pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
+        let mode = rustix::fs::Mode::from_raw_mode(mode);
+        let set = rustix::fs::chmodat(&self.fd, ".", mode, AtFlags::empty());
+        set.map_err(|why| Why::from(why).of(Action::Write, &self.path))
+    }
+
+    /// The magic number of the file system that it is on (statfs(2)), or `None` if the kernel does not say.
+    #[must_use]
+    pub fn file_system(&self) -> Option<u64> {
+        walk::file_system(&self.fd)
+    }
+
+    /// The folder `name` in it.
+    ///
+    /// # Errors
+    /// If there is none, or it is a link.
+    pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Self, FileError> {
+        let name = name.as_ref();
+        let object = self.look(name, Action::Use)?;
+        if object.kind() != FileType::Directory {
+            return Err(self.wrong(Errno::NOTDIR.into(), name, Action::Use));
+        }
+        Ok(Self { fd: object.fd, path: self.path.join(name) })
+    }
+
+    /// Makes the folder `name` in it, with the permission bits `mode` less the umask.
+    ///
+    /// # Errors
+    /// If it cannot be made or is there already.
+    pub fn make_child(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Self, FileError> {
+        let name = name.as_ref();
+        let made = self.single(name).and_then(|()| {
+            rustix::fs::mkdirat(&self.fd, name, rustix::fs::Mode::from_raw_mode(mode))
+        });
+        made.map_err(|why| self.wrong(why.into(), name, Action::Make))?;
+        self.child(name)
+    }
+
+    /// Makes a folder for this user alone in it, with `prefix` and something that nobody can foresee for its name.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn make_unforeseen(&self, prefix: &str) -> Result<Self, FileError> {
+        let end = write::unforeseen();
+        let end = end.map_err(|why| Why::from(why).of(Action::Make, &self.path))?;
+        self.make_child(format!("{prefix}{end}"), 0o700)
+    }
+
+    /// Names in it, `most` at most, in no order.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn names(&self, most: usize) -> Result<Vec<OsString>, FileError> {
+        let names = || -> Result<Vec<OsString>, Errno> {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let listed = rustix::fs::openat(&self.fd, ".", flags, rustix::fs::Mode::empty())?;
+            let entries = rustix::fs::Dir::new(listed)?;
+            let names = entries.map(|entry| {
+                entry.map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
+            });
+            let own = |name: &Result<OsString, Errno>| {
+                name.as_ref().is_ok_and(|name| name == "." || name == "..")
+            };
+            names.filter(|name| !own(name)).take(most).collect()
+        };
+        names().map_err(|why| Why::from(why).of(Action::Read, &self.path))
+    }
+
+    /// Whether something has the name `name`, be it a link that leads nowhere.
+    #[must_use]
+    pub fn holds(&self, name: impl AsRef<OsStr>) -> bool {
+        self.look(name.as_ref(), Action::Use).is_ok()
+    }
+
+    /// Whether `name` is a folder, not a link to one.
+    #[must_use]
+    pub fn holds_folder(&self, name: impl AsRef<OsStr>) -> bool {
+        let object = self.look(name.as_ref(), Action::Use);
+        object.is_ok_and(|object| object.kind() == FileType::Directory)
+    }
+
+    /// The content of the plain file `name`.
+    ///
+    /// # Errors
+    /// As [`crate::read()`]; if it is a link.
+    pub fn read(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<Vec<u8>, FileError> {
+        let name = name.as_ref();
+        let path = self.path.join(name);
+        let object = self.look(name, Action::Read)?;
+        let file = read::open_object(&object, (&self.fd, name), &path, Accept::File, limit)?;
+        read::content(file, &path, limit)
+    }
+
+    /// The text in the plain file `name`.
+    ///
+    /// # Errors
+    /// As [`Dir::read`], and if it is not text.
+    pub fn read_text(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<String, FileError> {
+        let name = name.as_ref();
+        read::text(self.read(name, limit)?, &self.path.join(name))
+    }
+
+    /// Makes the file `name`, which must not be there, for reading and writing.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(&self, name: impl AsRef<OsStr>, mode: Mode) -> Result<File, FileError> {
+        let name = name.as_ref();
+        let made = self.single(name);
+        let made =
+            made.and_then(|()| write::new_file(&self.fd, name, mode.bits(), OFlags::empty()));
+        made.map_err(|why| self.wrong(why.into(), name, Action::Write))
+    }
+
+    /// Writes a file of the name `name`: it appears whole or not at all, and has the mode `mode` also if another one
+    /// was there before. A link of that name is replaced.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(
+        &self,
+        name: impl AsRef<OsStr>,
+        bytes: &[u8],
+        mode: Mode,
+    ) -> Result<(), FileError> {
+        let name = name.as_ref();
+        let written = self.single(name).map_err(Why::from);
+        let written =
+            written.and_then(|()| write::replace(&self.fd, name, None, bytes, mode.bits()));
+        written.map_err(|why| self.wrong(why, name, Action::Write))
+    }
+
+    /// Writes `bytes` in one call to the file `name`, which must be there: for the kernel's files, as of a cgroup.
+    ///
+    /// # Errors
+    /// If it is not a plain file, or the kernel refuses.
+    pub fn write_in_place(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> Result<(), FileError> {
+        let name = name.as_ref();
+        let object = self.look(name, Action::Write)?;
+        let wrong = |why| self.wrong(why, name, Action::Write);
+        if object.kind() != FileType::RegularFile {
+            let found = walk::called(&object);
+            return Err(wrong(Why::Unfit { expected: "a plain file", found }));
+        }
+        let file = object.open(OFlags::WRONLY, (&self.fd, name));
+        let written = file.map_err(Why::from).and_then(|mut file| Ok(file.write_all(bytes)?));
+        written.map_err(wrong)
+    }
+
+    /// Removes the file `name`, or the link of that name.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
+        let name = name.as_ref();
+        let done = self.single(name);
+        let done = done.and_then(|()| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()));
+        done.map_err(|why| self.wrong(why.into(), name, Action::Remove))
+    }
+
+    /// Removes the empty folder `name`.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove_folder(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
+        let name = name.as_ref();
+        let done = self.single(name);
+        let done = done.and_then(|()| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR));
+        done.map_err(|why| self.wrong(why.into(), name, Action::Remove))
+    }
+
+    /// Removes the folder `name` and all that is in it; links are removed, not followed.
+    ///
+    /// # Errors
+    /// If something cannot be removed, or folders nest deeper than 64.
+    pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
+        self.remove_below(name.as_ref(), DEEPEST)
+    }
+
+    fn remove_below(&self, name: &OsStr, deepest: usize) -> Result<(), FileError> {
+        let Some(deepest) = deepest.checked_sub(1) else {
+            return Err(self.wrong(Errno::LOOP.into(), name, Action::Remove));
+        };
+        let child = self.child(name)?;
+        for inner in child.names(usize::MAX)? {
+            match child.remove(&inner) {
+                // unlink(2) of a folder.
+                Err(why) if why.raw_os_error() == Some(Errno::ISDIR.raw_os_error()) => {
+                    child.remove_below(&inner, deepest)?;
+                }
+                done => done?,
+            }
+        }
+        self.remove_folder(name)
+    }
+
+    /// Gives the file `from` the name `to`, which another one may have.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), FileError> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let done = self.single(from).and_then(|()| self.single(to));
+        let done = done.and_then(|()| rustix::fs::renameat(&self.fd, from, &self.fd, to));
+        done.map_err(|why| self.wrong(why.into(), from, Action::Rename))
+    }
+
+    fn look(&self, name: &OsStr, action: Action) -> Result<Object, FileError> {
+        let object = self.single(name).and_then(|()| Object::at(&self.fd, name));
+        object.map_err(|why| self.wrong(why.into(), name, action))
+    }
+
+    /// Refuses what is not the name of something in this folder.
+    #[allow(clippy::unused_self)] // reads as what it is at each use
+    fn single(&self, name: &OsStr) -> Result<(), Errno> {
+        let is_single = !name.is_empty() && name != "." && name != "..";
+        if is_single && !name.as_bytes().contains(&b'/') { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    fn wrong(&self, why: Why, name: &OsStr, action: Action) -> FileError {
+        why.of(action, &self.path.join(name))
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Whether nobody but `user` and root can put another folder in the place of one in `above`, or of one above that.
+fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
+    let is_safe = |stat: &Stat| {
+        let others = stat.st_mode & 0o022 != 0 && stat.st_mode & 0o1000 == 0;
+        let owner = stat.st_uid;
+        !others && (owner == user || walk::is_roots(owner))
+    };
+    let unsafe_at = |fd: BorrowedFd<'_>, stat: &Stat| {
+        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let path = std::fs::read_link(link).unwrap_or_else(|_| "..".into());
+        Why::Unfit {
+            expected: "a folder below folders that no other user can change",
+            found: format!(
+                "{} of user {}, mode {:o}",
+                path.display(),
+                stat.st_uid,
+                stat.st_mode & 0o7777
+            ),
+        }
+    };
+    if !is_safe(&above.stat) {
+        return Err(unsafe_at(above.fd.as_fd(), &above.stat));
+    }
+    let mut place = (above.stat.st_dev, above.stat.st_ino);
+    let mut fd = rustix::fs::openat(&above.fd, ".", PARENT, rustix::fs::Mode::empty())?;
+    loop {
+        fd = rustix::fs::openat(&fd, "..", PARENT, rustix::fs::Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if !is_safe(&stat) {
+            return Err(unsafe_at(fd.as_fd(), &stat));
+        }
+        let next = (stat.st_dev, stat.st_ino);
+        if next == place {
+            return Ok(());
+        }
+        place = next;
+    }
+}
+
+const PARENT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const KIB: MaxSize = MaxSize::kib(1);
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    fn user() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    #[test]
+    fn what_is_not_ours_alone_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        let refusal =
+            |name: &str| Dir::open_or_make_private(&at(name), user()).map(drop).unwrap_err().line();
+        Dir::open_or_make_private(&at("new"), user()).unwrap();
+        assert_eq!(at("new").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        symlink("new", at("link")).unwrap();
+        assert!(refusal("link").ends_with("found a symbolic link"), "{}", refusal("link"));
+        std::fs::write(at("file"), "").unwrap();
+        assert!(refusal("file").ends_with("found a file"));
+        chmod(&at("new"), 0o777);
+        assert!(refusal("new").ends_with("found mode 777"));
+        chmod(&at("new"), 0o700);
+        let other = Dir::open_private(&at("new"), user() + 1).map(drop).unwrap_err().line();
+        assert!(other.ends_with(&format!("found one of user {}", user())), "{other}");
+    }
+
+    /// Who can write to the folder above can put another one in its place.
+    #[test]
+    fn a_folder_above_that_others_can_change_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        let open = || Dir::open_or_make_private(&at("a/b/c"), user()).map(drop);
+        for (name, mode) in [("a", 0o777), ("a", 0o770), ("a/b", 0o707)] {
+            chmod(&at(name), mode);
+            let why = open().unwrap_err().line();
+            let found = format!("{} of user {}, mode {mode:o}", at(name).display(), user());
+            assert!(why.ends_with(&found), "{why}");
+            assert!(!at("a/b/c").exists(), "nothing is made there");
+            chmod(&at(name), 0o755);
+        }
+        chmod(&at("a"), 0o1777);
+        open().unwrap();
+    }
+
+    /// A folder that was opened is used, not what has its path meanwhile.
+    #[test]
+    fn a_folder_is_used_by_descriptor() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        let dir = Dir::open_or_make_private(&at("run"), user()).unwrap();
+        std::fs::create_dir(at("victim")).unwrap();
+        std::fs::write(at("victim/secret"), "secret").unwrap();
+        std::fs::rename(at("run"), at("away")).unwrap();
+        symlink("victim", at("run")).unwrap();
+        dir.write("secret", b"ours", Mode::Private).unwrap();
+        dir.create("new", Mode::Private).unwrap();
+        assert_eq!(dir.read_text("secret", KIB).unwrap(), "ours");
+        dir.rename("new", "renamed").unwrap();
+        dir.remove("secret").unwrap();
+        assert_eq!(dir.names(9).unwrap(), ["renamed"]);
+        assert_eq!(std::fs::read(at("victim/secret")).unwrap(), b"secret");
+        assert_eq!(std::fs::read_dir(at("victim")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn links_in_a_folder_are_not_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        std::fs::write(at("victim"), "secret").unwrap();
+        std::fs::create_dir(at("dir")).unwrap();
+        let dir = Dir::open(&at("dir")).unwrap();
+        symlink("../victim", at("dir/link")).unwrap();
+        symlink("..", at("dir/up")).unwrap();
+        let why = dir.read("link", KIB).unwrap_err().line();
+        assert!(why.ends_with("expected a plain file, found a symbolic link"), "{why}");
+        dir.write_in_place("link", b"x").unwrap_err();
+        dir.create("link", Mode::Private).unwrap_err();
+        dir.child("up").unwrap_err();
+        for name in ["", ".", "..", "../victim", "/etc/passwd"] {
+            let name = OsStr::new(name);
+            assert!(dir.read(name, KIB).is_err() && dir.remove(name).is_err());
+            assert!(dir.write(name, b"", Mode::Private).is_err() && dir.child(name).is_err());
+        }
+        dir.write("link", b"ours", Mode::Private).unwrap();
+        assert_eq!(std::fs::read(at("victim")).unwrap(), b"secret");
+        assert!(dir.holds_folder("up").eq(&false) && dir.holds("up"));
+    }
+
+    #[test]
+    fn trees_are_removed_without_what_links_lead_to() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = Dir::open(base.path()).unwrap();
+        dir.make_child("kept", 0o700).unwrap().create("file", Mode::Private).unwrap();
+        let tree = dir.make_unforeseen("tree-").unwrap();
+        let inner = tree.make_child("inner", 0o700).unwrap();
+        inner.create("file", Mode::Private).unwrap();
+        symlink(base.path().join("kept"), tree.path().join("link")).unwrap();
+        dir.remove_tree(tree.path().file_name().unwrap()).unwrap();
+        assert_eq!(dir.names(9).unwrap(), ["kept"]);
+        assert!(dir.child("kept").unwrap().holds("file"));
+        let made = Dir::open_or_make(&base.path().join("a/b/c"), 0o755).unwrap();
+        assert!(made.names(1).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,209 @@
+//! Resolves paths, name by name, by descriptor.
+
+use crate::ALWAYS;
+use crate::error::Why;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Links that are followed in one path at most; the kernel's own limit (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What is at a path.
+pub(crate) struct Place {
+    /// The folder that holds the last name, after all links.
+    pub folder: OwnedFd,
+    /// The last name.
+    pub name: OsString,
+    /// What has that name now; `None` if nothing has.
+    pub object: Option<Object>,
+    /// Whether a link of the kernel led here, as `/proc/self/fd/1`: then `name` is not the object's own.
+    pub by_kernel: bool,
+}
+
+/// A file of any type, looked at and not opened.
+pub(crate) struct Object {
+    pub fd: OwnedFd,
+    pub stat: Stat,
+}
+
+impl Object {
+    /// What has the name `name` in `folder`, be it a link.
+    pub fn at(folder: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
+        let fd = rustix::fs::openat(folder, name, LOOK, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Self { fd, stat })
+    }
+
+    /// The same; a folder that is mounted when it is used (autofs) is mounted, which `O_PATH` alone does not do.
+    fn at_any(folder: &OwnedFd, name: &OsStr) -> Result<Self, Errno> {
+        match rustix::fs::openat(folder, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => Self::at(folder, name),
+            fd => {
+                let fd = fd?;
+                let stat = rustix::fs::fstat(&fd)?;
+                Ok(Self { fd, stat })
+            }
+        }
+    }
+
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    pub fn size(&self) -> u64 {
+        self.stat.st_size.cast_unsigned()
+    }
+
+    /// The permission bits.
+    pub fn mode(&self) -> u32 {
+        self.stat.st_mode & 0o7777
+    }
+
+    /// Opens this very object. `again` is where it was found, for systems without /proc.
+    pub fn open(&self, flags: OFlags, again: (&OwnedFd, &OsStr)) -> Result<File, Errno> {
+        let flags = flags | ALWAYS;
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let fd = match rustix::fs::openat(CWD, link, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                let (folder, name) = again;
+                let fd = rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+                let found = rustix::fs::fstat(&fd)?;
+                if (found.st_dev, found.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
+                    return Err(Errno::STALE);
+                }
+                fd
+            }
+            opened => opened?,
+        };
+        Ok(File::from(fd))
+    }
+
+    /// Whether this is a pipe that has no name, so that it can only have been inherited.
+    pub fn is_inherited_pipe(&self) -> bool {
+        /// `PIPEFS_MAGIC` of the kernel's include/uapi/linux/magic.h.
+        const PIPEFS_MAGIC: u64 = 0x5049_5045;
+        self.kind() == FileType::Fifo && file_system(&self.fd) == Some(PIPEFS_MAGIC)
+    }
+}
+
+/// What a file of this type is called in messages.
+pub(crate) fn called(object: &Object) -> String {
+    match object.kind() {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo if object.is_inherited_pipe() => "a pipe",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "something unknown",
+    }
+    .to_owned()
+}
+
+/// The magic number of the file system that a descriptor is on.
+pub(crate) fn file_system(fd: impl AsFd) -> Option<u64> {
+    rustix::fs::fstatfs(fd).ok().and_then(|found| u64::try_from(found.f_type).ok())
+}
+
+/// Resolves `path`; the last name need not be there.
+pub(crate) fn walk(path: &Path) -> Result<Place, Why> {
+    if path.as_os_str().is_empty() {
+        return Err(Errno::NOENT.into());
+    }
+    let mut folder = start(path)?;
+    let mut rest = names(path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        let mut object = match Object::at_any(&folder, &name) {
+            Err(Errno::NOENT) if rest.is_empty() => {
+                return Ok(Place { folder, name, object: None, by_kernel: false });
+            }
+            found => found?,
+        };
+        let mut by_kernel = false;
+        if object.kind() == FileType::Symlink {
+            may_follow(&folder, &object, &name)?;
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(Errno::LOOP.into());
+            }
+            if file_system(&folder) != u64::try_from(PROC_SUPER_MAGIC).ok() {
+                let target = rustix::fs::readlinkat(&object.fd, "", Vec::new())?.into_bytes();
+                let target = PathBuf::from(OsString::from_vec(target));
+                if target.is_absolute() {
+                    folder = start(&target)?;
+                }
+                rest.extend(names(&target));
+                continue;
+            }
+            // The text of such a link need not be a path: the kernel follows it.
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
+            let stat = rustix::fs::fstat(&fd)?;
+            object = Object { fd, stat };
+            by_kernel = true;
+        }
+        if rest.is_empty() {
+            return Ok(Place { folder, name, object: Some(object), by_kernel });
+        }
+        folder = object.fd;
+    }
+    // Nothing but `/` and `.`.
+    let object = Some(Object::at(&folder, OsStr::new("."))?);
+    Ok(Place { folder, name: ".".into(), object, by_kernel: false })
+}
+
+fn start(path: &Path) -> Result<OwnedFd, Errno> {
+    let start = if path.is_absolute() { "/" } else { "." };
+    rustix::fs::openat(CWD, start, LOOK | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// The names in a path, the first one last.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    let mut names: Vec<OsString> = path.components().filter_map(name).collect();
+    if path.as_os_str().as_bytes().ends_with(b"/") && !names.is_empty() {
+        // What stands before it is a folder.
+        names.push(".".into());
+    }
+    names.reverse();
+    names
+}
+
+/// Whether a link may be followed: the crate's head says when.
+fn may_follow(folder: &OwnedFd, link: &Object, name: &OsStr) -> Result<(), Why> {
+    let around = rustix::fs::fstat(folder)?;
+    let others = around.st_mode & 0o002 != 0
+        || around.st_mode & 0o020 != 0 && !is_trusted(link.stat.st_uid)
+        || !is_trusted(around.st_uid);
+    if others {
+        return Err(Why::Unfit {
+            expected: "a path without symbolic links in folders that others can write to; name the file itself",
+            found: format!("the link {}", Path::new(name).display()),
+        });
+    }
+    Ok(())
+}
+
+/// Whether what belongs to `user` was made by us or by root.
+pub(crate) fn is_trusted(user: u32) -> bool {
+    user == rustix::process::geteuid().as_raw() || is_roots(user)
+}
+
+/// Whether `user` is root, or the owner of `/`, as whom root appears in a user namespace that does not map it.
+pub(crate) fn is_roots(user: u32) -> bool {
+    user == 0
+        || rustix::fs::statat(CWD, "/", AtFlags::empty()).is_ok_and(|root| root.st_uid == user)
+}

@@ -1,0 +1,432 @@
+//! The one writer.
+
+use crate::dir::Dir;
+use crate::error::{Action, FileError, Why};
+use crate::walk::{self, Object, Place};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{AtFlags, FileType, OFlags};
+use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Longest time that is waited for a FIFO's reader to come, or to take what was written. Chosen: a reader that is
+/// started beside us is there sooner.
+pub const FIFO_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time between two tries to open a FIFO without a reader.
+const FIFO_PAUSE: Duration = Duration::from_millis(20);
+
+/// Tries to find a name that nothing has, or to open what another process removes and makes; one is enough
+/// unless somebody works against us.
+const TRIES: usize = 16;
+
+/// Who may read a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Whoever the umask allows (0666 less the umask).
+    ByUmask,
+    /// This user alone (0600): it holds command lines, in which there may be passwords.
+    Private,
+}
+
+impl Mode {
+    pub(crate) fn bits(self) -> rustix::fs::Mode {
+        rustix::fs::Mode::from_raw_mode(if self == Self::Private { 0o600 } else { 0o666 })
+    }
+}
+
+/// Writes `bytes` to the file at `path`.
+///
+/// The file appears whole or not at all: a new one is written beside it, synchronised, and renamed. An old one's mode
+/// is kept if the file is ours or root's; `mode` is for one that is new. Where an old one cannot be replaced, since it
+/// is a mount point or its folder is not ours to write to, it is written over. Devices, pipes and what
+/// `/proc/self/fd` leads to are written to as they are; so is a FIFO, within [`FIFO_LIMIT`].
+///
+/// # Errors
+/// If the file cannot be written; a temporary file is removed. [`FileError::Unfit`] if a link leads to it that
+/// another user may have made, or it is a file or FIFO that another user may have put there.
+pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), FileError> {
+    write_at(path, bytes, mode).map_err(|why| why.of(Action::Write, path))
+}
+
+fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Why> {
+    let place = walk::walk(path)?;
+    let Some(object) = &place.object else {
+        return replace(&place.folder, &place.name, None, bytes, mode.bits());
+    };
+    match object.kind() {
+        FileType::RegularFile if place.by_kernel => {
+            // As a shell's `>>`: who opened it may have written to it before.
+            Ok(in_place(&place, object, OFlags::APPEND)?.write_all(bytes)?)
+        }
+        FileType::RegularFile => {
+            let kept = walk::is_trusted(object.stat.st_uid).then(|| object.mode() & 0o777);
+            match replace(&place.folder, &place.name, kept, bytes, mode.bits()) {
+                Err(Why::Os(why)) if is_held(&why) => {
+                    Ok(in_place(&place, object, OFlags::TRUNC)?.write_all(bytes)?)
+                }
+                done => done,
+            }
+        }
+        FileType::Fifo if !object.is_inherited_pipe() => fifo(&place, object, bytes),
+        _ => Ok(in_place(&place, object, OFlags::empty())?.write_all(bytes)?),
+    }
+}
+
+/// Opens what is there for writing: a plain file, a device of characters or a pipe. What is written waits until it is taken.
+fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Why> {
+    match object.kind() {
+        FileType::RegularFile | FileType::CharacterDevice | FileType::Fifo => {}
+        FileType::Directory => return Err(Errno::ISDIR.into()),
+        _ => {
+            let found = walk::called(object);
+            return Err(Why::Unfit { expected: "a plain file, a terminal or a pipe", found });
+        }
+    }
+    not_planted(place, object)?;
+    let file = object.open(OFlags::WRONLY | how, (&place.folder, &place.name))?;
+    rustix::fs::fcntl_setfl(&file, how & OFlags::APPEND)?;
+    Ok(file)
+}
+
+/// Refuses what another user may have put where it lies, so as to read what we write: as the kernel's
+/// `fs.protected_regular` and `fs.protected_fifos`, which not every system has set.
+fn not_planted(place: &Place, object: &Object) -> Result<(), Why> {
+    let is_file = matches!(object.kind(), FileType::RegularFile | FileType::Fifo);
+    if !is_file || place.by_kernel || walk::is_trusted(object.stat.st_uid) {
+        return Ok(());
+    }
+    let around = rustix::fs::fstat(&place.folder)?;
+    if around.st_mode & 0o022 != 0 && around.st_uid != object.stat.st_uid {
+        return Err(Why::Unfit {
+            expected: "no file of another user in a folder that others can write to",
+            found: format!("one of user {}", object.stat.st_uid),
+        });
+    }
+    Ok(())
+}
+
+/// Writes to a FIFO that has, or is about to get, a reader.
+fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Why> {
+    let no_reader = || Why::Unfit {
+        expected: "a FIFO that a program reads",
+        found: format!("none that has read for {} s", FIFO_LIMIT.as_secs()),
+    };
+    not_planted(place, object)?;
+    let begin = Instant::now();
+    let mut file = loop {
+        match object.open(OFlags::WRONLY, (&place.folder, &place.name)) {
+            Err(Errno::NXIO) if begin.elapsed() < FIFO_LIMIT => std::thread::sleep(FIFO_PAUSE),
+            Err(Errno::NXIO) => return Err(no_reader()),
+            opened => break opened?,
+        }
+    };
+    let mut left = bytes;
+    while !left.is_empty() {
+        match file.write(left) {
+            Ok(written) => left = &left[written..],
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {
+                if !is_taken(file.as_fd())? {
+                    return Err(no_reader());
+                }
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until something can be written; false if nothing could within [`FIFO_LIMIT`].
+fn is_taken(file: std::os::fd::BorrowedFd<'_>) -> Result<bool, Errno> {
+    let limit = Timespec::try_from(FIFO_LIMIT).map_err(|_| Errno::INVAL)?;
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::OUT)], Some(&limit)) {
+        Err(Errno::INTR) => Ok(true),
+        ready => ready.map(|ready| ready > 0),
+    }
+}
+
+/// Writes a new file into `folder` and gives it the name `name`. `kept` are the permission bits of the one that it
+/// replaces, `mode` those of one that is new, from which the umask is taken.
+pub(crate) fn replace(
+    folder: &OwnedFd,
+    name: &OsStr,
+    kept: Option<u32>,
+    bytes: &[u8],
+    mode: rustix::fs::Mode,
+) -> Result<(), Why> {
+    if name == ".." {
+        return Err(Errno::ISDIR.into());
+    }
+    // Who could not read the old one shall not read this one either, not even while it is written.
+    let first = if kept.is_some() { Mode::Private.bits() } else { mode };
+    let (beside, mut file) = temporary(folder, first)?;
+    let mut fill = || -> Result<(), Why> {
+        if let Some(kept) = kept {
+            rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(kept))?;
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(rustix::fs::renameat(folder, &beside, folder, name)?)
+    };
+    let written = fill();
+    if written.is_err() {
+        let _ = rustix::fs::unlinkat(folder, &beside, AtFlags::empty());
+    }
+    written
+}
+
+/// A new file in `folder`, of a name that nobody can foresee.
+fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut tries = 0;
+    loop {
+        let name = format!(".colocate-{}.tmp", unforeseen()?);
+        tries += 1;
+        match rustix::fs::openat(folder, &name, flags, mode) {
+            Err(Errno::EXIST) if tries < TRIES => {}
+            made => return made.map(|fd| (name, File::from(fd))),
+        }
+    }
+}
+
+/// A part of a name that nobody can foresee: 128 bits from the kernel.
+pub(crate) fn unforeseen() -> Result<String, Errno> {
+    let mut bytes = [0_u8; 16];
+    rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+/// Whether an error says that a name cannot be changed; the file behind it may yet be written to.
+fn is_held(error: &std::io::Error) -> bool {
+    let held = [Errno::BUSY, Errno::ACCESS, Errno::PERM, Errno::ROFS];
+    error.raw_os_error().is_some_and(|code| held.iter().any(|held| held.raw_os_error() == code))
+}
+
+/// Opens the file at `path` for writing from its begin, for what is written as it comes, like a program's output. It
+/// is made if it is missing.
+///
+/// # Errors
+/// As [`write()`].
+pub fn create(path: &Path, mode: Mode) -> Result<File, FileError> {
+    opened(path, mode, OFlags::TRUNC, false).map_err(|why| why.of(Action::Write, path))
+}
+
+/// Opens the file at `path` for appending and reading. It is made if it is missing.
+///
+/// # Errors
+/// As [`write()`]; if it is not a plain file.
+pub fn append(path: &Path, mode: Mode) -> Result<File, FileError> {
+    opened(path, mode, OFlags::APPEND, true).map_err(|why| why.of(Action::Write, path))
+}
+
+fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File, Why> {
+    let mut tries = 0;
+    loop {
+        let place = walk::walk(path)?;
+        tries += 1;
+        if let Some(object) = &place.object {
+            let is_fifo = object.kind() == FileType::Fifo && !object.is_inherited_pipe();
+            if is_fifo || only_plain && object.kind() != FileType::RegularFile {
+                let found = walk::called(object);
+                return Err(Why::Unfit { expected: "a plain file", found });
+            }
+            return in_place(&place, object, how);
+        }
+        match new_file(&place.folder, &place.name, mode.bits(), how & OFlags::APPEND) {
+            Err(Errno::EXIST) if tries < TRIES => {}
+            made => return Ok(made?),
+        }
+    }
+}
+
+/// Makes a file that was not there, for reading and writing.
+pub(crate) fn new_file(
+    folder: &OwnedFd,
+    name: &OsStr,
+    mode: rustix::fs::Mode,
+    how: OFlags,
+) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags | how, mode).map(File::from)
+}
+
+/// Tries whether a file can be written to `path`, and leaves everything as it was. A FIFO is not opened: its reader
+/// would take our closing it for the end of what we have to say.
+///
+/// # Errors
+/// As [`write()`].
+pub fn try_write(path: &Path) -> Result<(), FileError> {
+    let tried = || -> Result<(), Why> {
+        let place = walk::walk(path)?;
+        match &place.object {
+            Some(object) if object.kind() == FileType::Fifo => not_planted(&place, object),
+            Some(object) => in_place(&place, object, OFlags::APPEND).map(drop),
+            None => {
+                let Place { folder, name, .. } = &place;
+                new_file(folder, name, Mode::Private.bits(), OFlags::empty())?;
+                Ok(rustix::fs::unlinkat(folder, name, AtFlags::empty())?)
+            }
+        }
+    };
+    tried().map_err(|why| why.of(Action::Write, path))
+}
+
+/// Whether there is a folder for a file at `path`, to be asked before anything is begun. Nothing is opened or made.
+///
+/// # Errors
+/// If there is none, or the path is itself a folder, or leads over a link that another user may have made.
+pub fn has_place(path: &Path) -> Result<(), FileError> {
+    let place = walk::walk(path).and_then(|place| match place.object {
+        Some(object) if object.kind() == FileType::Directory => Err(Errno::ISDIR.into()),
+        _ => Ok(()),
+    });
+    place.map_err(|why| why.of(Action::Write, path))
+}
+
+/// Removes the file at `path`, or the link that has that name; that there is none is no error.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
+    let name = path.file_name().ok_or_else(|| Why::from(Errno::ISDIR).of(Action::Remove, path))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match Dir::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.remove(name)) {
+        Err(why) if !why.is_missing() => Err(why),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn mode_of(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_appear_whole_with_their_modes() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("old"), "old").unwrap();
+        std::fs::set_permissions(at("old"), PermissionsExt::from_mode(0o604)).unwrap();
+        let before = at("old").metadata().unwrap().ino();
+        symlink("old", at("link")).unwrap();
+        symlink("new", at("early")).unwrap();
+        for (name, file) in [("link", "old"), ("early", "new"), ("secret", "secret")] {
+            write(&at(name), b"text", Mode::Private).unwrap();
+            assert_eq!(std::fs::read(at(file)).unwrap(), b"text");
+        }
+        assert!(at("link").is_symlink() && at("early").is_symlink());
+        assert_eq!((mode_of(&at("old")), mode_of(&at("new"))), (0o604, 0o600));
+        assert_ne!(at("old").metadata().unwrap().ino(), before, "replaced, not written over");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+        let wrong = write(folder.path(), b"", Mode::Private).unwrap_err();
+        assert_eq!(wrong.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
+        assert!(write(&at("secret/"), b"", Mode::Private).is_err());
+        assert!(write(&at("none/file"), b"", Mode::Private).unwrap_err().is_missing());
+    }
+
+    #[test]
+    fn what_others_may_have_planted_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("victim"), "mine").unwrap();
+        std::fs::create_dir(at("shared")).unwrap();
+        symlink("../victim", at("shared/out")).unwrap();
+        std::fs::set_permissions(at("shared"), PermissionsExt::from_mode(0o1777)).unwrap();
+        for result in [
+            write(&at("shared/out"), b"text", Mode::ByUmask),
+            create(&at("shared/out"), Mode::ByUmask).map(drop),
+            append(&at("shared/out"), Mode::ByUmask).map(drop),
+            try_write(&at("shared/out")),
+            has_place(&at("shared/out")),
+        ] {
+            let why = result.unwrap_err().line();
+            assert!(why.contains("found the link out"), "{why}");
+        }
+        assert_eq!(std::fs::read(at("victim")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn what_has_no_name_of_its_own_is_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("log"), "before ").unwrap();
+        let log = File::options().append(true).open(at("log")).unwrap();
+        let path = format!("/proc/self/fd/{}", log.as_raw_fd());
+        write(Path::new(&path), b"text", Mode::Private).unwrap();
+        assert_eq!(std::fs::read(at("log")).unwrap(), b"before text");
+        let (mut reads, writes) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", writes.as_raw_fd());
+        write(Path::new(&path), b"text", Mode::Private).unwrap();
+        drop(writes);
+        let mut text = String::new();
+        reads.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        write(Path::new("/dev/null"), b"text", Mode::Private).unwrap();
+        let full = write(Path::new("/dev/full"), b"text", Mode::Private).unwrap_err();
+        assert_eq!(full.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    }
+
+    #[test]
+    fn a_fifo_is_written_to_if_a_program_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        try_write(&path).unwrap();
+        let begin = Instant::now();
+        let why = write(&path, b"text", Mode::Private).unwrap_err().line();
+        assert!(
+            why.ends_with("expected a FIFO that a program reads, found none that has read for 5 s")
+        );
+        assert!(begin.elapsed() < 2 * FIFO_LIMIT);
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || std::fs::read(path).unwrap()
+        });
+        let long = vec![b'a'; 1 << 20];
+        write(&path, &long, Mode::Private).unwrap();
+        assert!(reader.join().unwrap() == long);
+        assert!(create(&path, Mode::Private).is_err() && append(&path, Mode::Private).is_err());
+    }
+
+    #[test]
+    fn what_is_tried_is_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("old"), "old").unwrap();
+        symlink("nothing", at("link")).unwrap();
+        for name in ["new", "old", "link"] {
+            try_write(&at(name)).unwrap();
+            has_place(&at(name)).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(std::fs::read(at("old")).unwrap(), b"old");
+        assert!(try_write(folder.path()).is_err() && has_place(folder.path()).is_err());
+    }
+
+    #[test]
+    fn streams_append_or_begin_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        for text in ["a", "b"] {
+            append(&path, Mode::Private).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        assert_eq!((std::fs::read(&path).unwrap(), mode_of(&path)), (b"ab".to_vec(), 0o600));
+        create(&path, Mode::ByUmask).unwrap().write_all(b"c").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"c");
+        remove_if_exists(&path).unwrap();
+        remove_if_exists(&path).unwrap();
+    }
+}

@@ -1,0 +1,140 @@
+//! What is kept of the power that the program's file gives to whoever executes it.
+//!
+//! # Problem
+//! A file with capabilities (setcap(8)) or with set-user-ID gives its power to every user who may execute it, and what
+//! colocate does with it is up to that user: which journal is undone, which process is looked into, which file is
+//! written.
+//! # Approach
+//! Before anything is read, all of it is given up for good but `CAP_PERFMON`, the right to watch programs, which is
+//! what `doctor` advises to give. That one is in force only while an event is opened, since newer kernels (6.14 and
+//! later) show the address maps of other users' programs to whoever has it. So the kernel's own checks are those for the
+//! plain user, and none of ours can be forgotten. Environment variables by which a library that colocate loads would
+//! load others go as well: their code could take the capability.
+//!
+//! Where the file gives nothing, the caller's own capabilities stay, as root's or ambient ones.
+
+#![allow(unsafe_code)] // what the kernel says of this program, and the user that it runs as
+
+use crate::sys::SysError;
+use caps::{CapSet, Capability, CapsHashSet, errors::CapsError};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+use thiserror::Error;
+
+/// What is kept: `perf_event_open(2)` for other users' programs.
+const KEPT: Capability = Capability::CAP_PERFMON;
+
+/// First parts of the names of variables that colocate's libraries heed: hwloc loads plugins from a folder that one names,
+/// and reads machines from files that others name; libpfm writes what it is told to. The C library has removed its own
+/// (ld.so(8), "Secure-execution mode").
+const VARIABLES: [&str; 2] = ["HWLOC_", "LIBPFM_"];
+
+/// Why power could not be given up; then nothing may be done.
+#[derive(Debug, Error)]
+pub enum PrivilegeError {
+    /// The caller's user and group could not be taken.
+    #[error("cannot give up the user of the program's file: {0}")]
+    User(#[from] SysError),
+    /// The capabilities could not be given up.
+    #[error("cannot give up the capabilities of the program's file: {0}")]
+    Capabilities(#[from] CapsError),
+}
+
+/// Gives up for good what the program's file has given, but for `CAP_PERFMON`; nothing if it has given nothing
+/// (`AT_SECURE`, getauxval(3)).
+///
+/// Must come first in `main`: capabilities are those of a thread, and a variable may only be removed while there is one
+/// thread.
+///
+/// # Errors
+/// [`PrivilegeError`]; then the program must end.
+pub fn give_up() -> Result<(), PrivilegeError> {
+    if !is_secure_execution() {
+        return Ok(());
+    }
+    become_caller()?;
+    let permitted = caps::read(None, CapSet::Permitted)?;
+    let kept: CapsHashSet = permitted.into_iter().filter(|one| *one == KEPT).collect();
+    caps::clear(None, CapSet::Effective)?;
+    // The kernel takes out of the ambient set what is not inheritable.
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_for_libraries(name)) {
+        // SAFETY: the caller guarantees that there is no other thread yet that could read variables.
+        unsafe { std::env::remove_var(name) };
+    }
+    Ok(())
+}
+
+/// Gives up what was kept, in a child that stands for a program: system calls and nothing else.
+pub(crate) fn let_go() {
+    if is_taken() {
+        // A set can always be made smaller.
+        let _ = caps::clear(None, CapSet::Permitted);
+    }
+}
+
+/// Whether the capability is there but not in force.
+fn is_taken() -> bool {
+    static IS_TAKEN: OnceLock<bool> = OnceLock::new();
+    let has = |set| caps::has_cap(None, set, KEPT).unwrap_or(false);
+    *IS_TAKEN.get_or_init(|| has(CapSet::Permitted) && !has(CapSet::Effective))
+}
+
+/// Opens an event, with `CAP_PERFMON` in force if this program may take it.
+pub(crate) fn watching<R>(open: impl FnOnce() -> R) -> R {
+    let is_taken = is_taken();
+    if is_taken {
+        // Without it the kernel refuses to open the event, and says so.
+        let _ = caps::raise(None, CapSet::Effective, KEPT);
+    }
+    let opened = open();
+    if is_taken {
+        // A set can always be made smaller.
+        let _ = caps::drop(None, CapSet::Effective, KEPT);
+    }
+    opened
+}
+
+fn is_for_libraries(name: &OsStr) -> bool {
+    VARIABLES.iter().any(|first| name.as_bytes().starts_with(first.as_bytes()))
+}
+
+/// Whether the kernel says that this program has more power than its caller.
+fn is_secure_execution() -> bool {
+    // SAFETY: takes a number; one that the kernel does not know gives 0.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Takes the real user and group as the effective and saved ones: with set-user-ID, the way back to the file's is gone,
+/// and the capabilities of a root user with it (capabilities(7)).
+fn become_caller() -> Result<(), SysError> {
+    let done = |call, ret: libc::c_int| if ret == 0 { Ok(()) } else { Err(SysError::last(call)) };
+    // SAFETY: takes nothing and cannot fail.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    // SAFETY: takes numbers.
+    done("setresgid", unsafe { libc::setresgid(group, group, group) })?;
+    // SAFETY: takes numbers.
+    done("setresuid", unsafe { libc::setresuid(user, user, user) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests are executed from a plain file, and keep what they have.
+    #[test]
+    fn a_plain_file_gives_nothing() {
+        let before = caps::read(None, CapSet::Permitted).unwrap();
+        give_up().unwrap();
+        assert_eq!(caps::read(None, CapSet::Permitted).unwrap(), before);
+    }
+
+    #[test]
+    fn variables_for_libraries() {
+        let found = ["HWLOC_PLUGINS_PATH", "LIBPFM_DEBUG_STDOUT", "PATH", "XHWLOC_"]
+            .map(|name| is_for_libraries(OsStr::new(name)));
+        assert_eq!(found, [true, true, false, false]);
+    }
+}

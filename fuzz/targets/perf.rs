@@ -1,0 +1,30 @@
+//! Records of perf events: no bytes make the reader panic or hang, and what it finds it found in them.
+#![no_main]
+
+use colocate_observe::perf::{Record, split};
+use colocate_observe::sample::file::FileId;
+use colocate_observe::sample::maps::Spaces;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut spaces = Spaces::default();
+    let mut read = 0;
+    for (whole, record) in split(data) {
+        assert!(whole.len() >= 8 && data[read..].starts_with(whole));
+        read += whole.len();
+        let _ = record.at();
+        match record {
+            Record::Map { by, map } => {
+                assert!(map.path.len() < whole.len() && !map.path.contains(&0));
+                spaces.map(by.pid, &map, FileId::of_record(whole));
+            }
+            Record::Fork { born, parent_pid, .. } => spaces.fork(parent_pid, born.pid),
+            Record::Exit(of) => spaces.clear(of.pid),
+            Record::Sample { of, ip, .. } => {
+                let _ = (spaces.origin(of.pid, ip), spaces.in_vdso(of.pid, ip));
+            }
+            _ => {}
+        }
+    }
+    spaces.forget_unmapped();
+});
