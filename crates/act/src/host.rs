@@ -254,7 +254,7 @@ impl LinuxHost {
             births,
             events: Vec::new(),
             book,
-            placer: Placer { journal, proc, usable: usable_now, original, unread: None },
+            placer: Placer { journal, proc, usable: usable_now, original },
             runtimes,
             settle: setup.settle,
             settling: BinaryHeap::new(),

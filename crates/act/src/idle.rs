@@ -306,7 +306,7 @@ mod tests {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let journal = Writer::begin(Err(String::new()), owner, None, &original, None);
         let (proc, usable) = (PathBuf::from("/proc"), original.clone());
-        Placer { journal, proc, usable, original, unread: None }
+        Placer { journal, proc, usable, original }
     }
 
     #[test]

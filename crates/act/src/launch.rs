@@ -39,6 +39,17 @@ pub enum LaunchError {
     /// The system is short of something.
     #[error(transparent)]
     Sys(#[from] SysError),
+    /// More files would have to be open than may be.
+    #[error(
+        "{}: cannot be started: found no more than {limit} open files allowed, expected room for its pipes; raise the limit \
+         (ulimit -Hn, LimitNOFILE=), or start fewer programs", program.display()
+    )]
+    NoDescriptor {
+        /// The program.
+        program: PathBuf,
+        /// How many may be open.
+        limit: u64,
+    },
     /// A job has a number of instructions for its target, and they cannot be counted.
     #[error(
         "a target of {target} instructions: expected counters, found none: {why}; \
@@ -63,7 +74,9 @@ impl LaunchError {
                 NOT_FOUND
             }
             Self::CannotExecute { .. } => CANNOT_EXECUTE,
-            Self::Null(_) | Self::Sys(_) | Self::NoCounters { .. } => OURS,
+            Self::Null(_) | Self::Sys(_) | Self::NoDescriptor { .. } | Self::NoCounters { .. } => {
+                OURS
+            }
         }
     }
 }
@@ -206,8 +219,8 @@ fn hold_as(
     let dir = command.dir.as_ref().map(|dir| c_string(dir.as_os_str())).transpose()?;
     let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?;
     let exec = Exec::new(path, dir, argv, command.environment()?);
-    let (wait, go) = pipe()?;
-    let (failure, tell) = pipe()?;
+    let (wait, go) = pipe(command)?;
+    let (failure, tell) = pipe(command)?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
         Fork::Child => {
@@ -221,17 +234,19 @@ fn hold_as(
     }
 }
 
-/// A pipe; where descriptors have run out, as with hundreds of jobs, raises the limit, which programs do
+/// A pipe to a program; where descriptors have run out, as with hundreds of jobs, raises the limit, which programs do
 /// not inherit.
-fn pipe() -> Result<(io::PipeReader, io::PipeWriter), SysError> {
-    let made = match io::pipe() {
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-            Descriptors::raise()?;
-            io::pipe()
+fn pipe(command: &Command) -> Result<(io::PipeReader, io::PipeWriter), LaunchError> {
+    let is_full = |error: &io::Error| error.raw_os_error() == Some(libc::EMFILE);
+    match io::pipe() {
+        Err(error) if is_full(&error) => {
+            let limit = Descriptors::raise()?.soft;
+            let program = command.path.clone();
+            io::pipe().map_err(|_| LaunchError::NoDescriptor { program, limit })
         }
-        done => done,
-    };
-    made.map_err(|source| SysError { call: "pipe", source })
+        Err(source) => Err(SysError { call: "pipe", source }.into()),
+        Ok(made) => Ok(made),
+    }
 }
 
 fn c_string(text: &OsStr) -> Result<CString, LaunchError> {

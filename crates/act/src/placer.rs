@@ -24,8 +24,6 @@ pub struct Placer {
     pub original: PuSet,
     /// PUs that can be used now.
     pub usable: PuSet,
-    /// Why a thread that may live could not be read, until that is taken.
-    pub unread: Option<io::Error>,
 }
 
 /// What came of it.
@@ -68,7 +66,9 @@ impl Placer {
             Ok(true) => {}
             Ok(false) => return Self::gone(task, then),
             // What is not in the journal cannot be undone.
-            Err(()) => return Self::failed(task, "its start in /proc cannot be read".into()),
+            Err(why) => {
+                return Self::failed(task, format!("its start in /proc cannot be read: {why}"));
+            }
         }
         task.had.goes(task.mark, to, now());
         match pin::place(&process, task.tid, &self.mask(to)) {
@@ -161,22 +161,19 @@ impl Placer {
     /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended, or cannot be
     /// read.
     pub fn note(&mut self, task: &mut Task) -> bool {
-        task.slot.is_some() || self.write(task, task.mark) == Ok(true)
+        task.slot.is_some() || self.write(task, task.mark).is_ok_and(|written| written)
     }
 
-    /// Writes to the journal what is about to be done. False if the task has ended; an error, which is kept in
-    /// [`Placer::unread`], if it may live and cannot be read.
-    fn write(&mut self, task: &mut Task, mark: Mark) -> Result<bool, ()> {
+    /// Writes to the journal what is about to be done. False if the task has ended; an error if it may live
+    /// and cannot be read.
+    fn write(&mut self, task: &mut Task, mark: Mark) -> io::Result<bool> {
         let Some(process) = &task.process else { return Ok(false) };
         let start_ticks = match task.start_ticks {
             Some(start_ticks) => start_ticks,
             None => match process.try_stat_of(task.tid) {
                 Ok(stat) => *task.start_ticks.insert(stat.start_ticks),
                 Err(why) if is_gone(&why) => return Ok(false),
-                Err(why) => {
-                    self.unread = Some(why);
-                    return Err(());
-                }
+                Err(why) => return Err(why),
             },
         };
         let slot = *task.slot.get_or_insert_with(|| self.journal.slot());
@@ -187,7 +184,7 @@ impl Placer {
 
     /// Writes to the journal what has changed of a task beside its place. False if it has ended, or cannot be read.
     pub(crate) fn rewrite(&mut self, task: &mut Task) -> bool {
-        self.write(task, task.mark) == Ok(true)
+        self.write(task, task.mark).is_ok_and(|written| written)
     }
 
     fn failed(task: &mut Task, why: String) -> Put {
@@ -222,7 +219,7 @@ mod tests {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let journal = Writer::begin(Err(String::new()), owner, None, original, None);
         let (original, usable) = (original.clone(), original.clone());
-        Placer { journal, proc: PathBuf::from("/proc"), original, usable, unread: None }
+        Placer { journal, proc: PathBuf::from("/proc"), original, usable }
     }
 
     fn birth(pid: Pid, tid: Tid) -> Birth {

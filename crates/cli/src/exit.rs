@@ -23,8 +23,6 @@ pub const NO_CAPABILITY: u8 = 3;
 pub const OURS: u8 = 125;
 /// The program was found but could not be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
-/// The program was not found.
-pub const NOT_FOUND: u8 = 127;
 
 /// An error that carries its exit code.
 #[derive(Debug)]

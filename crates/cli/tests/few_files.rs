@@ -74,8 +74,26 @@ fn three_hundred_jobs_at_the_usual_limits() {
 fn three_jobs_with_twenty_files() {
     for how in COMMANDS {
         let scratch = Scratch::new();
-        let child = start(&scratch, "ulimit -n 20;", how, 3, "echo ran");
-        all_have_run(&scratch, child, 3, &["found", "expected", "20", "ulimit -Hn"]);
+        // Beside those that are inherited.
+        let few = "ulimit -n $((20 + $(ls /proc/self/fd | awk '$1 > 3 && $1 < 20' | wc -l)));";
+        let child = start(&scratch, few, how, 3, "echo ran");
+        all_have_run(&scratch, child, 3, &["found", "expected", "ulimit -Hn"]);
+    }
+}
+
+/// Where not even the pipes to the programs can be had, nothing begins.
+#[test]
+fn three_jobs_with_twelve_files() {
+    for how in COMMANDS {
+        let scratch = Scratch::new();
+        let mut child = start(&scratch, "ulimit -n 12;", how, 3, "echo ran");
+        let status = await_that("colocate ends", || child.try_wait().unwrap());
+        let said = read(&scratch, "said");
+        assert_eq!((status.code(), read(&scratch, "out").as_str()), (Some(125), ""), "{said}");
+        let last = said.lines().last().unwrap();
+        for word in ["found no more than 12 open files allowed", "expected", "ulimit -Hn"] {
+            assert!(last.contains(word), "{said}");
+        }
     }
 }
 

@@ -129,7 +129,7 @@ fn rates_narrow_the_range() {
     assert!(table.contains("program  0 here: 2 threads; rates of 2 known\n"), "{table}");
     assert!(width(&here) < width(&none), "{here:?} {none:?}");
     let (table, elsewhere) = of("elsewhere", Some(("Another\u{7} One", 800_000_000)));
-    let note = "; rates counted on another processor, Another? One, not used\n";
+    let note = "; rates counted on another processor, Another\\x07 One, not used\n";
     assert!(table.contains(note), "{table}");
     assert_eq!(elsewhere, none);
 }

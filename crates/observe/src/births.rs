@@ -34,7 +34,6 @@ use crate::sys::{SysError, exists, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -351,11 +350,6 @@ impl Births {
     #[must_use]
     pub fn without_proc(&self) -> Option<&str> {
         self.without_proc.as_deref()
-    }
-
-    /// Why a task that may live could not be looked at, since the last call.
-    pub fn unread(&mut self) -> Option<io::Error> {
-        self.tree.unread()
     }
 
     /// Descriptors that become readable when something happens; none where `/proc` is used, and in a storm, when

@@ -94,18 +94,15 @@ impl LinuxHost {
             // Whatever is there is about other processes.
             self.placer.proc = PathBuf::from(NOWHERE);
             self.give_up(&why);
-        } else if let Err(why) = has_room() {
-            self.give_up(&why);
+        } else if !has_room(ROOM) {
+            self.give_up(&no_room(ROOM));
         }
     }
 
-    /// Gives up if a thread could not be looked at since descriptors have run out.
+    /// Gives up if descriptors have run out, so that threads can hardly be looked at.
     pub(super) fn give_up_if_used_up(&mut self) {
-        let mut unread = self.births.unread().into_iter().chain(self.placer.unread.take());
-        let are_used_up =
-            |why: &io::Error| matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-        if unread.any(|why| are_used_up(&why)) {
-            self.give_up(&no_room());
+        if !self.is_over() && !has_room(IN_USE) {
+            self.give_up(&no_room(IN_USE));
         }
     }
 
@@ -247,17 +244,22 @@ const NOWHERE: &str = "/dev/null";
 /// Chosen.
 const ROOM: usize = 8;
 
+/// Files that are open at once, at most, while something is done to a job: its cgroup and a file in it, while another folder
+/// is listed.
+pub(super) const IN_USE: usize = 3;
+
 /// Whether so many files can be opened yet.
-fn has_room() -> Result<(), String> {
-    let opened: io::Result<Vec<File>> = (0..ROOM).map(|_| kernel::open(NOWHERE.as_ref())).collect();
-    opened.map(drop).map_err(|_| no_room())
+fn has_room(files: usize) -> bool {
+    let opened: io::Result<Vec<File>> =
+        (0..files).map(|_| kernel::open(NOWHERE.as_ref())).collect();
+    opened.is_ok()
 }
 
 /// What it means that descriptors have run out.
-fn no_room() -> String {
+fn no_room(files: usize) -> String {
     let limit = Descriptors::now().map_or_else(|_| "none".into(), |limits| limits.hard.to_string());
     format!(
-        "found no room for {ROOM} more open files, expected more than {limit} to be allowed; raise the limit (ulimit -Hn, \
+        "found no room for {files} more open files, expected more than {limit} to be allowed; raise the limit (ulimit -Hn, \
          LimitNOFILE=), or start fewer programs"
     )
 }

@@ -1,5 +1,6 @@
 //! What has to be there before anything runs.
 
+use super::pausing::IN_USE;
 use super::{Count, Setup};
 use crate::guardian::Guardian;
 use crate::journal::{self, Owner, TOKEN_VARIABLE, Writer};
@@ -143,10 +144,9 @@ pub(super) fn watch_all(held: &[Held], options: &births::Options) -> Births {
     births
 }
 
-/// Descriptors that are kept for undoing everything: a job's cgroup is opened, and a file in it, while another folder is
-/// listed. As many as there are.
+/// Descriptors that are kept for undoing everything, as many as there are.
 pub(super) fn reserve() -> Vec<File> {
-    (0..3).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
+    (0..IN_USE).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
 }
 
 /// The machine's PUs that are in `mask`, in logical order.

@@ -58,11 +58,7 @@ pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
 
 /// The failure to launch a program, with the exit code that `env` would have.
 pub fn failure(why: &LaunchError) -> Failure {
-    let code = match why {
-        LaunchError::NotFound(_) => exit::NOT_FOUND,
-        LaunchError::CannotExecute { .. } => exit::CANNOT_EXECUTE,
-        LaunchError::Null(_) | LaunchError::Sys(_) | LaunchError::NoCounters { .. } => exit::OURS,
-    };
+    let code = u8::try_from(why.status()).unwrap_or(exit::OURS);
     Failure { code, message: why.to_string() }
 }
 

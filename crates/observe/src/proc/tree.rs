@@ -20,8 +20,8 @@ use std::path::PathBuf;
 pub struct Tree {
     tasks: BTreeMap<Tid, Known>,
     processes: BTreeMap<Pid, Process>,
-    /// Why a process could not be looked at that may live, until that is taken.
-    unread: Option<io::Error>,
+    /// Whether a process could not be looked at that may live, at the last look.
+    unread: bool,
 }
 
 #[derive(Debug)]
@@ -92,15 +92,10 @@ impl Tree {
         }
     }
 
-    /// Why a process could not be looked at that may live, since the last call.
-    pub fn unread(&mut self) -> Option<io::Error> {
-        self.unread.take()
-    }
-
-    /// Whether that is so.
+    /// Whether a process could not be looked at that may live, at the last look.
     #[must_use]
     pub fn has_unread(&self) -> bool {
-        self.unread.is_some()
+        self.unread
     }
 
     /// Whether thread `tid` is known to live.
@@ -181,6 +176,7 @@ impl Tree {
         events: &mut Vec<TaskEvent>,
     ) -> BTreeSet<Tid> {
         let mut alive = BTreeSet::new();
+        self.unread = false;
         let mut seen: BTreeSet<Pid> = rest.iter().copied().collect();
         let families = self.families(proc);
         while let Some(pid) = rest.pop() {
@@ -196,9 +192,9 @@ impl Tree {
                         self.processes.remove(&pid);
                     }
                 }
-                Err(why) => {
+                Err(_) => {
                     alive.extend(self.tasks_of(pid));
-                    self.unread = Some(why);
+                    self.unread = true;
                 }
             }
         }
