@@ -131,14 +131,21 @@ impl Placer {
         mark.pu().map_or_else(|| self.original.clone(), pin::only)
     }
 
+    /// Whether a mask is one that we gave to a task or its creator, or what is left of that.
     fn is_ours(&self, task: &Task, current: &PuSet) -> bool {
         let ours = [Mark::Original, task.mark].into_iter().chain(task.had.pus().map(Mark::On));
         let given = ours.filter(|mark| *mark != Mark::Programs);
         let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
         let with =
             |usable: &PuSet| masks.iter().any(|ours| pin::is_untouched(current, ours, usable));
+        // Another thread may have executed a program, of which is heard later.
+        let is_others = || {
+            let mut places = self.journal.journal().places_in(task.pid);
+            task.is_first() && places.any(|pu| *current == pin::only(pu))
+        };
         // PUs may have gone since our last look at the machine.
-        with(&self.usable) || sys::getaffinity(Tid(0)).is_ok_and(|usable_now| with(&usable_now))
+        let usable_now = || sys::getaffinity(Tid(0));
+        with(&self.usable) || is_others() || usable_now().is_ok_and(|usable| with(&usable))
     }
 
     fn respect(&mut self, task: &mut Task, current: PuSet) {
@@ -291,6 +298,28 @@ mod tests {
         let task = book.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2, 5, 6].map(ours), [true, true, true, false, false]);
+    }
+
+    /// Thread 11 of process 10 is on PU 1, and that of process 20 on PU 2. A program that thread 11 executes has the number
+    /// 10, and PU 1.
+    #[test]
+    fn a_first_thread_may_have_the_mask_of_another() {
+        let mut placer = placer(&PuSet::parse_list("0-7").unwrap());
+        let mut book = Book::default();
+        for (pid, tid, pu) in [(10, 11, 1), (20, 21, 2)] {
+            let mark = Mark::On(PuNr(pu));
+            let (pid, tid, start_ticks) = (Pid(pid), Tid(tid), 0);
+            let entry = Entry { pid, tid, start_ticks, mark, was: Mark::Original, lowered: None };
+            let slot = placer.journal.slot();
+            placer.journal.write(slot, &entry);
+        }
+        book.add_job("job".into(), Pid(10), Runtime::Plain);
+        let mut ours = |tid| {
+            let id = book.born(birth(Pid(10), Tid(tid))).unwrap();
+            let task = book.task(id).unwrap();
+            [1, 2].map(|pu| placer.is_ours(task, &pin::only(PuNr(pu))))
+        };
+        assert_eq!((ours(10), ours(12)), ([true, false], [false; 2]));
     }
 
     /// Thread 10 is on PU 0 and was to be put on PU 1: it was, created 11 there, and had ended when its mask was to

@@ -307,10 +307,8 @@ fn placed(
     let pu = pin::single(&pin::allowed(process, tid).ok()?)?;
     let names = |entry: &Entry| [entry.mark.pu(), entry.was.pu()].contains(&Some(pu));
     let by_us = match entry {
-        // Another thread may have executed a program: that made it the first one, with the mask that it had.
         Some(entry) if tid == entry.pid.first_thread() => {
-            let threads = journal.entries.iter().filter(|other| other.pid == entry.pid);
-            threads.filter(|thread| thread.mark != Mark::Programs).any(names)
+            journal.places_in(entry.pid).any(|place| place == pu)
         }
         Some(entry) => names(entry),
         None => journal.entries.iter().any(names),

@@ -38,6 +38,8 @@ fn start(command: &mut Command, theirs: OwnedFd) -> Child {
     // SAFETY: only system calls, of which none takes a pointer.
     unsafe {
         command.pre_exec(|| {
+            // Under nohup these tests are told to ignore it, and would tell their children.
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             libc::setsid();
             libc::ioctl(0, libc::TIOCSCTTY, 0);
             Ok(())

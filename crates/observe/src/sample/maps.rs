@@ -151,6 +151,9 @@ impl Spaces {
         offset_b: u64,
         (file, path): (Option<FileIdx>, &str),
     ) {
+        if start >= end {
+            return;
+        }
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
         make_room(space, start, end);
         let vdso = path == "[vdso]";
@@ -268,6 +271,23 @@ mod tests {
         assert_eq!(origin(&spaces, 1, 0x1_2000), Some(("/a".into(), 0x3000)));
         assert_eq!(origin(&spaces, 1, 0x1_4000), None);
         assert_eq!(origin(&spaces, 1, 0xffff), None);
+    }
+
+    /// The kernel writes none, and pieces that it cut would overlap.
+    #[test]
+    fn a_mapping_without_an_address_is_none() {
+        let mut spaces = Spaces::default();
+        map(&mut spaces, 1, 0x1_0000, 0x4000, "/a");
+        map(&mut spaces, 1, 0x1_1000, 0, "/b");
+        let id = (8, 1);
+        let path = "/c".to_owned();
+        let turned =
+            CodeMap { start: 0x1_3000, end: 0x1_1000, offset_b: 0, device: id, inode: 7, path };
+        spaces.found(Pid(1), &turned);
+        assert_eq!(spaces.spaces[&Pid(1)].len(), 1);
+        for ip in [0x1_1000, 0x1_2000, 0x1_3000] {
+            assert_eq!(origin(&spaces, 1, ip), Some(("/a".into(), ip - 0x1_0000 + 0x1000)));
+        }
     }
 
     #[test]
