@@ -151,21 +151,24 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
         let pid = pid.to_string();
         let _ = Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status();
     };
-    if killed != Killed::Colocate
-        && let Some(guardian) = called("colocate-guard")
-    {
+    let guardian = called("colocate-guard");
+    if let Some(guardian) = guardian.filter(|_| killed != Killed::Colocate) {
         send("-KILL", guardian);
     }
     send(if killed == Killed::Guardian { "-TERM" } else { "-KILL" }, colocate);
-    let ours = |pid: &i32| name(*pid).starts_with("colocate");
-    let what = format!("colocate and its guardian end: round {round}, {}, {killed:?}", way.0);
-    await_that(&what, || {
-        members(first).iter().all(|pid| !ours(pid) || is_dead(*pid)).then_some(())
-    });
+    let what = |who| format!("{who}: round {round}, {}, {killed:?}", way.0);
     if killed == Killed::Both {
+        // Not their programs: those that have not begun are called as they are, and may be stopped.
+        await_that(&what("they end"), || {
+            guardian.into_iter().chain([colocate]).all(is_dead).then_some(())
+        });
         input.write_all(b"kill\n").unwrap();
         answer("restored");
     }
+    await_that(&what("colocate and its guardian end"), || {
+        let mut ours = members(first).into_iter().filter(|pid| name(*pid).starts_with("colocate"));
+        ours.all(is_dead).then_some(())
+    });
     let mut left: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut find = |what| *left.entry(what).or_default() += 1;
     let original = original();
