@@ -107,20 +107,21 @@ impl Decoded {
     /// The address after it.
     #[must_use]
     pub const fn next_ip(self) -> u64 {
-        self.ip.wrapping_add(self.len as u64)
+        self.ip + self.len as u64
     }
 }
 
 /// Decodes the first instruction of `bytes`, which lies at address `ip`.
 ///
-/// `None` if the bytes are no instruction of `isa` that this crate knows, or end within one.
-/// Allocates only on a thread's first call.
+/// `None` if the bytes are no instruction of `isa` that this crate knows, or end within one, or if no address lies
+/// behind it. Allocates only on a thread's first call.
 #[must_use]
 pub fn classify(isa: Isa, bytes: &[u8], ip: u64) -> Option<Decoded> {
-    match isa {
+    let decoded = match isa {
         Isa::X86_64 => x86::classify(bytes, ip),
         Isa::Aarch64 => aarch64::classify(bytes, ip),
-    }
+    }?;
+    ip.checked_add(u64::from(decoded.len)).map(|_| decoded)
 }
 
 /// Walks through code from one instruction to the next one in memory, whatever the control flow.
@@ -155,5 +156,20 @@ impl Iterator for Decoder<'_> {
         self.bytes = &self.bytes[usize::from(found.len)..];
         self.ip = found.next_ip();
         Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_ends_behind_the_last_address() {
+        let (nops, ret) = ([0x90; 4], [0xc0, 0x03, 0x5f, 0xd6]);
+        for (isa, code, at_end) in [(Isa::X86_64, &nops, 3), (Isa::Aarch64, &ret, 0)] {
+            let walk = |ip| Decoder::new(isa, code, ip).count();
+            assert_eq!(walk(u64::MAX - 3), at_end, "{isa:?}: the last one would end at 2^64");
+            assert!(walk(u64::MAX - 7) >= 1, "{isa:?}");
+        }
     }
 }
