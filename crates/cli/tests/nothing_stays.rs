@@ -224,7 +224,7 @@ fn no_stranger_is_touched() {
     if programs(&scratch).is_none() {
         return;
     }
-    let strangers = number("COLOCATE_STRANGERS", 2_000) / WAYS.len();
+    let strangers = number("COLOCATE_STRANGERS", 10_000) / WAYS.len();
     // Before Linux 6.14 the limit is the whole machine's.
     let script = format!(
         "here=$(cat /proc/sys/kernel/pid_max); [ $here -gt 4000 ] || exit 77; \
