@@ -419,6 +419,11 @@ impl Book {
         self.tasks.values_mut().filter(|task| task.ended.is_none())
     }
 
+    /// How many tasks are remembered.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// The living processes that have several threads, with their numbers.
     pub fn with_threads(&self) -> impl Iterator<Item = (Pid, usize)> + '_ {
         let living = self.processes.iter().map(|(pid, process)| (*pid, process.living.len()));

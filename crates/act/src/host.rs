@@ -143,6 +143,8 @@ pub struct LinuxHost {
     given_up: bool,
     /// Descriptors to undo everything with when no other is left.
     reserve: Vec<File>,
+    /// CPU time of this thread when the last quantum ended.
+    deciding_since: Nanos,
     /// By job: who was let go last, while its exec may be under way.
     going: Vec<Option<Going>>,
     commands: Vec<Command>,
@@ -243,6 +245,7 @@ impl LinuxHost {
             ending: None,
             given_up: false,
             reserve,
+            deciding_since: own_time(),
             going: (0..jobs).map(|_| None).collect(),
             commands,
             targets,
@@ -474,6 +477,17 @@ impl LinuxHost {
         news.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
     }
 
+    /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to look at each thread
+    /// and to decide, is at most a share of a PU.
+    fn affordable(&self, quantum: Nanos) -> Nanos {
+        if self.book.len() < MANY {
+            return quantum;
+        }
+        let decided = own_time().saturating_sub(self.deciding_since);
+        let most = Nanos(quantum.0.saturating_mul(MOST_STRETCHED));
+        quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(most))
+    }
+
     /// Sleeps until something happens or is due.
     fn sleep(&self, until: Nanos) -> Result<(), SysError> {
         let at = now();
@@ -493,6 +507,7 @@ impl LinuxHost {
     }
 
     fn snapshot(&mut self, mut end: QuantumEnd) -> Snapshot {
+        self.deciding_since = own_time();
         match self.pauser {
             Some(_) => self.look_at_who_ran(),
             None => self.look_at_tasks(),
@@ -518,6 +533,21 @@ impl LinuxHost {
     }
 }
 
+/// CPU time of the thread that calls this.
+fn own_time() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let of = |part: i64| u64::try_from(part).unwrap_or(0);
+    Nanos(of(time.tv_sec) * 1_000_000_000 + of(time.tv_nsec))
+}
+
+/// Threads from which on quanta may be stretched. Chosen: below it deciding takes less than 0.2 ms.
+const MANY: usize = 2_000;
+/// A quantum lasts at least so many times as long as deciding took: that is 1 % of a PU. Chosen: half of what 20,000 threads may
+/// cost in all.
+const TIMES_DECIDING: u64 = 100;
+/// Quanta that one may last, at most.
+const MOST_STRETCHED: u64 = 10;
+
 impl Host for LinuxHost {
     fn machine(&self) -> &Machine {
         &self.machine
@@ -540,6 +570,7 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+        let quantum = self.affordable(quantum);
         self.stop_who_waits(plan)?;
         self.adopt(plan);
         if self.launched.is_none() {

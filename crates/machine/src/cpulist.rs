@@ -9,6 +9,7 @@
 
 use crate::ids::PuNr;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -29,8 +30,11 @@ const WORD_BITS: u32 = u64::BITS;
 pub struct PuSet {
     /// Bit `b` of word `w` is PU `64 w + b`. The last word is never 0, so that equal sets have
     /// equal words.
-    words: Vec<u64>,
+    words: Words,
 }
+
+/// In place up to 128 PUs: very many threads have such a set.
+type Words = SmallVec<[u64; 2]>;
 
 /// Why a text is not a set of PUs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -67,7 +71,7 @@ impl PuSet {
     /// The empty set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { words: Vec::new() }
+        Self { words: Words::new_const() }
     }
 
     /// Adds a PU; says whether it was new.
@@ -102,7 +106,7 @@ impl PuSet {
 
     /// Whether there is none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
@@ -182,7 +186,7 @@ impl PuSet {
         text
     }
 
-    fn of_words(mut words: Vec<u64>) -> Self {
+    fn of_words(mut words: Words) -> Self {
         let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
         words.truncate(used);
         Self { words }
