@@ -420,7 +420,7 @@ impl Book {
     }
 
     /// How many tasks are remembered.
-    pub fn len(&self) -> usize {
+    pub fn remembered(&self) -> usize {
         self.tasks.len()
     }
 

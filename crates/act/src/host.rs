@@ -480,7 +480,7 @@ impl LinuxHost {
     /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to look at each thread
     /// and to decide, is at most a share of a PU.
     fn affordable(&self, quantum: Nanos) -> Nanos {
-        if self.book.len() < MANY {
+        if self.book.remembered() < MANY {
             return quantum;
         }
         let decided = own_time().saturating_sub(self.deciding_since);

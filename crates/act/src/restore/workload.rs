@@ -10,7 +10,7 @@
 //! - has the journal's token in its environment.
 //!
 //! What has none of these, since it has another environment and all its creators ended before the first look, is not
-//! found; docs/run.md says how often that was seen. Each process that is found is opened and checked once more, so that
+//! found; docs/run.md has how often that was measured. Each process that is found is opened and checked once more, so that
 //! none is taken for it that has its number now.
 //! # Terms
 //! - *Known*: in the journal, and alive.
