@@ -167,16 +167,17 @@ impl Pauser {
         signal(std::slice::from_ref(process), libc::SIGSTOP)
     }
 
-    /// Lets a job go on.
+    /// Lets a job go on. If that fails it is still to be let go on.
     ///
     /// # Errors
     /// As [`Self::stop`].
     pub fn go_on(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
-        self.set(job, None);
         match &self.freezer {
-            Some(freezer) => freezer.freeze(job, false),
-            None => signal(processes, libc::SIGCONT),
+            Some(freezer) => freezer.freeze(job, false)?,
+            None => signal(processes, libc::SIGCONT)?,
         }
+        self.set(job, None);
+        Ok(())
     }
 
     /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: somebody else may

@@ -31,7 +31,6 @@
 //! ```
 
 pub mod budget;
-mod dominators;
 pub mod elf;
 pub mod file;
 pub mod flow;

@@ -13,7 +13,7 @@
 //! the round. *Fresh*: read in this round at an address, or from a clock. *State*: a place whose new value comes from its old one,
 //! directly or by way of others; it *counts* if it is the old value plus what is constant in the loop, or shifted.
 //! # Algorithm
-//! 1. The innermost natural loop around the instruction. Without one it works.
+//! 1. The innermost loop around the instruction (`sample::flow`), however many entries it has. Without one it works.
 //! 2. If a hint lies on a way through this loop that leads through the instruction too, without a round of an inner loop or
 //!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works. But it waits
 //!    as well if the instruction is only reached after a hint, maybe of an inner loop, and the loop calls nothing and writes
