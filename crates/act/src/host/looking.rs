@@ -6,7 +6,7 @@
 use super::placing::Waiting;
 use super::preparing::usable;
 use super::spinning::not_sampled;
-use super::{LEAST_NICE, LinuxHost, PROMPT};
+use super::{LEAST_NICE, LinuxHost, PROMPT, own_time};
 use crate::gauge::DataLevels;
 use crate::pause::Found;
 use crate::stat::Stat;
@@ -25,9 +25,11 @@ pub(super) const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
 pub(super) const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const LOOK_SHARE: u64 = 500;
-/// To look which of those have woken that sleep takes at most one part in this many of a PU. Chosen: a quarter of what
-/// watching may take.
+/// To look which of those have woken that sleep takes at most one part in this many of a PU, but for [`LONGEST_REST`]. Chosen:
+/// a quarter of what watching may take.
 const SEARCH_SHARE: u64 = 200;
+/// For so long at most who has woken is taken to sleep on. Chosen: as long as until the next look at everything.
+const LONGEST_REST: Nanos = LOOK_EVERY;
 /// So many looks in a row must find a job stopped by somebody else before that is told. Chosen: one may be
 /// a program that waits for its child to stop.
 const LOOKS_ASLEEP: u8 = 2;
@@ -198,6 +200,7 @@ impl LinuxHost {
         // The kernel tells with one call how long all threads of a process have run.
         let several = self.book.with_threads().map(|(pid, _)| pid);
         let stirred: Vec<Pid> = several.filter(|pid| self.gauges.stirred(*pid)).collect();
+        let begun = own_time();
         for pid in stirred {
             let asleep = self.book.asleep_of(pid);
             if asleep.first().is_none_or(|id| rests.contains(&id.job)) {
@@ -205,9 +208,9 @@ impl LinuxHost {
             }
             asleep.into_iter().for_each(|id| self.ask(id, at));
             self.gauges.all_read(pid);
-            let took = now().saturating_sub(at);
-            self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE));
         }
+        let took = own_time().saturating_sub(begun);
+        self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
     }
 
     /// Asks what a task has done, and where it is if it has run.
