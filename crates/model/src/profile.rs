@@ -133,7 +133,7 @@ impl ThreadProfile {
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// The text is not JSON of the profile's shape.
-    #[error("expected a profile (docs/schemas/profile.json), found: {0}")]
+    #[error("expected a profile (docs/schemas/profile.json), found: {}", colocate_machine::printable(&.0.to_string()))]
     Malformed(#[from] serde_json::Error),
     /// The profile is of another format version.
     #[error("expected a profile of version {VERSION}, found version {found}; profile again")]

@@ -92,7 +92,7 @@ pub struct CpiModel {
 #[derive(Debug, Error)]
 pub enum CpiModelError {
     /// The text is not JSON of its shape.
-    #[error("expected a CPI model (docs/schemas/cpi-model.json), found: {0}")]
+    #[error("expected a CPI model (docs/schemas/cpi-model.json), found: {}", colocate_machine::printable(&.0.to_string()))]
     Malformed(#[from] serde_json::Error),
     /// It is of another format version.
     #[error("expected a CPI model of version {VERSION}, found version {found}; train again")]
@@ -285,6 +285,13 @@ mod tests {
             components: simulated_components(),
             modes: vec![mode(2), mode(4)],
         }
+    }
+
+    /// Found by fuzzing.
+    #[test]
+    fn what_is_refused_is_quoted_on_one_line() {
+        let error = CpiModel::from_json("{\"version\": 1, \"a\\nb\": 0}").unwrap_err();
+        assert!(error.to_string().contains("unknown field `a\\x0ab`"), "{error}");
     }
 
     #[test]
