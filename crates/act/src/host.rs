@@ -478,7 +478,7 @@ impl LinuxHost {
     }
 
     /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to look at each thread
-    /// and to decide, is at most a share of a PU.
+    /// and to decide, is at most a share of a PU, unless that took more than [`MOST_STRETCHED`] quanta.
     fn affordable(&self, quantum: Nanos) -> Nanos {
         if self.book.remembered() < MANY {
             return quantum;
@@ -540,7 +540,7 @@ fn own_time() -> Nanos {
     Nanos(of(time.tv_sec) * 1_000_000_000 + of(time.tv_nsec))
 }
 
-/// Threads from which on quanta may be stretched. Chosen: below it deciding takes less than 0.2 ms.
+/// Threads from which on quanta may be stretched. Chosen: 1,000 cost half a percent of a PU (`scripts/bounded-cost`).
 const MANY: usize = 2_000;
 /// A quantum lasts at least so many times as long as deciding took: that is 1 % of a PU. Chosen: half of what 20,000 threads may
 /// cost in all.
