@@ -331,9 +331,14 @@ mod tests {
         let small = loaded(us.clone());
         assert!(small.len() < us.len() / 2, "{} of {}", small.len(), us.len());
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("us");
-        std::fs::write(&path, small).expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+        let (written, path) = (folder.path().join("written"), folder.path().join("us"));
+        std::fs::write(&written, small).expect("written");
+        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755))
+            .expect("allowed");
+        // By another process: a child that another test starts just then inherits what we have open for writing, and a
+        // program that is open for writing cannot be executed.
+        let copied = Command::new("cp").args([&written, &path]).status().expect("cp runs");
+        assert!(copied.success());
         let list =
             |program: &Path| Command::new(program).arg("--list").output().expect("runs").stdout;
         assert_eq!(list(&path), list(&std::env::current_exe().expect("our own path")));
