@@ -790,6 +790,23 @@ mod tests {
     /// What is told of process 10 where another of its threads may have executed `new`.
     const RENEWED: [&str; 3] = ["10 ended", "10 born of 10/10, found true", "10 is new, exec true"];
 
+    /// The kernel lists 11 for a moment after it has reported its end, with the flags of one that is about to end.
+    #[test]
+    fn who_is_about_to_end_is_not_found_again() {
+        let root = saved("old", &[10, 11]);
+        let mut births = births();
+        look(&mut births, &root);
+        births.tree.forget(Tid(11));
+        let set = |flags: &str| {
+            let stat = format!("11 (a) b) R 1 10 10 0 -1 {flags} 0");
+            std::fs::write(root.path().join("10/task/11/stat"), stat).unwrap();
+        };
+        set("4194372");
+        assert_eq!(lines(&look(&mut births, &root)), [""; 0]);
+        set("4194368");
+        assert_eq!(lines(&look(&mut births, &root))[0], "11 born of 10/10, found true");
+    }
+
     /// 11 or 12 may have executed the program; `/proc` shows 10 all the time.
     #[test]
     fn in_proc_the_first_thread_is_renewed_when_others_end_by_an_exec() {

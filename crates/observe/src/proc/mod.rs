@@ -125,6 +125,15 @@ impl Proc {
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
+    /// Whether the thread is about to end: the kernel goes on listing it for a moment after it has reported its end.
+    #[must_use]
+    pub fn is_exiting(&self, pid: Pid, tid: Tid) -> bool {
+        const PF_EXITING: u32 = 4; // include/linux/sched.h
+        let flags = |text: &str| text.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok();
+        let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).unwrap_or_default();
+        flags(&String::from_utf8_lossy(&bytes)).is_some_and(|flags: u32| flags & PF_EXITING != 0)
+    }
+
     /// The processes that `pid` has created and that live, none if it is gone.
     ///
     /// Kernels built without `CONFIG_PROC_CHILDREN` keep no such list; then every process is asked

@@ -244,6 +244,10 @@ impl Tree {
             if tid == pid.first_thread() && matches!(state, 'Z' | 'X') {
                 continue;
             }
+            // Its end was reported before, or will not be: it would never be known to have ended.
+            if !self.has(tid) && proc.is_exiting(pid, tid) {
+                continue;
+            }
             alive.insert(tid);
             if self.know(pid, tid, parent) {
                 let first = tid == pid.first_thread();
