@@ -429,8 +429,7 @@ fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
         policy: String::new(),
         decisions: (0..threads).map(decision).collect(),
         newborn: Newborn::LeaveToKernel,
-        predicted: None,
-        slowdowns: None,
+        ..Plan::default()
     }
 }
 

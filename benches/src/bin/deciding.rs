@@ -15,12 +15,11 @@ use colocate_benches::{cpu_ms, yardstick};
 use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
-use colocate_policy::schedule::symbiotic::Settings;
-use colocate_policy::schedule::symbiotic_numa;
-use colocate_policy::schedule::{
-    Alone, Choice, Done, Quantum, Queued, Ran, Scheduler, SchedulerKind, Thread, Traffic,
+use colocate_policy::schedule::{Done, Quantum, Queued, Ran, Thread, Traffic};
+use colocate_policy::table::{self, Cadence};
+use colocate_policy::{
+    Alone, Evidence, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId,
 };
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of the sequence, of which the fastest counts for each situation.
@@ -44,46 +43,40 @@ const SIZES: [Size; 4] = [
 ];
 
 /// Those that search for better groups in every quantum, since any gain is worth a change.
-const SEARCHING: [SchedulerKind; 2] = [
-    SchedulerKind::Symbiotic(Settings { gain: 0.0, ..Settings::USUAL }),
-    SchedulerKind::SymbioticNuma {
-        settings: Settings { gain: 0.0, ..Settings::USUAL },
-        away: symbiotic_numa::AWAY,
-    },
-];
+const SEARCHING: [&str; 2] = ["symbiotic:gain=0", "symbiotic-numa:gain=0"];
 
 fn main() -> anyhow::Result<()> {
     let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
     let named: Vec<String> = std::env::args().skip(2).collect();
-    let is_named = |kind: &SchedulerKind| named.is_empty() || named.contains(&kind.to_string());
+    let is_named = |kind: &PolicySpec| named.is_empty() || named.contains(&kind.to_string());
     println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
     println!("|---|---|---|---|---|---|---|---|");
     for size in &SIZES {
         let alike = machine(size, ALIKE).context("describe a machine")?;
         let hybrid = machine(size, &hybrid(size)).context("describe a machine")?;
-        for kind in SchedulerKind::ALL.into_iter().chain(SEARCHING).filter(is_named) {
-            row(size, if is_for_hybrids(kind) { &hybrid } else { &alike }, kind, situations);
+        let searching = SEARCHING.iter().map(|name| PolicySpec::named(name));
+        for kind in table::each_quantum().chain(searching).filter(is_named) {
+            row(size, if is_for_hybrids(&kind) { &hybrid } else { &alike }, &kind, situations);
         }
     }
     println!("yardstick after: {:.2} steps/ns", yardstick());
     Ok(())
 }
 
-fn row(size: &Size, machine: &Machine, kind: SchedulerKind, situations: u64) {
+fn row(size: &Size, machine: &Machine, kind: &PolicySpec, situations: u64) {
     let mut least = vec![f64::INFINITY; usize::try_from(situations).expect("few")];
     for _ in 0..RUNS {
         let mut rng = SplitMix64::new(1);
         let mut jobs: Vec<Queued> =
             (0..size.jobs).map(|job| new_job(job, size, &mut rng)).collect();
         let alone: Vec<Alone> = jobs.iter().map(|_| drawn_alone(&mut rng)).collect();
-        let mut scheduler = kind.scheduler(&alone);
+        let mut policy = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
         for (number, least) in (0..).zip(&mut least) {
-            let (us, choices) = decide(&mut *scheduler, machine, number, &jobs);
+            let (us, plan) = decide(&mut *policy, machine, number, &jobs);
             *least = least.min(us);
-            run(machine, &mut jobs, &choices, &mut rng);
+            run(machine, &mut jobs, &plan, &mut rng);
             if is_for_hybrids(kind) {
-                scheduler.saw(&Done { took: Nanos::from_millis(200), did: &[] });
                 jobs.iter_mut().for_each(|job| draw_phase(job, &mut rng));
             }
         }
@@ -100,22 +93,23 @@ fn row(size: &Size, machine: &Machine, kind: SchedulerKind, situations: u64) {
     );
 }
 
-/// Microseconds, and who was chosen.
+/// Microseconds, and the plan.
 fn decide(
-    scheduler: &mut dyn Scheduler,
+    policy: &mut dyn Policy,
     machine: &Machine,
     number: u64,
     queue: &[Queued],
-) -> (f64, Vec<Choice>) {
+) -> (f64, Plan) {
     let pus: Vec<PuIdx> = machine.all_pus().collect();
-    let (ms, choices) =
-        cpu_ms(1, || scheduler.choose(&Quantum { number, machine, pus: &pus, queue }));
-    (ms * 1000.0, choices)
+    let now = Quantum { number, machine, pus: &pus, queue };
+    let last = (number > 0).then_some(Done { took: Nanos::from_millis(200), did: &[] });
+    let (ms, plan) = cpu_ms(1, || policy.decide(&Evidence { last, ..Evidence::of_queue(now) }));
+    (ms * 1000.0, plan)
 }
 
-/// Whether a scheduler leaves everything to the kernel where all cores are alike.
-fn is_for_hybrids(kind: SchedulerKind) -> bool {
-    kind.runs_all() && kind != SchedulerKind::Os
+/// Whether a policy leaves everything to the kernel where all cores are alike.
+fn is_for_hybrids(kind: &PolicySpec) -> bool {
+    !kind.waits() && kind.row().cadence == Cadence::EachQuantum
 }
 
 /// One thread is runnable, or all are.
@@ -213,24 +207,28 @@ fn drawn_alone(rng: &mut SplitMix64) -> Alone {
     }
 }
 
-/// Who was chosen ran, and goes to the tail.
-fn run(machine: &Machine, jobs: &mut [Queued], choices: &[Choice], rng: &mut SplitMix64) {
-    let on: BTreeMap<JobIdx, &Choice> = choices.iter().map(|choice| (choice.job, choice)).collect();
+/// Jobs that were chosen ran, and go to the tail.
+fn run(machine: &Machine, jobs: &mut [Queued], plan: &Plan, rng: &mut SplitMix64) {
+    let index = |place: Place| place.pu().and_then(|pu| machine.pu_by_os(pu));
+    let running = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
+    let on: BTreeMap<TaskId, Option<PuIdx>> =
+        running.map(|decision| (decision.task, index(decision.place))).collect();
     let mut owners: BTreeMap<CoreIdx, BTreeSet<JobIdx>> = BTreeMap::new();
-    for choice in choices {
-        for pu in choice.places.iter().filter_map(|(pu, _)| *pu) {
-            owners.entry(machine.core_of(pu)).or_default().insert(choice.job);
+    for (task, pu) in &on {
+        if let Some(pu) = pu {
+            owners.entry(machine.core_of(*pu)).or_default().insert(task.job);
         }
     }
     for job in jobs.iter_mut() {
-        let choice = on.get(&job.job);
-        job.just_ran = choice.is_some();
-        let Some(choice) = choice else { continue };
+        job.just_ran = on.contains_key(&job.threads[0].id);
+        if !job.just_ran {
+            continue;
+        }
         let is_own =
-            |pu: &Option<PuIdx>| pu.is_some_and(|pu| owners[&machine.core_of(pu)].len() == 1);
-        job.had_own_cores = choice.places.iter().all(|(pu, _)| is_own(pu));
-        for (thread, (pu, _)) in job.threads.iter_mut().zip(&choice.places) {
-            thread.pu = *pu;
+            |pu: Option<PuIdx>| pu.is_some_and(|pu| owners[&machine.core_of(pu)].len() == 1);
+        job.had_own_cores = job.threads.iter().all(|thread| is_own(on[&thread.id]));
+        for thread in &mut job.threads {
+            thread.pu = on[&thread.id];
             thread.ran = Some(drawn_ran(rng));
         }
     }

@@ -14,7 +14,7 @@ use colocate_benches::{cpu_ms, lemon, machine, networkx, rustworkx, tasks};
 use colocate_machine::PuIdx;
 use colocate_policy::matching::{Costs, NearMatching, blossom, near, proved};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{PolicyKind, plan};
+use colocate_policy::{Knowledge, PolicySpec};
 
 /// Vertices of the graphs.
 const SIZES: [usize; 5] = [64, 128, 256, 512, 1_024];
@@ -122,10 +122,12 @@ fn plans() {
             let machine = machine(n / 2);
             let usable: Vec<PuIdx> = machine.all_pus().collect();
             let runs = if n <= 256 { 9 } else { 5 };
-            let time =
-                |policy: PolicyKind| cpu_ms(runs, || plan(&policy, &machine, &usable, &tasks));
-            let (instruction, _) = time(PolicyKind::Instruction { key: None });
-            let (mix, made) = time(PolicyKind::Mix);
+            let time = |name: &str| {
+                let (policy, known) = (PolicySpec::named(name), Knowledge::default());
+                cpu_ms(runs, || policy.plan(&known, &machine, &usable, &tasks))
+            };
+            let (instruction, _) = time("instruction");
+            let (mix, made) = time("mix");
             let over = colocate_benches::over_optimum(&made, &machine, &tasks) * 100.0;
             println!("| {n} | {kind} | {instruction:.3} | {mix:.3} | {over:.4} |");
         }

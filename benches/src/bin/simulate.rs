@@ -12,7 +12,7 @@ use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuIdx, described};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{PolicyKind, Task, TaskId, plan};
+use colocate_policy::{Knowledge, PolicySpec, Task, TaskId};
 use colocate_sim::{
     JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost, Stretch,
     ThreadSpec, Work,
@@ -91,11 +91,11 @@ fn main() {
     let performance = described::performance(text).expect("described").expect("with figures");
     let platform = Platform::new(&machine, &performance, Assumptions::default()).expect("complete");
     let cases = [
-        ("64 tasks pinned, one phase each", 16, 0, PolicyKind::RoundRobin),
-        ("64 tasks pinned, phases of a second", 16, 1000, PolicyKind::RoundRobin),
-        ("64 tasks left to the kernel, phases of a second", 16, 1000, PolicyKind::Os),
-        ("128 tasks pinned, turns of 3 ms", 32, 0, PolicyKind::RoundRobin),
-        ("128 tasks left to the kernel, turns of 3 ms", 32, 0, PolicyKind::Os),
+        ("64 tasks pinned, one phase each", 16, 0, "round-robin"),
+        ("64 tasks pinned, phases of a second", 16, 1000, "round-robin"),
+        ("64 tasks left to the kernel, phases of a second", 16, 1000, "os"),
+        ("128 tasks pinned, turns of 3 ms", 32, 0, "round-robin"),
+        ("128 tasks left to the kernel, turns of 3 ms", 32, 0, "os"),
     ];
     for (name, jobs, phase_ms, policy) in cases {
         let scenario = scenario(jobs, phase_ms, hour, QUANTUM);
@@ -109,7 +109,7 @@ fn main() {
             phase: None,
         };
         let tasks: Vec<_> = (0..jobs).flat_map(|j| (0..4).map(move |o| task(j, o))).collect();
-        let plan = plan(&policy, &machine, &usable, &tasks);
+        let plan = PolicySpec::named(policy).plan(&Knowledge::default(), &machine, &usable, &tasks);
         let (ms, asked) = cpu_ms(1, || {
             let mut host = SimHost::new(&platform, &scenario).expect("it makes sense");
             while host.go_on(&plan, QUANTUM).expect("no rule is broken") == QuantumEnd::Elapsed {}

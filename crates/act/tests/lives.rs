@@ -7,8 +7,7 @@
 
 use colocate_act::launch::Command;
 use colocate_act::{Count, LinuxHost, Setup, Target};
-use colocate_engine::schedule::{Workload, schedule};
-use colocate_engine::{Host, Meanwhile, Snapshot};
+use colocate_engine::{Host, HostError, Known, Meanwhile, Round, Snapshot, Until, Workload};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
@@ -18,8 +17,7 @@ use colocate_observe::pmu::extras::Extra;
 use colocate_observe::pmu::plan::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
-use colocate_policy::schedule::SchedulerKind;
-use colocate_policy::schedule::kind::Knowledge;
+use colocate_policy::{Knowledge, Policy, PolicySpec};
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -60,13 +58,29 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
     }
 }
 
+/// The jobs of a host, of which nothing is known, under a policy.
+fn schedule(
+    host: &mut LinuxHost,
+    policy: &mut dyn Policy,
+    jobs: usize,
+    look: &mut dyn FnMut(&Round<'_>),
+) -> Result<Snapshot, HostError> {
+    let jobs = vec![Known { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
+    let (until, watch) = (Until::Time(QUANTUM), Nanos::ZERO);
+    let workload = Workload { jobs: &jobs, policy: "test", until, watch };
+    colocate_engine::run(host, policy, &workload, None, look)
+}
+
+/// The same in turn.
+fn in_turn(host: &mut LinuxHost, jobs: usize) -> Snapshot {
+    let mut policy = PolicySpec::named("round-robin").plain();
+    schedule(host, &mut *policy, jobs, &mut |_| ()).unwrap()
+}
+
 /// Runs a workload to its end; the last look, and how often each job ran to an end.
 fn run(setup: &Setup) -> (Snapshot, Vec<u32>) {
     let mut host = LinuxHost::prepare(read::live().unwrap(), setup).unwrap();
-    let jobs = u32::try_from(setup.commands.len()).unwrap();
-    let workload = Workload { jobs, quantum: QUANTUM, scheduler: "round-robin" };
-    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
-    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    let last = in_turn(&mut host, setup.commands.len());
     let runs = host.runs();
     let notes = host.finish();
     if let Some(note) = notes.iter().find(|note| note.contains("still there")) {
@@ -146,9 +160,7 @@ fn what_the_processor_counts() {
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     let notes = host.notes();
     let none = notes.iter().any(|note| note.contains("are counted: expected"));
-    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
-    let workload = Workload { jobs: 1, quantum: QUANTUM, scheduler: "round-robin" };
-    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    let last = in_turn(&mut host, 1);
     host.finish();
     assert!(last.tasks.iter().all(|task| task.instructions.is_none() == none), "{notes:?}");
     nobody_is_left();
@@ -187,17 +199,16 @@ fn where_cycles_went() {
     let setup = Setup { count: Count::With(counters), ..setup(&[grows, grows], &targets) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     assert_eq!(host.stack_parts(), Ok(table.parts));
-    let workload = Workload { jobs: 2, quantum: QUANTUM, scheduler: "symbiotic" };
     let model = model_of(table.parts);
     let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
-    let kind: SchedulerKind = "symbiotic".parse().unwrap();
-    let mut scheduler = kind.scheduler_knowing(&known);
+    let mut policy = PolicySpec::named("symbiotic").policy(&known);
     let has_stack = |task: &colocate_engine::SeenTask| {
         task.counts.stack.is_some_and(|stack| stack.total() > 0.0)
     };
     let (mut told, mut learnt) = (0, false);
-    let last = schedule(&mut host, &mut *scheduler, &workload, &mut |turn| {
-        learnt |= turn.state.is_some_and(|state| state.starts_with("2 threads' stacks known"));
+    let last = schedule(&mut host, &mut *policy, 2, &mut |turn| {
+        let state = turn.plan.state.as_deref();
+        learnt |= state.is_some_and(|state| state.starts_with("2 threads' stacks known"));
         let counted = |id| turn.seen.tasks.iter().any(|task| task.id == id && has_stack(task));
         for did in turn.did {
             let is_told = did.ran.stack.is_some();
@@ -244,9 +255,7 @@ fn who_is_born_on_a_pu_that_has_come_is_found() {
     }
     let notes = host.notes();
     assert!(notes.iter().any(|note| note.contains(&format!("on PU {},", last.0))), "{notes:?}");
-    let workload = Workload { jobs: 1, quantum: QUANTUM, scheduler: "round-robin" };
-    let mut scheduler = SchedulerKind::RoundRobin.scheduler(&[]);
-    let seen = schedule(&mut host, &mut *scheduler, &workload, &mut |_| ()).unwrap();
+    let seen = in_turn(&mut host, 1);
     assert_eq!(seen.tasks.len(), 3, "{:?}", seen.tasks);
     host.finish();
     nobody_is_left();

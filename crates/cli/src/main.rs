@@ -11,6 +11,7 @@ mod output;
 mod outputs;
 mod pages;
 mod plan;
+mod policies;
 mod profile;
 mod restore;
 mod run;

@@ -5,14 +5,18 @@ mod demand;
 use crate::exit::Failure;
 use crate::input;
 use crate::output;
+use crate::policies::Policies;
 use anyhow::Context;
 use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
-use colocate_model::{Assumptions, Class, Profile};
+use colocate_model::{Assumptions, Profile};
 use colocate_policy::forecast::{self, Slowdown};
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, PolicyKind, Task, TaskId, plan_on};
+use colocate_policy::table::Prior;
+use colocate_policy::{
+    Decision, JobIdx, Knowledge, Newborn, Place, Plan, PolicySpec, Task, TaskId,
+};
 use colocate_study::table::aligned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -44,9 +48,9 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
 
-    /// os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model
-    #[arg(long, value_name = "POLICY", default_value = "mix")]
-    policy: String,
+    /// Policy, with its settings as NAME:SETTING=VALUE:...
+    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Once)]
+    policy: PolicySpec,
 
     /// Seed of the policy random, as random:seed=N [default: 0]
     #[arg(long, value_name = "N")]
@@ -80,14 +84,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let processor = speeds.and(seen.machine.processor.as_deref());
     let processor = processor.filter(|_| seen.machine.kinds.len() == 1);
     let workload = Workload::of(&programs, processor);
-    if policy == PolicyKind::SymbiosisModel && speeds.is_none() {
+    if policy.has_prior(Prior::Speeds) && speeds.is_none() {
         return Err(usage(format!(
             "expected a machine of which it is described how fast it is (docs/machines.md) with \
              --policy {policy}, found {}",
             args.machine
         )));
     }
-    let mut made = plan_on(&policy, &seen.machine, speeds, &usable, &workload.tasks);
+    let known = Knowledge { performance: speeds, ..Knowledge::default() };
+    let mut made = policy.plan(&known, &seen.machine, &usable, &workload.tasks);
     let trust = foresee(&mut made, &seen, &workload.tasks);
     let text =
         if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload, &trust) };
@@ -127,22 +132,13 @@ fn usage(message: String) -> anyhow::Error {
 }
 
 /// The policy with the settings of `--seed` and `--key`.
-fn policy(args: &Args) -> anyhow::Result<PolicyKind> {
-    let named: PolicyKind =
-        args.policy.parse().map_err(|error| usage(format!("--policy: {error}")))?;
-    let kind = match (named, args.seed) {
-        (PolicyKind::Random { .. }, Some(seed)) => PolicyKind::Random { seed },
-        (_, None) => named,
-        _ => return Err(usage(format!("expected --seed with --policy random, found {named}"))),
-    };
-    match (kind, &args.key) {
-        (PolicyKind::Instruction { .. }, Some(key)) => {
-            let key = key.parse::<Class>().map_err(|error| usage(format!("--key: {error}")))?;
-            Ok(PolicyKind::Instruction { key: Some(key) })
-        }
-        (_, None) => Ok(kind),
-        _ => Err(usage(format!("expected --key with --policy instruction, found {kind}"))),
+fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
+    let mut policy = args.policy.clone();
+    for (name, value) in [("seed", args.seed.map(|it| it.to_string())), ("key", args.key.clone())] {
+        let Some(value) = value else { continue };
+        policy.set(name, &value).map_err(|error| usage(format!("--{name}: {error}")))?;
     }
+    Ok(policy)
 }
 
 /// The PUs to plan for: what may be used of the machine, less what `--cpus` leaves out.

@@ -7,18 +7,21 @@ mod cache;
 pub mod jobs;
 mod report;
 
+use crate::policies::Policies;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
-use colocate_engine::{FixedPlan, Known, Meanwhile, Outcome, Planner, Settings, first_plan};
+use colocate_engine::{Known, Meanwhile, Planned, Round, Snapshot, Until, Workload, first_plan};
 use colocate_files::Dir;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::Profile;
 use colocate_observe::{births, sample};
-use colocate_policy::{Plan, PolicyKind};
+use colocate_policy::policies::fixed::FixedPlan;
+use colocate_policy::table::Prior;
+use colocate_policy::{Plan, Policy, PolicySpec, Source};
 use jobs::Job;
 use report::{Occasion, Report};
 use std::ffi::OsString;
@@ -33,9 +36,10 @@ use std::time::Duration;
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Policy: os, round-robin, scatter, compact, random[:seed=N], instruction[:key=CLASS] or mix
-    #[arg(long, value_name = "P", default_value = "mix", conflicts_with = "plan")]
-    policy: PolicyKind,
+    /// Policy, with its settings as NAME:SETTING=VALUE:...
+    #[arg(long, value_name = "P", default_value = "mix", value_parser = Policies::Once,
+        conflicts_with = "plan")]
+    policy: PolicySpec,
 
     /// Plan to follow instead of a policy, as `colocate plan --json` writes it
     #[arg(long, value_name = "FILE")]
@@ -103,10 +107,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     let machine = read::live()?;
-    let planner = planner(args, &machine)?;
+    let (mut policy, name) = policy(args, &machine)?;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
-    if planner.wants_mixes() {
+    if policy.needs().has(Source::Mix) {
         for job in &mut jobs {
             job.identify();
             let found = cache.find(job);
@@ -122,9 +126,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     if args.dry_run {
-        return dry_run(args, &machine, planner.as_ref(), &jobs);
+        return dry_run(args, &machine, (&mut *policy, &name), &jobs);
     }
-    run(args, machine, planner.as_ref(), jobs, &cache, &speaker)
+    run(args, machine, (&mut *policy, &name), jobs, &cache, &speaker)
 }
 
 /// Speaks to the user, unless told to be quiet.
@@ -140,8 +144,9 @@ impl Speaker {
     }
 }
 
-fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
-    if args.plan.is_none() && args.policy == PolicyKind::SymbiosisModel {
+/// The policy with its name; the name is empty for a plan from a file, which has its own.
+fn policy(args: &Args, machine: &Machine) -> anyhow::Result<(Box<dyn Policy>, String)> {
+    if args.plan.is_none() && args.policy.has_prior(Prior::Speeds) {
         anyhow::bail!(
             "expected a policy that needs no figures of how fast this machine is, found {}: make a plan \
              with colocate plan --machine FILE, and run it with --plan",
@@ -149,15 +154,16 @@ fn planner(args: &Args, machine: &Machine) -> anyhow::Result<Box<dyn Planner>> {
         );
     }
     let Some(path) = &args.plan else {
-        return Ok(Box::new(match (args.policy, args.seed) {
-            (PolicyKind::Random { .. }, Some(seed)) => PolicyKind::Random { seed },
-            (policy, _) => policy,
-        }));
+        let mut policy = args.policy.clone();
+        if let Some(seed) = args.seed {
+            let _ = policy.set("seed", &seed.to_string()); // of those that draw
+        }
+        return Ok((policy.plain(), policy.to_string()));
     };
     let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
     plan.check_against(machine).with_context(|| path.display().to_string())?;
-    Ok(Box::new(FixedPlan(plan)))
+    Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 
 fn known(jobs: &[Job]) -> Vec<Known> {
@@ -198,14 +204,15 @@ fn profile_into(dir: &Dir, job: &Job) -> anyhow::Result<String> {
 fn dry_run(
     args: &Args,
     machine: &Machine,
-    planner: &dyn Planner,
+    (policy, name): (&mut dyn Policy, &str),
     jobs: &[Job],
 ) -> anyhow::Result<ExitCode> {
     let usable = read::usable(machine, &Sysfs::at(Path::new("/")));
     let usable: Vec<PuNr> = usable.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
-    let plan = first_plan(machine, &usable, planner, &known(jobs));
-    let text =
-        if args.json { plan.to_json() } else { report::dry(&plan, jobs, planner, args.watch_s) };
+    let known = known(jobs);
+    let plan = first_plan(machine, &usable, policy, &workload(args, &known, name));
+    let watched = policy.needs().has(Source::Mix).then_some(args.watch_s);
+    let text = if args.json { plan.to_json() } else { report::dry(&plan, jobs, watched) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -213,7 +220,7 @@ fn dry_run(
 fn run(
     args: &Args,
     machine: Machine,
-    planner: &dyn Planner,
+    (policy, name): (&mut dyn Policy, &str),
     mut jobs: Vec<Job>,
     cache: &Cache,
     speaker: &Speaker,
@@ -223,8 +230,11 @@ fn run(
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let mut notes = host.notes();
     notes.iter().for_each(|note| speaker.say(note));
-    let settings = Settings { watch: args.watch_s };
-    let done = colocate_engine::run(&mut host, planner, &known(&jobs), &settings);
+    let known = known(&jobs);
+    let mut plans = Vec::new();
+    let mut keep = |round: &Round<'_>| plans.extend(Planned::of(round));
+    let work = workload(args, &known, name);
+    let done = colocate_engine::run(&mut host, policy, &work, None, &mut keep);
     let later = host.notes();
     later.iter().for_each(|note| speaker.say(note));
     notes.extend(later);
@@ -235,15 +245,16 @@ fn run(
             notes.push(why);
         }
     }
-    let outcome = match done {
-        Ok(outcome) => outcome,
+    let last = match done {
+        Ok(last) => last,
         Err(why) => return Err(give_up(host, why)),
     };
-    let occasion = Occasion::of(&host, planner, args.watch_s, notes);
+    let occasion =
+        Occasion::of(&host, policy.needs().has(Source::Mix).then_some(args.watch_s), notes);
     finish(host, speaker);
-    let report = Report::new(&occasion, &jobs, &outcome);
+    let report = Report::new(&occasion, &jobs, &plans, &last);
     let written = write_report(args, &report);
-    let status = exit_status(&outcome);
+    let status = exit_status(&last);
     // The programs have done their work: what became of them matters more than our report.
     if let (Err(why), true) = (&written, status != 0) {
         speaker.say(&format!("{why:#}"));
@@ -251,6 +262,10 @@ fn run(
         written?;
     }
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(exit::OURS)))
+}
+
+fn workload<'a>(args: &Args, jobs: &'a [Known], name: &'a str) -> Workload<'a> {
+    Workload { jobs, policy: name, until: Until::Events, watch: args.watch_s }
 }
 
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
@@ -289,8 +304,8 @@ pub fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Erro
 }
 
 /// Of several programs, the first in order that is not 0.
-fn exit_status(outcome: &Outcome) -> i32 {
-    let mut ended = outcome.last.ended.clone();
+fn exit_status(last: &Snapshot) -> i32 {
+    let mut ended = last.ended.clone();
     ended.sort_by_key(|end| end.job);
     ended.iter().map(|end| end.status).find(|&status| status != 0).unwrap_or(0)
 }

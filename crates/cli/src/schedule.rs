@@ -17,24 +17,25 @@ mod workload;
 
 use crate::output;
 use crate::outputs::{self, Form};
+use crate::policies::Policies;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup, sys};
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
-use colocate_engine::schedule::{Turn, Workload as Quanta, schedule_estimating};
-use colocate_engine::{Host, HostError, Meanwhile, Snapshot};
+use colocate_engine::{
+    Host, HostError, Known, Meanwhile, Round, Snapshot, Until, Workload as Work,
+};
 use colocate_files::Mode;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
 use colocate_observe::{births, sample, spin};
-use colocate_policy::schedule::kind::Knowledge;
-use colocate_policy::schedule::{Alone, Scheduler, SchedulerKind};
+use colocate_policy::table::Prior;
+use colocate_policy::{Alone, Knowledge, Policy, PolicySpec, Source};
 use course::{Course, Goal, Heard};
 use live::Live;
-use policy::Policy;
 use report::{Occasion, Report};
 use screen::Frame;
 use stacks::Stacks;
@@ -62,12 +63,9 @@ pub struct Args {
     #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
     workload: Option<PathBuf>,
 
-    /// Scheduler: os, round-robin, random[:seed=N], mmas, mhas, idas[:kappa=K], l1-static, l1-dynamic,
-    /// bas, fair[:SETTING=VALUE…], perf-fair[:SETTING=VALUE…], symbiotic:model=FILE[:SETTING=VALUE…],
-    /// symbiotic-numa:model=FILE[:SETTING=VALUE…], oracle, parallelism-aware[:SETTING=VALUE…],
-    /// efficiency[:gain=G], utility[:SETTING=VALUE…] or all-fast-first
-    #[arg(long, value_name = "P", default_value = "bas")]
-    policy: Policy,
+    /// Policy, with its settings as NAME:SETTING=VALUE:...
+    #[arg(long, value_name = "P", default_value = "bas", value_parser = Policies::EachQuantum)]
+    policy: PolicySpec,
 
     /// Time between two decisions, such as 200ms; else as the file says, else 200 ms, or 100 ms with a
     /// scheduler that stops nobody [range: 10ms-60s]
@@ -160,7 +158,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     speaker.say(watch_spinning(args, &mut host));
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
-    speaker.say(cores::doubt(args.policy.kind, machine, host.usable()));
+    speaker.say(cores::doubt(&args.policy, machine, host.usable()));
     core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
     speaker.say(host.notes());
     speaker.say(facts.stacks(args).trouble(host.stack_parts()));
@@ -172,8 +170,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let live = Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect());
     let course = RefCell::default();
     let mut look = Look { tally: &mut tally, course: &course, live, speaker: &mut speaker };
-    let mut scheduler = facts.scheduler(args);
-    let done = quanta(args, workload, &mut host, (&mut *scheduler, estimate), &mut look);
+    let mut policy = facts.policy(args);
+    let done = quanta(args, workload, &mut host, (&mut *policy, estimate), &mut look);
     speaker.say(host.notes());
     let last = match done {
         Ok(last) => last,
@@ -210,8 +208,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Begins to sample who only waits in a loop, if that is wanted; a line if it cannot be.
 fn watch_spinning(args: &Args, host: &mut LinuxHost) -> Option<String> {
-    let by_phases = args.policy.kind.runs_all() && args.policy.kind != SchedulerKind::Os;
-    let usual = if by_phases { spin::DEFAULT_RATE_HZ } else { 0 };
+    let usual = if args.policy.needs(Source::Spinning) { spin::DEFAULT_RATE_HZ } else { 0 };
     let rate = args.spin_rate.unwrap_or(usual);
     let why = (rate > 0).then(|| host.watch_spinning(rate).err())??;
     Some(format!(
@@ -237,7 +234,7 @@ impl Facts {
             None => Workload::of_words(&args.command)?,
         };
         let alone = alone(args, &workload)?;
-        let cpi = args.policy.cpi_model()?;
+        let cpi = policy::cpi_model_of(&args.policy)?;
         let (mut machine, mut core_speeds) = (read::live()?, None);
         if let Some(path) = &args.core_speeds {
             let (measured, speeds) = cores::measured(path, &machine)?;
@@ -245,8 +242,8 @@ impl Facts {
         }
         let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
         let speeds = speeds.transpose()?;
-        if args.policy.kind == SchedulerKind::Oracle && speeds.is_none() {
-            bail!("expected --machine-speeds SPEC with --policy oracle, found none");
+        if args.policy.has_prior(Prior::Speeds) && speeds.is_none() {
+            bail!("expected --machine-speeds SPEC with --policy {}, found none", args.policy);
         }
         Ok(Self { workload, alone, cpi, machine, core_speeds, speeds })
     }
@@ -260,19 +257,19 @@ impl Facts {
         }
     }
 
-    fn scheduler(&self, args: &Args) -> Box<dyn Scheduler> {
+    fn policy(&self, args: &Args) -> Box<dyn Policy> {
         let known = Knowledge {
             alone: &self.alone,
             cpi: self.cpi.as_ref(),
             demands: &self.workload.demands(),
             performance: self.speeds.as_ref(),
         };
-        let scheduler = args.policy.kind.scheduler_knowing(&known);
+        let policy = args.policy.policy(&known);
         // Of those that stop nobody, controls fall into other phases than what they are held against (docs/guard.md).
-        if args.no_guard || args.policy.kind.runs_all() {
-            scheduler
+        if args.no_guard || !args.policy.waits() {
+            policy
         } else {
-            Box::new(Guard::new(scheduler, args.policy.kind.name(), Guarding::default()))
+            Box::new(Guard::new(policy, args.policy.name(), Guarding::default()))
         }
     }
 }
@@ -286,10 +283,10 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn at(&mut self, turn: &Turn<'_>) {
+    fn at(&mut self, turn: &Round<'_>) {
         self.tally.note(turn);
         let mut course = self.course.borrow_mut();
-        let news = course.notes.drain(..).chain(turn.news.iter().cloned());
+        let news = course.notes.drain(..).chain(turn.plan.messages.iter().cloned());
         self.speaker.say(news);
         course.widths = self.tally.widths();
         self.speaker.show(self.live.frame(self.tally, &course));
@@ -301,21 +298,24 @@ fn quanta(
     args: &Args,
     workload: &Workload,
     host: &mut LinuxHost,
-    (scheduler, estimate): (&mut dyn Scheduler, Option<&mut dyn Estimate>),
+    (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
     look: &mut Look<'_>,
 ) -> Result<Snapshot, HostError> {
     let name = args.policy.to_string();
-    let jobs = u32::try_from(workload.jobs.len()).unwrap_or(u32::MAX);
-    let quanta = Quanta { jobs, quantum: quantum(args, workload), scheduler: &name };
+    let known =
+        |job: &workload::Job| Known { name: job.name.clone(), profile: None, phases: Vec::new() };
+    let jobs: Vec<Known> = workload.jobs.iter().map(known).collect();
+    let until = Until::Time(quantum(args, workload));
+    let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO };
     let mut host = Heard { host, course: look.course };
-    let look_at = &mut |turn: &Turn<'_>| look.at(turn);
-    let done = schedule_estimating(&mut host, scheduler, &quanta, estimate, look_at);
+    let look_at = &mut |turn: &Round<'_>| look.at(turn);
+    let done = colocate_engine::run(&mut host, policy, &work, estimate, look_at);
     look.speaker.show(look.live.end());
     done
 }
 
 fn quantum(args: &Args, workload: &Workload) -> Nanos {
-    args.quantum.unwrap_or_else(|| workload.quantum(args.policy.kind))
+    args.quantum.unwrap_or_else(|| workload.quantum(&args.policy))
 }
 
 /// Speaks to the user, unless told to be quiet, and remembers what there was to say.
@@ -402,7 +402,7 @@ fn aside(
 
 /// What is known of the jobs alone, if the scheduler has to know it.
 fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<Alone>> {
-    if !args.policy.kind.needs_alone() {
+    if !args.policy.has_prior(Prior::Solo) {
         return Ok(Vec::new());
     }
     let known: Option<Vec<Alone>> = workload.jobs.iter().map(|job| job.alone).collect();

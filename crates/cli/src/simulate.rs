@@ -153,7 +153,8 @@ fn simulated_cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
 fn check_policies(args: &Args) -> anyhow::Result<()> {
     let policies = args.policies.as_deref().unwrap_or_default();
     let twice = (1..policies.len()).find(|&at| policies[..at].contains(&policies[at]));
-    let stranger = args.baseline.filter(|it| !policies.is_empty() && !policies.contains(it));
+    let stranger =
+        args.baseline.as_ref().filter(|it| !policies.is_empty() && !policies.contains(it));
     let message = match (twice, stranger) {
         (Some(at), _) => {
             format!("expected every policy once with --policy, found {} twice", policies[at])
@@ -170,7 +171,7 @@ fn overrides(args: &Args) -> Overrides {
     Overrides {
         machine: args.machine.clone(),
         policies: args.policies.clone(),
-        baseline: args.baseline,
+        baseline: args.baseline.clone(),
         seed: args.seed.map(u64::from),
         seeds: args.seeds,
         draws: args.draws,
@@ -266,16 +267,16 @@ impl Run<'_> {
             output::write(Some(file), &picture::svg(found).map_err(anyhow::Error::msg)?)?;
         }
         if let Some(file) = &self.args.gantt {
-            let first = loaded.experiment.policies[0];
+            let first = &loaded.experiment.policies[0];
             output::write(Some(file), &gantt_of(bench, loaded, first).with_context(cannot)?)?;
         }
         if let Some(folder) = &self.folder {
             let policies = &loaded.experiment.policies;
             let watcher = Watcher { progress: &|| (), stop: &self.stop };
-            let draw = |at: usize| gantt_of(bench, loaded, policies[at]);
+            let draw = |at: usize| gantt_of(bench, loaded, &policies[at]);
             let drawn = workers::all(policies.len(), self.threads(), watcher, draw);
             let Some(drawn) = drawn.with_context(cannot)? else { return Ok(false) };
-            for (&policy, drawn) in policies.iter().zip(&drawn) {
+            for (policy, drawn) in policies.iter().zip(&drawn) {
                 folder.keep_gantt(path, policy, drawn)?;
             }
             folder.keep(path, loaded, found)?;
@@ -311,7 +312,7 @@ impl Run<'_> {
     }
 }
 
-fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: Contender) -> anyhow::Result<String> {
+fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: &Contender) -> anyhow::Result<String> {
     let outcome = bench.traced(policy)?;
     gantt::svg(&loaded.machine, &policy.to_string(), &outcome).map_err(anyhow::Error::msg)
 }

@@ -47,7 +47,7 @@
 //! # Properties
 //! - **Lets go**: a scheduler that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
 //! - **Lets run**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
-//! - **Learns**: the scheduler is told of each of its quanta, and of no other one. -> test
+//! - **Learns**: the scheduler hears of each of its quanta, and of no other one. -> test
 //!   `the_scheduler_learns_from_each_of_its_quanta`
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
 //! - **Nobody is left behind** -> test `sees_who_is_left_behind`
@@ -62,9 +62,8 @@ pub(crate) mod seen;
 use bet::Bet;
 use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::schedule::baselines::Os;
-use colocate_policy::schedule::{Choice, Done, Quantum, Queued, Scheduler};
-use colocate_policy::{JobIdx, TaskId};
+use colocate_policy::schedule::{Done, Quantum, Queued};
+use colocate_policy::{Evidence, JobIdx, Plan, Policy, SourceSet, TaskId};
 use ledger::{Ledger, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -134,7 +133,9 @@ enum Whose {
 /// A scheduler that is guarded.
 #[derive(Debug)]
 pub struct Guard {
-    inner: Box<dyn Scheduler>,
+    inner: Box<dyn Policy>,
+    /// What the policy last said of itself.
+    state: Option<String>,
     name: String,
     settings: Guarding,
     stage: Stage,
@@ -204,9 +205,10 @@ impl Bets {
 impl Guard {
     /// Guards `inner`, which people know by `name`.
     #[must_use]
-    pub fn new(inner: Box<dyn Scheduler>, name: &str, settings: Guarding) -> Self {
+    pub fn new(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         Self {
             inner,
+            state: None,
             name: name.to_owned(),
             settings,
             stage: Stage::Trying,
@@ -436,39 +438,10 @@ impl Guard {
     }
 }
 
-impl Scheduler for Guard {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.meet(now);
-        let whose = self.whose();
-        self.note_homes(now, whose);
-        self.before = self.now.replace(whose);
-        if whose == Whose::Kernel {
-            if self.before == Some(Whose::Scheduler) {
-                self.inner.learn(now);
-            }
-            return Os.choose(now);
-        }
-        if self.before != Some(Whose::Kernel) {
-            return self.inner.choose(now);
-        }
-        // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
-        let plain = |job: &Queued| Queued { just_ran: false, had_own_cores: false, ..job.clone() };
-        let queue: Vec<Queued> = now.queue.iter().map(plain).collect();
-        self.inner.choose(&Quantum { queue: &queue, ..*now })
-    }
-
-    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        match self.now {
-            Some(Whose::Scheduler) => self.inner.begin(),
-            _ => self.back.clone(),
-        }
-    }
-
-    fn saw(&mut self, done: &Done<'_>) {
+impl Guard {
+    /// Takes in what came of the last quantum.
+    fn take(&mut self, done: &Done<'_>) {
         let Some(whose) = self.now else { return };
-        if whose == Whose::Scheduler {
-            self.inner.saw(done);
-        }
         self.quanta += 1;
         let sample = Sample::of(done);
         self.check_sight(sample.as_ref());
@@ -486,7 +459,36 @@ impl Scheduler for Guard {
         }
     }
 
-    fn state(&self) -> Option<String> {
+    /// The plan of a quantum that is the kernel's. After one of the scheduler's, that learns what came of it.
+    fn kernels_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let mut messages = Vec::new();
+        if self.before == Some(Whose::Scheduler) {
+            let learns = self.inner.decide(&Evidence { is_control: true, ..*evidence });
+            self.state = learns.state.or(self.state.take());
+            messages = learns.messages;
+        }
+        let initial = evidence.initial(&self.back);
+        Plan { initial, messages, ..evidence.leave_to_kernel() }
+    }
+
+    fn schedulers_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let plan = if self.before == Some(Whose::Kernel) {
+            // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
+            let plain =
+                |job: &Queued| Queued { just_ran: false, had_own_cores: false, ..job.clone() };
+            let queue: Vec<Queued> = evidence.now.queue.iter().map(plain).collect();
+            let now = Quantum { queue: &queue, ..evidence.now };
+            self.inner.decide(&Evidence { now, last: None, ..*evidence })
+        } else {
+            self.inner.decide(evidence)
+        };
+        self.state.clone_from(&plan.state);
+        plan
+    }
+
+    /// What it does, in one line, behind what the scheduler says.
+    #[must_use]
+    pub fn state(&self) -> String {
         let stage = match self.stage {
             Stage::Trying => "trying".to_owned(),
             Stage::Paying => "it pays".to_owned(),
@@ -498,10 +500,29 @@ impl Scheduler for Guard {
             self.quanta,
             self.harm()
         );
-        Some(self.inner.state().map_or(guard.clone(), |inner| format!("{inner}; {guard}")))
+        self.state.as_ref().map_or(guard.clone(), |inner| format!("{inner}; {guard}"))
+    }
+}
+
+impl Policy for Guard {
+    /// What the scheduler wants, and what comparisons are made by.
+    fn needs(&self) -> SourceSet {
+        self.inner.needs()
     }
 
-    fn news(&mut self) -> Option<String> {
-        self.news.pop_front().or_else(|| self.inner.news())
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if let Some(last) = &evidence.last {
+            self.take(last);
+        }
+        self.meet(&evidence.now);
+        let whose = self.whose();
+        self.note_homes(&evidence.now, whose);
+        self.before = self.now.replace(whose);
+        let mut plan = match whose {
+            Whose::Kernel => self.kernels_plan(evidence),
+            Whose::Scheduler => self.schedulers_plan(evidence),
+        };
+        plan.messages.splice(0..0, self.news.drain(..));
+        Plan { state: Some(self.state()), ..plan }
     }
 }

@@ -7,14 +7,13 @@ pub mod guard;
 pub mod host;
 pub mod known;
 pub mod meanwhile;
-pub mod planner;
+mod queue;
 pub mod rates;
 pub mod run;
-pub mod schedule;
 mod walk;
 
 pub use host::{Counts, Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
 pub use known::Known;
 pub use meanwhile::Meanwhile;
-pub use planner::{FixedPlan, Modelled, Planner};
-pub use run::{Cause, Outcome, Planned, Settings, first_plan, run};
+pub use queue::ACTIVE;
+pub use run::{Cause, Planned, Round, Until, Workload, first_plan, run};

@@ -1,46 +1,33 @@
-//! The loop of a scheduler: choose who runs and where, let them run for a quantum, see what they did.
+//! What the loop remembers of the jobs: the queue, and what each thread did when it last ran.
 //!
-//! # Problem
-//! More programs want to run than there are hardware threads, and which of them run together decides how
-//! fast they are.
-//! # Approach
-//! The user-level scheduler of Feliu's work: jobs stand in a queue; each quantum a scheduler chooses some of
-//! them and a PU for each of their threads, the others wait stopped; who ran goes to the tail. Jobs that end
-//! before their target begin anew, which is the host's affair, as is stopping them.
 //! # Terms
+//! - *Queue*: jobs that have work left. Those that ran go to its tail, in the order of the queue.
 //! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
 //!   there yet. Only these need a context; others are left to the kernel while their job runs.
 //! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads wanted a
 //!   PU, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
 //! # Properties
-//! - **Order**: who ran goes to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
+//! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
 //!   `rates_of_the_last_quantum`
-//! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
-//! - **Put back**: threads are where the scheduler wants a quantum to begin, for no time, before it does. -> test
-//!   `threads_are_put_somewhere_first`
-//! - **The machine may shrink**: a turn that was begun on other PUs ends with those, and the next one knows the new ones.
-//!   -> test `a_machine_that_shrinks_and_grows`
-//! - **A pause teaches nothing**: schedulers hear of it as of a quantum of no length in which nobody ran, and these
+//! - **A pause teaches nothing**: policies hear of it as of a quantum of no length in which nothing ran, and these
 //!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `who_comes_late_still_learns`
 
 mod own_cores;
 mod threads;
 
-use crate::estimate::{self, Estimate};
-use crate::guard;
-use crate::host::{Host, HostError, QuantumEnd, SeenTask, Snapshot, Stand};
+use crate::host::{SeenTask, Snapshot, Stand};
 use crate::rates::{self, ThreadDid};
 use crate::walk::Walk;
 use colocate_machine::{Machine, Nanos, PuIdx};
-use colocate_policy::plan::VERSION;
-use colocate_policy::schedule::{Choice, Did, Done, Quantum, Queued, Ran, Scheduler, Thread};
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
+#[cfg(test)]
+use colocate_policy::TaskId;
+use colocate_policy::schedule::{Did, Done, Queued, Ran, Thread};
+use colocate_policy::{JobIdx, Place, Plan};
 use own_cores::own_cores;
 use std::cell::LazyCell;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use threads::Threads;
 
 /// The share of a quantum for which a thread must have a PU or wait for one to count as active; of what it could use,
@@ -59,156 +46,30 @@ const PAUSE: Nanos = Nanos::from_millis(500);
 /// off by a third at most.
 const WANTED: f64 = 0.75;
 
-/// What is to be scheduled.
-#[derive(Clone, Copy, Debug)]
-pub struct Workload<'a> {
-    /// How many jobs the host has, also those that it launches later.
-    pub jobs: u32,
-    /// Time between two decisions, above 0.
-    pub quantum: Nanos,
-    /// The scheduler's name with its settings, for the plans.
-    pub scheduler: &'a str,
-}
+/// The jobs of the queue that run, with the PU of each of their threads in it; `None`: the kernel's choice.
+pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
-/// One turn of the loop, for who watches it.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
-    /// How many there were before.
-    pub number: u64,
-    /// What was chosen.
-    pub choices: &'a [Choice],
-    /// How the host was told.
-    pub plan: &'a Plan,
-    /// What came of it.
-    pub seen: &'a Snapshot,
-    /// What the threads of the chosen jobs did that ran, in the order of their IDs.
-    pub did: &'a [ThreadDid],
-    /// What the threads of each job did together, also of those that were not chosen and filled idle PUs.
-    pub all: &'a [Did],
-    /// How many threads of each chosen job were runnable, in the mean: had a PU or waited for one, and did not only wait
-    /// for others in a loop. Without jobs of which the host cannot say.
-    pub runnable: &'a BTreeMap<JobIdx, f64>,
-    /// What the scheduler has to say of itself.
-    pub state: Option<&'a str>,
-    /// What people should hear of now.
-    pub news: &'a [String],
-}
-
-/// Runs the jobs of `host` to their ends, each quantum those that `scheduler` chooses. `look` is shown every
-/// turn.
-///
-/// # Errors
-/// [`HostError`] as soon as the host has one; it is the host's affair that nothing stays stopped.
-pub fn schedule(
-    host: &mut impl Host,
-    scheduler: &mut dyn Scheduler,
-    workload: &Workload<'_>,
-    look: &mut dyn FnMut(&Turn<'_>),
-) -> Result<Snapshot, HostError> {
-    schedule_estimating(host, scheduler, workload, None, look)
-}
-
-/// The same, where `estimate` says what threads did that the host does not count.
-///
-/// # Errors
-/// As [`schedule`].
-pub fn schedule_estimating(
-    host: &mut impl Host,
-    scheduler: &mut dyn Scheduler,
-    workload: &Workload<'_>,
-    mut estimate: Option<&mut dyn Estimate>,
-    look: &mut dyn FnMut(&Turn<'_>),
-) -> Result<Snapshot, HostError> {
-    let mut queue = Queue::default();
-    // As it was when the turn began: what was chosen is by its PUs, whatever becomes of them meanwhile.
-    let mut machine = host.machine().clone();
-    // Nobody runs yet; this only shows which jobs are there.
-    let nobody =
-        plan_of(&machine, &[], workload, &Chosen::default(), &Snapshot::before_the_launch());
-    let mut seen = host.run_quantum(&nobody, Nanos::ZERO)?;
-    for number in 0.. {
-        if seen.end == QuantumEnd::AllJobsEnded {
-            break;
-        }
-        if *host.machine() != machine {
-            queue.renumber(&machine, host.machine());
-            machine = host.machine().clone();
-        }
-        queue.meet(&seen);
-        let pus: Vec<PuIdx> = host.usable().iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
-        let queued = queue.queued(&seen);
-        let can_choose = !queued.is_empty() && !pus.is_empty();
-        let now = Quantum { number, machine: &machine, pus: &pus, queue: &queued };
-        let (choices, begin) =
-            if can_choose { choose(scheduler, &now) } else { Default::default() };
-        let chosen = Chosen::new(&choices, &queued);
-        let mut quantum = workload.quantum;
-        if !begin.is_empty() {
-            let plan = plan_of(&machine, &pus, workload, &chosen.at(&begin), &seen);
-            let moment = host.run_quantum(&plan, Nanos::ZERO)?;
-            match moment.end {
-                QuantumEnd::AllJobsEnded => {
-                    seen = moment;
-                    break;
-                }
-                // It was chosen for other PUs, so it is over before it begins.
-                QuantumEnd::MachineChanged => quantum = Nanos::ZERO,
-                QuantumEnd::Elapsed | QuantumEnd::JobEnded => {}
-            }
-        }
-        let plan = plan_of(&machine, &pus, workload, &chosen, &seen);
-        let after = host.run_quantum(&plan, quantum)?;
-        let passed = Passed {
-            choices: &choices,
-            machine: &machine,
-            pus: pus.len(),
-            asked: workload.quantum,
-            before: &seen,
-            after: &after,
-        };
-        let mut did = queue.note(&passed);
-        if let Some(estimate) = estimate.as_deref_mut() {
-            estimate::fill(&mut did, estimate);
-        }
-        queue.remember(&did);
-        let all = guard::seen::did(&seen, &after);
-        if can_choose {
-            scheduler.saw(&passed.done(&all));
-        }
-        let news: Vec<String> = std::iter::from_fn(|| scheduler.news()).collect();
-        let state = scheduler.state();
-        look(&Turn {
-            number,
-            choices: &choices,
-            plan: &plan,
-            seen: &after,
-            did: &did,
-            all: &all,
-            runnable: &queue.runnable(),
-            state: state.as_deref(),
-            news: &news,
-        });
-        seen = after;
-    }
-    Ok(seen)
-}
-
-/// Who is to run, and where those are put first for whom that matters.
-fn choose(scheduler: &mut dyn Scheduler, now: &Quantum<'_>) -> (Vec<Choice>, Vec<(TaskId, PuIdx)>) {
-    let choices = scheduler.choose(now);
-    (choices, scheduler.begin())
+/// What a plan makes of a queue.
+pub(crate) fn placed(plan: &Plan, queue: &[Queued], machine: &Machine) -> Placed {
+    let pu = |thread: &Thread| match plan.place_of(thread.id) {
+        Some(Place::Waiting) => None,
+        place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
+    };
+    let job = |job: &Queued| Some((job.job, job.threads.iter().map(pu).collect::<Option<_>>()?));
+    queue.iter().filter_map(job).collect()
 }
 
 /// A quantum that is over.
-struct Passed<'a> {
-    choices: &'a [Choice],
-    machine: &'a Machine,
+pub(crate) struct Passed<'a> {
+    /// The jobs that ran.
+    pub placed: &'a Placed,
+    pub machine: &'a Machine,
     /// How many PUs could be used.
-    pus: usize,
+    pub pus: usize,
     /// How long it should have been.
-    asked: Nanos,
-    before: &'a Snapshot,
-    after: &'a Snapshot,
+    pub asked: Nanos,
+    pub before: &'a Snapshot,
+    pub after: &'a Snapshot,
 }
 
 impl Passed<'_> {
@@ -235,14 +96,13 @@ impl Passed<'_> {
 
     /// The threads of the chosen jobs, after it and before.
     fn chosen(&self) -> impl Iterator<Item = (&SeenTask, Option<&SeenTask>)> {
-        let chosen: BTreeSet<JobIdx> = self.choices.iter().map(|choice| choice.job).collect();
         let mut before = Walk::through(&self.before.tasks);
-        let tasks = self.after.tasks.iter().filter(move |task| chosen.contains(&task.id.job));
+        let tasks = self.after.tasks.iter().filter(|task| self.placed.contains_key(&task.id.job));
         tasks.map(move |task| (task, before.find(task.id)))
     }
 
-    /// What the scheduler hears of it.
-    fn done<'d>(&self, did: &'d [Did]) -> Done<'d> {
+    /// What the policy hears of it.
+    pub fn done<'d>(&self, did: &'d [Did]) -> Done<'d> {
         match self.teaches() {
             true => Done { took: self.took(), did },
             false => Done { took: Nanos::ZERO, did: &[] },
@@ -278,7 +138,7 @@ fn float(time: Nanos) -> f64 {
 
 /// What the loop remembers of the jobs.
 #[derive(Debug, Default)]
-struct Queue {
+pub(crate) struct Queue {
     order: VecDeque<JobIdx>,
     known: BTreeMap<JobIdx, Job>,
 }
@@ -332,7 +192,7 @@ impl Job {
 
 impl Queue {
     /// Jobs that are there for the first time go to the tail, jobs that are over leave.
-    fn meet(&mut self, seen: &Snapshot) {
+    pub fn meet(&mut self, seen: &Snapshot) {
         let over = seen.over();
         self.order.retain(|job| !over.contains(job));
         for task in seen.tasks.iter().filter(|task| task.alive() && !over.contains(&task.id.job)) {
@@ -344,7 +204,7 @@ impl Queue {
     }
 
     /// PUs have come or gone: threads are where they were, by the numbers of the machine as it is now.
-    fn renumber(&mut self, before: &Machine, now: &Machine) {
+    pub fn renumber(&mut self, before: &Machine, now: &Machine) {
         for job in self.known.values_mut() {
             for known in job.threads.values_mut() {
                 known.pu = known.pu.and_then(|pu| now.pu_by_os(before.pus[pu.idx()].os));
@@ -353,7 +213,7 @@ impl Queue {
     }
 
     /// The queue as a scheduler sees it, head first.
-    fn queued(&self, seen: &Snapshot) -> Vec<Queued> {
+    pub fn queued(&self, seen: &Snapshot) -> Vec<Queued> {
         let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
         let by_job: BTreeMap<JobIdx, &[SeenTask]> =
             by_job.map(|tasks| (tasks[0].id.job, tasks)).collect();
@@ -371,12 +231,12 @@ impl Queue {
     }
 
     /// Takes in what a quantum has shown, but for the rates, which it returns. If it teaches nothing only where threads are.
-    fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadDid> {
+    pub fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadDid> {
         let Passed { machine, after, .. } = *passed;
         let mut did = Vec::new();
         let (took, teaches) = (passed.took(), passed.teaches());
         let fair = LazyCell::new(|| passed.fair_part());
-        let own = own_cores(passed.choices, machine);
+        let own = own_cores(passed.placed, machine);
         for (id, job) in &mut self.known {
             let chosen = own.get(id).filter(|_| teaches);
             job.just_ran = chosen.is_some();
@@ -412,7 +272,7 @@ impl Queue {
     }
 
     /// How many threads were runnable of each job that ran last, where that is known.
-    fn runnable(&self) -> BTreeMap<JobIdx, f64> {
+    pub fn runnable(&self) -> BTreeMap<JobIdx, f64> {
         let ran = self.known.iter().filter(|(_, job)| job.just_ran);
         ran.filter_map(|(id, job)| Some((*id, job.runnable?))).collect()
     }
@@ -426,7 +286,7 @@ impl Queue {
     }
 
     /// Keeps the rates for the scheduler.
-    fn remember(&mut self, did: &[ThreadDid]) {
+    pub fn remember(&mut self, did: &[ThreadDid]) {
         for did in did {
             if let Some(job) = self.known.get_mut(&did.id.job) {
                 job.threads.of(did.id).ran.clone_from(&did.ran);
@@ -447,92 +307,6 @@ fn is_active(
     match grown(task, before, |it| it.waited) {
         Some(waited) => float(used + waited) >= ACTIVE * float(took),
         None => float(used) >= ACTIVE * fair(),
-    }
-}
-
-/// What was chosen, by job and by thread.
-#[derive(Clone, Default)]
-struct Chosen {
-    jobs: BTreeSet<JobIdx>,
-    places: BTreeMap<TaskId, (Option<PuIdx>, Why)>,
-}
-
-impl Chosen {
-    fn new(choices: &[Choice], queued: &[Queued]) -> Self {
-        let mut chosen = Self::default();
-        let threads_of: BTreeMap<JobIdx, &[Thread]> =
-            queued.iter().map(|queued| (queued.job, &queued.threads[..])).collect();
-        for choice in choices {
-            chosen.jobs.insert(choice.job);
-            let threads = threads_of.get(&choice.job).copied().unwrap_or_default();
-            for (thread, (pu, allocated)) in threads.iter().zip(&choice.places) {
-                let selected = choice.selected.clone();
-                let why = Why::Chosen { selected, allocated: allocated.clone() };
-                chosen.places.insert(thread.id, (*pu, why));
-            }
-        }
-        chosen
-    }
-
-    /// The same, but for threads that are put elsewhere first.
-    fn at(&self, begin: &[(TaskId, PuIdx)]) -> Self {
-        let mut chosen = self.clone();
-        for (task, pu) in begin {
-            if let Some((place, _)) = chosen.places.get_mut(task) {
-                *place = Some(*pu);
-            }
-        }
-        chosen
-    }
-}
-
-/// The plan that tells a host what was chosen: threads of chosen jobs get their PUs, their other threads and what jobs
-/// that are over have left behind the kernel's choice, and all other jobs wait, also those that nobody has seen yet.
-fn plan_of(
-    machine: &Machine,
-    pus: &[PuIdx],
-    workload: &Workload<'_>,
-    chosen: &Chosen,
-    seen: &Snapshot,
-) -> Plan {
-    let over = seen.over();
-    let waiting = |task: TaskId, name: Arc<str>| Decision {
-        task,
-        name,
-        place: Place::Waiting,
-        why: Why::NotSelected,
-    };
-    let decide = |task: &SeenTask| match chosen.places.get(&task.id) {
-        Some((pu, why)) => Decision {
-            task: task.id,
-            name: task.name.clone(),
-            place: Place::from(pu.map(|pu| machine.pus[pu.idx()].os)),
-            why: why.clone(),
-        },
-        None if chosen.jobs.contains(&task.id.job) || over.contains(&task.id.job) => Decision {
-            task: task.id,
-            name: task.name.clone(),
-            place: Place::LeftToKernel,
-            why: Why::LeftToKernel,
-        },
-        None => waiting(task.id, task.name.clone()),
-    };
-    let mut decisions: Vec<Decision> =
-        seen.tasks.iter().filter(|task| task.alive()).map(decide).collect();
-    let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
-    let known: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
-    let unseen = (0..workload.jobs).map(JobIdx).filter(|job| !known.contains(job));
-    decisions.extend(unseen.map(|job| waiting(TaskId { job, order: 0 }, "".into())));
-    decisions.sort_by_key(|decision| decision.task);
-    Plan {
-        version: VERSION,
-        machine: machine.name.clone(),
-        pus: pus.iter().map(|pu| machine.pus[pu.idx()].os).collect(),
-        policy: workload.scheduler.to_owned(),
-        decisions,
-        newborn: Newborn::LeaveToKernel,
-        predicted: None,
-        slowdowns: None,
     }
 }
 

@@ -1,32 +1,43 @@
-//! The loop: plan, let run, see, and plan again when there is a reason to.
+//! The loop: decide, let run, see, and decide again.
 //!
 //! # Problem
-//! Plans rest on what tasks do. Of a program that was seen before this is known at its launch; of a
-//! new one it is not, and a user's command is never run twice just to find out.
-//!
+//! A placement that is made once, a scheduler that chooses jobs each quantum, and a policy that follows phases need
+//! different evidence and do different things, but all of them decide, act and look.
 //! # Approach
-//! Known jobs are placed from the start. Unknown ones are left to the kernel while they are
-//! watched, then all are planned together. Leaving them to the kernel is the one neutral placement
-//! that cannot cost more than not having been asked: what a task does per instruction does not
-//! depend on where it runs, and a pin made blindly would be moved a moment later.
-//!
+//! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
+//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
+//!   Unknown ones are left to the kernel while they are watched, where the policy wants to know what they do; then all are
+//!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
+//!   be moved a moment later.
+//! - *Time*: the policy decides each quantum. All jobs wait at first, as it is to choose among those that are there. Jobs
+//!   that end before their target begin anew, which is the host's affair, as is stopping them.
 //! # Terms
-//! - *watch time*: one stretch of watching, a quantum. Programs create threads late, so watching
-//!   goes on for up to [`WATCHES`] of them, and tasks that nobody planned for are planned at the end
-//!   of each.
-//!
+//! - *Round*: one decision at most, and the quantum that follows.
+//! - *Watch time*: one stretch of watching. Programs create threads late, so watching goes on for up to [`WATCHES`] of
+//!   them, and tasks that have no place yet are planned at the end of each.
 //! # Properties
-//! - **Keeps**: without news the plan is not made again.   -> test `a_known_job_is_planned_once`
-//! - **Neutral**: an unknown job is not placed before it was watched.  -> test `an_unknown_job_is_watched_first`
-//! - **Stops watching**: after `WATCHES` at the latest.    -> test `watching_ends`
-//! - **Follows the machine**: every plan uses only PUs that are usable then.  -> test `a_lost_pu_is_left`
+//! - **Keeps**: without a reason no other plan is made. -> test `a_known_job_is_planned_once`
+//! - **Neutral**: an unknown job is not placed before it was watched. -> test `an_unknown_job_is_watched_first`
+//! - **Stops watching** after [`WATCHES`] at the latest. -> test `watching_ends`
+//! - **Follows the machine**: a plan uses only PUs that are usable when it is made; a quantum for which the machine has
+//!   changed meanwhile is over before it begins. -> tests `a_lost_pu_is_left`, `a_machine_that_shrinks_and_grows`
+//! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
+//! - **Initial places**: threads are where the plan wants them at first, for no time, before the quantum begins. -> test
+//!   `threads_are_put_somewhere_first`
 
+use crate::estimate::{self, Estimate};
+use crate::guard;
 use crate::host::{Host, HostError, QuantumEnd, Snapshot};
 use crate::known::{Known, is_worth_a_place, tasks_to_plan};
-use crate::planner::Planner;
+use crate::queue::{Passed, Queue, placed};
+use crate::rates::ThreadDid;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
-use colocate_policy::{JobIdx, Newborn, Plan, Task, TaskId};
+use colocate_policy::policy::Roster;
+use colocate_policy::schedule::{Did, Done, Quantum};
+use colocate_policy::{Evidence, JobIdx, Newborn, Plan, Policy, Source, Task, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How many watch times an unknown job is watched for at most.
 ///
@@ -34,11 +45,32 @@ use colocate_policy::{JobIdx, Newborn, Plan, Task, TaskId};
 /// program still creates are taken for short-lived ones.
 pub const WATCHES: u32 = 10;
 
-/// How the loop is to run.
+/// What ends a quantum, beside the end of a job and a change of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// How long unknown jobs are watched before they are placed.
+pub enum Until {
+    /// Nothing: the plan stands until there is a reason for another one. All jobs run.
+    Events,
+    /// So much time, above 0: the policy decides each quantum, and jobs may wait.
+    Time(Nanos),
+}
+
+/// What is to be run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload<'a> {
+    /// What is known of each job that the host has, also of those that it launches later.
+    pub jobs: &'a [Known],
+    /// The policy's name with its settings, for the plans; empty: as the plans say.
+    pub policy: &'a str,
+    /// What ends a quantum.
+    pub until: Until,
+    /// How long unknown jobs are watched before they are placed, where the policy wants to know what they do.
     pub watch: Nanos,
+}
+
+impl Workload<'_> {
+    fn may_wait(&self) -> bool {
+        self.until != Until::Events
+    }
 }
 
 /// Why a plan was made.
@@ -52,6 +84,8 @@ pub enum Cause {
     MachineChanged,
     /// A job ended and left room.
     JobEnded,
+    /// The quantum was over.
+    Elapsed,
 }
 
 impl Cause {
@@ -63,11 +97,36 @@ impl Cause {
             Self::Watched => "watched",
             Self::MachineChanged => "machine-changed",
             Self::JobEnded => "job-ended",
+            Self::Elapsed => "elapsed",
         }
     }
 }
 
-/// A plan with its occasion.
+/// One round of the loop, to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Round<'a> {
+    /// How many there were before.
+    pub number: u64,
+    /// Why the plan was made; `None` if it is that of the round before.
+    pub cause: Option<Cause>,
+    /// When the round began, on the host's clock.
+    pub began: Nanos,
+    /// The plan that was in force.
+    pub plan: &'a Plan,
+    /// The jobs that ran, of those that were there when it began.
+    pub ran: &'a BTreeSet<JobIdx>,
+    /// What came of it.
+    pub seen: &'a Snapshot,
+    /// What the threads of the jobs that ran did, in the order of their IDs.
+    pub did: &'a [ThreadDid],
+    /// What the threads of each job did together, also of those that waited and filled idle PUs.
+    pub all: &'a [Did],
+    /// How many threads of each job that ran were runnable, in the mean: had a PU or waited for one, and did not only wait
+    /// for others in a loop. Without jobs of which the host cannot say.
+    pub runnable: &'a BTreeMap<JobIdx, f64>,
+}
+
+/// A plan with its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// When, on the host's clock.
@@ -78,127 +137,266 @@ pub struct Planned {
     pub plan: Plan,
 }
 
-/// What came of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// Every plan, in order; the first is the launch's.
-    pub plans: Vec<Planned>,
-    /// How everything stood at the end.
-    pub last: Snapshot,
+impl Planned {
+    /// The plan of a round, if one was made in it.
+    #[must_use]
+    pub fn of(round: &Round<'_>) -> Option<Self> {
+        Some(Self { at: round.began, cause: round.cause?, plan: round.plan.clone() })
+    }
 }
 
-/// The plan that [`run`] would start with.
+/// The plan that [`run`] would start with, where only events end a quantum.
 ///
-/// Threads that are not known yet are not in it; a static policy places each job's first thread.
+/// Threads that are not known yet are not in it; a policy that does not want to know what tasks do places each job's
+/// first thread.
 #[must_use]
 pub fn first_plan(
     machine: &Machine,
     usable: &[PuNr],
-    planner: &dyn Planner,
-    jobs: &[Known],
+    policy: &mut dyn Policy,
+    workload: &Workload<'_>,
 ) -> Plan {
-    let mut plan = decide(machine, usable, planner, &first_tasks(planner, jobs));
-    if !unknown_jobs(planner, jobs).is_empty() {
-        plan.newborn = Newborn::LeaveToKernel;
-    }
-    plan
+    let seen = Snapshot::before_the_launch();
+    let knows_mixes = policy.needs().has(Source::Mix);
+    let unplaced = unknown_jobs(knows_mixes, workload.jobs);
+    let pus = indices(machine, usable);
+    let situation = Situation {
+        workload,
+        knows_mixes,
+        unplaced: &unplaced,
+        seen: &seen,
+        now: Quantum { number: 0, machine, pus: &pus, queue: &[] },
+        last: None,
+    };
+    situation.decide(policy)
 }
 
-/// Runs the jobs of `host` to their end.
+/// Runs the jobs of `host` to their ends as `policy` decides. `estimate` says what threads did that the host does not count.
+/// `look` is shown every round.
 ///
 /// # Errors
-/// [`HostError`] as soon as the host has one; the programs go on running.
+/// [`HostError`] as soon as the host has one; the programs go on running, and it is the host's affair that nothing stays
+/// stopped.
 pub fn run(
     host: &mut impl Host,
-    planner: &dyn Planner,
-    jobs: &[Known],
-    settings: &Settings,
-) -> Result<Outcome, HostError> {
-    let mut watch = Watch::start(host, unknown_jobs(planner, jobs), settings.watch);
-    let first = Planned {
-        at: Nanos::ZERO,
-        cause: Cause::Launch,
-        plan: first_plan(host.machine(), host.usable(), planner, jobs),
-    };
-    let mut plans = vec![first];
-    let mut at = Nanos::ZERO;
-    loop {
-        let plan = &plans[plans.len() - 1].plan;
-        let seen = host.run_quantum(plan, watch.quantum(at))?;
-        at = seen.at;
-        let watched = watch.pass(host, at);
+    policy: &mut dyn Policy,
+    workload: &Workload<'_>,
+    mut estimate: Option<&mut dyn Estimate>,
+    look: &mut dyn FnMut(&Round<'_>),
+) -> Result<Snapshot, HostError> {
+    let knows_mixes = policy.needs().has(Source::Mix);
+    let unknown = unknown_jobs(knows_mixes, workload.jobs);
+    let mut watch = Watch::start(host, unknown, workload.watch);
+    let mut queue = Queue::default();
+    let mut seen = Snapshot::before_the_launch();
+    let (mut plan, mut has_watched, mut last) = (None, false, None::<(Nanos, Vec<Did>)>);
+    // As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
+    let mut machine = host.machine().clone();
+    if workload.may_wait() {
+        // All wait; this only shows which jobs are there.
+        let now = Quantum { number: 0, machine: &machine, pus: &[], queue: &[] };
+        let launch =
+            Situation { workload, knows_mixes, unplaced: &[], seen: &seen, now, last: None };
+        seen = host.run_quantum(&launch.nothing_chosen(), Nanos::ZERO)?;
+    }
+    for number in 0.. {
         if seen.end == QuantumEnd::AllJobsEnded {
-            return Ok(Outcome { plans, last: seen });
+            break;
         }
-        let tasks = to_plan(jobs, &seen, watch.unplaced());
-        let has_news = watched && tasks.iter().any(|task| plan.place_of(task.id).is_none());
-        let Some(cause) = cause(seen.end, planner, has_news) else { continue };
-        let mut plan = decide(host.machine(), host.usable(), planner, &tasks);
-        if !watch.unplaced().is_empty() {
+        if *host.machine() != machine {
+            queue.renumber(&machine, host.machine());
+            machine = host.machine().clone();
+        }
+        queue.meet(&seen);
+        let pus = indices(&machine, host.usable());
+        let queued = queue.queued(&seen);
+        let now = Quantum { number, machine: &machine, pus: &pus, queue: &queued };
+        let situation = Situation {
+            workload,
+            knows_mixes,
+            unplaced: watch.unplaced(),
+            seen: &seen,
+            now,
+            last: last.as_ref().map(|(took, did)| Done { took: *took, did }),
+        };
+        let cause = situation.cause(plan.as_ref(), has_watched);
+        let can_decide = situation.can_decide();
+        let mut quantum = match workload.until {
+            Until::Events => watch.quantum(seen.at),
+            Until::Time(quantum) => quantum,
+        };
+        let asked = quantum;
+        if cause.is_some() {
+            let made = match can_decide {
+                true => situation.decide(policy),
+                false => situation.nothing_chosen(),
+            };
+            if !made.initial.is_empty() {
+                let moment = host.run_quantum(&made.initially(), Nanos::ZERO)?;
+                match moment.end {
+                    QuantumEnd::AllJobsEnded => {
+                        seen = moment;
+                        break;
+                    }
+                    // It was chosen for other PUs, so it is over before it begins.
+                    QuantumEnd::MachineChanged => quantum = Nanos::ZERO,
+                    QuantumEnd::Elapsed | QuantumEnd::JobEnded => {}
+                }
+            }
+            plan = Some(made);
+        }
+        let plan = plan.as_ref().expect("the first round decides");
+        let after = host.run_quantum(plan, quantum)?;
+        has_watched = watch.pass(host, after.at);
+        let placed = placed(plan, &queued, &machine);
+        let passed = Passed {
+            placed: &placed,
+            machine: &machine,
+            pus: pus.len(),
+            asked,
+            before: &seen,
+            after: &after,
+        };
+        let mut did = queue.note(&passed);
+        if let Some(estimate) = estimate.as_deref_mut() {
+            estimate::fill(&mut did, estimate);
+        }
+        queue.remember(&did);
+        let all = guard::seen::did(&seen, &after);
+        let done = passed.done(&all);
+        last = can_decide.then(|| (done.took, done.did.to_vec()));
+        let (ran, runnable) = (placed.into_keys().collect(), queue.runnable());
+        let began = seen.at;
+        let round = Round {
+            number,
+            cause,
+            began,
+            plan,
+            ran: &ran,
+            seen: &after,
+            did: &did,
+            all: &all,
+            runnable: &runnable,
+        };
+        look(&round);
+        seen = after;
+    }
+    Ok(seen)
+}
+
+/// What is known when a round begins.
+struct Situation<'a> {
+    workload: &'a Workload<'a>,
+    /// Whether the policy wants to know what tasks do.
+    knows_mixes: bool,
+    /// Jobs that have not been watched long enough to be placed.
+    unplaced: &'a [JobIdx],
+    seen: &'a Snapshot,
+    now: Quantum<'a>,
+    last: Option<Done<'a>>,
+}
+
+impl Situation<'_> {
+    /// Why to decide, if there is a reason.
+    fn cause(&self, plan: Option<&Plan>, has_watched: bool) -> Option<Cause> {
+        let Some(plan) = plan else { return Some(Cause::Launch) };
+        let has_new_tasks = || self.tasks().iter().any(|task| plan.place_of(task.id).is_none());
+        match self.seen.end {
+            QuantumEnd::MachineChanged => Some(Cause::MachineChanged),
+            QuantumEnd::JobEnded if self.workload.may_wait() || self.knows_mixes => {
+                Some(Cause::JobEnded)
+            }
+            _ if self.workload.may_wait() => Some(Cause::Elapsed),
+            _ if has_watched && has_new_tasks() => Some(Cause::Watched),
+            _ => None,
+        }
+    }
+
+    /// Whether there is something to choose from.
+    fn can_decide(&self) -> bool {
+        !self.workload.may_wait() || !self.now.queue.is_empty() && !self.now.pus.is_empty()
+    }
+
+    fn decide(&self, policy: &mut dyn Policy) -> Plan {
+        let mut plan = self.with_evidence(|evidence| policy.decide(evidence));
+        if !self.unplaced.is_empty() {
             plan.newborn = Newborn::LeaveToKernel;
         }
-        plans.push(Planned { at, cause, plan });
+        self.labelled(plan)
     }
+
+    /// The plan where there is nothing to choose from: all jobs that are not over wait.
+    fn nothing_chosen(&self) -> Plan {
+        self.labelled(self.with_evidence(|evidence| evidence.plan(&[])))
+    }
+
+    fn labelled(&self, plan: Plan) -> Plan {
+        match self.workload.policy {
+            "" => plan,
+            name => Plan { policy: name.to_owned(), ..plan },
+        }
+    }
+
+    fn with_evidence(&self, ask: impl FnOnce(&Evidence<'_>) -> Plan) -> Plan {
+        let alive = self.seen.tasks.iter().filter(|task| task.alive());
+        let living: Vec<(TaskId, Arc<str>)> =
+            alive.map(|task| (task.id, task.name.clone())).collect();
+        let by_job = self.seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
+        let known: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
+        let all = 0..u32::try_from(self.workload.jobs.len()).unwrap_or(u32::MAX);
+        let unseen: Vec<JobIdx> = all.map(JobIdx).filter(|job| !known.contains(job)).collect();
+        let over = self.seen.over();
+        ask(&Evidence {
+            now: self.now,
+            last: self.last,
+            may_wait: self.workload.may_wait(),
+            is_control: false,
+            roster: Roster { living: &living, over: Some(&over), unseen: &unseen },
+            expected: &|| self.tasks(),
+        })
+    }
+
+    /// The tasks to plan for, without those of jobs that have not been watched long enough.
+    fn tasks(&self) -> Vec<Task> {
+        let jobs = self.workload.jobs;
+        let mut tasks = tasks_to_plan(jobs, &self.seen.tasks, self.seen.at);
+        tasks.retain(is_worth_a_place);
+        if self.seen.tasks.is_empty() && !self.knows_mixes {
+            tasks.extend(first_tasks(jobs));
+            tasks.sort_by_key(|task| task.id);
+        }
+        let over = |job: JobIdx| self.seen.ended.iter().any(|end| end.job == job);
+        let place = |id: TaskId| self.seen.tasks.binary_search_by_key(&id, |task| task.id).ok();
+        let alive = |id: TaskId| place(id).is_some_and(|place| self.seen.tasks[place].alive());
+        tasks.retain(|task| !self.unplaced.contains(&task.id.job));
+        // What a job that is over would have created is not coming any more.
+        tasks.retain(|task| !over(task.id.job) || alive(task.id));
+        tasks
+    }
+}
+
+fn indices(machine: &Machine, usable: &[PuNr]) -> Vec<PuIdx> {
+    usable.iter().filter_map(|&pu| machine.pu_by_os(pu)).collect()
 }
 
 /// Jobs that have to be watched before they can be placed.
-fn unknown_jobs(planner: &dyn Planner, jobs: &[Known]) -> Vec<JobIdx> {
-    if !planner.wants_mixes() {
-        return Vec::new();
-    }
-    let unknown = jobs.iter().enumerate().filter(|(_, job)| job.profile.is_none());
-    unknown.map(|(index, _)| JobIdx(u32::try_from(index).unwrap_or(u32::MAX))).collect()
+fn unknown_jobs(knows_mixes: bool, jobs: &[Known]) -> Vec<JobIdx> {
+    let unknown = (0..).zip(jobs).filter(|(_, job)| knows_mixes && job.profile.is_none());
+    unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
-/// The tasks that can be planned for before the launch. Every job has a first thread, so a policy
-/// that does not ask what tasks do can place that too.
-fn first_tasks(planner: &dyn Planner, jobs: &[Known]) -> Vec<Task> {
-    let mut tasks = tasks_to_plan(jobs, &[], Nanos::ZERO);
-    tasks.retain(is_worth_a_place);
-    if !planner.wants_mixes() {
-        for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.profile.is_none()) {
-            let job_idx = JobIdx(u32::try_from(index).unwrap_or(u32::MAX));
-            tasks.push(Task {
-                id: TaskId { job: job_idx, order: 0 },
-                name: job.name.clone(),
-                mix: Mix::default(),
-                busy: None,
-                ipc: None,
-                phase: None,
-            });
-        }
-        tasks.sort_by_key(|task| task.id);
-    }
-    tasks
-}
-
-/// The tasks to plan for now, without those of jobs that have not been watched long enough.
-fn to_plan(jobs: &[Known], seen: &Snapshot, unplaced: &[JobIdx]) -> Vec<Task> {
-    let mut tasks = tasks_to_plan(jobs, &seen.tasks, seen.at);
-    tasks.retain(is_worth_a_place);
-    let over = |job: JobIdx| seen.ended.iter().any(|end| end.job == job);
-    let place = |id: TaskId| seen.tasks.binary_search_by_key(&id, |task| task.id).ok();
-    let alive = |id: TaskId| place(id).is_some_and(|place| seen.tasks[place].alive());
-    tasks.retain(|task| !unplaced.contains(&task.id.job));
-    // What a job that is over would have created is not coming any more.
-    tasks.retain(|task| !over(task.id.job) || alive(task.id));
-    tasks
-}
-
-/// Why to plan again, if there is a reason. `has_news`: a task is worth a place, and the plan has
-/// none for it.
-fn cause(end: QuantumEnd, planner: &dyn Planner, has_news: bool) -> Option<Cause> {
-    match end {
-        QuantumEnd::MachineChanged => Some(Cause::MachineChanged),
-        QuantumEnd::JobEnded if planner.wants_mixes() => Some(Cause::JobEnded),
-        _ if has_news => Some(Cause::Watched),
-        _ => None,
-    }
-}
-
-fn decide(machine: &Machine, usable: &[PuNr], planner: &dyn Planner, tasks: &[Task]) -> Plan {
-    let pus: Vec<PuIdx> = usable.iter().filter_map(|&pu| machine.pu_by_os(pu)).collect();
-    planner.plan(machine, &pus, tasks)
+/// The first threads of unknown jobs: every job has one, so a policy that does not want to know what tasks do can place
+/// them before the launch.
+fn first_tasks(jobs: &[Known]) -> impl Iterator<Item = Task> {
+    let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());
+    unknown.map(|(index, job)| Task {
+        id: TaskId { job: JobIdx(index), order: 0 },
+        name: job.name.clone(),
+        mix: Mix::default(),
+        busy: None,
+        ipc: None,
+        phase: None,
+    })
 }
 
 /// Which jobs are being watched, and until when.

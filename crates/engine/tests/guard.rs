@@ -8,10 +8,8 @@ use colocate_machine::{
     Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::schedule::{
-    Allocated, Choice, Did, Done, Quantum, Queued, Scheduler, Selected, Thread,
-};
-use colocate_policy::{JobIdx, TaskId};
+use colocate_policy::schedule::{Allocated, Choice, Did, Done, Quantum, Queued, Selected, Thread};
+use colocate_policy::{Decision, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId};
 use std::sync::{Arc, Mutex};
 
 const PUS: usize = 4;
@@ -40,16 +38,31 @@ struct Heads {
     starved: Option<u32>,
 }
 
-impl Scheduler for Heads {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Policy for Heads {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let now = &evidence.now;
         let may = now.queue.iter().filter(|job| Some(job.job.0) != self.starved);
         let choice = |(job, &pu): (&Queued, &PuIdx)| Choice {
             job: job.job,
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],
         };
-        may.zip(now.pus).map(choice).collect()
+        evidence.plan(&may.zip(now.pus).map(choice).collect::<Vec<_>>())
     }
+}
+
+/// The decisions on tasks that run.
+fn running(plan: &Plan) -> impl Iterator<Item = &Decision> {
+    plan.decisions.iter().filter(|decision| decision.place != Place::Waiting)
+}
+
+/// Whether a quantum is the kernel's.
+fn is_kernels(plan: &Plan) -> bool {
+    running(plan).all(|decision| decision.place == Place::LeftToKernel)
 }
 
 /// Jobs that never end, of one thread each. Under the kernel each gets its share of the PUs and does an
@@ -64,7 +77,10 @@ struct Toy {
     number: u64,
     /// Progress of all jobs, in seconds under the kernel.
     done: f64,
+    /// What was done in the last quantum.
+    last: Option<Vec<Did>>,
     news: Vec<String>,
+    state: Option<String>,
 }
 
 impl Toy {
@@ -78,7 +94,9 @@ impl Toy {
             rng: SplitMix64::new(3),
             number: 0,
             done: 0.0,
+            last: None,
             news: Vec::new(),
+            state: None,
         }
     }
 
@@ -104,25 +122,26 @@ impl Toy {
         let queue = self.queued();
         let number = self.number;
         let now = Quantum { number, machine: &self.machine, pus: &pus, queue: &queue };
-        let choices = guard.choose(&now);
-        let kernels = choices.iter().all(|choice| choice.places[0].0.is_none());
-        let share = PUS as f64 / choices.len().max(PUS) as f64;
+        let last = self.last.as_ref().map(|did| Done { took: QUANTUM, did });
+        let plan = guard.decide(&Evidence { last, ..Evidence::of_queue(now) });
+        let kernels = is_kernels(&plan);
+        let jobs: Vec<JobIdx> = running(&plan).map(|decision| decision.task.job).collect();
+        let share = PUS as f64 / jobs.len().max(PUS) as f64;
         let noise = 0.9 + 0.2 * self.rng.unit();
         let speed = noise * if kernels { 1.0 } else { self.speed };
         let time = share * QUANTUM.0 as f64;
-        let did = |choice: &Choice| Did {
-            job: choice.job,
+        let did = |&job: &JobIdx| Did {
+            job,
             cpu_time: Some(Nanos(time as u64)),
             instructions: self.counted.then_some((time * speed) as u64),
         };
-        let did: Vec<Did> = choices.iter().map(did).collect();
-        guard.saw(&Done { took: QUANTUM, did: &did });
-        self.done += choices.len() as f64 * time * speed / 1e9;
-        let ran = |job: &u32| choices.iter().any(|choice| choice.job.0 == *job);
-        self.just_ran = choices.iter().map(|choice| choice.job.0).collect();
-        self.queue.sort_by_key(ran);
+        self.last = Some(jobs.iter().map(did).collect());
+        self.done += jobs.len() as f64 * time * speed / 1e9;
+        self.just_ran = jobs.iter().map(|job| job.0).collect();
+        self.queue.sort_by_key(|job| jobs.contains(&JobIdx(*job)));
         self.number += 1;
-        self.news.extend(std::iter::from_fn(|| guard.news()));
+        self.news.extend(plan.messages);
+        self.state = plan.state;
         kernels
     }
 
@@ -158,7 +177,7 @@ fn keeps_what_is_better() {
             kernels < 200,
             "{speed}: {kernels} quanta are the kernel's: {:?} {:?}",
             toy.news,
-            guard.state()
+            toy.state
         );
         assert_eq!(toy.news.len(), 1);
         assert!(toy.news[0].starts_with("guard: heads pays: +"), "{:?}", toy.news);
@@ -236,15 +255,18 @@ impl Pupil {
     }
 }
 
-impl Scheduler for Pupil {
-    fn learn(&mut self, now: &Quantum<'_>) {
-        self.note(now);
+impl Policy for Pupil {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.note(now);
-        self.chosen.push(now.number);
-        Heads { starved: None }.choose(now)
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        self.note(&evidence.now);
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        self.chosen.push(evidence.now.number);
+        Heads { starved: None }.decide(evidence)
     }
 }
 
@@ -271,7 +293,7 @@ fn puts_threads_back() {
     let mut toy = Toy::new(8, 0.2);
     let mut guard = guard(None);
     let pus: Vec<PuIdx> = toy.machine.all_pus().collect();
-    let (mut scheduled, mut put_back) = (false, 0);
+    let (mut scheduled, mut put_back, mut last) = (false, 0, None);
     for number in 0..40 {
         let mut queue = toy.queued();
         for job in &mut queue {
@@ -279,25 +301,25 @@ fn puts_threads_back() {
             job.threads[0].pu = Some(if scheduled { PuIdx(3 - home.0) } else { home });
         }
         let now = Quantum { number, machine: &toy.machine, pus: &pus[..3], queue: &queue };
-        let choices = guard.choose(&now);
-        let kernels = choices.iter().all(|choice| choice.places[0].0.is_none());
-        let mut begin = guard.begin();
+        let told = last.as_ref().map(|did: &Vec<Did>| Done { took: QUANTUM, did });
+        let plan = guard.decide(&Evidence { last: told, ..Evidence::of_queue(now) });
+        let kernels = is_kernels(&plan);
+        let mut begin = plan.initial.clone();
         begin.sort_unstable();
         if kernels && scheduled {
-            let home = |job| (TaskId { job: JobIdx(job), order: 0 }, PuIdx(job / 2));
+            let home = |job| (TaskId { job: JobIdx(job), order: 0 }, PuNr(job / 2));
             assert_eq!(begin, (0..6).map(home).collect::<Vec<_>>(), "quantum {number}");
             put_back += 1;
         } else {
             assert!(begin.is_empty(), "quantum {number}: {begin:?}");
         }
         scheduled = !kernels;
-        let did = |choice: &Choice| Did {
-            job: choice.job,
+        let did = |decision: &Decision| Did {
+            job: decision.task.job,
             cpu_time: Some(QUANTUM),
             instructions: Some(if kernels { 1000 } else { 900 }),
         };
-        let did: Vec<Did> = choices.iter().map(did).collect();
-        guard.saw(&Done { took: QUANTUM, did: &did });
+        last = Some(running(&plan).map(did).collect());
         toy.queue.rotate_left(3);
     }
     assert!(put_back > 0);

@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use colocate_engine::{
-    Counts, FixedPlan, Host, HostError, JobEnd, Known, Outcome, Planner, QuantumEnd, SeenTask,
-    Settings, Snapshot, Stand, run,
+    Counts, Host, HostError, JobEnd, Known, Planned, QuantumEnd, Round, SeenTask, Snapshot, Stand,
+    Until, Workload, run,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
 use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, Task, TaskId, Why};
+use colocate_policy::policies::fixed::FixedPlan;
+use colocate_policy::schedule::Quantum;
+use colocate_policy::{
+    Decision, Evidence, JobIdx, Newborn, Place, Plan, Policy, Source, SourceSet, Task, TaskId, Why,
+};
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
@@ -121,17 +125,19 @@ fn ended(job: u32) -> JobEnd {
 }
 
 /// Deals the tasks to the PUs in turn.
+#[derive(Clone, Copy, Debug)]
 struct Dealer {
-    wants_mixes: bool,
+    knows_mixes: bool,
 }
 
-impl Planner for Dealer {
-    fn wants_mixes(&self) -> bool {
-        self.wants_mixes
+impl Policy for Dealer {
+    fn needs(&self) -> SourceSet {
+        if self.knows_mixes { SourceSet::of(&[Source::Mix]) } else { SourceSet::NONE }
     }
 
-    fn plan(&self, machine: &Machine, pus: &[PuIdx], tasks: &[Task]) -> Plan {
-        let pus: Vec<PuNr> = pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let (empty, tasks) = (evidence.empty_plan(), evidence.tasks());
+        let pus = empty.pus.clone();
         let decisions = tasks.iter().zip(pus.iter().cycle()).map(|(task, &pu)| Decision {
             task: task.id,
             name: task.name.as_str().into(),
@@ -139,14 +145,9 @@ impl Planner for Dealer {
             why: Why::OwnCore,
         });
         Plan {
-            version: colocate_policy::plan::VERSION,
-            machine: machine.name.clone(),
-            pus: pus.clone(),
-            policy: "dealer".into(),
             decisions: decisions.collect(),
             newborn: Newborn::FillInOrder { pus: pus.clone() },
-            predicted: None,
-            slowdowns: None,
+            ..empty
         }
     }
 }
@@ -182,38 +183,45 @@ fn new() -> Known {
     Known { name: "new".into(), profile: None, phases: Vec::new() }
 }
 
-fn play(planner: &dyn Planner, jobs: &[Known], steps: Vec<Step>) -> (String, Option<Outcome>) {
+fn play(
+    mut policy: impl Policy,
+    jobs: &[Known],
+    steps: Vec<Step>,
+) -> (String, Option<Vec<Planned>>) {
     let mut host = Script {
         machine: machine(4),
         usable: (0..4).map(PuNr).collect(),
         steps: steps.into_iter(),
         log: String::new(),
     };
-    let settings = Settings { watch: Nanos::from_secs(2) };
-    let outcome = run(&mut host, planner, jobs, &settings).ok();
-    let causes = outcome.iter().flat_map(|outcome| &outcome.plans);
+    let (until, watch) = (Until::Events, Nanos::from_secs(2));
+    let workload = Workload { jobs, policy: "dealer", until, watch };
+    let mut plans: Vec<Planned> = Vec::new();
+    let mut look = |round: &Round<'_>| plans.extend(Planned::of(round));
+    let last = run(&mut host, &mut policy, &workload, None, &mut look);
     let causes: Vec<String> =
-        causes.map(|planned| format!("{} at {}", planned.cause.name(), planned.at)).collect();
+        plans.iter().map(|planned| format!("{} at {}", planned.cause.name(), planned.at)).collect();
+    let outcome = last.ok().map(|_| plans);
     writeln!(host.log, "plans: {}", causes.join(", ")).unwrap();
     (host.log, outcome)
 }
 
-fn check(planner: &dyn Planner, jobs: &[Known], steps: Vec<Step>, expected: &Expect) {
-    expected.assert_eq(&play(planner, jobs, steps).0);
+fn check(policy: impl Policy, jobs: &[Known], steps: Vec<Step>, expected: &Expect) {
+    expected.assert_eq(&play(policy, jobs, steps).0);
 }
 
 fn step(at_s: u64, end: QuantumEnd, alive: &'static [(u32, u32)]) -> Step {
     Step { at_s, end, alive, ended_jobs: &[], usable: 4 }
 }
 
-const MIXES: Dealer = Dealer { wants_mixes: true };
-const STATIC: Dealer = Dealer { wants_mixes: false };
+const MIXES: Dealer = Dealer { knows_mixes: true };
+const STATIC: Dealer = Dealer { knows_mixes: false };
 
 #[test]
 fn a_known_job_is_planned_once() {
     let steps = vec![step(9, QuantumEnd::AllJobsEnded, &[])];
     check(
-        &MIXES,
+        MIXES,
         &[known(2)],
         steps,
         &expect![[r#"
@@ -227,7 +235,7 @@ fn a_known_job_is_planned_once() {
 fn a_static_policy_watches_nobody() {
     let steps = vec![step(9, QuantumEnd::AllJobsEnded, &[])];
     check(
-        &STATIC,
+        STATIC,
         &[new(), known(2)],
         steps,
         &expect![[r#"
@@ -249,7 +257,7 @@ fn an_unknown_job_is_watched_first() {
         step(7, QuantumEnd::AllJobsEnded, &[]),
     ];
     check(
-        &MIXES,
+        MIXES,
         &[new()],
         steps,
         &expect![[r#"
@@ -269,7 +277,7 @@ fn a_known_job_does_not_wait_for_an_unknown_one() {
     const BOTH: &[(u32, u32)] = &[(0, 0), (0, 1), (1, 0)];
     let steps = vec![step(2, QuantumEnd::Elapsed, BOTH), step(3, QuantumEnd::AllJobsEnded, &[])];
     check(
-        &MIXES,
+        MIXES,
         &[known(2), new()],
         steps,
         &expect![[r#"
@@ -292,7 +300,7 @@ fn a_lost_pu_is_left() {
         step(3, QuantumEnd::AllJobsEnded, &[]),
     ];
     check(
-        &MIXES,
+        MIXES,
         &[known(2), new()],
         steps,
         &expect![[r#"
@@ -315,7 +323,7 @@ fn room_left_by_a_job_is_used() {
         ]
     };
     check(
-        &MIXES,
+        MIXES,
         &[known(3), known(1)],
         steps(&[0]),
         &expect![[r#"
@@ -325,7 +333,7 @@ fn room_left_by_a_job_is_used() {
         "#]],
     );
     check(
-        &STATIC,
+        STATIC,
         &[known(3), known(1)],
         steps(&[0]),
         &expect![[r#"
@@ -341,38 +349,39 @@ fn watching_ends() {
     const ONE: &[(u32, u32)] = &[(0, 0)];
     let mut steps: Vec<Step> = (1..=10).map(|n| step(2 * n, QuantumEnd::Elapsed, ONE)).collect();
     steps.push(step(99, QuantumEnd::AllJobsEnded, &[]));
-    let (log, outcome) = play(&MIXES, &[new()], steps);
+    let (log, outcome) = play(MIXES, &[new()], steps);
     assert_eq!(log.lines().nth(11), Some("watch []"), "{log}");
     assert!(log.contains("run for ever"), "{log}");
-    assert_eq!(outcome.map(|outcome| outcome.plans.len()), Some(2));
+    assert_eq!(outcome.map(|plans| plans.len()), Some(2));
 }
 
 #[test]
 fn a_host_that_fails_ends_the_loop() {
-    assert!(play(&MIXES, &[known(1)], vec![]).1.is_none());
+    assert!(play(MIXES, &[known(1)], vec![]).1.is_none());
 }
 
 /// The plan's cpu3 is gone: its task is left to the kernel, the other keeps its place.
 #[test]
 fn a_fixed_plan_never_leaves_the_usable_pus() {
-    let made = STATIC.plan(
-        &machine(4),
-        &[PuIdx(3), PuIdx(1)],
-        &[(0, 0), (0, 1)].map(|at| Task {
-            id: id(at),
-            name: "t".into(),
-            mix: Mix::default(),
-            busy: None,
-            ipc: None,
-            phase: None,
-        }),
-    );
+    let task = |at| Task {
+        id: id(at),
+        name: "t".into(),
+        mix: Mix::default(),
+        busy: None,
+        ipc: None,
+        phase: None,
+    };
+    let (machine, pus) = (machine(4), [PuIdx(3), PuIdx(1)]);
+    let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
+    let expected = || [(0, 0), (0, 1)].map(task).to_vec();
+    let evidence = Evidence { expected: &expected, ..Evidence::of_queue(now) };
+    let made = Dealer { knows_mixes: false }.decide(&evidence);
     let steps = vec![
         Step { usable: 3, ..step(1, QuantumEnd::MachineChanged, &[]) },
         step(9, QuantumEnd::AllJobsEnded, &[]),
     ];
     check(
-        &FixedPlan(made),
+        FixedPlan(made),
         &[new()],
         steps,
         &expect![[r#"

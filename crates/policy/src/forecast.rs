@@ -159,8 +159,8 @@ impl Phases {
 mod tests {
     use super::*;
     use crate::rng::SplitMix64;
+    use crate::testing::plan;
     use crate::testing::random_tasks;
-    use crate::{PolicyKind, plan};
     use colocate_machine::described;
     use colocate_model::phase::{Guessed, Guesses, Known, MeasuredCycles};
     use colocate_model::{Class, Mix, Share};
@@ -177,7 +177,7 @@ mod tests {
         let (machine, performance) = epyc();
         let tasks = random_tasks(&mut SplitMix64::new(3), 1);
         let usable: Vec<_> = machine.all_pus().collect();
-        let made = plan(&PolicyKind::Mix, &machine, &usable, &tasks);
+        let made = plan("mix", &machine, &usable, &tasks);
         let found =
             slowdowns(&machine, &performance, &made, &tasks, &Assumptions::sample(9, 1)).unwrap();
         let Slowdown { usual, least, most } = found[0];
@@ -190,7 +190,7 @@ mod tests {
         let (machine, performance) = epyc();
         let tasks = random_tasks(&mut SplitMix64::new(3), 4);
         let usable: Vec<_> = machine.cores[..2].iter().flat_map(|c| c.pus.clone()).collect();
-        let made = plan(&PolicyKind::Mix, &machine, &usable, &tasks);
+        let made = plan("mix", &machine, &usable, &tasks);
         let found =
             slowdowns(&machine, &performance, &made, &tasks, &Assumptions::sample(17, 1)).unwrap();
         assert_eq!(found.len(), 4);
@@ -204,7 +204,7 @@ mod tests {
     fn who_takes_turns_has_no_forecast() {
         let (machine, performance) = epyc();
         let tasks = random_tasks(&mut SplitMix64::new(3), 3);
-        let made = plan(&PolicyKind::Mix, &machine, &[PuIdx(0), PuIdx(1)], &tasks);
+        let made = plan("mix", &machine, &[PuIdx(0), PuIdx(1)], &tasks);
         let found = slowdowns(&machine, &performance, &made, &tasks, &[Assumptions::default()]);
         let error = found.unwrap_err().to_string();
         assert!(error.starts_with("task ") && error.contains("no PU of its own"), "{error}");
@@ -268,7 +268,7 @@ mod tests {
             for counted in [false, true] {
                 let tasks: Vec<Task> =
                     (0..).zip(pair).map(|(job, one)| one.task(&machine, job, counted)).collect();
-                let made = plan(&PolicyKind::Mix, &machine, core, &tasks);
+                let made = plan("mix", &machine, core, &tasks);
                 let told = slowdowns(&machine, &performance, &made, &tasks, &assumed).unwrap();
                 for ((one, told), rate) in pair.iter().zip(told).zip(&together.tasks) {
                     let truth = rate.cpi.total() / one.cycles;

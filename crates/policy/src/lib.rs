@@ -1,13 +1,13 @@
-//! Where each task should run, and why: one file a policy.
+//! Where each task should run, and why: one file and one row of [`table`] a policy.
 //!
 //! Pure: reads no file, no clock and no global; same inputs, same plan.
 //!
 //! ```
-//! use colocate_policy::{PolicyKind, plan};
+//! use colocate_policy::{Knowledge, PolicySpec};
 //! # let (machine, tasks): (colocate_machine::Machine, Vec<colocate_policy::Task>) = return;
-//! let policy: PolicyKind = "mix".parse().unwrap();
+//! let policy: PolicySpec = "mix".parse().unwrap();
 //! let usable: Vec<_> = machine.all_pus().collect();
-//! let plan = plan(&policy, &machine, &usable, &tasks);
+//! let plan = policy.plan(&Knowledge::default(), &machine, &usable, &tasks);
 //! ```
 
 #[cfg(test)]
@@ -15,17 +15,18 @@ extern crate self as colocate_policy; // so that `testing` reads the same here a
 
 pub mod forecast;
 mod judge;
-pub mod kind;
 pub mod matching;
 pub mod places;
 pub mod plan;
 pub mod policies;
+pub mod policy;
 mod predict;
 pub mod schedule;
+pub mod table;
 #[cfg(test)]
 mod testing;
 
 pub use colocate_model::rng;
-pub use kind::{KindError, PolicyKind};
 pub use plan::{Decision, JobIdx, Newborn, Per, Place, Plan, PlanError, Task, TaskId, Why};
-pub use policies::{plan, plan_on};
+pub use policy::{Evidence, Policy, Source, SourceSet};
+pub use table::{Alone, Knowledge, PolicySpec, SpecError};

@@ -5,6 +5,7 @@ use crate::schedule::{Allocated, Selected};
 use colocate_machine::{Machine, PuNr};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
@@ -325,6 +326,35 @@ pub struct Plan {
     /// it, or it is not known how fast the machine is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdowns: Option<Vec<Slowdown>>,
+    /// Where threads are put for a moment before the plan is in force, whatever it says of them: from there the kernel goes
+    /// on with those that are left to it. Most policies leave them where they are.
+    #[serde(skip)]
+    pub initial: Vec<(TaskId, PuNr)>,
+    /// For the user, now: one line each, and each once.
+    #[serde(skip)]
+    pub messages: Vec<String>,
+    /// What the policy knows or does now, in one line.
+    #[serde(skip)]
+    pub state: Option<String>,
+}
+
+impl Default for Plan {
+    /// For no machine, and without a decision: all tasks are left to the kernel.
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            machine: String::new(),
+            pus: Vec::new(),
+            policy: String::new(),
+            decisions: Vec::new(),
+            newborn: Newborn::LeaveToKernel,
+            predicted: None,
+            slowdowns: None,
+            initial: Vec::new(),
+            messages: Vec::new(),
+            state: None,
+        }
+    }
 }
 
 /// Why a text is not a plan for this machine.
@@ -420,6 +450,30 @@ impl Plan {
     pub fn measures(&self) -> bool {
         let measured = |why: &Why| matches!(why, Why::Chosen { selected: Selected::Estimated, .. });
         self.decisions.iter().any(|decision| measured(&decision.why))
+    }
+
+    /// Why each job runs that a scheduler chose for this quantum, by job.
+    #[must_use]
+    pub fn selected(&self) -> BTreeMap<JobIdx, &Selected> {
+        let chosen = self.decisions.iter().filter_map(|decision| match &decision.why {
+            Why::Chosen { selected, .. } => Some((decision.task.job, selected)),
+            _ => None,
+        });
+        chosen.collect()
+    }
+
+    /// The plan that puts threads at their initial places; the others are where this plan has them.
+    #[must_use]
+    pub fn initially(&self) -> Self {
+        let mut plan = self.clone();
+        for (task, pu) in &self.initial {
+            let at = plan.decisions.binary_search_by_key(task, |decision| decision.task);
+            let decision = at.ok().map(|at| &mut plan.decisions[at]);
+            if let Some(decision) = decision.filter(|it| matches!(it.why, Why::Chosen { .. })) {
+                decision.place = Place::Pu(*pu);
+            }
+        }
+        plan
     }
 
     /// The plan as JSON text, ending in a newline.

@@ -6,7 +6,7 @@ use colocate_machine::{
 };
 use colocate_model::{Class, Mix, Share};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{JobIdx, Plan, Task, TaskId, plan};
+use colocate_policy::{JobIdx, Knowledge, Plan, PolicySpec, Task, TaskId};
 use expect_test::Expect;
 use std::fmt::Write;
 
@@ -189,7 +189,7 @@ pub fn picture(plan: &Plan, machine: &Machine) -> String {
 pub fn check(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let all: Vec<_> = machine.all_pus().collect();
-    let made = plan(&policy.parse().unwrap(), &machine, &all, &letters(names, mixes));
+    let made = plan(policy, &machine, &all, &letters(names, mixes));
     expected.assert_eq(&picture(&made, &machine));
 }
 
@@ -198,7 +198,7 @@ pub fn check(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expec
 pub fn check_on(policy: &str, spec: &str, pus: &[u32], names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let usable: Vec<_> = pus.iter().map(|&pu| PuIdx(pu)).collect();
-    let made = plan(&policy.parse().unwrap(), &machine, &usable, &letters(names, mixes));
+    let made = plan(policy, &machine, &usable, &letters(names, mixes));
     expected.assert_eq(&picture(&made, &machine));
 }
 
@@ -207,7 +207,12 @@ pub fn check_on(policy: &str, spec: &str, pus: &[u32], names: &str, mixes: &str,
 pub fn check_why(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let all: Vec<_> = machine.all_pus().collect();
-    let made = plan(&policy.parse().unwrap(), &machine, &all, &letters(names, mixes));
+    let made = plan(policy, &machine, &all, &letters(names, mixes));
     let line = |d: &colocate_policy::Decision| format!("{} {}\n", d.name, d.why);
     expected.assert_eq(&made.decisions.iter().map(line).collect::<String>());
+}
+
+/// The plan of the policy `name`, of which nothing is known beforehand.
+pub fn plan(name: &str, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> Plan {
+    PolicySpec::named(name).plan(&Knowledge::default(), machine, usable, tasks)
 }

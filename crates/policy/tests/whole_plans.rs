@@ -9,10 +9,10 @@ mod testing;
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Newborn, Place, Plan, PolicyKind, Task, TaskId, Why, plan};
+use colocate_policy::{Newborn, Place, Plan, PolicySpec, Source, Task, TaskId, Why, table};
 use expect_test::expect;
 use proptest::prelude::*;
-use testing::{check, check_on, machine, random_tasks};
+use testing::{check, check_on, machine, plan, random_tasks};
 
 /// Two EPYC 7301: 2 packages of 4 nodes, each with two last-level caches over two cores; kernel
 /// numbers as Linux gives them (siblings are 32 apart).
@@ -286,11 +286,11 @@ fn fast_and_slow_cores() {
 fn no_tasks_and_no_pus() {
     let machine = machine("core:2 pu:2");
     let all: Vec<PuIdx> = machine.all_pus().collect();
-    for policy in PolicyKind::ALL {
-        let empty = plan(&policy, &machine, &all, &[]);
+    for policy in table::once() {
+        let empty = plan(&policy.to_string(), &machine, &all, &[]);
         assert_eq!((empty.decisions.len(), empty.predicted), (0, None), "{policy}");
         let tasks = random_tasks(&mut SplitMix64::new(1), 3);
-        let nowhere = plan(&policy, &machine, &[], &tasks);
+        let nowhere = plan(&policy.to_string(), &machine, &[], &tasks);
         assert_eq!(nowhere.decisions.len(), 3);
         assert!(
             nowhere
@@ -308,7 +308,7 @@ struct Case {
     machine: Machine,
     usable: Vec<PuIdx>,
     tasks: Vec<Task>,
-    policy: PolicyKind,
+    policy: PolicySpec,
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -323,7 +323,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         "core:2 pu:2 + slow core:3 pu:1",
         "core:1 pu:4 + slow core:4 pu:1 + core:2 pu:2",
     ];
-    let policy = prop::sample::select(PolicyKind::ALL.to_vec());
+    let policy = prop::sample::select(table::once().collect::<Vec<_>>());
     (prop::sample::select(specs.to_vec()), policy, 0_usize..40, any::<u64>()).prop_map(
         |(spec, policy, count, seed)| {
             let mut rng = SplitMix64::new(seed);
@@ -376,8 +376,8 @@ fn reasons_stay_short() {
     let machine = machine("core:1 pu:2");
     let all: Vec<PuIdx> = machine.all_pus().collect();
     let tasks = random_tasks(&mut SplitMix64::new(1), 4_000);
-    for policy in PolicyKind::ALL.into_iter().filter(|policy| policy.needs_mixes()) {
-        let made = plan(&policy, &machine, &all, &tasks);
+    for policy in table::once().filter(|policy| policy.needs(Source::Mix)) {
+        let made = plan(&policy.to_string(), &machine, &all, &tasks);
         assert!(made.to_json().len() < 2_000 * tasks.len(), "{policy}");
     }
 }
@@ -389,10 +389,10 @@ proptest! {
     /// tasks on a PU know it; reasons name the tasks on sibling PUs.
     #[test]
     fn balanced(case in any_case()) {
-        let made = plan(&case.policy, &case.machine, &case.usable, &case.tasks);
+        let made = plan(&case.policy.to_string(), &case.machine, &case.usable, &case.tasks);
         prop_assert_eq!(made.decisions.len(), case.tasks.len());
         prop_assert!(made.decisions.is_sorted_by(|a, b| a.task < b.task));
-        if case.policy == PolicyKind::Os {
+        if case.policy.name() == "os" {
             return Ok(());
         }
         let counts = on_pus(&made, &case);
@@ -420,8 +420,8 @@ proptest! {
     /// No core waits empty while another has two tasks, under the policies that look at mixes.
     #[test]
     fn no_core_is_empty_beside_a_full_one(case in any_case()) {
-        let policy = if case.policy.needs_mixes() { case.policy } else { PolicyKind::Mix };
-        let made = plan(&policy, &case.machine, &case.usable, &case.tasks);
+        let policy = if case.policy.needs(Source::Mix) { case.policy } else { PolicySpec::named("mix") };
+        let made = plan(&policy.to_string(), &case.machine, &case.usable, &case.tasks);
         let mut on_core = vec![0; case.machine.cores.len()];
         for os in made.decisions.iter().filter_map(|decision| decision.place.pu()) {
             on_core[case.machine.core_of(case.machine.pu_by_os(os).unwrap()).idx()] += 1;
@@ -436,7 +436,7 @@ proptest! {
     /// A task that nobody watched says so, wherever tasks share cores.
     #[test]
     fn unknown_mixes_say_so(case in any_case()) {
-        let made = plan(&PolicyKind::Mix, &case.machine, &case.usable, &case.tasks);
+        let made = plan("mix", &case.machine, &case.usable, &case.tasks);
         for decision in made.decisions.iter().filter(|decision| decision.why != Why::OwnCore) {
             let task = case.tasks.iter().find(|task| task.id == decision.task).unwrap();
             prop_assert_eq!(is_unknown(&decision.why), task.mix.is_unknown());
@@ -445,12 +445,12 @@ proptest! {
 
     #[test]
     fn same_plan_whatever_the_order(case in any_case()) {
-        let made = plan(&case.policy, &case.machine, &case.usable, &case.tasks);
+        let made = plan(&case.policy.to_string(), &case.machine, &case.usable, &case.tasks);
         let (mut usable, mut tasks) = (case.usable.clone(), case.tasks.clone());
         usable.reverse();
         usable.extend(case.usable.clone());
         tasks.sort_by_key(|task| task.id);
-        prop_assert_eq!(&made, &plan(&case.policy, &case.machine, &usable, &tasks));
+        prop_assert_eq!(&made, &plan(&case.policy.to_string(), &case.machine, &usable, &tasks));
         prop_assert_eq!(Plan::from_json(&made.to_json()).unwrap(), made);
     }
 }

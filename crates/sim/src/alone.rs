@@ -26,7 +26,7 @@ use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
 use colocate_model::phase::{Demand, Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Mix, Phase, Seat, TaskRate};
-use colocate_policy::schedule::Alone;
+use colocate_policy::Alone;
 
 /// Most of a memory controller that all companions use together. Chosen.
 const HALF: f64 = 0.5;

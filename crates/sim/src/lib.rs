@@ -27,7 +27,6 @@ mod queues;
 mod rates;
 pub mod run;
 pub mod scenario;
-pub mod schedule;
 mod stop;
 mod tally;
 mod task;
@@ -46,12 +45,11 @@ pub use outcome::{
     JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
 };
 pub use platform::Platform;
-pub use run::{Options, simulate};
+pub use run::{Options, simulate, simulate_with};
 pub use scenario::{
     Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
     ScenarioError, Serial, Stretch, ThreadSpec, Work,
 };
-pub use schedule::{ScheduleOptions, schedule, schedule_with};
 
 /// Why there is no simulation.
 #[derive(Debug, Error)]

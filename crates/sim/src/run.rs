@@ -1,19 +1,25 @@
 //! Whole simulations: a scenario under a policy, from the launch to the end.
 
 use crate::SimError;
+use crate::alone::alone_of;
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
-use colocate_engine::{Known, Planner, Settings};
+use colocate_engine::{Known, Meanwhile, Round, Until, Workload};
 use colocate_machine::Nanos;
-use colocate_model::{Backend, Mix, Phase, Profile, Program, ThreadProfile};
-use colocate_policy::PolicyKind;
+use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
+use colocate_policy::table::Prior;
+use colocate_policy::{Alone, Knowledge, Policy, PolicySpec};
 
 /// How a scenario is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Whether the policy knows the jobs from profiles; else they are watched for a while first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options<'a> {
+    /// Whether the policy decides each quantum of the scenario, so that jobs may wait; else it decides when there is a
+    /// reason to.
+    pub each_quantum: bool,
+    /// Whether the policy knows the jobs from profiles; else they are watched for a while first, if it wants to know what
+    /// they do.
     pub profiled: bool,
     /// How long jobs that are not known are watched.
     pub watch: Nanos,
@@ -21,30 +27,92 @@ pub struct Options {
     pub alone: bool,
     /// How many spans are kept for a picture.
     pub spans: usize,
+    /// What policies that need it are told of the jobs alone, by job; `None` for [`alone_of`], what the
+    /// model says.
+    pub known: Option<&'a [Alone]>,
+    /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
+    /// another, [`CpiModel::built_in`].
+    pub cpi: Option<&'a CpiModel>,
+    /// Whether policies are not told of threads that they only spin: as if nothing could see it.
+    pub hides_spinning: bool,
+    /// What jobs do that have to wait.
+    pub meanwhile: Meanwhile,
 }
 
-impl Default for Options {
-    /// Profiled, alone as well, no spans; two seconds of watching, as `colocate run`.
+impl Default for Options<'_> {
+    /// As `colocate run`: one plan, with two seconds of watching where there is no profile, which there is; alone as well,
+    /// no spans.
     fn default() -> Self {
-        Self { profiled: true, watch: Nanos::from_secs(2), alone: true, spans: 0 }
+        Self {
+            each_quantum: false,
+            profiled: true,
+            watch: Nanos::from_secs(2),
+            alone: true,
+            spans: 0,
+            known: None,
+            cpi: None,
+            hides_spinning: false,
+            meanwhile: Meanwhile::Stop,
+        }
     }
 }
 
-/// Simulates `scenario` under `planner` to its end.
+impl Options<'_> {
+    /// As `colocate schedule`: a plan each quantum, of jobs without profiles; not alone as well, no spans.
+    #[must_use]
+    pub fn each_quantum() -> Self {
+        Self { each_quantum: true, profiled: false, alone: false, ..Self::default() }
+    }
+}
+
+/// Simulates `scenario` under `policy` to its end.
 ///
 /// # Errors
 /// [`SimError`] if the scenario does not make sense on the machine, or the simulation breaks a rule.
 pub fn simulate(
     platform: &Platform<'_>,
     scenario: &Scenario,
-    planner: &dyn Planner,
-    options: &Options,
+    policy: &PolicySpec,
+    options: &Options<'_>,
+) -> Result<Outcome, SimError> {
+    let found = match options.known {
+        None if policy.has_prior(Prior::Solo) => alone_of(platform, scenario)?,
+        _ => Vec::new(),
+    };
+    // The oracle is told what each job does most.
+    let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
+    let demands: Vec<Phase> =
+        scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect();
+    let known = Knowledge {
+        alone: options.known.unwrap_or(&found),
+        cpi: options.cpi,
+        demands: &demands,
+        performance: Some(platform.performance()),
+    };
+    let (mut made, name) = (policy.policy(&known), policy.to_string());
+    simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
+}
+
+/// The same under any policy, with its name for plans; `look` is shown every round. What is known beforehand is the
+/// policy's affair.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_with(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    (policy, name): (&mut dyn Policy, &str),
+    options: &Options<'_>,
+    look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Outcome, SimError> {
     let mut host = SimHost::new(platform, scenario)?;
     host.record(options.spans);
-    let known = knowns(platform, scenario, options.profiled)?;
-    let settings = Settings { watch: options.watch };
-    colocate_engine::run(&mut host, planner, &known, &settings)?;
+    host.hide_spinning(options.hides_spinning);
+    host.meanwhile(options.meanwhile);
+    let jobs = knowns(platform, scenario, options.profiled)?;
+    let until = if options.each_quantum { Until::Time(scenario.quantum) } else { Until::Events };
+    let workload = Workload { jobs: &jobs, policy: name, until, watch: options.watch };
+    colocate_engine::run(&mut host, policy, &workload, None, look)?;
     let mut outcome = host.outcome();
     if options.alone {
         for (job, alone) in outcome.jobs.iter_mut().zip(alone_times(platform, scenario)?) {
@@ -64,6 +132,7 @@ pub fn alone_times(
     scenario: &Scenario,
 ) -> Result<Vec<Option<Nanos>>, SimError> {
     let options = Options { alone: false, ..Options::default() };
+    let os = PolicySpec::named("os");
     let mut times: Vec<Option<Nanos>> = Vec::new();
     for (place, job) in scenario.jobs.iter().enumerate() {
         // Copies of a program take equally long.
@@ -73,7 +142,7 @@ pub fn alone_times(
             Some(same) => times[same],
             None => {
                 let alone = alone(scenario, job);
-                simulate(platform, &alone, &PolicyKind::Os, &options)?.jobs[0].took()
+                simulate(platform, &alone, &os, &options)?.jobs[0].took()
             }
         };
         times.push(time);

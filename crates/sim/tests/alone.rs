@@ -6,10 +6,10 @@ mod common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Alone, SchedulerKind};
+use colocate_policy::{Alone, PolicySpec};
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, PhaseIdx, Platform, Scenario, ScheduleOptions, Serial, Stretch,
-    ThreadSpec, Work, alone_of, schedule,
+    Barrier, BarrierWait, JobSpec, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
+    ThreadSpec, Work, alone_of, simulate,
 };
 use common::{INT, MUL, STREAM, job, machine, ms, scenario, stretch, thread};
 
@@ -33,8 +33,8 @@ fn alone_is_as_simulated() {
         let said = known(&jobs)[0];
         let (machine, performance) = machine(common::SMALL);
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-        let options = ScheduleOptions { times_alone: true, ..ScheduleOptions::default() };
-        let found = schedule(&platform, &jobs, SchedulerKind::Os, &options).unwrap();
+        let options = Options { alone: true, ..Options::each_quantum() };
+        let found = simulate(&platform, &jobs, &PolicySpec::named("os"), &options).unwrap();
         let took = found.jobs[0].took().unwrap();
         assert_eq!(found.jobs[0].alone, Some(took));
         assert!((said.seconds / took.as_secs_f64() - 1.0).abs() < 0.01, "{work:?}: {said:?}");
@@ -51,8 +51,8 @@ fn check(job: JobSpec, took: Nanos) {
     let jobs = scenario(vec![job]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let options = ScheduleOptions::default();
-    let found = schedule(&platform, &jobs, SchedulerKind::Os, &options).unwrap();
+    let options = Options::each_quantum();
+    let found = simulate(&platform, &jobs, &PolicySpec::named("os"), &options).unwrap();
     assert_eq!(found.jobs[0].took(), Some(took));
     let said = known(&jobs)[0].seconds;
     assert!((said - took.as_secs_f64()).abs() < 1e-6, "{said} s");

@@ -7,7 +7,7 @@ mod common;
 use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::{Place, PolicyKind};
+use colocate_policy::Place;
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, Platform, Scenario, Serial, SimHost, Stretch,
     ThreadSpec, Work,
@@ -56,8 +56,7 @@ fn spun(outcome: &Outcome) -> Vec<Nanos> {
 #[test]
 fn the_last_one_decides() {
     let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
-    let outcome =
-        run(&on_four(vec![team(threads, BarrierWait::Sleep, None)]), &PolicyKind::Scatter);
+    let outcome = run(&on_four(vec![team(threads, BarrierWait::Sleep, None)]), "scatter");
     check(
         &outcome,
         &expect![[r#"
@@ -77,13 +76,13 @@ fn the_last_one_decides() {
 #[test]
 fn spinning_takes_from_siblings() {
     let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
-    let outcome = run(&on_four(vec![team(threads, spin(INT), None)]), &PolicyKind::Compact);
+    let outcome = run(&on_four(vec![team(threads, spin(INT), None)]), "compact");
     assert_eq!(outcome.lasted, ms(110));
     assert_eq!(spun(&outcome), [ms(40), ms(0)]);
     assert_eq!(outcome.tasks[0].instructions, 30e6);
     // With multiplications it takes nothing from B: 30 ms a round, and 10 of 30 are spun.
     let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
-    let outcome = run(&on_four(vec![team(threads, spin(MUL), None)]), &PolicyKind::Compact);
+    let outcome = run(&on_four(vec![team(threads, spin(MUL), None)]), "compact");
     assert_eq!((outcome.lasted, spun(&outcome)), (ms(90), vec![ms(20), ms(0)]));
 }
 
@@ -93,8 +92,7 @@ fn spinning_takes_from_siblings() {
 fn one_works_for_all() {
     let threads = vec![rounds(INT, 10, 3); 2];
     let serial = Some(Serial { phase: PhaseIdx(MUL), instructions: 5_000_000 });
-    let outcome =
-        run(&on_four(vec![team(threads, BarrierWait::Sleep, serial)]), &PolicyKind::Scatter);
+    let outcome = run(&on_four(vec![team(threads, BarrierWait::Sleep, serial)]), "scatter");
     check(
         &outcome,
         &expect![[r#"
@@ -116,7 +114,7 @@ fn spinners_keep_their_turns() {
     let lasts = |wait| {
         let jobs = vec![team(vec![rounds(MUL, 10, 4); 3], wait, None)];
         let two = Scenario { usable: Some([0, 2].map(PuNr).to_vec()), ..scenario(jobs) };
-        run(&two, &PolicyKind::RoundRobin).lasted
+        run(&two, "round-robin").lasted
     };
     let (sleeping, spinning) = (lasts(BarrierWait::Sleep), lasts(spin(INT)));
     // Thread 3 shares a PU with thread 1: 20 ms a round, whatever thread 2 does.
@@ -152,8 +150,7 @@ fn a_wait_to_spin_is_spun() {
 fn barriers_end() {
     let late = ThreadSpec { born: ms(30), ..rounds(INT, 10, 2) };
     let threads = vec![rounds(INT, 10, 4), late, rounds(INT, 10, 1)];
-    let outcome =
-        run(&scenario(vec![team(threads, BarrierWait::Sleep, None)]), &PolicyKind::Scatter);
+    let outcome = run(&scenario(vec![team(threads, BarrierWait::Sleep, None)]), "scatter");
     let ends: Vec<Nanos> = outcome.tasks.iter().map(|task| task.ended).collect();
     // The first comes at 10 and goes on at 40; the late one does its second round until 50, when the first
     // comes again and waits for nobody any more.
@@ -168,7 +165,7 @@ fn barriers_and_restarts() {
         job("long", MUL, 70),
     ];
     let jobs = Scenario { method: colocate_sim::Method::Restart, ..scenario(jobs) };
-    let outcome = run(&jobs, &PolicyKind::Scatter);
+    let outcome = run(&jobs, "scatter");
     assert_eq!(outcome.jobs.iter().map(|job| job.runs).collect::<Vec<_>>(), [3, 1]);
     assert_eq!(outcome.jobs[0].took(), Some(ms(20)));
 }

@@ -7,7 +7,7 @@ mod common;
 use colocate_engine::{Host, QuantumEnd, Stand};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::{Place, PolicyKind};
+use colocate_policy::Place;
 use colocate_sim::{Kernel, Platform, PuEvent, Scenario, SimHost};
 use common::{MUL, job, machine, ms, picture, placed, run, scenario, together};
 use expect_test::expect;
@@ -59,8 +59,8 @@ fn who_was_there_goes_to_the_node() {
 #[test]
 fn everybody_finds_room() {
     let gone: Vec<PuEvent> = (0..6).map(|pu| event(u64::from(pu) * 5, pu, false)).collect();
-    for policy in [PolicyKind::Os, PolicyKind::Scatter, PolicyKind::RoundRobin] {
-        let outcome = run(&with(&gone, 8), &policy);
+    for policy in ["os", "scatter", "round-robin"] {
+        let outcome = run(&with(&gone, 8), policy);
         assert!(outcome.complete, "{policy}");
         let on = |pu: u32, from: Nanos| {
             outcome.spans.iter().any(|span| span.pu.0 == pu && span.to > from)

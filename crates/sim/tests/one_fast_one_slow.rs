@@ -7,10 +7,10 @@ mod common;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, PhaseIdx, Platform, Scenario, ScheduleOptions, Serial,
-    Stretch, ThreadSpec, Work, schedule_with,
+    Barrier, BarrierWait, JobSpec, Kernel, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
+    ThreadSpec, Work, simulate_with,
 };
 use common::{INT, ms, scenario, stretch, thread};
 
@@ -133,14 +133,14 @@ fn lasts(percent: u64, quantum: u64, seed: u64, name: &str) -> (f64, u64) {
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { seed, quantum: ms(quantum), ..program(percent) };
     let unguarded = name.strip_prefix("guarded:");
-    let kind: SchedulerKind = unguarded.unwrap_or(name).parse().unwrap();
-    let mut scheduler = kind.scheduler(&[]);
+    let kind: PolicySpec = unguarded.unwrap_or(name).parse().unwrap();
+    let mut scheduler = kind.plain();
     if unguarded.is_some() {
         scheduler = Box::new(Guard::new(scheduler, kind.name(), Guarding::default()));
     }
-    let options = ScheduleOptions::default();
+    let options = Options::each_quantum();
     let outcome =
-        schedule_with(&platform, &scenario, (&mut *scheduler, name), &options, &mut |_| ())
+        simulate_with(&platform, &scenario, (&mut *scheduler, name), &options, &mut |_| ())
             .unwrap();
     let moves = outcome.tasks.iter().map(|task| u64::from(task.moves.same_cache)).sum();
     (outcome.lasted.as_secs_f64() * 1000.0, moves)

@@ -8,17 +8,19 @@
 
 mod common;
 
-use colocate_engine::schedule::{Workload, schedule};
 use colocate_engine::{Host, HostError, Snapshot};
+use colocate_engine::{Until, Workload};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr, described};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, MissCurve, Phase};
+use colocate_policy::schedule::Selected;
 use colocate_policy::schedule::fair::{Fair, Mixing};
 use colocate_policy::schedule::progress::Estimating;
-use colocate_policy::schedule::{Choice, Done, Quantum, Scheduler, Selected};
+use colocate_policy::{Evidence, Policy, SourceSet};
 use colocate_policy::{JobIdx, Plan};
+use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Method, PhaseSpec, Platform, Scenario, SimHost, Work};
 use common::{INT, MUL, job, ms, scenario, stretch, thread};
 use std::cell::RefCell;
@@ -76,24 +78,24 @@ struct Found {
     ends: Vec<[f64; 2]>,
 }
 
-impl Scheduler for Compared {
-    fn saw(&mut self, done: &Done<'_>) {
-        self.fair.saw(done);
+impl Policy for Compared {
+    fn needs(&self) -> SourceSet {
+        self.fair.needs()
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let choices = self.fair.choose(now);
-        for job in now.queue {
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let plan = self.fair.decide(evidence);
+        for job in evidence.now.queue {
             let known = self.fair.book().of(job.job);
             let truth = self.truth.borrow()[job.job.0 as usize];
             if known.alone.is_some() {
                 self.found.ratios.push(known.done / truth);
             }
         }
-        let estimates = choices.iter().any(|choice| choice.selected == Selected::Estimated);
+        let estimates = plan.selected().values().any(|it| **it == Selected::Estimated);
         self.found.quanta[0] += 1.0;
         self.found.quanta[1] += f64::from(u8::from(estimates));
-        choices
+        plan
     }
 }
 
@@ -106,9 +108,10 @@ fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) 
     let mut telling = Telling { host, truth: truth.clone() };
     let fair = Fair::new(mixing, settings);
     let mut compared = Compared { fair, truth, found: Found::default() };
-    let jobs = u32::try_from(scenario.jobs.len()).unwrap();
-    let workload = Workload { jobs, quantum: scenario.quantum, scheduler: "fair" };
-    schedule(&mut telling, &mut compared, &workload, &mut |_| ()).unwrap();
+    let jobs = knowns(&platform, scenario, false).unwrap();
+    let (until, watch) = (Until::Time(scenario.quantum), Nanos::ZERO);
+    let workload = Workload { jobs: &jobs, policy: "fair", until, watch };
+    colocate_engine::run(&mut telling, &mut compared, &workload, None, &mut |_| ()).unwrap();
     let outcome = telling.host.outcome();
     assert!(outcome.complete);
     let mut done: Vec<f64> =

@@ -5,11 +5,11 @@
 
 mod common;
 
-use colocate_engine::{Host, QuantumEnd, first_plan};
+use colocate_engine::{Host, Known, QuantumEnd, Until, Workload, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Place, PolicyKind};
+use colocate_policy::{Place, Plan, PolicySpec};
 use colocate_sim::run::knowns;
 use colocate_sim::{
     Barrier, BarrierWait, Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages,
@@ -145,8 +145,8 @@ fn any_scenario() -> impl Strategy<Value = Scenario> {
     )
 }
 
-fn any_policy() -> impl Strategy<Value = PolicyKind> {
-    prop::sample::select(PolicyKind::ALL.to_vec())
+fn any_policy() -> impl Strategy<Value = PolicySpec> {
+    prop::sample::select(colocate_policy::table::once().collect::<Vec<_>>())
 }
 
 /// Seconds that tasks ran, and those that PUs were in use.
@@ -157,16 +157,23 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
     (ran, outcome.used.pus.iter().sum::<f64>() * span)
 }
 
+/// The plan with which a run would begin.
+fn plan_of(host: &SimHost<'_>, policy: &PolicySpec, jobs: &[Known]) -> Plan {
+    let (until, watch) = (Until::Events, Nanos::ZERO);
+    let workload = Workload { jobs, policy: policy.name(), until, watch };
+    first_plan(host.machine(), host.usable(), &mut *policy.plain(), &workload)
+}
+
 /// To the end with one plan, asked again every quantum, and made anew when PUs have gone or come.
-fn drive(scenario: &Scenario, policy: PolicyKind, quantum: Nanos) -> Outcome {
+fn drive(scenario: &Scenario, policy: &PolicySpec, quantum: Nanos) -> Outcome {
     let (machine, performance) = common::machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, scenario).unwrap();
     let known = knowns(&platform, scenario, true).unwrap();
-    let mut plan = first_plan(host.machine(), host.usable(), &policy, &known);
+    let mut plan = plan_of(&host, policy, &known);
     while !host.is_over() {
         if host.go_on(&plan, quantum).unwrap() == QuantumEnd::MachineChanged {
-            plan = first_plan(host.machine(), host.usable(), &policy, &known);
+            plan = plan_of(&host, policy, &known);
         }
     }
     host.outcome()
@@ -178,7 +185,7 @@ proptest! {
     /// Whatever the kernel's settings and the policy: no rule is broken, all work is done, sums agree.
     #[test]
     fn no_rule_is_broken(scenario in any_scenario(), policy in any_policy()) {
-        let outcome = run(&scenario, &policy);
+        let outcome = run(&scenario, policy.to_string().as_str());
         prop_assert!(outcome.complete);
         let (ran, used) = busy(&outcome);
         prop_assert!((ran - used).abs() <= 1e-9 * (1.0 + ran), "{} {}", ran, used);
@@ -192,7 +199,7 @@ proptest! {
 
     #[test]
     fn the_same_scenario_gives_the_same_outcome(scenario in any_scenario(), policy in any_policy()) {
-        prop_assert_eq!(run(&scenario, &policy), run(&scenario, &policy));
+        prop_assert_eq!(run(&scenario, policy.to_string().as_str()), run(&scenario, policy.to_string().as_str()));
     }
 
     /// Whoever is stopped and goes on, every quantum by lot: no rule is broken, and all work is done. Quanta are longer than
@@ -204,7 +211,7 @@ proptest! {
         let mut host = SimHost::new(&platform, &scenario).unwrap();
         let known = knowns(&platform, &scenario, true).unwrap();
         let quantum = scenario.kernel.slice + Nanos::from_millis(ms);
-        let mut made = first_plan(host.machine(), host.usable(), &policy, &known);
+        let mut made = plan_of(&host, &policy, &known);
         let mut rng = SplitMix64::new(scenario.seed);
         while !host.is_over() {
             let runs: Vec<bool> = scenario.jobs.iter().map(|_| rng.below(3) > 0).collect();
@@ -215,7 +222,7 @@ proptest! {
                 }
             }
             if host.go_on(&plan, quantum).unwrap() == QuantumEnd::MachineChanged {
-                made = first_plan(host.machine(), host.usable(), &policy, &known);
+                made = plan_of(&host, &policy, &known);
             }
         }
         prop_assert!(host.outcome().complete);
@@ -224,8 +231,8 @@ proptest! {
     /// How often a policy that changes nothing is asked changes nothing.
     #[test]
     fn quanta_do_not_matter(scenario in any_scenario(), policy in any_policy(), ms in 1..90_u64) {
-        let at_once = drive(&scenario, policy, Nanos::from_secs(100));
-        let often = drive(&scenario, policy, Nanos::from_millis(ms));
+        let at_once = drive(&scenario, &policy, Nanos::from_secs(100));
+        let often = drive(&scenario, &policy, Nanos::from_millis(ms));
         for (a, b) in at_once.jobs.iter().zip(&often.jobs) {
             let (a, b) = (a.took().unwrap().as_secs_f64(), b.took().unwrap().as_secs_f64());
             prop_assert!((a - b).abs() <= 1e-6 + 1e-5 * a, "{} {}", a, b);
@@ -235,7 +242,7 @@ proptest! {
     /// No run is faster than all of its threads alone, one after another on no more PUs than there are.
     #[test]
     fn work_takes_its_time(scenario in any_scenario()) {
-        let outcome = run(&scenario, &PolicyKind::Os);
+        let outcome = run(&scenario, "os");
         let alone: f64 = outcome.tasks.iter().map(|task| task.alone.as_secs_f64()).sum();
         let pus = scenario.usable.as_ref().map_or(8, Vec::len);
         #[allow(clippy::cast_precision_loss)] // eight at most
@@ -251,7 +258,7 @@ proptest! {
         jobs in prop::sample::select(vec![1, 2, 4, 8_usize]),
     ) {
         let jobs = (0..jobs).map(|_| job("j", phase, millions)).collect();
-        let outcome = run(&scenario(jobs), &PolicyKind::Scatter);
+        let outcome = run(&scenario(jobs), "scatter");
         let slowdowns = outcome.slowdowns().unwrap();
         prop_assert!(slowdowns.iter().all(|s| (s - slowdowns[0]).abs() < 1e-6), "{:?}", slowdowns);
     }
@@ -263,7 +270,7 @@ proptest! {
             usable: Some(vec![PuNr(0)]),
             ..scenario((0..jobs).map(|_| job("j", INT, millions)).collect())
         };
-        let outcome = run(&on_one, &PolicyKind::RoundRobin);
+        let outcome = run(&on_one, "round-robin");
         #[allow(clippy::cast_precision_loss)] // few
         let all = (jobs as u64 * millions) as f64 / 1e3;
         for job in &outcome.jobs {

@@ -5,7 +5,6 @@
 mod common;
 
 use colocate_machine::Nanos;
-use colocate_policy::PolicyKind;
 use colocate_sim::{Fork, JobSpec, Kernel, Scenario};
 use common::{INT, run, scenario, stretch, thread, together};
 
@@ -21,7 +20,7 @@ fn a_full_socket_gives_to_an_empty_one() {
         threads: vec![thread(&[stretch(INT, 500_000_000)]); 4],
         barrier: None,
     };
-    let outcome = run(&Scenario { kernel, ..scenario(vec![job]) }, &PolicyKind::Os);
+    let outcome = run(&Scenario { kernel, ..scenario(vec![job]) }, "os");
     let away: u32 = outcome.tasks.iter().map(|task| task.moves.other_node).sum();
     assert_eq!(away, 2, "{:?}", outcome.tasks);
 }

@@ -4,28 +4,28 @@
 
 mod common;
 
-use colocate_engine::schedule::Turn;
+use colocate_engine::Round;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::Place;
-use colocate_policy::schedule::{Alone, SchedulerKind};
-use colocate_sim::{JobSpec, Outcome, Platform, Scenario, ScheduleOptions, schedule_with};
+use colocate_policy::{Alone, Knowledge, PolicySpec};
+use colocate_sim::{JobSpec, Options, Outcome, Platform, Scenario, simulate_with};
 use common::{INT, MUL, STREAM, job, machine, ms, scenario};
 
 /// Runs a scenario under a scheduler, with a look at every turn.
 fn scheduled(
     scenario: &Scenario,
-    kind: SchedulerKind,
+    kind: &PolicySpec,
     quantum: Nanos,
-    look: &mut dyn FnMut(&Turn<'_>),
+    look: &mut dyn FnMut(&Round<'_>),
 ) -> Outcome {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { quantum, ..scenario.clone() };
     let alone = vec![Alone { seconds: 1.0, memory: 10.0, first_cache: 100.0, loss: 0.0 }; 16];
-    let mut scheduler = kind.scheduler(&alone);
-    let options = ScheduleOptions::default();
-    schedule_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()
+    let mut scheduler = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
+    let options = Options::each_quantum();
+    simulate_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()
 }
 
 /// Sixteen jobs for eight PUs, half of them on multiplications, some on the memory.
@@ -35,13 +35,13 @@ fn sixteen() -> Vec<JobSpec> {
 
 #[test]
 fn every_scheduler_completes_every_job() {
-    for kind in SchedulerKind::ALL {
+    for kind in colocate_policy::table::each_quantum() {
         let mut quanta = 0;
-        let outcome = scheduled(&scenario(sixteen()), kind, ms(10), &mut |turn| {
+        let outcome = scheduled(&scenario(sixteen()), &kind, ms(10), &mut |turn| {
             quanta += 1;
             let runs = |d: &&colocate_policy::Decision| d.place != Place::Waiting;
             let running = turn.plan.decisions.iter().filter(runs).count();
-            assert!(kind.runs_all() || running <= 8, "{kind}: {running} run");
+            assert!(!kind.waits() || running <= 8, "{kind}: {running} run");
         });
         assert!(outcome.jobs.iter().all(|job| job.done.is_some()), "{kind}");
         assert!(quanta > 10, "{kind}: {quanta} quanta");
@@ -53,7 +53,8 @@ fn every_scheduler_completes_every_job() {
 #[test]
 fn turns_are_even() {
     let jobs = (0..9).map(|_| job("j", MUL, 100)).collect();
-    let outcome = scheduled(&scenario(jobs), SchedulerKind::RoundRobin, ms(10), &mut |_| ());
+    let outcome =
+        scheduled(&scenario(jobs), &PolicySpec::named("round-robin"), ms(10), &mut |_| ());
     let done: Vec<u64> = outcome.jobs.iter().map(|job| job.done.unwrap().0 / 1_000_000).collect();
     let (least, most) = (done.iter().min().unwrap(), done.iter().max().unwrap());
     assert!(most - least <= 20, "{done:?}");
@@ -65,7 +66,7 @@ fn turns_are_even() {
 fn rates_are_the_models() {
     let jobs = vec![job("a", MUL, 100), job("b", MUL, 100), job("c", MUL, 50)];
     let mut told = Vec::new();
-    scheduled(&scenario(jobs), SchedulerKind::RoundRobin, ms(10), &mut |turn| {
+    scheduled(&scenario(jobs), &PolicySpec::named("round-robin"), ms(10), &mut |turn| {
         let task = turn.seen.tasks.iter().find(|task| task.id.job.0 == 0).unwrap();
         told.push((task.instructions.unwrap(), task.cycles.unwrap()));
     });

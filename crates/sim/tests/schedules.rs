@@ -7,7 +7,7 @@ mod common;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::PolicyKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::{
     Fork, JobSpec, Kernel, Method, Options, Outcome, Pages, Platform, Scenario, SimHost, Stretch,
     ThreadSpec, Wake, Work, simulate,
@@ -47,7 +47,7 @@ fn times(outcome: &Outcome) -> Vec<Option<u64>> {
 /// which 20 are left then; alone it goes on at full speed: 60.
 #[test]
 fn siblings_share_a_port() {
-    let outcome = run(&scenario(vec![job("a", INT, 20), job("b", INT, 40)]), &PolicyKind::Compact);
+    let outcome = run(&scenario(vec![job("a", INT, 20), job("b", INT, 40)]), "compact");
     let expected = expect![[r#"
         0 AAAA__
         1 BBBBBB
@@ -68,7 +68,7 @@ fn siblings_share_a_port() {
 /// Adder and multiplier on siblings: nobody waits for anybody.
 #[test]
 fn siblings_of_another_kind_do_not_contend() {
-    let outcome = run(&scenario(vec![job("a", INT, 20), job("b", MUL, 40)]), &PolicyKind::Compact);
+    let outcome = run(&scenario(vec![job("a", INT, 20), job("b", MUL, 40)]), "compact");
     assert_eq!(outcome.slowdowns(), Some(vec![1.0, 1.0]));
 }
 
@@ -122,7 +122,7 @@ fn a_slice_is_run_to_its_end() {
 #[test]
 fn new_tasks_go_to_idle_cores() {
     let jobs = (0..6).map(|place| JobSpec { arrives: ms(place), ..job("j", INT, 50) }).collect();
-    let outcome = run(&with(scenario(jobs), still()), &PolicyKind::Os);
+    let outcome = run(&with(scenario(jobs), still()), "os");
     let expected = expect![[r#"
         0 BBBBBBBBBB_
         1 FFFFFFFFFF_
@@ -164,7 +164,7 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
 fn idle_pus_are_looked_for_time_and_again() {
     let kernel = Kernel { fork: Fork::WithParent, ..together() };
     let jobs = (0..4).map(|_| job("j", MUL, 20)).collect();
-    let outcome = run(&with(scenario(jobs), kernel), &PolicyKind::Os);
+    let outcome = run(&with(scenario(jobs), kernel), "os");
     let expected = expect![[r#"
         0 ________________________________________D_
         1 __________________________________________
@@ -206,7 +206,7 @@ fn an_idle_core_gets_one_of_two_siblings() {
 #[test]
 fn what_cannot_be_divided_goes_round() {
     let jobs = (0..3).map(|_| job("j", MUL, 2_000)).collect();
-    let outcome = run(&on_pus(scenario(jobs), &[0, 2]), &PolicyKind::Os);
+    let outcome = run(&on_pus(scenario(jobs), &[0, 2]), "os");
     let times: Vec<f64> = outcome.jobs.iter().map(|j| j.took().unwrap().as_secs_f64()).collect();
     assert!(times.iter().all(|time| (2.69..3.1).contains(time)), "{times:?}");
     // One every 64 ms until the first is done, but for a few that come when nobody waits.
@@ -306,8 +306,7 @@ fn a_woken_task_prefers_the_sibling_where_no_core_is_idle() {
 #[test]
 fn short_jobs_begin_anew() {
     let jobs = vec![job("a", INT, 20), job("b", MUL, 50)];
-    let outcome =
-        run(&Scenario { method: Method::Restart, ..scenario(jobs) }, &PolicyKind::RoundRobin);
+    let outcome = run(&Scenario { method: Method::Restart, ..scenario(jobs) }, "round-robin");
     check(
         &outcome,
         ms(10),
@@ -331,7 +330,7 @@ fn short_jobs_begin_anew() {
 #[test]
 fn the_horizon_ends_everything() {
     let jobs = vec![job("a", INT, 20), job("b", MUL, 1000)];
-    let outcome = run(&Scenario { horizon: ms(30), ..scenario(jobs) }, &PolicyKind::Scatter);
+    let outcome = run(&Scenario { horizon: ms(30), ..scenario(jobs) }, "scatter");
     assert_eq!((outcome.complete, outcome.lasted), (false, ms(30)));
     assert_eq!(times(&outcome), [Some(20), None]);
     assert_eq!(outcome.slowdowns(), None);
@@ -344,7 +343,7 @@ fn phases_change_what_siblings_do_to_each_other() {
     let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
     let both =
         JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
-    let outcome = run(&scenario(vec![both, job("b", INT, 30)]), &PolicyKind::Compact);
+    let outcome = run(&scenario(vec![both, job("b", INT, 30)]), "compact");
     assert_eq!(times(&outcome), [Some(30), Some(40)]);
 }
 
@@ -356,7 +355,7 @@ fn changes_of_phase_can_be_taken_together() {
     let both =
         JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
     let jobs = Scenario { grain: ms(8), ..scenario(vec![both, job("b", INT, 30)]) };
-    assert_eq!(times(&run(&jobs, &PolicyKind::Compact)), [Some(32), Some(42)]);
+    assert_eq!(times(&run(&jobs, "compact")), [Some(32), Some(42)]);
 }
 
 /// B is pinned beside the memory of A, on the other node: A has all its loads from there. It is never moved,
@@ -388,7 +387,7 @@ fn a_task_goes_to_its_memory() {
     far.threads[0].pages = Pages::On(NodeIdx(1));
     let kernel = Kernel { fork: Fork::WithParent, ..together() };
     let seed = LAUNCHED_FROM_0_OF_8;
-    let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, &PolicyKind::Os);
+    let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, "os");
     let expected = expect![[r#"
         0 AA____
         1 ______
@@ -418,7 +417,8 @@ fn newborn_threads_follow_the_plan() {
     let (machine, performance) = common::machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let options = Options { profiled: false, spans: 100, ..Options::default() };
-    let outcome = simulate(&platform, &scenario, &PolicyKind::RoundRobin, &options).unwrap();
+    let outcome =
+        simulate(&platform, &scenario, &PolicySpec::named("round-robin"), &options).unwrap();
     let expected = expect![[r#"
         0 AAAAAAA_____
         1 _BBBBBBB____
@@ -436,7 +436,7 @@ fn newborn_threads_follow_the_plan() {
 #[test]
 fn a_seed_decides() {
     let jobs = || scenario((0..5).map(|_| job("j", INT, 30)).collect());
-    let of = |seed| picture(&run(&Scenario { seed, ..jobs() }, &PolicyKind::Os), 8, ms(5));
+    let of = |seed| picture(&run(&Scenario { seed, ..jobs() }, "os"), 8, ms(5));
     assert_eq!(of(1), of(1));
     assert!((2..8).any(|seed| of(seed) != of(1)));
 }
@@ -472,7 +472,7 @@ fn turns_are_fair_after_months() {
     let long = job("a", INT, (days.0 + ms(1000).0) / 1_000_000);
     let jobs = scenario(vec![long, JobSpec { arrives: days, ..job("b", INT, 10) }]);
     let jobs = Scenario { horizon: days + days, ..on_pus(with(jobs, still()), &[0]) };
-    assert_eq!(run(&jobs, &PolicyKind::Os).jobs[1].took(), Some(ms(22)));
+    assert_eq!(run(&jobs, "os").jobs[1].took(), Some(ms(22)));
 }
 
 /// Two tasks on each of two siblings for 120 ms. Where turns end together the same two run beside each other all

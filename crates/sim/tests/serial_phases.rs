@@ -6,10 +6,10 @@ mod common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, PhaseIdx, Platform, Scenario, ScheduleOptions, Serial,
-    Stretch, ThreadSpec, Work, schedule,
+    Barrier, BarrierWait, JobSpec, Kernel, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
+    ThreadSpec, Work, simulate,
 };
 use common::{INT, ms, scenario, stretch, thread};
 
@@ -48,8 +48,8 @@ fn lasts(scenario: &Scenario, seed: u64, kind: &str) -> f64 {
     let (machine, performance) = common::machine(MACHINE);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { seed, ..scenario.clone() };
-    let kind: SchedulerKind = kind.parse().unwrap();
-    let outcome = schedule(&platform, &scenario, kind, &ScheduleOptions::default()).unwrap();
+    let kind: PolicySpec = kind.parse().unwrap();
+    let outcome = simulate(&platform, &scenario, &kind, &Options::each_quantum()).unwrap();
     outcome.lasted.as_secs_f64() * 1000.0
 }
 

@@ -6,8 +6,8 @@ mod common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::schedule::SchedulerKind;
-use colocate_sim::{Outcome, Platform, Scenario, ScheduleOptions, schedule};
+use colocate_policy::PolicySpec;
+use colocate_sim::{Options, Outcome, Platform, Scenario, simulate};
 use common::{INT, STREAM, job, machine, ms, scenario};
 
 /// As many programs as PUs, half of which stream: in order, and core by core, siblings are alike.
@@ -20,8 +20,8 @@ fn eight() -> Scenario {
 fn under(scenario: &Scenario, policy: &str) -> Outcome {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let kind: SchedulerKind = policy.parse().unwrap();
-    schedule(&platform, scenario, kind, &ScheduleOptions::default()).unwrap()
+    let kind: PolicySpec = policy.parse().unwrap();
+    simulate(&platform, scenario, &kind, &Options::each_quantum()).unwrap()
 }
 
 /// For how long streams shared a core with streams, all pairs added up.

@@ -4,7 +4,8 @@
 
 use colocate_machine::{Machine, Nanos, Performance, PuIdx, described};
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Allocated, Choice, Quantum, Scheduler, SchedulerKind, Selected};
+use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::{Evidence, Plan, Policy, PolicySpec, SourceSet};
 use colocate_sim::{Moves, Platform};
 use colocate_study::fedorova::layout::{Layout, all_slow, levelled};
 use colocate_study::fedorova::points::{Point, Question, SerialBy, Waiting};
@@ -20,8 +21,12 @@ fn machine() -> (Machine, Performance) {
 #[derive(Debug)]
 struct InPlace;
 
-impl Scheduler for InPlace {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Policy for InPlace {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let one = |job: &colocate_policy::schedule::Queued| Choice {
             job: job.job,
             selected: Selected::Room,
@@ -31,7 +36,7 @@ impl Scheduler for InPlace {
                 .map(|thread| (Some(PuIdx(thread.id.order)), Allocated::Next))
                 .collect(),
         };
-        now.queue.iter().map(one).collect()
+        evidence.plan(&evidence.now.queue.iter().map(one).collect::<Vec<_>>())
     }
 }
 
@@ -134,7 +139,7 @@ fn several_programs_share_the_cores() {
     let scenario = run::scenario(&study, &point, &sizes, 0);
     assert_eq!(scenario.jobs.iter().map(|job| job.threads.len()).collect::<Vec<_>>(), [4; 4]);
     let platform = Platform::new(&slow, &performance, draws[0]).unwrap();
-    let mut os = "os".parse::<SchedulerKind>().unwrap().scheduler(&[]);
+    let mut os = PolicySpec::named("os").plain();
     let outcome = run::under(&platform, &point, &scenario, (&mut *os, "os")).unwrap();
     for job in &outcome.jobs {
         let took = job.took().unwrap().as_secs_f64();
@@ -201,10 +206,10 @@ fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
     let performance = if point.levelled { &flat } else { study.performance };
     let platform = Platform::new(&machine, performance, study.draws[0]).unwrap();
     let sizes = Sizes::of(&point.shape, &machine, performance, study.draws[0]).unwrap();
-    let kind: SchedulerKind = name.parse().unwrap();
+    let kind = PolicySpec::named(name);
     let one = |seed| {
         let scenario = run::scenario(study, point, &sizes, seed);
-        let mut scheduler = kind.scheduler(&[]);
+        let mut scheduler = kind.plain();
         let outcome = run::under(&platform, point, &scenario, (&mut *scheduler, name)).unwrap();
         let seconds = outcome.slowest().unwrap().as_secs_f64();
         let sum = |of: fn(&Moves) -> u32| {

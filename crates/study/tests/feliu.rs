@@ -8,7 +8,8 @@
 
 use colocate_machine::{Nanos, described};
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Choice, Selected};
+use colocate_policy::PolicySpec;
+use colocate_policy::schedule::Selected;
 use colocate_sim::{Platform, alone_of};
 use colocate_study::feliu::figures::{Metric, MetricFigures};
 use colocate_study::feliu::work::Work;
@@ -69,14 +70,15 @@ fn means(number: Number, places: &[usize], kind: &str) -> Means {
             &study,
             &platform,
             &scenario,
-            (kind.parse().unwrap(), &alone),
+            (&PolicySpec::named(kind), &alone),
             &mut |turn| {
-                let is_solo = |choice: &&Choice| choice.selected == Selected::Estimated;
-                let count = turn.choices.iter().filter(is_solo).count();
+                let selected = turn.plan.selected();
+                let is_solo = |selected: &&&Selected| ***selected == Selected::Estimated;
+                let count = selected.values().filter(is_solo).count();
                 quanta += 1.0;
                 estimates += f64::from(u8::from(count > 0));
                 solo += count as f64;
-                if turn.choices.len() >= mix.pus.len() {
+                if selected.len() >= mix.pus.len() {
                     full = turn.seen.at;
                 }
             },

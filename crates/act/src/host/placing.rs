@@ -372,8 +372,7 @@ mod tests {
             policy: "p".into(),
             decisions: places.iter().map(decision).collect(),
             newborn: Newborn::LeaveToKernel,
-            predicted: None,
-            slowdowns: None,
+            ..Plan::default()
         }
     }
 

@@ -2,12 +2,13 @@
 
 use super::{Args, POLICIES, REPETITIONS, SEED};
 use crate::exit::{self, Failure};
+use crate::policies::Policies;
 use crate::{input, output};
 use anyhow::Context;
 use colocate_act::launch::Command;
 use colocate_files::Dir;
 use colocate_observe::identity;
-use colocate_policy::PolicyKind;
+use colocate_policy::table::Prior;
 use colocate_study::state::{BARE, Job, Run, Settings, State};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -157,8 +158,8 @@ fn check_policy(policy: &str) -> anyhow::Result<()> {
     if policy == BARE {
         return Ok(());
     }
-    match policy.parse() {
-        Ok(PolicyKind::SymbiosisModel) => Err(refusal(format!(
+    match Policies::Once.read(policy) {
+        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(refusal(format!(
             "expected a policy that needs no figures of how fast this machine is, found {policy}"
         ))),
         Ok(_) => Ok(()),

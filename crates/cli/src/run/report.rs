@@ -2,7 +2,7 @@
 
 use super::jobs::Job;
 use colocate_act::LinuxHost;
-use colocate_engine::{Host, Outcome, Planner, SeenTask, Stand};
+use colocate_engine::{Host, Planned, SeenTask, Snapshot, Stand};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
@@ -33,14 +33,14 @@ pub struct Occasion {
 
 impl Occasion {
     /// Asks the host, at the end.
-    pub fn of(host: &LinuxHost, planner: &dyn Planner, watch: Nanos, notes: Vec<String>) -> Self {
+    pub fn of(host: &LinuxHost, watch: Option<Nanos>, notes: Vec<String>) -> Self {
         let counts = host.births();
         Self {
             machine: host.machine().name.clone(),
             processor: host.machine().processor.clone(),
             usable: host.usable().to_vec(),
             quota: read::usable(host.machine(), &Sysfs::at(Path::new("/"))).quota,
-            watch: planner.wants_mixes().then_some(watch),
+            watch,
             births: Births {
                 heard_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
                 born: counts.born,
@@ -129,9 +129,9 @@ struct ReportedPlan {
 
 impl Report {
     /// The report of a run that has ended.
-    pub fn new(occasion: &Occasion, jobs: &[Job], outcome: &Outcome) -> Self {
-        let last = &outcome.plans[outcome.plans.len() - 1].plan;
-        let plans = outcome.plans.iter().map(|planned| ReportedPlan {
+    pub fn new(occasion: &Occasion, jobs: &[Job], plans: &[Planned], seen: &Snapshot) -> Self {
+        let last = &plans[plans.len() - 1].plan;
+        let reported = plans.iter().map(|planned| ReportedPlan {
             at_ns: planned.at,
             cause: planned.cause.name(),
             plan: planned.plan.clone(),
@@ -148,16 +148,12 @@ impl Report {
             policy: last.policy.clone(),
             predicted: last.predicted.clone(),
             watch_ns: occasion.watch,
-            jobs: jobs
-                .iter()
-                .enumerate()
-                .map(|(n, job)| ReportedJob::new(n, job, outcome))
-                .collect(),
-            tasks: outcome.last.tasks.iter().map(|task| ReportedTask::new(task, outcome)).collect(),
+            jobs: jobs.iter().enumerate().map(|(n, job)| ReportedJob::new(n, job, seen)).collect(),
+            tasks: seen.tasks.iter().map(|task| ReportedTask::new(task, plans)).collect(),
             forgotten_tasks: occasion.forgotten,
             most_tasks_at_once: occasion.most_living,
             births: occasion.births.clone(),
-            plans: plans.collect(),
+            plans: reported.collect(),
             notes: occasion.notes.clone(),
         }
     }
@@ -247,8 +243,8 @@ impl Report {
 }
 
 impl ReportedJob {
-    fn new(number: usize, job: &Job, outcome: &Outcome) -> Self {
-        let end = outcome.last.ended.iter().find(|end| end.job.0 as usize == number);
+    fn new(number: usize, job: &Job, seen: &Snapshot) -> Self {
+        let end = seen.ended.iter().find(|end| end.job.0 as usize == number);
         Self {
             name: job.command.name(),
             command: job
@@ -259,7 +255,7 @@ impl ReportedJob {
                 .collect(),
             identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
             profile: job.profile.as_ref().map(|profile| profile.backend),
-            wall_ns: end.map_or(outcome.last.at, |end| end.at),
+            wall_ns: end.map_or(seen.at, |end| end.at),
             cpu_ns: end.and_then(|end| end.cpu_time),
             status: end.map_or(0, |end| end.status),
         }
@@ -267,9 +263,9 @@ impl ReportedJob {
 }
 
 impl ReportedTask {
-    fn new(task: &SeenTask, outcome: &Outcome) -> Self {
+    fn new(task: &SeenTask, plans: &[Planned]) -> Self {
         // The last plan that speaks of the task is the one that it was placed by.
-        let decision = outcome.plans.iter().rev().find_map(|planned| {
+        let decision = plans.iter().rev().find_map(|planned| {
             let decisions = &planned.plan.decisions;
             decisions.binary_search_by_key(&task.id, |d| d.task).ok().map(|place| &decisions[place])
         });
@@ -327,19 +323,19 @@ fn stands(stand: &Stand) -> (&'static str, Option<String>) {
 }
 
 /// The plan of a dry run, as text.
-pub fn dry(plan: &Plan, jobs: &[Job], planner: &dyn Planner, watch: Nanos) -> String {
+pub fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
     let mut text = format!(
         "policy {}, PUs {}\n",
         printable(&plan.policy),
         plan.pus.iter().copied().collect::<PuSet>()
     );
     for (number, job) in jobs.iter().enumerate() {
-        let known = match &job.profile {
-            Some(profile) => format!("profile {}", profile.backend.name()),
-            None if planner.wants_mixes() => {
+        let known = match (&job.profile, watch) {
+            (Some(profile), _) => format!("profile {}", profile.backend.name()),
+            (None, Some(watch)) => {
                 format!("not seen before: left to the kernel and watched for {watch}, then placed")
             }
-            None => "placed as its threads are born".to_owned(),
+            (None, None) => "placed as its threads are born".to_owned(),
         };
         let _ = writeln!(text, "job {number}: {}, {known}", printable(&job.command.name()));
     }

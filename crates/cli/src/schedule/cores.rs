@@ -6,7 +6,8 @@ use colocate_files::MaxSize;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::{Sysfs, usable};
 use colocate_machine::{Core, CoreKind, Machine, PuNr, PuSet};
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
+use colocate_policy::table::Cadence;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -47,8 +48,9 @@ pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
 
 /// What who wants fast cores has to know where it is not known how fast the kinds of usable cores are; `None` where it is, or
 /// where they are all of one kind.
-pub fn doubt(kind: SchedulerKind, machine: &Machine, usable: &[PuNr]) -> Option<String> {
-    let wants_fast = kind.runs_all() && kind != SchedulerKind::Os;
+pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<String> {
+    // Those that decide each quantum and let all jobs run go by the kinds of cores.
+    let wants_fast = !policy.waits() && policy.row().cadence == Cadence::EachQuantum;
     let is_usable =
         |core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os));
     let used: BTreeSet<usize> =
@@ -117,16 +119,16 @@ mod tests {
     }
 
     /// What is told of a saved machine.
-    fn doubted(name: &str, policy: SchedulerKind, usable: std::ops::Range<u32>) -> Option<String> {
+    fn doubted(name: &str, policy: &str, usable: std::ops::Range<u32>) -> Option<String> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/tests/corpus");
         let machine = read::open(&format!("{folder}/{name}.xml")).unwrap();
-        doubt(policy, &machine, &usable.map(PuNr).collect::<Vec<_>>())
+        doubt(&PolicySpec::named(policy), &machine, &usable.map(PuNr).collect::<Vec<_>>())
     }
 
     /// Two real hybrid processors of which nobody says how fast their kinds are, and two of which it is said.
     #[test]
     fn speeds_that_nobody_tells_are_doubted() {
-        let all_fast = SchedulerKind::AllFastFirst;
+        let all_fast = "all-fast-first";
         let end = "`colocate bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
         let told = |name, what: &str| {
             let told = doubted(name, all_fast, 0..20).unwrap();
@@ -151,8 +153,8 @@ mod tests {
             assert_eq!(doubted(told, all_fast, 0..20), None, "{told}");
         }
         // Nobody asks, or only small cores may be used.
-        assert_eq!(doubted("hybrid-flat", SchedulerKind::Os, 0..20), None);
-        assert_eq!(doubted("hybrid-flat", SchedulerKind::Bas, 0..20), None);
+        assert_eq!(doubted("hybrid-flat", "os", 0..20), None);
+        assert_eq!(doubted("hybrid-flat", "bas", 0..20), None);
         assert_eq!(doubted("hybrid-flat", all_fast, 4..12), None);
     }
 }

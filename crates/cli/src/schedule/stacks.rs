@@ -1,9 +1,9 @@
 //! Whether CPI stacks are counted, and what there is to say if a scheduler gets none.
 
-use super::policy::Policy;
 use colocate_model::CpiModel;
 use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
+use colocate_policy::PolicySpec;
 
 /// Who wants to know where cycles go.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub struct Stacks<'a> {
     /// Whether the user does.
     pub asked: bool,
     /// The scheduler.
-    pub policy: &'a Policy,
+    pub policy: &'a PolicySpec,
     /// The scheduler's coefficients, if it is one that wants stacks.
     pub model: Option<&'a CpiModel>,
     /// Whether the contention model says what is not counted.
@@ -49,13 +49,13 @@ impl Stacks<'_> {
             ),
             Err(why) => why,
         };
-        let name = self.policy.kind.name();
+        let name = self.policy.name();
         Some(format!("{name} gets no CPI stacks, so groups stay as they are: {why}"))
     }
 
     /// What to say where stacks are the contention model's and were to be counted.
     fn not_counted(&self) -> Option<String> {
-        let name = self.policy.kind.name();
+        let name = self.policy.name();
         self.asked.then(|| {
             format!(
                 "--stacks counts nothing: the model of {name} was trained with simulated stacks, \
@@ -85,7 +85,7 @@ mod tests {
         estimated: bool,
         counted: Result<Parts, &str>,
     ) -> String {
-        let policy: Policy = if parts.is_some() { "symbiotic" } else { "bas" }.parse().unwrap();
+        let policy = PolicySpec::named(if parts.is_some() { "symbiotic" } else { "bas" });
         let model = parts.map(|parts| CpiModel {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             ..CpiModel::built_in()
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn counted_for_those_who_can_use_them() {
-        let policy: Policy = "symbiotic".parse().unwrap();
+        let policy = PolicySpec::named("symbiotic");
         let counts = |asked, model: Option<&CpiModel>| {
             Stacks { asked, policy: &policy, model, estimated: true }.count()
         };

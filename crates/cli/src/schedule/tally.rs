@@ -1,12 +1,12 @@
 //! What is counted while a workload runs: who ran, where, beside whom and how fast.
 
 use super::timeline::Timeline;
+use colocate_engine::Round;
 use colocate_engine::estimate::Estimated;
 use colocate_engine::rates::ThreadDid;
-use colocate_engine::schedule::Turn;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
-use colocate_policy::schedule::{Allocated, Choice, LEVELS, Selected};
+use colocate_policy::schedule::{Allocated, LEVELS, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,7 +227,7 @@ impl Tally {
     }
 
     /// Counts a quantum.
-    pub fn note(&mut self, turn: &Turn<'_>) {
+    pub fn note(&mut self, turn: &Round<'_>) {
         self.quanta += 1;
         self.choose(turn);
         for did in turn.did {
@@ -239,27 +239,26 @@ impl Tally {
         self.share(turn.did);
         self.draw(turn.did, turn.seen.at);
         self.at = turn.seen.at;
-        self.state = turn.state.map(str::to_owned);
+        self.state.clone_from(&turn.plan.state);
     }
 
     /// Who was chosen, who waits and who is over.
-    fn choose(&mut self, turn: &Turn<'_>) {
-        let mut chosen: BTreeMap<JobIdx, &Choice> =
-            turn.choices.iter().map(|choice| (choice.job, choice)).collect();
+    fn choose(&mut self, turn: &Round<'_>) {
+        let selected = turn.plan.selected();
         let ended = turn.seen.over();
         let used: BTreeMap<JobIdx, Nanos> =
             turn.all.iter().filter_map(|did| Some((did.job, did.cpu_time?))).collect();
         for (number, job) in (0..).map(JobIdx).zip(&mut self.jobs) {
-            let choice = chosen.remove(&number);
-            match choice {
-                Some(choice) => job.chosen(choice),
-                None if job.state != State::Ended => job.waited(used.get(&number).copied()),
-                None => {}
+            let ran = turn.ran.contains(&number);
+            match job.state {
+                _ if ran => job.chosen(selected.get(&number).copied()),
+                State::Ended => {}
+                State::Running | State::Waiting => job.waited(used.get(&number).copied()),
             }
-            job.state = match choice {
+            job.state = match ran {
                 _ if ended.contains(&number) => State::Ended,
-                Some(_) => State::Running,
-                None => State::Waiting,
+                true => State::Running,
+                false => State::Waiting,
             };
         }
         // The plan names PUs as the kernel does, which holds even when others come or go.
@@ -276,10 +275,10 @@ impl Tally {
     }
 
     /// Takes in the phases of those who ran.
-    fn follow(&mut self, turn: &Turn<'_>) {
-        for choice in turn.choices {
-            if let Some(job) = self.jobs.get_mut(choice.job.0 as usize) {
-                let runnable = turn.runnable.get(&choice.job).copied();
+    fn follow(&mut self, turn: &Round<'_>) {
+        for number in turn.ran {
+            if let Some(job) = self.jobs.get_mut(number.0 as usize) {
+                let runnable = turn.runnable.get(number).copied();
                 job.timeline.ran(self.at, turn.seen.at, runnable);
             }
         }
@@ -330,12 +329,12 @@ impl Tally {
 }
 
 impl JobTally {
-    fn chosen(&mut self, choice: &Choice) {
+    fn chosen(&mut self, selected: Option<&Selected>) {
         self.quanta += 1;
-        if let Selected::LeastProgress { progress } = choice.selected {
-            self.progress = Some(progress);
+        if let Some(Selected::LeastProgress { progress }) = selected {
+            self.progress = Some(*progress);
         }
-        self.selected = Some(choice.selected.clone());
+        self.selected = selected.cloned();
         self.placed.clear();
         self.places.clear();
         self.now = Rates::default();
@@ -366,7 +365,6 @@ pub mod tests {
     use super::*;
     use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
     use colocate_machine::read;
-    use colocate_policy::plan::{Newborn, VERSION};
     use colocate_policy::schedule::{Did, Ran, Traffic};
     use colocate_policy::{Decision, Place, Plan, TaskId};
 
@@ -417,42 +415,35 @@ pub mod tests {
                 tasks: Vec::new(),
                 ended: over.iter().map(end).collect(),
             };
-            let choice = |ran: &Ran1| Choice {
-                job: JobIdx(ran.0),
-                selected: Selected::LeastProgress { progress: f64::from(ran.0) + 0.5 },
-                places: vec![(machine.pu_by_os(PuNr(ran.1)), BALANCED)],
-            };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },
                 name: "".into(),
                 place: Place::Pu(PuNr(ran.1)),
-                why: Why::Chosen { selected: Selected::Drawn, allocated: BALANCED },
+                why: Why::Chosen {
+                    selected: Selected::LeastProgress { progress: f64::from(ran.0) + 0.5 },
+                    allocated: BALANCED,
+                },
             };
-            let choices: Vec<Choice> = ran.iter().map(choice).collect();
             let plan = Plan {
-                version: VERSION,
-                machine: String::new(),
-                pus: Vec::new(),
-                policy: String::new(),
                 decisions: ran.iter().map(decision).collect(),
-                newborn: Newborn::LeaveToKernel,
-                predicted: None,
-                slowdowns: None,
+                state: Some("the scheduler's line".into()),
+                ..Plan::default()
             };
             let did: Vec<ThreadDid> = ran.iter().map(did).collect();
             // The third job uses 5 ms of each quantum, chosen or not.
             let cpu_time = Some(Nanos::from_millis(5));
             let filler = Did { job: JobIdx(2), cpu_time, instructions: None };
-            tally.note(&Turn {
+            let jobs = ran.iter().map(|ran| JobIdx(ran.0)).collect();
+            tally.note(&Round {
                 number,
-                choices: &choices,
+                cause: None,
+                began: Nanos::ZERO,
+                ran: &jobs,
                 plan: &plan,
                 seen: &seen,
                 did: &did,
                 all: &[filler],
                 runnable: &runnable(ran),
-                state: Some("the scheduler's line"),
-                news: &[],
             });
         }
         tally

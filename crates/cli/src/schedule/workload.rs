@@ -10,7 +10,7 @@ use colocate_files::MaxSize;
 use colocate_machine::Nanos;
 use colocate_machine::printable::is_unprintable;
 use colocate_model::Phase;
-use colocate_policy::schedule::{Alone, SchedulerKind};
+use colocate_policy::{Alone, PolicySpec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -152,9 +152,9 @@ impl Workload {
         self.jobs.iter().map(|job| job.command.argv.iter().map(text).collect()).collect()
     }
 
-    /// Time between two decisions of such a scheduler; a usual one if nobody says.
-    pub fn quantum(&self, scheduler: SchedulerKind) -> Nanos {
-        let usual = if scheduler.runs_all() { LOOKED } else { QUANTUM };
+    /// Time between two decisions of such a policy; a usual one if nobody says.
+    pub fn quantum(&self, policy: &PolicySpec) -> Nanos {
+        let usual = if policy.waits() { QUANTUM } else { LOOKED };
         self.quantum.unwrap_or(usual)
     }
 }
@@ -384,8 +384,8 @@ mod tests {
         let found = parse(text).unwrap();
         let names: Vec<&str> = found.jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["true#1", "true#2", "true#3", "the last"]);
-        assert_eq!(found.quantum(SchedulerKind::Bas), Nanos::from_millis(50));
-        assert_eq!(found.quantum(SchedulerKind::Os), Nanos::from_millis(50));
+        assert_eq!(found.quantum(&PolicySpec::named("bas")), Nanos::from_millis(50));
+        assert_eq!(found.quantum(&PolicySpec::named("os")), Nanos::from_millis(50));
         assert_eq!(found.jobs[1].target, Target::Instructions(5_000));
         assert_eq!(found.jobs[0].command.env.len(), 2);
         let last = &found.jobs[3];
@@ -414,8 +414,11 @@ mod tests {
         }
         assert_eq!(quantum("60 s"), Ok(Nanos::from_secs(60)));
         let words = ["true".into()];
-        let usual = |kind| Workload::of_words(&words).unwrap().quantum(kind).0 / 1_000_000;
-        assert_eq!([SchedulerKind::Bas, SchedulerKind::Os].map(usual), [200, 100]);
+        let usual = |name| {
+            let policy = PolicySpec::named(name);
+            Workload::of_words(&words).unwrap().quantum(&policy).0 / 1_000_000
+        };
+        assert_eq!(["bas", "os"].map(usual), [200, 100]);
         for wrong in ["", "200", "ms", "9 ms", "61 s", "-5 ms", "0.5 s", "99999999999999 s"] {
             assert!(quantum(wrong).is_err(), "{wrong}");
         }

@@ -89,7 +89,7 @@ impl Folder {
     pub fn keep_gantt(
         &self,
         scenario: &Path,
-        policy: Contender,
+        policy: &Contender,
         drawn: &str,
     ) -> anyhow::Result<()> {
         let policy = policy.to_string().replace([':', '='], "-");

@@ -57,7 +57,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::tests::Scripted;
+    use crate::queue::tests::Scripted;
     use colocate_machine::Nanos;
 
     /// The second job begins and ends between two looks. Nobody could read its CPU time, which blinds nobody to the

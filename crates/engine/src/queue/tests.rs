@@ -1,14 +1,18 @@
-//! The loop on a host that follows a script.
+//! The queue, and the loop on a host that follows a script.
 
 mod hotplug;
 mod pause;
 
 use super::*;
 use crate::host::{Counts, JobEnd, Stand};
+use crate::host::{Host, HostError, QuantumEnd};
+use crate::{Known, Round, Until, Workload};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::Mix;
 use colocate_model::{CpiStack, Stack};
-use colocate_policy::schedule::{Allocated, SchedulerKind, Selected};
+use colocate_policy::policy::Roster;
+use colocate_policy::schedule::{Allocated, Choice, Quantum, Selected};
+use colocate_policy::{Decision, Evidence, Policy, PolicySpec, SourceSet};
 
 /// Two cores of two PUs.
 pub(super) fn machine() -> Machine {
@@ -135,25 +139,42 @@ impl Host for Scripted {
 
 /// A quantum of 100 ns on all PUs.
 fn passed<'a>(
-    choices: &'a [Choice],
+    placed: &'a Placed,
     machine: &'a Machine,
     before: &'a Snapshot,
     after: &'a Snapshot,
 ) -> Passed<'a> {
-    Passed { choices, machine, pus: machine.pus.len(), asked: Nanos(100), before, after }
+    Passed { placed, machine, pus: machine.pus.len(), asked: Nanos(100), before, after }
 }
 
-fn run(kind: SchedulerKind, host: &mut Scripted, look: &mut dyn FnMut(&Turn<'_>)) {
-    let jobs = u32::try_from(host.ran.len()).unwrap();
-    let workload = Workload { jobs, quantum: Nanos(100), scheduler: "test" };
-    schedule(host, &mut *kind.scheduler(&[]), &workload, look).unwrap();
+/// Runs the jobs of a host, of which nothing is known, for quanta of 100 ns.
+pub(super) fn schedule(
+    host: &mut impl Host,
+    policy: &mut dyn Policy,
+    jobs: usize,
+    look: &mut dyn FnMut(&Round<'_>),
+) {
+    let jobs = vec![Known { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
+    let (until, watch) = (Until::Time(Nanos(100)), Nanos::from_secs(2));
+    let workload = Workload { jobs: &jobs, policy: "test", until, watch };
+    crate::run(host, policy, &workload, None, look).unwrap();
+}
+
+fn run(policy: &str, host: &mut Scripted, look: &mut dyn FnMut(&Round<'_>)) {
+    let jobs = host.ran.len();
+    schedule(host, &mut *PolicySpec::named(policy).plain(), jobs, look);
+}
+
+/// One job that ran, on these PUs.
+fn ran(job: u32, pus: &[Option<PuIdx>]) -> Placed {
+    Placed::from([(JobIdx(job), pus.to_vec())])
 }
 
 /// Six jobs on four PUs, which end after 1 to 6 quanta.
 #[test]
 fn who_ran_goes_to_the_tail() {
     let mut host = Scripted::new(6);
-    run(SchedulerKind::RoundRobin, &mut host, &mut |_| ());
+    run("round-robin", &mut host, &mut |_| ());
     let wanted: [&[u32]; 7] =
         [&[0, 1, 2, 3], &[1, 2, 4, 5], &[2, 3, 4, 5], &[3, 4, 5], &[3, 4, 5], &[4, 5], &[5]];
     assert_eq!(host.log, wanted);
@@ -175,12 +196,7 @@ fn who_has_ended_is_forgotten() {
         newborn.id.order = number;
         now.tasks.push(newborn);
         queue.meet(&now);
-        let choices = [Choice {
-            job: JobIdx(0),
-            selected: Selected::Drawn,
-            places: vec![(None, Allocated::LeftToKernel)],
-        }];
-        let did = queue.note(&passed(&choices, &host.machine, &before, &now));
+        let did = queue.note(&passed(&ran(0, &[None]), &host.machine, &before, &now));
         queue.remember(&did);
         before = now;
     }
@@ -192,7 +208,7 @@ fn who_has_ended_is_forgotten() {
 fn an_end_begins_a_quantum() {
     let mut host = Scripted::new(5);
     let mut ends = Vec::new();
-    run(SchedulerKind::RoundRobin, &mut host, &mut |turn| {
+    run("round-robin", &mut host, &mut |turn| {
         ends.push((turn.number, turn.seen.end, turn.plan.decisions.len()));
     });
     let job_ended = QuantumEnd::JobEnded;
@@ -206,8 +222,11 @@ fn what_a_job_leaves_behind_does_not_wait() {
     let host = Scripted::new(2);
     let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
     let seen = Snapshot { ended: vec![end], ..host.snapshot(&[0, 1]) };
-    let workload = Workload { jobs: 3, quantum: Nanos(100), scheduler: "test" };
-    let plan = plan_of(&host.machine, &[], &workload, &Chosen::default(), &seen);
+    let living: Vec<_> = seen.tasks.iter().map(|task| (task.id, task.name.clone())).collect();
+    let over = seen.over();
+    let roster = Roster { living: &living, over: Some(&over), unseen: &[JobIdx(2)] };
+    let now = Quantum { number: 0, machine: &host.machine, pus: &[], queue: &[] };
+    let plan = Evidence { roster, ..Evidence::of_queue(now) }.plan(&[]);
     let places: Vec<Place> = plan.decisions.iter().map(|decision| decision.place).collect();
     assert_eq!(places, [Place::LeftToKernel, Place::Waiting, Place::Waiting]);
 }
@@ -215,7 +234,7 @@ fn what_a_job_leaves_behind_does_not_wait() {
 #[test]
 fn the_kernel_gets_all_that_is_there() {
     let mut host = Scripted::new(3);
-    run(SchedulerKind::Os, &mut host, &mut |turn| {
+    run("os", &mut host, &mut |turn| {
         assert!(turn.plan.decisions.iter().all(|d| d.place == Place::LeftToKernel));
     });
     assert_eq!(host.log, [&[0_u32, 1, 2][..], &[1, 2], &[2]]);
@@ -223,24 +242,24 @@ fn the_kernel_gets_all_that_is_there() {
 
 /// The kernel's, but who runs is on PU 3 first; a task that is not there is nobody's affair.
 #[derive(Debug)]
-struct FromLast(Vec<(TaskId, PuIdx)>);
+struct FromLast;
 
-impl Scheduler for FromLast {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Policy for FromLast {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let choice = |job: &Queued| Choice {
             job: job.job,
             selected: Selected::Room,
             places: vec![(None, Allocated::LeftToKernel)],
         };
-        let choices: Vec<Choice> = now.queue.iter().take(1).map(choice).collect();
+        let choices: Vec<Choice> = evidence.now.queue.iter().take(1).map(choice).collect();
         let place = |choice: &Choice| (TaskId { job: choice.job, order: 0 }, PuIdx(3));
-        self.0 = choices.iter().map(place).collect();
-        self.0.push((TaskId { job: JobIdx(9), order: 0 }, PuIdx(0)));
-        choices
-    }
-
-    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        self.0.clone()
+        let mut initial: Vec<(TaskId, PuIdx)> = choices.iter().map(place).collect();
+        initial.push((TaskId { job: JobIdx(9), order: 0 }, PuIdx(0)));
+        Plan { initial: evidence.initial(&initial), ..evidence.plan(&choices) }
     }
 }
 
@@ -248,8 +267,7 @@ impl Scheduler for FromLast {
 #[test]
 fn threads_are_put_somewhere_first() {
     let mut host = Scripted::new(2);
-    let workload = Workload { jobs: 2, quantum: Nanos(100), scheduler: "test" };
-    let look = &mut |turn: &Turn<'_>| {
+    let look = &mut |turn: &Round<'_>| {
         let waits = |d: &&Decision| d.place == Place::Waiting;
         assert!(
             turn.plan
@@ -259,7 +277,7 @@ fn threads_are_put_somewhere_first() {
                 .all(|d| d.place == Place::LeftToKernel)
         );
     };
-    schedule(&mut host, &mut FromLast(Vec::new()), &workload, look).unwrap();
+    schedule(&mut host, &mut FromLast, 2, look);
     assert_eq!(host.log, [[0], [1], [1]]);
     let (last, waits) = (Place::from(Some(PuNr(3))), Place::Waiting);
     assert_eq!(
@@ -286,13 +304,9 @@ fn rates_of_the_last_quantum() {
     queue.meet(&seen(&[0, 0]));
     let queued = queue.queued(&seen(&[0, 0]));
     assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
-    let choice = Choice {
-        job: JobIdx(1),
-        selected: Selected::Drawn,
-        places: vec![(Some(PuIdx(3)), Allocated::Next)],
-    };
     let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
-    let did = queue.note(&passed(&[choice], &host.machine, &before, &seen(&[0, 1])));
+    let did =
+        queue.note(&passed(&ran(1, &[Some(PuIdx(3))]), &host.machine, &before, &seen(&[0, 1])));
     queue.remember(&did);
     let queued = queue.queued(&seen(&[0, 1]));
     let jobs: Vec<u32> = queued.iter().map(|job| job.job.0).collect();
@@ -359,10 +373,9 @@ fn what_becomes_known_is_not_of_this_quantum() {
     }
 }
 
-/// A job's only choice, with so many places.
-fn left_to_kernel(places: usize) -> [Choice; 1] {
-    let places = vec![(None, Allocated::LeftToKernel); places];
-    [Choice { job: JobIdx(0), selected: Selected::Room, places }]
+/// Job 0, with so many threads left to the kernel.
+fn left_to_kernel(threads: usize) -> Placed {
+    ran(0, &vec![None; threads])
 }
 
 /// The threads of a job before and after a quantum of 100 ns for which they used CPU time and waited for PUs.

@@ -3,7 +3,6 @@
 use crate::placing;
 use crate::together::{Loop, Oracle, predicted};
 use colocate_model::Class;
-use colocate_policy::PolicyKind;
 use std::collections::HashMap;
 
 /// Groups of places in a workload, one a core.
@@ -82,12 +81,12 @@ impl Policy {
         let accesses =
             |one: &Loop| one.share(Class::Load as usize) + one.share(Class::Store as usize);
         match self {
-            Self::Symbiosis => placed(PolicyKind::SymbiosisModel, false),
+            Self::Symbiosis => placed("symbiosis-model", false),
             Self::Model => best(false),
             Self::ModelDivided => best(true),
-            Self::MixWithRates => placed(PolicyKind::Mix, true),
-            Self::Mix => placed(PolicyKind::Mix, false),
-            Self::Instruction => placed(PolicyKind::Instruction { key: None }, false),
+            Self::MixWithRates => placed("mix", true),
+            Self::Mix => placed("mix", false),
+            Self::Instruction => placed("instruction", false),
             Self::FloatHeadTail => dealt(&|one| one.share(Class::Float as usize)),
             Self::MemoryHeadTail => dealt(&|one| accesses(one) / one.figures.cycles),
             Self::IpcHeadTail => dealt(&|one| 1.0 / one.figures.cycles),

@@ -11,12 +11,12 @@ use colocate_machine::{
 };
 use colocate_model::phase::{Known, Work};
 use colocate_model::{Class, MissCurve, Mix, Phase, Share};
-use colocate_policy::{JobIdx, PolicyKind, Task, TaskId, plan_on};
+use colocate_policy::{JobIdx, Knowledge, PolicySpec, Task, TaskId};
 
 /// Groups of loops, by place, one a core, that `policy` makes for cores of `siblings` PUs each; with
 /// `rates` the tasks' instructions per cycle are known.
 pub fn groups(
-    policy: PolicyKind,
+    policy: &str,
     cpu: &str,
     loops: &[&Loop],
     siblings: usize,
@@ -27,7 +27,8 @@ pub fn groups(
     let tasks: Vec<Task> =
         loops.iter().enumerate().map(|(at, one)| task(cpu, at, one, rates)).collect();
     let usable: Vec<PuIdx> = machine.all_pus().collect();
-    let made = plan_on(&policy, &machine, Some(&performance), &usable, &tasks);
+    let known = Knowledge { performance: Some(&performance), ..Knowledge::default() };
+    let made = PolicySpec::named(policy).plan(&known, &machine, &usable, &tasks);
     let mut groups = vec![Vec::new(); machine.cores.len()];
     for (at, decision) in made.decisions.iter().enumerate() {
         let pu = machine

@@ -39,11 +39,53 @@
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
 use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{MIX, planned};
 use crate::places::Places;
+use crate::plan::Plan;
 use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Kind, Preset, Row, Setting};
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "instruction",
+    summary: "pairs tasks that do most with least of one class",
+    source: "Serpa et al., Algorithm 1",
+    settings: &[Setting {
+        name: "key",
+        kind: Kind::Word(&["branch", "float", "int", "load", "store"]),
+        default: Preset::Unset,
+        meaning: "class to sort by; by default the one that varies most",
+    }],
+    needs: MIX,
+    prior: &[],
+    cadence: Cadence::Once,
+    waits: false,
+    make: |values, _| {
+        let key = values.word("key").and_then(|class| class.parse().ok());
+        Box::new(Instruction { key })
+    },
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Instruction {
+    /// The class that tasks are sorted by; `None`: the one that varies most.
+    pub key: Option<Class>,
+}
+
+impl Policy for Instruction {
+    fn needs(&self) -> SourceSet {
+        MIX
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        planned(evidence, |places, tasks| place(places, tasks, self.key))
+    }
+}
 
 pub(super) fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) -> Placement {
     let key = key.or_else(|| choose_key(tasks));

@@ -60,15 +60,45 @@
 
 use super::instruction::{self, choose_key, partners};
 use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{MIX, planned};
 use crate::matching::{self, exchange};
 use crate::places::Places;
-use crate::plan::{Task, Why};
+use crate::plan::{Plan, Task, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
 use crate::predict::{demands, taking_turns, unit, within};
+use crate::table::{Cadence, Row};
 use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
 pub use crate::matching::EXACT_UP_TO;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "mix",
+    summary: "pairs tasks whose instruction mixes overlap least",
+    source: "ours, after Serpa et al.",
+    settings: &[],
+    needs: MIX,
+    prior: &[],
+    cadence: Cadence::Once,
+    waits: false,
+    make: |_, _| Box::new(Mix),
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix;
+
+impl Policy for Mix {
+    fn needs(&self) -> SourceSet {
+        MIX
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        planned(evidence, place)
+    }
+}
 
 pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     if tasks.len() <= places.cores().len() {
@@ -266,12 +296,12 @@ fn explain(
 
 #[cfg(test)]
 mod tests {
+    use crate::Task;
     use crate::places::Places;
-    use crate::policies::plan;
     use crate::predict::{demands, total_overlap};
     use crate::rng::SplitMix64;
+    use crate::testing::plan;
     use crate::testing::{check, check_why, machine, random_tasks};
-    use crate::{PolicyKind, Task};
     use colocate_machine::{Machine, PuIdx};
     use colocate_model::UnitDemand;
     use expect_test::expect;
@@ -296,8 +326,8 @@ mod tests {
         least
     }
 
-    fn overlap_of(policy: PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> f64 {
-        let made = plan(&policy, machine, usable, tasks);
+    fn overlap_of(policy: &str, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> f64 {
+        let made = plan(policy, machine, usable, tasks);
         let seat = |os| machine.pu_by_os(os).unwrap();
         let seats: Vec<PuIdx> =
             made.decisions.iter().map(|d| seat(d.place.pu().unwrap())).collect();
@@ -323,7 +353,7 @@ mod tests {
             let mut rooms: Vec<usize> = places.cores().iter().map(|core| core.pus.len()).collect();
             let mut on = vec![Vec::new(); rooms.len()];
             let least = by_brute_force(&demands, &mut rooms, &mut on);
-            let found = overlap_of(PolicyKind::Mix, &machine, &usable, &tasks);
+            let found = overlap_of("mix", &machine, &usable, &tasks);
             // Costs are rounded to steps of about 1e-9.
             prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
         }
@@ -343,8 +373,8 @@ mod tests {
             usable.remove(rng.below(usable.len()));
         }
         let tasks = random_tasks(&mut rng, count.min(usable.len()));
-        let mix = overlap_of(PolicyKind::Mix, &machine, &usable, &tasks);
-        let one_key = PolicyKind::Instruction { key: None };
+        let mix = overlap_of("mix", &machine, &usable, &tasks);
+        let one_key = "instruction";
         let one_key = overlap_of(one_key, &machine, &usable, &tasks);
         assert!(mix <= one_key + 1e-9, "mix {mix}, instruction {one_key}, {count} {forbid} {seed}");
     }
@@ -366,7 +396,7 @@ mod tests {
             let mut rng = SplitMix64::new(seed);
             let mut tasks = random_tasks(&mut rng, count);
             let places = |tasks: &[Task]| -> Vec<_> {
-                let made = plan(&PolicyKind::Mix, &machine, &all, tasks);
+                let made = plan("mix", &machine, &all, tasks);
                 made.decisions.iter().map(|decision| decision.place.pu()).collect()
             };
             let without = places(&tasks);
@@ -391,7 +421,7 @@ mod tests {
             let demands = demands(&tasks.iter().collect::<Vec<_>>());
             let mut on = vec![Vec::new(); pairs];
             let least = by_brute_force(&demands, &mut vec![2; pairs], &mut on);
-            let found = overlap_of(PolicyKind::Mix, &machine, &usable, &tasks);
+            let found = overlap_of("mix", &machine, &usable, &tasks);
             prop_assert!((found - least).abs() < 1e-6, "found {found}, least {least}");
         }
     }
@@ -406,7 +436,7 @@ mod tests {
             tasks.iter_mut().zip(rates).for_each(|(task, rate)| task.ipc = rate);
             let machine = machine("core:2 pu:2");
             let all: Vec<_> = machine.all_pus().collect();
-            let made = plan(&PolicyKind::Mix, &machine, &all, &tasks);
+            let made = plan("mix", &machine, &all, &tasks);
             let why: String = made.decisions.iter().map(|d| format!("{}\n", d.why)).collect();
             crate::testing::picture(&made, &machine) + &why
         };

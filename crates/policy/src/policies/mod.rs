@@ -1,6 +1,7 @@
-//! The policies, one file each, and the one entry to them.
+//! Policies that decide once, one file each.
 
 pub mod compact;
+pub mod fixed;
 pub mod instruction;
 pub mod mix;
 pub mod os;
@@ -9,11 +10,12 @@ pub mod round_robin;
 pub mod scatter;
 pub mod symbiosis_model;
 
-use crate::kind::PolicyKind;
 use crate::places::Places;
-use crate::plan::{self, Decision, Newborn, Plan, Task, Why};
+use crate::plan::{Decision, Newborn, Plan, Task, Why};
+use crate::policy::{Evidence, Source, SourceSet};
 use crate::predict;
-use colocate_machine::{Machine, Performance, PuIdx};
+use crate::table::Row;
+use colocate_machine::PuIdx;
 
 /// Where one task goes, and why, before time-sharing is noted.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,40 +31,44 @@ pub(crate) struct Placement {
     pub newborn: Newborn,
 }
 
-/// Says where each of `tasks` should run on the PUs `usable` of `machine`.
-///
-/// Pure and deterministic: the same arguments give the same plan, whatever the order of `usable` and
-/// of `tasks`. Every task gets a decision, in the order of IDs; of tasks with the same ID only the
-/// first counts. No PU outside `usable` is given, and no PU gets two tasks more than another, except
-/// under `os`. If no PU is usable, every task is left to the kernel.
-#[must_use]
-pub fn plan(policy: &PolicyKind, machine: &Machine, usable: &[PuIdx], tasks: &[Task]) -> Plan {
-    plan_on(policy, machine, None, usable, tasks)
-}
+/// Evidence that policies want which look at what tasks do.
+pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 
-/// As [`plan()`], on a machine of which it is known how fast its parts are.
+/// The policies that decide once, and those that can do either.
+pub(crate) static ROWS: &[&Row] = &[
+    &os::ROW,
+    &round_robin::ROW,
+    &scatter::ROW,
+    &compact::ROW,
+    &random::ROW,
+    &instruction::ROW,
+    &mix::ROW,
+    &symbiosis_model::ROW,
+];
+
+/// The plan of a policy that decides once.
 ///
-/// Only `symbiosis-model` looks at that; without it, it is `mix`.
-#[must_use]
-pub fn plan_on(
-    policy: &PolicyKind,
-    machine: &Machine,
-    performance: Option<&Performance>,
-    usable: &[PuIdx],
-    tasks: &[Task],
+/// The same whatever the order of the usable PUs and of the tasks. Every task gets a decision, in the order of IDs; of
+/// tasks with the same ID only the first counts. No PU that is not usable is given, and no PU gets two tasks more than
+/// another, except under `os`. If no PU is usable, every task is left to the kernel.
+pub(crate) fn planned(
+    evidence: &Evidence<'_>,
+    place: impl FnOnce(&Places<'_>, &[&Task]) -> Placement,
 ) -> Plan {
-    let places = Places::new(machine, usable);
+    let machine = evidence.now.machine;
+    let places = Places::new(machine, evidence.now.pus);
+    let tasks = evidence.tasks();
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
     tasks.dedup_by_key(|task| task.id);
-    let mut placement = place(*policy, &places, performance, &tasks);
+    let mut placement = match places.pus().is_empty() {
+        true => os::place(tasks.len()),
+        false => place(&places, &tasks),
+    };
     note_sharing(&mut placement.choices, machine.pus.len());
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
     Plan {
-        version: plan::VERSION,
-        machine: machine.name.clone(),
         pus: places.nrs(places.pus()),
-        policy: policy.to_string(),
         predicted: seats.and_then(|seats| predict::sentence(&places, &tasks, &seats)),
         decisions: tasks
             .iter()
@@ -70,28 +76,7 @@ pub fn plan_on(
             .map(|(t, c)| decide(&places, t, c))
             .collect(),
         newborn: placement.newborn,
-        slowdowns: None,
-    }
-}
-
-fn place(
-    policy: PolicyKind,
-    places: &Places<'_>,
-    performance: Option<&Performance>,
-    tasks: &[&Task],
-) -> Placement {
-    if places.pus().is_empty() {
-        return os::place(tasks.len());
-    }
-    match policy {
-        PolicyKind::Os => os::place(tasks.len()),
-        PolicyKind::RoundRobin => round_robin::place(places, tasks.len()),
-        PolicyKind::Scatter => scatter::place(places, tasks.len()),
-        PolicyKind::Compact => compact::place(places, tasks.len()),
-        PolicyKind::Random { seed } => random::place(places, tasks.len(), seed),
-        PolicyKind::Instruction { key } => instruction::place(places, tasks, key),
-        PolicyKind::Mix => mix::place(places, tasks),
-        PolicyKind::SymbiosisModel => symbiosis_model::place(places, performance, tasks),
+        ..evidence.empty_plan()
     }
 }
 

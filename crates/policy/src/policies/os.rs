@@ -7,12 +7,44 @@
 //! # Terms
 //! None.
 //! # Algorithm
-//! No task gets a PU; neither do tasks born later.
+//! No task gets a PU; neither do tasks born later. All jobs run.
 //! # Properties
 //! - **Hands off**: no decision names a PU. -> test `hands_off`
 
-use super::{Choice, Placement};
-use crate::plan::{Newborn, Why};
+use super::{Choice, Placement, planned};
+use crate::plan::{Newborn, Plan, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "os",
+    summary: "leaves every thread to the kernel",
+    source: "a baseline",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::Either,
+    waits: false,
+    make: |_, _| Box::new(Os),
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Os;
+
+impl Policy for Os {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.may_wait {
+            return evidence.leave_to_kernel();
+        }
+        planned(evidence, |_, tasks| place(tasks.len()))
+    }
+}
 
 pub(super) fn place(tasks: usize) -> Placement {
     Placement {
@@ -23,17 +55,31 @@ pub(super) fn place(tasks: usize) -> Placement {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{letters, machine};
-    use crate::{Newborn, Place, PolicyKind, plan};
+    use super::*;
+    use crate::schedule::Quantum;
+    use crate::schedule::testing::queue;
+    use crate::testing::{letters, machine, plan};
+    use crate::{Newborn, Place};
 
     #[test]
     fn hands_off() {
         let machine = machine("core:2 pu:2");
         let all: Vec<_> = machine.all_pus().collect();
-        let made = plan(&PolicyKind::Os, &machine, &all, &letters("ABC", ""));
+        let made = plan("os", &machine, &all, &letters("ABC", ""));
         assert_eq!(made.decisions.len(), 3);
         assert!(made.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
         assert_eq!(made.newborn, Newborn::LeaveToKernel);
         assert_eq!(made.predicted, None);
+    }
+
+    #[test]
+    fn the_kernel_gets_everything() {
+        let machine = machine("core:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let queue = queue(&[1.0; 5]);
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let found = Os.decide(&Evidence::of_queue(now));
+        assert_eq!(found.decisions.len(), 5);
+        assert!(found.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
     }
 }

@@ -1,4 +1,5 @@
-//! `round-robin`: tasks on PUs in hwloc's logical order, the baseline of Serpa et al.
+//! `round-robin`: tasks on PUs in hwloc's logical order, the baseline of Serpa et al.; where jobs may wait, those run that
+//! have waited longest.
 //!
 //! # Problem
 //! The published gains are against this mapping, so it must be built exactly as it was.
@@ -9,16 +10,61 @@
 //! # Terms
 //! `P`: usable PUs, a count.
 //! # Algorithm
-//! Task `i`, in the order of IDs, takes PU `i mod P`.
+//! Task `i`, in the order of IDs, takes PU `i mod P`. Where jobs may wait: jobs in the order of the queue as far as there are
+//! PUs, and PUs far apart first.
 //! # Properties
 //! - **Siblings together**: two tasks that follow each other share a core. -> test
 //!   `siblings_together`
 //! - **Logical order**: the kernel's numbering has no influence. -> test `logical_order`
 //! - **Wraps around**: with more tasks than PUs every PU gets ⌊n/P⌋ or ⌈n/P⌉. -> test `wraps_around`
 
-use super::{Placement, fill};
+use super::{Placement, fill, planned};
 use crate::places::Places;
-use crate::plan::Why;
+use crate::plan::{Plan, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::schedule::allocate::{self, choices, threads_of};
+use crate::schedule::{self, Allocated, Quantum, select};
+use crate::table::{Cadence, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "round-robin",
+    summary: "fills PUs in logical order; where jobs wait, in turn",
+    source: "Serpa et al., baseline; where jobs wait, a baseline of ours",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::Either,
+    waits: true,
+    make: |_, _| Box::new(RoundRobin),
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundRobin;
+
+impl Policy for RoundRobin {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.may_wait {
+            return evidence.plan(&choose(&evidence.now));
+        }
+        planned(evidence, |places, tasks| place(places, tasks.len()))
+    }
+}
+
+/// Who runs in this quantum, and where.
+fn choose(now: &Quantum<'_>) -> Vec<schedule::Choice> {
+    let chosen = select::all(now.queue, now.pus.len())
+        .unwrap_or_else(|| select::in_order(now.queue, now.pus.len()));
+    let threads = threads_of(now.queue, &chosen, now.pus.len());
+    let order = Places::new(now.machine, now.pus).spread_pus();
+    let pus = allocate::in_order(&order, &threads);
+    choices(now, chosen, &pus, |_| Allocated::Next)
+}
 
 pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
     fill(places, places.pus(), tasks, &Why::NextInOrder { order: "hwloc logical order".to_owned() })
@@ -26,7 +72,9 @@ pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use super::*;
+    use crate::schedule::testing::{chosen, queue};
+    use crate::testing::{check, machine};
     use expect_test::expect;
 
     #[test]
@@ -67,5 +115,14 @@ mod tests {
             [AA AB][A A]
         "#]],
         );
+    }
+
+    #[test]
+    fn cores_before_siblings() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let queue = queue(&[1.0; 2]);
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        assert_eq!(chosen(&choose(&now)), [(0, 0), (1, 2)]);
     }
 }

@@ -19,9 +19,39 @@
 //! - **Balanced domains**: while a domain has room, no package has two tasks more than another.
 //!   -> test `balanced_domains`
 
+use super::planned;
 use super::{Placement, fill};
 use crate::places::Places;
-use crate::plan::Why;
+use crate::plan::{Plan, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "scatter",
+    summary: "puts tasks as far apart as possible",
+    source: "a baseline",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::Once,
+    waits: false,
+    make: |_, _| Box::new(Scatter),
+};
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Scatter;
+
+impl Policy for Scatter {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        planned(evidence, |places, tasks| place(places, tasks.len()))
+    }
+}
 
 pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
     let why = Why::NextInOrder { order: "farthest apart".to_owned() };
@@ -30,8 +60,8 @@ pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::plan;
     use crate::testing::{check, letters, machine};
-    use crate::{PolicyKind, plan};
     use expect_test::expect;
     use proptest::prelude::*;
 
@@ -77,7 +107,7 @@ mod tests {
             let machine = machine("pack:2 l3:2 core:2 pu:2");
             let all: Vec<_> = machine.all_pus().collect();
             let names: String = (0..tasks).map(|_| 'A').collect();
-            let made = plan(&PolicyKind::Scatter, &machine, &all, &letters(&names, ""));
+            let made = plan("scatter", &machine, &all, &letters(&names, ""));
             let mut of_package = [0_i32; 2];
             for decision in &made.decisions {
                 let pu = machine.pu_by_os(decision.place.pu().unwrap()).unwrap();

@@ -37,12 +37,45 @@
 use super::instruction::partners;
 use super::mix::{self, dealt, groups, items};
 use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{MIX, planned};
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
-use crate::plan::{Task, Why};
+use crate::plan::{Plan, Task, Why};
+use crate::policy::{Evidence, Policy, SourceSet};
 use crate::predict::demands;
+use crate::table::{Cadence, Prior, Row};
 use colocate_machine::Performance;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "symbiosis-model",
+    summary: "groups tasks that slow each other down least, by the model",
+    source: "ours, after Jiang et al., PACT 2008",
+    settings: &[],
+    needs: MIX,
+    prior: &[Prior::Speeds],
+    cadence: Cadence::Once,
+    waits: false,
+    make: |_, known| Box::new(SymbiosisModel { performance: known.performance.cloned() }),
+};
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct SymbiosisModel {
+    /// How fast the machine is; without it, the policy is `mix`.
+    pub performance: Option<Performance>,
+}
+
+impl Policy for SymbiosisModel {
+    fn needs(&self) -> SourceSet {
+        MIX
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        planned(evidence, |places, tasks| place(places, self.performance.as_ref(), tasks))
+    }
+}
 
 pub(super) fn place(
     places: &Places<'_>,
@@ -107,12 +140,22 @@ fn explain(
 mod tests {
     use crate::judge::Judge;
     use crate::places::Places;
-    use crate::policies::plan_on;
     use crate::rng::SplitMix64;
     use crate::testing::random_tasks;
-    use crate::{PolicyKind, Task};
+    use crate::{Knowledge, Plan, PolicySpec, Task};
     use colocate_machine::{Machine, Performance, PuIdx, described};
     use proptest::prelude::*;
+
+    fn plan_on(
+        policy: &str,
+        machine: &Machine,
+        performance: Option<&Performance>,
+        usable: &[PuIdx],
+        tasks: &[Task],
+    ) -> Plan {
+        let known = Knowledge { performance, ..Knowledge::default() };
+        PolicySpec::named(policy).plan(&known, machine, usable, tasks)
+    }
 
     fn known(name: &str) -> (Machine, Performance) {
         let (_, text) = described::MACHINES.into_iter().find(|(known, _)| *known == name).unwrap();
@@ -127,12 +170,12 @@ mod tests {
 
     /// The losses of all cores that `policy` makes of `tasks`.
     fn loss(
-        policy: PolicyKind,
+        policy: &str,
         (machine, performance): &(Machine, Performance),
         usable: &[PuIdx],
         tasks: &[Task],
     ) -> f64 {
-        let made = plan_on(&policy, machine, Some(performance), usable, tasks);
+        let made = plan_on(policy, machine, Some(performance), usable, tasks);
         let places = Places::new(machine, usable);
         let tasks: Vec<&Task> = tasks.iter().collect();
         let mut judge = Judge::new(&places, performance, &tasks).unwrap();
@@ -168,7 +211,7 @@ mod tests {
             let all: Vec<&Task> = tasks.iter().collect();
             let mut judge = Judge::new(&places, &epyc.1, &all).unwrap();
             let least = by_brute_force(&(0..2 * pairs).collect::<Vec<_>>(), &mut judge);
-            let found = loss(PolicyKind::SymbiosisModel, &epyc, &usable, &tasks);
+            let found = loss("symbiosis-model", &epyc, &usable, &tasks);
             prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");
         }
 
@@ -178,8 +221,8 @@ mod tests {
                 let machine = known(name);
                 let usable = cores(&machine.0, used);
                 let tasks = random_tasks(&mut SplitMix64::new(seed), count.min(usable.len()));
-                let mine = loss(PolicyKind::SymbiosisModel, &machine, &usable, &tasks);
-                for other in [PolicyKind::Mix, PolicyKind::Instruction { key: None }] {
+                let mine = loss("symbiosis-model", &machine, &usable, &tasks);
+                for other in ["mix", "instruction"] {
                     let theirs = loss(other, &machine, &usable, &tasks);
                     prop_assert!(mine <= theirs + 1e-7, "{name}: {mine}, {other} {theirs}");
                 }
@@ -192,8 +235,8 @@ mod tests {
         let (machine, _) = known("epyc-7301");
         let usable = cores(&machine, 4);
         let tasks = random_tasks(&mut SplitMix64::new(1), 8);
-        let mine = plan_on(&PolicyKind::SymbiosisModel, &machine, None, &usable, &tasks);
-        let mix = plan_on(&PolicyKind::Mix, &machine, None, &usable, &tasks);
+        let mine = plan_on("symbiosis-model", &machine, None, &usable, &tasks);
+        let mix = plan_on("mix", &machine, None, &usable, &tasks);
         assert_eq!(mine.decisions, mix.decisions);
     }
 }

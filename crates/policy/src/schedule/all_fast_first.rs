@@ -16,8 +16,24 @@
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
 use super::asymmetric::{News, Seat, choices, cores_of, free_places_of, threads_of};
-use super::baselines::Os;
-use super::{Allocated, Choice, Quantum, Scheduler, Thread};
+use super::leave_to_kernel;
+use super::{Allocated, Choice, Quantum, Thread};
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "all-fast-first",
+    summary: "fills fast cores before slow ones",
+    source: "a baseline",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: false,
+    make: |_, _| Box::<AllFastFirst>::default(),
+};
 
 /// The scheduler.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +41,10 @@ pub struct AllFastFirst {
     news: News,
 }
 
-impl Scheduler for AllFastFirst {
+impl AllFastFirst {
+    /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        let Some(cores) = cores_of(now, &mut self.news) else { return leave_to_kernel(now.queue) };
         let threads = threads_of(now.queue);
         let free = free_places_of(now.queue, |_| true);
         let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
@@ -38,9 +55,19 @@ impl Scheduler for AllFastFirst {
         }
         choices(now.queue, places)
     }
+}
 
-    fn news(&mut self) -> Option<String> {
-        self.news.next()
+impl Policy for AllFastFirst {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { messages: self.news.drain(), ..plan }
     }
 }
 
@@ -58,7 +85,7 @@ mod tests {
         let mut scheduler = AllFastFirst::default();
         let placed = world.quantum(&mut scheduler, &[parallel(3)]);
         assert!(placed.iter().all(|placed| placed.pu.is_none()));
-        assert!(scheduler.news().is_some() && scheduler.news().is_none());
+        assert!(world.messages.len() == 1);
     }
 
     proptest! {

@@ -6,9 +6,23 @@ pub mod factors;
 pub mod turns;
 
 use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
-use colocate_machine::PuIdx;
+use crate::policy::{Source, SourceSet};
+use crate::table::Knowledge;
+use colocate_machine::{Performance, PuIdx};
+use colocate_model::Phase;
 use cores::Cores;
 use std::collections::{BTreeSet, VecDeque};
+
+/// How many threads of a job are runnable.
+pub(super) const PHASES: SourceSet = SourceSet::of(&[Source::RunStates, Source::Spinning]);
+/// The same, and what cores make of threads.
+pub(super) const RATES_AND_PHASES: SourceSet =
+    SourceSet::of(&[Source::RunStates, Source::Spinning, Source::Counters]);
+
+/// What jobs demand of the machine, where both are known.
+pub(super) fn demands(known: &Knowledge<'_>) -> Option<(Performance, Vec<Phase>)> {
+    Some((known.performance?.clone(), known.demands.to_vec()))
+}
 
 /// A PU and why.
 pub(super) type Seat = (PuIdx, Allocated);
@@ -109,9 +123,9 @@ impl News {
         }
     }
 
-    /// What comes next.
-    pub fn next(&mut self) -> Option<String> {
-        self.waiting.pop_front().map(str::to_owned)
+    /// What was not told yet.
+    pub fn drain(&mut self) -> Vec<String> {
+        self.waiting.drain(..).map(str::to_owned).collect()
     }
 }
 

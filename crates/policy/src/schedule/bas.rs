@@ -17,19 +17,47 @@
 //! - **Self-correcting**: only who is still there counts. -> test `oatr_by_hand`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 
-use super::{Choice, Quantum, Queued, Scheduler, l1, select};
+use super::COUNTERS;
+use super::{Choice, Quantum, Queued, l1, select};
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "bas",
+    summary: "balances traffic to memory, then to first caches, by the last quantum",
+    source: "Feliu et al., IEEE TC 2016, Algorithm 4",
+    settings: &[],
+    needs: COUNTERS,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, _| Box::new(Bas),
+};
 
 /// The scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Bas;
 
-impl Scheduler for Bas {
+impl Bas {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let wanted = oatr(now.queue, now.pus.len());
         let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {
             select::by_traffic(now.queue, now.pus.len(), wanted, Queued::to_memory)
         });
         l1::pair(now, chosen, &l1::asked)
+    }
+}
+
+impl Policy for Bas {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
     }
 }
 

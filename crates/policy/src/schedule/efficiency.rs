@@ -29,15 +29,19 @@
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
-use super::asymmetric::{News, choices, cores_of, fast_for, free_places_of, threads_of};
-use super::baselines::Os;
+use super::asymmetric::{
+    News, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
+};
+use super::leave_to_kernel;
 use super::phases::ASLEEP;
-use super::{Allocated, Choice, Quantum, Queued, Scheduler, Thread};
+use super::{Allocated, Choice, Quantum, Queued, Thread};
+use crate::plan::Plan;
 use crate::plan::TaskId;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Kind, Preset, Row, Setting};
 use colocate_machine::Performance;
 use colocate_model::Phase;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// By which share a factor must be greater than an incumbent's. Chosen: 5 %, the noise of stacks and rates from quantum to quantum
 /// that `symbiotic` reckons with.
@@ -53,25 +57,6 @@ pub struct Settings {
 impl Settings {
     /// Those where none are given.
     pub const USUAL: Self = Self { gain: GAIN };
-
-    /// What can be set, for people.
-    pub(super) const EXPECTED: &str = "gain=G not below 0";
-
-    /// Sets one; whether there is such a setting and the value can be.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
-        let number = value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-        match (name, number) {
-            ("gain", Some(gain)) => self.gain = gain,
-            _ => return false,
-        }
-        true
-    }
-
-    /// Those settings that are not as usual.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let usual = self.gain.to_bits() == Self::USUAL.gain.to_bits();
-        if usual { Ok(()) } else { write!(f, ":gain={}", self.gain) }
-    }
 }
 
 impl Default for Settings {
@@ -79,6 +64,27 @@ impl Default for Settings {
         Self::USUAL
     }
 }
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "efficiency",
+    summary: "gives fast cores to the threads that gain most from them",
+    source: "Fedorova et al., efficiency specialisation (ES)",
+    settings: &[Setting {
+        name: "gain",
+        kind: Kind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
+        default: Preset::Number(GAIN),
+        meaning: "gain below which a thread keeps its core",
+    }],
+    needs: RATES_AND_PHASES,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: false,
+    make: |values, known| {
+        let settings = Settings { gain: values.number("gain") };
+        Box::new(Efficiency::new(settings, demands(known)))
+    },
+};
 
 /// The scheduler.
 #[derive(Clone, Debug)]
@@ -120,9 +126,10 @@ impl Efficiency {
     }
 }
 
-impl Scheduler for Efficiency {
+impl Efficiency {
+    /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let Some(cores) = cores_of(now, &mut self.news) else { return Os.choose(now) };
+        let Some(cores) = cores_of(now, &mut self.news) else { return leave_to_kernel(now.queue) };
         self.factors.note(now.machine, &cores, now.queue);
         let threads = threads_of(now.queue);
         let counts = |thread: &&Thread| thread.ran.as_ref().is_some_and(|ran| ran.ipc.is_some());
@@ -131,7 +138,7 @@ impl Scheduler for Efficiency {
             if now.queue.iter().any(|job| job.just_ran) {
                 self.news.once("instructions are not counted and no demands are known, so nobody can say who gains from fast cores: everything is left to the kernel");
             }
-            return Os.choose(now);
+            return leave_to_kernel(now.queue);
         }
         let fast = cores.fast().count();
         let is_awake = |job: &Queued| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
@@ -146,9 +153,19 @@ impl Scheduler for Efficiency {
         self.factors.put(now.queue, &choices);
         choices
     }
+}
 
-    fn news(&mut self) -> Option<String> {
-        self.news.next()
+impl Policy for Efficiency {
+    fn needs(&self) -> SourceSet {
+        RATES_AND_PHASES
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { messages: self.news.drain(), ..plan }
     }
 }
 
@@ -171,7 +188,7 @@ mod tests {
             let placed = world.quantum(&mut scheduler, &[parallel(4)]);
             assert!(placed.iter().all(|placed| placed.pu.is_none()));
         }
-        assert_eq!(std::iter::from_fn(|| scheduler.news()).count(), 1);
+        assert_eq!(world.messages.len(), 1);
     }
 
     /// One fast core of two, twice as fast. A computes: one instruction per cycle on both, so its factor is 2; B's is

@@ -23,10 +23,14 @@
 //! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
+use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::progress::{self, Book, Estimating, ordered};
-use super::{Allocated, Choice, Done, Quantum, Queued, Scheduler, Selected, Thread};
+use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
 use super::{bas, l1, select};
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Kind, Preset, Row, Setting, Shown, Values};
 use colocate_machine::PuIdx;
 
 /// How much of the contexts goes by progress.
@@ -44,6 +48,83 @@ impl Mixing {
     /// `perf-fair`. Chosen: half, and a slowest job that is a fifth slower than the fastest. Without a limit the half
     /// that goes by traffic leaves those out whose traffic is far from the mean (docs/feliu.md).
     pub const PERF_FAIR: Self = Self { share: 0.5, limit: 1.2 };
+}
+
+/// Its row in the table of policies.
+pub static FAIR: Row = Row {
+    name: "fair",
+    summary: "runs the jobs that have come least far",
+    source: "Feliu et al., IPDPS 2015",
+    settings: &[VALID, SOON, APART, AT_ONCE, LIGHT],
+    needs: COUNTERS,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, _| Box::new(Fair::new(Mixing::FAIR, estimating(values))),
+};
+
+/// Its row in the table of policies.
+pub static PERF_FAIR: Row = Row {
+    name: "perf-fair",
+    summary: "fills some contexts by progress, the others by traffic",
+    source: "Feliu et al., IEEE TC 2017",
+    settings: &[
+        Setting {
+            name: "share",
+            kind: Kind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
+            default: Preset::Shown(Shown::Number(Mixing::PERF_FAIR.share)),
+            meaning: "share of the contexts that is always given by progress",
+        },
+        Setting {
+            name: "limit",
+            kind: Kind::Number("not below 1", |limit| limit >= 1.0),
+            default: Preset::Number(Mixing::PERF_FAIR.limit),
+            meaning: "unfairness above which all contexts are given by progress",
+        },
+        VALID,
+        SOON,
+        APART,
+        AT_ONCE,
+        LIGHT,
+    ],
+    needs: COUNTERS,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, _| {
+        let mixing = Mixing { share: values.number("share"), limit: values.number("limit") };
+        Box::new(Fair::new(mixing, estimating(values)))
+    },
+};
+
+const VALID: Setting =
+    quanta("valid", Estimating::USUAL.valid, "for how many quanta an estimate is good", 1);
+const SOON: Setting =
+    quanta("soon", Estimating::USUAL.soon, "quanta before its end in which it may be renewed", 0);
+const APART: Setting =
+    quanta("apart", Estimating::USUAL.apart, "quanta between two rounds of estimates", 1);
+const AT_ONCE: Setting =
+    share("at-once", Estimating::USUAL.at_once, "jobs estimated at once, as a share of the cores");
+const LIGHT: Setting =
+    share("light", Estimating::USUAL.light, "share of the jobs above which traffic is not light");
+
+const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
+    Setting { name, kind: Kind::Count(least), default: Preset::Count(usual as u64), meaning }
+}
+
+const fn share(name: &'static str, usual: f64, meaning: &'static str) -> Setting {
+    let kind = Kind::Number("from 0 to 1", |share| (0.0..=1.0).contains(&share));
+    Setting { name, kind, default: Preset::Number(usual), meaning }
+}
+
+fn estimating(values: &Values<'_>) -> Estimating {
+    Estimating {
+        valid: values.count("valid"),
+        soon: values.count("soon"),
+        at_once: values.number("at-once"),
+        light: values.number("light"),
+        apart: values.count("apart"),
+    }
 }
 
 /// `fair`, and `perf-fair` with a share below 1.
@@ -153,7 +234,8 @@ impl Fair {
     }
 }
 
-impl Scheduler for Fair {
+impl Fair {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.book.note(now.queue);
         let solo = self.book.begin_estimates(now, &self.settings);
@@ -163,13 +245,22 @@ impl Scheduler for Fair {
         let chosen = self.by_progress_and_traffic(now);
         l1::pair(now, chosen, &l1::asked)
     }
+}
 
-    fn saw(&mut self, done: &Done<'_>) {
-        self.book.saw(done);
+impl Policy for Fair {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
     }
 
-    fn state(&self) -> Option<String> {
-        Some(self.book.state())
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if let Some(last) = &evidence.last {
+            self.book.saw(last);
+        }
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { state: Some(self.book.state()), ..plan }
     }
 }
 

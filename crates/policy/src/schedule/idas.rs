@@ -20,14 +20,36 @@
 //! - **Penalties are bounded** and nobody who loses less than the mean has one. -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, it is `mhas`. -> test `alike_is_mhas`
 
-use super::kind::Alone;
+use super::COUNTERS;
 use super::mhas::balance;
 use super::mmas::{ideal, throttle};
-use super::{Choice, Quantum, Queued, Scheduler, select};
+use super::{Choice, Quantum, Queued, select};
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::Alone;
+use crate::table::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
 /// percent more than the mean for each t/µs has the mean traffic reserved once more.
 pub const KAPPA: f64 = 100.0;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "idas",
+    summary: "as mhas, with a penalty for jobs that suffer from traffic",
+    source: "Feliu et al., TPDS 2014, Algorithm 3",
+    settings: &[Setting {
+        name: "kappa",
+        kind: Kind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
+        default: Preset::Shown(Shown::Number(KAPPA)),
+        meaning: "scale of the penalties",
+    }],
+    needs: COUNTERS,
+    prior: &[Prior::Solo],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, known| Box::new(Idas::new(known.alone.to_vec(), values.number("kappa"))),
+};
 
 /// The scheduler, with what is known of each job alone and its penalty, by job.
 #[derive(Clone, Debug)]
@@ -49,7 +71,8 @@ impl Idas {
     }
 }
 
-impl Scheduler for Idas {
+impl Idas {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let reserved: Vec<Alone> = self
             .alone
@@ -61,6 +84,16 @@ impl Scheduler for Idas {
         let throttle = throttle(now, &self.alone);
         let demand = |job: &Queued| job.to_memory() / throttle + self.penalty(job);
         balance(now, select::by_traffic(now.queue, now.pus.len(), wanted, demand))
+    }
+}
+
+impl Policy for Idas {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
     }
 }
 

@@ -17,10 +17,42 @@
 //! - **Each its part**: a thread of many asks for no more than its part of what the job does. -> test
 //!   `a_job_of_many_threads`
 
+use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
-use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
+use super::{Allocated, Choice, Quantum, Selected, Thread, select};
 use crate::plan::JobIdx;
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Prior, Row};
 use std::collections::BTreeMap;
+
+/// Its row in the table of policies.
+pub static STATIC: Row = Row {
+    name: "l1-static",
+    summary: "pairs most with least first-cache traffic, by runs alone",
+    source: "Feliu et al., PACT 2013, Algorithm 6",
+    settings: &[],
+    needs: COUNTERS,
+    prior: &[Prior::Solo],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, known| {
+        Box::new(L1Static { rates: known.alone.iter().map(|job| job.first_cache).collect() })
+    },
+};
+
+/// Its row in the table of policies.
+pub static DYNAMIC: Row = Row {
+    name: "l1-dynamic",
+    summary: "pairs most with least first-cache traffic, by the last quantum",
+    source: "Feliu et al., PACT 2013, Algorithm 6",
+    settings: &[],
+    needs: COUNTERS,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, _| Box::new(L1Dynamic),
+};
 
 /// `l1-dynamic`.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +65,25 @@ pub struct L1Static {
     pub rates: Vec<f64>,
 }
 
-impl Scheduler for L1Dynamic {
+impl L1Dynamic {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         pair(now, fitting(now), &asked)
     }
 }
 
-impl Scheduler for L1Static {
+impl Policy for L1Dynamic {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
+    }
+}
+
+impl L1Static {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let threads: BTreeMap<JobIdx, usize> =
             now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
@@ -49,6 +93,16 @@ impl Scheduler for L1Static {
             all / select::float(threads.get(&job).copied().unwrap_or(1))
         };
         pair(now, fitting(now), &rate)
+    }
+}
+
+impl Policy for L1Static {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
     }
 }
 

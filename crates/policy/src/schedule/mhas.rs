@@ -12,9 +12,26 @@
 //! - **Balanced**: who asks much of a shared cache is not beside another who does. -> test
 //!   `caches_are_balanced`
 
+use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
-use super::kind::Alone;
-use super::{Allocated, Choice, Quantum, Scheduler, Selected, mmas};
+use super::{Allocated, Choice, Quantum, Selected, mmas};
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::Alone;
+use crate::table::{Cadence, Prior, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "mhas",
+    summary: "balances traffic at each level of the memory hierarchy",
+    source: "Feliu et al., IPDPS 2012, Algorithm 2",
+    settings: &[],
+    needs: COUNTERS,
+    prior: &[Prior::Solo],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, known| Box::new(Mhas { alone: known.alone.to_vec() }),
+};
 
 /// The scheduler, with what is known of each job alone, by job.
 #[derive(Clone, Debug)]
@@ -23,9 +40,20 @@ pub struct Mhas {
     pub alone: Vec<Alone>,
 }
 
-impl Scheduler for Mhas {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Mhas {
+    /// Who runs in this quantum, and where.
+    pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         balance(now, mmas::select(now, &self.alone))
+    }
+}
+
+impl Policy for Mhas {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
     }
 }
 

@@ -29,10 +29,27 @@
 //! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
 //!   `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
 
+use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
-use super::kind::Alone;
-use super::{Allocated, Choice, Quantum, Queued, Scheduler, Selected, select};
+use super::{Allocated, Choice, Quantum, Queued, Selected, select};
 use crate::places::Places;
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::Alone;
+use crate::table::{Cadence, Prior, Row};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "mmas",
+    summary: "keeps traffic to memory close to its known average",
+    source: "Xu, Wu and Yew, PACT 2010",
+    settings: &[],
+    needs: COUNTERS,
+    prior: &[Prior::Solo],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, known| Box::new(Mmas { alone: known.alone.to_vec() }),
+};
 
 /// The scheduler, with what is known of each job alone, by job.
 #[derive(Clone, Debug)]
@@ -41,13 +58,24 @@ pub struct Mmas {
     pub alone: Vec<Alone>,
 }
 
-impl Scheduler for Mmas {
+impl Mmas {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let chosen = select(now, &self.alone);
         let threads = threads_of(now.queue, &chosen, now.pus.len());
         let order = Places::new(now.machine, now.pus).spread_pus();
         let pus = allocate::in_order(&order, &threads);
         choices(now, chosen, &pus, |_| Allocated::Next)
+    }
+}
+
+impl Policy for Mmas {
+    fn needs(&self) -> SourceSet {
+        COUNTERS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.plan(&self.choose(&evidence.now))
     }
 }
 

@@ -1,11 +1,8 @@
 //! Who runs in the next quantum, and where: schedulers for more programs than hardware threads.
 //!
-//! A scheduler is asked at the beginning of every quantum. It chooses jobs (*selection*; the others wait)
-//! and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
+//! A scheduler is a policy that is asked at the beginning of every quantum. It chooses jobs (*selection*; the others
+//! wait) and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
 //! it last ran. All of Feliu's schedulers are of this kind; each file says where its algorithm was published.
-//!
-//! Pure: reads no file, no clock and no global. A scheduler may remember what it was told before, so the
-//! same questions in the same order get the same answers.
 //!
 //! # Terms
 //! - *Context*: a PU that may be used; a job needs as many as it has threads.
@@ -18,11 +15,9 @@ pub mod all_fast_first;
 pub mod allocate;
 pub mod asymmetric;
 pub mod bas;
-pub mod baselines;
 pub mod efficiency;
 pub mod fair;
 pub mod idas;
-pub mod kind;
 pub mod l1;
 pub mod mhas;
 pub mod mmas;
@@ -35,16 +30,49 @@ pub(crate) mod sorted;
 pub mod symbiotic;
 pub mod symbiotic_numa;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod utility;
 
 use crate::plan::{JobIdx, TaskId};
+use crate::policy::{Source, SourceSet};
+use crate::table::Row;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::stack::Parts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use kind::{Alone, Knowledge, SchedulerError, SchedulerKind};
+/// The policies that decide each quantum.
+pub(crate) static ROWS: &[&Row] = &[
+    &mmas::ROW,
+    &mhas::ROW,
+    &idas::ROW,
+    &l1::STATIC,
+    &l1::DYNAMIC,
+    &bas::ROW,
+    &fair::FAIR,
+    &fair::PERF_FAIR,
+    &symbiotic::ROW,
+    &symbiotic::NUMA,
+    &oracle::ROW,
+    &parallelism_aware::ROW,
+    &efficiency::ROW,
+    &utility::ROW,
+    &all_fast_first::ROW,
+];
+
+/// Evidence that policies want which look at rates.
+pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
+
+/// All jobs run, and the kernel places their threads.
+#[must_use]
+pub fn leave_to_kernel(queue: &[Queued]) -> Vec<Choice> {
+    let free = |job: &Queued| Choice {
+        job: job.job,
+        selected: Selected::Room,
+        places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
+    };
+    queue.iter().map(free).collect()
+}
 
 /// Levels of caches that rates are kept of.
 pub const LEVELS: usize = 4;
@@ -248,42 +276,8 @@ pub struct Choice {
     pub places: Vec<(Option<PuIdx>, Allocated)>,
 }
 
-/// Chooses who runs and where, quantum by quantum.
-pub trait Scheduler: fmt::Debug {
-    /// Who runs in this quantum. Jobs of the queue that it does not name wait.
-    ///
-    /// At least one job of a queue that is not empty, none twice; threads of all chosen jobs together are
-    /// no more than the contexts, unless the only one chosen has more, or the scheduler lets all run
-    /// ([`SchedulerKind::runs_all`]).
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
-
-    /// Where threads are put for a moment before the quantum that was chosen last begins, whatever was chosen for
-    /// them: from there the kernel goes on with those that are left to it. Most leave them where they are.
-    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        Vec::new()
-    }
-
-    /// Takes in what the quantum that was chosen last has shown of the jobs in the queue, where no other one is
-    /// asked for next, as the kernel has its turn. By the next [`Self::choose`] that would be lost. Most remember nothing.
-    fn learn(&mut self, _now: &Quantum<'_>) {}
-
-    /// What came of the quantum that was chosen last. Most have no use for it: what they need of the past is in
-    /// the queue.
-    fn saw(&mut self, _done: &Done<'_>) {}
-
-    /// What it has to say of itself in a report, in one line: what it knows or aims at now.
-    fn state(&self) -> Option<String> {
-        None
-    }
-
-    /// Something that people should hear of at once, in one line. Each is told once.
-    fn news(&mut self) -> Option<String> {
-        None
-    }
-}
-
 /// What came of a quantum.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Done<'a> {
     /// How long it took: less than was asked for if a job ended, and 0 if there is nothing to learn from it, as
     /// everything was stopped meanwhile.

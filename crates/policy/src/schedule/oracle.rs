@@ -15,10 +15,10 @@
 //!    are alike only the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is.
 //!    Whether cores are alike is told by the caches, nodes and packages around them and by who is there.
 //! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of
-//!    step 4. [`Scheduler::state`] says how far what was found may be from the best.
+//!    step 4. [`Plan::state`] says how far what was found may be from the best.
 //! 4. More threads: groups by matching, as the policy `symbiosis-model`, with
 //!    the model's prediction for one core. That is optimal for two siblings as far as one core goes, and looks at
-//!    no cache or node beyond it. [`Scheduler::state`] says how often that was so.
+//!    no cache or node beyond it. [`Plan::state`] says how often that was so.
 //!
 //! What was found is kept: the same threads on the same PUs are not searched for again, until [`KEPT`] others have
 //! been. Of a job whose demand changes with time it is told one demand, so it is no oracle for such.
@@ -33,16 +33,32 @@ mod branch;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic::groups::staying;
-use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
+use super::{Allocated, Choice, Quantum, Thread, select};
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
+use crate::plan::Plan;
 use crate::plan::{Task, TaskId};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Prior, Row};
 use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
 use colocate_model::phase::Demand;
 use colocate_model::system::{Model, Search, Seat};
 use colocate_model::{Assumptions, Mix, Phase};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "oracle",
+    summary: "tries all placements with the contention model, for comparison",
+    source: "a baseline of ours",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[Prior::Speeds, Prior::Demands],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |_, known| Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec())),
+};
 
 /// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores with two PUs
 /// that are alike, each a tenth of a millisecond.
@@ -162,7 +178,8 @@ impl Searches {
     }
 }
 
-impl Scheduler for Oracle {
+impl Oracle {
+    /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let contexts = now.pus.len();
         let chosen = select::all(now.queue, contexts)
@@ -174,8 +191,9 @@ impl Scheduler for Oracle {
         choices(now, chosen, &pus, |_| Allocated::Next)
     }
 
-    fn state(&self) -> Option<String> {
-        Some(match &self.performance {
+    /// What it did so far, in one line.
+    fn state(&self) -> String {
+        match &self.performance {
             None => "nothing is known of the machine's speed: everybody stays".to_owned(),
             Some(_) => {
                 let Searches { all, bounded, gap, matched } = self.searches;
@@ -190,7 +208,21 @@ impl Scheduler for Oracle {
                     "all placements were tried {all} times{bounded}; for too many threads they were matched, {matched} times"
                 )
             }
-        })
+        }
+    }
+}
+
+impl Policy for Oracle {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { state: Some(self.state()), ..plan }
     }
 }
 
@@ -523,11 +555,11 @@ mod tests {
         let mut oracle = Oracle::new(Some(performance), demands(1, 14));
         assert_eq!(oracle.choose(&now).len(), 14);
         assert_eq!(
-            oracle.state().unwrap(),
+            oracle.state(),
             "all placements were tried 0 times; for too many threads they were matched, 1 times"
         );
         let mut blind = Oracle::new(None, Vec::new());
         assert_eq!(blind.choose(&now).len(), 14);
-        assert!(blind.state().unwrap().contains("everybody stays"));
+        assert!(blind.state().contains("everybody stays"));
     }
 }

@@ -50,16 +50,20 @@ pub mod sharing;
 
 use super::asymmetric::cores::{Cores, Move};
 use super::asymmetric::turns::Turns;
-use super::asymmetric::{NO_PHASES, News, Seat, choices_as, cores_of, places_of, threads_of};
-use super::baselines::Os;
-use super::phases::{Hysteresis, JobPhase, Phases};
+use super::asymmetric::{
+    NO_PHASES, News, PHASES, Seat, choices_as, cores_of, places_of, threads_of,
+};
+use super::leave_to_kernel;
+use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
-use super::{Allocated, Choice, Done, Quantum, Queued, Scheduler, Thread};
+use super::{Allocated, Choice, Quantum, Queued, Thread};
+use crate::plan::Plan;
 use crate::plan::{JobIdx, TaskId};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Kind, Preset, Row, Setting};
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,30 +81,6 @@ impl Settings {
     /// one slow core, 20 ms a quantum and phases of 200 ms, 88 to 98 % of what there is to gain instead of 60 to 82
     /// (crates/sim/tests/one_fast_one_slow.rs).
     pub const USUAL: Self = Self { hysteresis: Hysteresis::USUAL, cost: 1.0, spare: true };
-
-    /// What can be set, for people.
-    pub(super) const EXPECTED: &str = "serial=N from 1, parallel=N not below it, confirm=N quanta above 0, cost=C not below 0, spare=yes or no, a colon between two";
-
-    /// Sets one; whether there is such a setting and the value can be.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
-        let number = value.parse().ok().filter(|number: &f64| number.is_finite());
-        match (name, value, number) {
-            ("cost", _, Some(cost)) if cost >= 0.0 => self.cost = cost,
-            ("spare", "yes", _) => self.spare = true,
-            ("spare", "no", _) => self.spare = false,
-            _ => return self.hysteresis.set(name, value),
-        }
-        true
-    }
-
-    /// Those settings that are not as usual.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.hysteresis.write(f)?;
-        if self.cost.to_bits() != Self::USUAL.cost.to_bits() {
-            write!(f, ":cost={}", self.cost)?;
-        }
-        if self.spare { Ok(()) } else { f.write_str(":spare=no") }
-    }
 }
 
 impl Default for Settings {
@@ -108,6 +88,41 @@ impl Default for Settings {
         Self::USUAL
     }
 }
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "parallelism-aware",
+    summary: "gives fast cores to serial phases",
+    source: "Fedorova et al., parallelism awareness (PA)",
+    settings: &[
+        SERIAL,
+        PARALLEL,
+        CONFIRM,
+        Setting {
+            name: "cost",
+            kind: Kind::Number("not below 0", |cost| cost.is_finite() && cost >= 0.0),
+            default: Preset::Number(Settings::USUAL.cost),
+            meaning: "weight of the cost of a move",
+        },
+        Setting {
+            name: "spare",
+            kind: Kind::Word(&["yes", "no"]),
+            default: Preset::Word("yes"),
+            meaning: "whether fast cores without a serial phase take turns",
+        },
+    ],
+    needs: PHASES,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: false,
+    make: |values, _| {
+        Box::new(ParallelismAware::new(Settings {
+            hysteresis: hysteresis(values),
+            cost: values.number("cost"),
+            spare: values.word("spare") == Some("yes"),
+        }))
+    },
+};
 
 /// The scheduler.
 #[derive(Clone, Debug)]
@@ -332,7 +347,8 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Scheduler for ParallelismAware {
+impl ParallelismAware {
+    /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.begin.clear();
         self.phases.look(now.queue, self.took);
@@ -342,7 +358,7 @@ impl Scheduler for ParallelismAware {
         let Some(cores) = cores_of(now, &mut self.news) else {
             self.serial.seat([]);
             self.seated.clear();
-            return Os.choose(now);
+            return leave_to_kernel(now.queue);
         };
         if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {
             self.news.once(NO_PHASES);
@@ -358,27 +374,38 @@ impl Scheduler for ParallelismAware {
         choices_as(now.queue, seats.into_iter().zip(begin).map(place))
     }
 
-    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        self.begin.clone()
-    }
-
-    fn saw(&mut self, done: &Done<'_>) {
-        self.took = done.took;
-        self.serial.took(done.took);
-    }
-
-    fn state(&self) -> Option<String> {
-        Some(format!(
+    /// What it has done so far, in one line.
+    fn state(&self) -> String {
+        format!(
             "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
             self.seated.len(),
             self.given,
             self.crossings,
             self.turns
-        ))
+        )
+    }
+}
+
+impl Policy for ParallelismAware {
+    fn needs(&self) -> SourceSet {
+        PHASES
     }
 
-    fn news(&mut self) -> Option<String> {
-        self.news.next()
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if let Some(last) = &evidence.last {
+            self.took = last.took;
+            self.serial.took(last.took);
+        }
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan {
+            state: Some(self.state()),
+            initial: evidence.initial(&self.begin),
+            messages: self.news.drain(),
+            ..plan
+        }
     }
 }
 

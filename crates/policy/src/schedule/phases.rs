@@ -39,9 +39,9 @@
 use super::sorted::Sorted;
 use super::{Queued, Thread};
 use crate::plan::{JobIdx, TaskId};
+use crate::table::{Kind, Preset, Setting, Values};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has to be runnable to
 /// count as active in the loop of quanta.
@@ -120,37 +120,42 @@ impl Hysteresis {
     }
 }
 
-impl Hysteresis {
-    /// What can be set, for people.
-    pub(super) const EXPECTED: &str = "serial=N from 1, parallel=N not below it and confirm=N quanta above 0, a colon between two";
+const fn runnable(kind: Kind, name: &'static str, usual: f64, meaning: &'static str) -> Setting {
+    Setting { name, kind, default: Preset::Number(usual), meaning }
+}
 
-    /// Sets one of the settings; whether there is such a setting and the value can be by itself.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
-        let number = value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 1.0);
-        match (name, number, value.parse()) {
-            ("serial", Some(number), _) => self.serial = number,
-            ("parallel", Some(number), _) => self.parallel = number,
-            ("confirm", _, Ok(quanta)) if quanta > 0 => self.confirm = quanta,
-            _ => return false,
-        }
-        true
-    }
+/// Setting: see [`Hysteresis::serial`].
+pub const SERIAL: Setting = runnable(
+    Kind::Number("from 1", at_least_one),
+    "serial",
+    Hysteresis::USUAL.serial,
+    "runnable threads up to which a phase is serial",
+);
+/// Setting: see [`Hysteresis::parallel`].
+pub const PARALLEL: Setting = runnable(
+    Kind::NumberNotBelow("serial", "from 1", at_least_one),
+    "parallel",
+    Hysteresis::USUAL.parallel,
+    "runnable threads from which a serial phase is over",
+);
+/// Setting: see [`Hysteresis::confirm`].
+pub const CONFIRM: Setting = Setting {
+    name: "confirm",
+    kind: Kind::Count(1),
+    default: Preset::Count(Hysteresis::USUAL.confirm as u64),
+    meaning: "quanta for which a new phase must last before it counts",
+};
 
-    /// Whether the settings can be together.
-    pub(super) fn is_valid(&self) -> bool {
-        self.serial <= self.parallel
-    }
+const fn at_least_one(number: f64) -> bool {
+    number.is_finite() && number >= 1.0
+}
 
-    /// Those settings that are not as usual.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { serial, parallel, confirm } = *self;
-        if serial.to_bits() != Self::USUAL.serial.to_bits() {
-            write!(f, ":serial={serial}")?;
-        }
-        if parallel.to_bits() != Self::USUAL.parallel.to_bits() {
-            write!(f, ":parallel={parallel}")?;
-        }
-        if confirm == Self::USUAL.confirm { Ok(()) } else { write!(f, ":confirm={confirm}") }
+/// As these settings say.
+pub fn hysteresis(values: &Values<'_>) -> Hysteresis {
+    Hysteresis {
+        serial: values.number("serial"),
+        parallel: values.number("parallel"),
+        confirm: values.count("confirm"),
     }
 }
 

@@ -55,9 +55,12 @@ pub(super) mod there;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{Homes, classes};
-use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
+use super::{Allocated, Choice, Quantum, Selected, Thread, select};
 use crate::matching::{self, Predicted};
 use crate::places::Places;
+use crate::plan::Plan;
+use crate::policy::{Evidence, Policy, Source, SourceSet};
+use crate::table::{Cadence, Kind, Knowledge, Preset, Prior, Row, Setting, Values};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;
@@ -114,6 +117,84 @@ pub const WEIGHT: f64 = 0.5;
 /// Groups stay as they are unless new ones are better by this share. Chosen: 1 %, about what the stacks' noise of
 /// 5 % makes of a slowdown.
 pub const GAIN: f64 = 0.01;
+
+/// What it wants from the host.
+const STACKS: SourceSet = SourceSet::of(&[Source::Counters, Source::Stacks]);
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "symbiotic",
+    summary: "groups threads that slow each other down least, by CPI stacks",
+    source: "Feliu, Eyerman, Sahuquillo and Petit, HPCA 2016",
+    settings: &[COST, WEIGHT_OF_NEW, LEAST_GAIN, MODEL],
+    needs: STACKS,
+    prior: &[Prior::CpiModel],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, known| Box::new(Symbiotic::new(cpi_model(known), settings(values))),
+};
+
+/// Its row in the table of policies.
+pub static NUMA: Row = Row {
+    name: "symbiotic-numa",
+    summary: "as symbiotic, with an eye on where memory is",
+    source: "ours, after Feliu et al., HPCA 2016",
+    settings: &[
+        COST,
+        WEIGHT_OF_NEW,
+        LEAST_GAIN,
+        Setting {
+            name: "away",
+            kind: Kind::Number("not below 0", |away| away.is_finite() && away >= 0.0),
+            default: Preset::Number(super::symbiotic_numa::AWAY),
+            meaning: "weight of a longer way to memory",
+        },
+        MODEL,
+    ],
+    needs: STACKS,
+    prior: &[Prior::CpiModel],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, known| {
+        let homes = Homes::new(values.number("away"));
+        Box::new(Symbiotic::with_homes(cpi_model(known), settings(values), homes))
+    },
+};
+
+const COST: Setting = Setting {
+    name: "cost",
+    kind: Kind::Word(&["stp", "antt"]),
+    default: Preset::Word("stp"),
+    meaning: "what is to be small: lost throughput or the sum of slowdowns",
+};
+const WEIGHT_OF_NEW: Setting = Setting {
+    name: "weight",
+    kind: Kind::Number("above 0 and up to 1", |weight| weight > 0.0 && weight <= 1.0),
+    default: Preset::Number(WEIGHT),
+    meaning: "weight of a new stack beside what was known before",
+};
+const LEAST_GAIN: Setting = Setting {
+    name: "gain",
+    kind: Kind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
+    default: Preset::Number(GAIN),
+    meaning: "least gain for which groups change",
+};
+const MODEL: Setting = Setting {
+    name: "model",
+    kind: Kind::File,
+    default: Preset::Unset,
+    meaning: "coefficients that `colocate train cpi-model` wrote",
+};
+
+fn settings(values: &Values<'_>) -> Settings {
+    let aim = if values.word("cost") == Some("antt") { Aim::Antt } else { Aim::Stp };
+    Settings { aim, weight: values.number("weight"), gain: values.number("gain") }
+}
+
+/// Coefficients of this machine, or else of another one.
+fn cpi_model(known: &Knowledge<'_>) -> Option<CpiModel> {
+    Some(known.cpi.cloned().unwrap_or_else(CpiModel::built_in))
+}
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -333,7 +414,8 @@ impl Symbiotic {
     }
 }
 
-impl Scheduler for Symbiotic {
+impl Symbiotic {
+    /// Takes in what the last quantum has shown.
     fn learn(&mut self, now: &Quantum<'_>) {
         let there = there::all(now.queue);
         if let Some(model) = &self.model {
@@ -346,7 +428,8 @@ impl Scheduler for Symbiotic {
         }
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    /// Who runs in this quantum, and where.
+    pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();
         let mut chosen = select::all(now.queue, contexts)
@@ -398,9 +481,10 @@ impl Scheduler for Symbiotic {
         })
     }
 
-    fn state(&self) -> Option<String> {
+    /// What it knows, in one line.
+    fn state(&self) -> String {
         if self.model.is_none() {
-            return Some("no coefficients are known: everybody stays".to_owned());
+            return "no coefficients are known: everybody stays".to_owned();
         }
         let solo = match self.ration.given {
             0 => String::new(),
@@ -409,12 +493,27 @@ impl Scheduler for Symbiotic {
                  their own {given} times"
             ),
         };
-        Some(format!(
+        format!(
             "{} threads' stacks known, groups changed {} times and stayed {} times{solo}",
             self.book.known(),
             self.changed,
             self.stayed
-        ))
+        )
+    }
+}
+
+impl Policy for Symbiotic {
+    fn needs(&self) -> SourceSet {
+        STACKS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if evidence.is_control {
+            self.learn(&evidence.now);
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { state: Some(self.state()), ..plan }
     }
 }
 

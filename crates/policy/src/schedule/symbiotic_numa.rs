@@ -199,7 +199,7 @@ mod tests {
     use super::super::symbiotic::there;
     use super::super::symbiotic::{Settings, Symbiotic};
     use super::super::testing::{chosen, queue};
-    use super::super::{Quantum, Queued, Scheduler};
+    use super::super::{Quantum, Queued};
     use super::*;
     use crate::rng::SplitMix64;
     use crate::testing::machine;

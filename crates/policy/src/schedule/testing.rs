@@ -39,7 +39,7 @@ pub fn chosen(choices: &[super::Choice]) -> Vec<(u32, u32)> {
 /// another job on its core. `look` sees every quantum.
 pub fn run(
     machine: &colocate_machine::Machine,
-    scheduler: &mut dyn super::Scheduler,
+    mut choose: impl FnMut(&super::Quantum<'_>) -> Vec<super::Choice>,
     memory: &[f64],
     quanta: u64,
     mut look: impl FnMut(&[super::Choice]),
@@ -48,7 +48,7 @@ pub fn run(
     let mut jobs = queue(memory);
     for number in 0..quanta {
         let now = super::Quantum { number, machine, pus: &pus, queue: &jobs };
-        let choices = scheduler.choose(&now);
+        let choices = choose(&now);
         assert!(!choices.is_empty(), "somebody must run");
         look(&choices);
         let places = chosen(&choices);

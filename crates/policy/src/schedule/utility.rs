@@ -35,13 +35,19 @@
 
 use super::asymmetric::factors::Factors;
 use super::asymmetric::turns::Turns;
-use super::asymmetric::{NO_PHASES, News, choices, cores_of, fast_for, free_places_of, threads_of};
-use super::baselines::Os;
-use super::phases::{Hysteresis, JobPhase, Phases};
+use super::asymmetric::{
+    NO_PHASES, News, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of,
+    threads_of,
+};
+use super::leave_to_kernel;
+use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
 use super::sorted::Sorted;
-use super::{Allocated, Choice, Done, Quantum, Queued, Scheduler};
+use super::{Allocated, Choice, Quantum, Queued};
+use crate::plan::Plan;
 use crate::plan::{JobIdx, TaskId};
+use crate::policy::{Evidence, Policy, SourceSet};
+use crate::table::{Cadence, Row};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;
@@ -66,6 +72,19 @@ pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
     let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
     (factor - 1.0) / (crowd * crowd) + 1.0
 }
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "utility",
+    summary: "gives fast cores to the threads of greatest utility factor",
+    source: "Saez et al., EuroSys 2010 (CAMP)",
+    settings: &[SERIAL, PARALLEL, CONFIRM],
+    needs: RATES_AND_PHASES,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: false,
+    make: |values, known| Box::new(Utility::new(hysteresis(values), demands(known))),
+};
 
 /// The scheduler.
 #[derive(Clone, Debug)]
@@ -150,7 +169,7 @@ impl Utility {
     fn leave(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.turns.seat([]);
         self.seated.clear();
-        Os.choose(now)
+        leave_to_kernel(now.queue)
     }
 
     /// Forgets the turns of threads that are gone.
@@ -161,7 +180,8 @@ impl Utility {
     }
 }
 
-impl Scheduler for Utility {
+impl Utility {
+    /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.phases.look(now.queue, self.took);
         self.note_serial(now.queue);
@@ -185,14 +205,23 @@ impl Scheduler for Utility {
         self.factors.put(now.queue, &choices);
         choices
     }
+}
 
-    fn saw(&mut self, done: &Done<'_>) {
-        self.took = done.took;
-        self.turns.took(done.took);
+impl Policy for Utility {
+    fn needs(&self) -> SourceSet {
+        RATES_AND_PHASES
     }
 
-    fn news(&mut self) -> Option<String> {
-        self.news.next()
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if let Some(last) = &evidence.last {
+            self.took = last.took;
+            self.turns.took(last.took);
+        }
+        if evidence.is_control {
+            return evidence.empty_plan();
+        }
+        let plan = evidence.plan(&self.choose(&evidence.now));
+        Plan { messages: self.news.drain(), ..plan }
     }
 }
 
@@ -309,12 +338,12 @@ mod tests {
         queue[0].runnable = None;
         let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
         let mut scheduler = new();
-        assert_eq!(scheduler.choose(&now), Os.choose(&now));
-        assert_eq!(std::iter::from_fn(|| scheduler.news()).collect::<Vec<_>>(), [NO_PHASES]);
+        assert_eq!(scheduler.choose(&now), leave_to_kernel(now.queue));
+        assert_eq!(scheduler.news.drain(), [NO_PHASES]);
         let alike = World::new(crate::testing::machine("core:4"), &[2]);
         let queue = alike.queue(&[parallel(2)]);
         let now = Quantum { number: 0, machine: &alike.machine, pus: &alike.pus, queue: &queue };
-        assert_eq!(scheduler.choose(&now), Os.choose(&now));
+        assert_eq!(scheduler.choose(&now), leave_to_kernel(now.queue));
     }
 
     proptest! {

@@ -3,16 +3,16 @@
 #![allow(dead_code)] // every test uses some of it
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_engine::{FixedPlan, Planner};
 use colocate_machine::described;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
+use colocate_policy::policies::fixed::FixedPlan;
+use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, Policy, PolicySpec, TaskId, Why};
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
-    Stretch, ThreadSpec, Work, simulate,
+    Stretch, ThreadSpec, Work, simulate_with,
 };
 
 /// Two sockets of two cores with two PUs each; a node and an L3 a socket. 1 GHz; 4 slots; port `i` does
@@ -145,8 +145,7 @@ pub fn placed(places: &[Place]) -> Plan {
         policy: String::new(),
         decisions: (0..).zip(places).map(decision).collect(),
         newborn: Newborn::LeaveToKernel,
-        predicted: None,
-        slowdowns: None,
+        ..Plan::default()
     }
 }
 
@@ -181,15 +180,33 @@ pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
     }
 }
 
-pub fn run_on(text: &str, scenario: &Scenario, planner: &dyn Planner) -> Outcome {
+/// What can be run: the name of a policy, or a policy.
+pub trait Made {
+    fn made(&self) -> (Box<dyn Policy>, String);
+}
+
+impl Made for str {
+    fn made(&self) -> (Box<dyn Policy>, String) {
+        (PolicySpec::named(self).plain(), self.to_owned())
+    }
+}
+
+impl<P: Policy + Clone + 'static> Made for P {
+    fn made(&self) -> (Box<dyn Policy>, String) {
+        (Box::new(self.clone()), String::new())
+    }
+}
+
+pub fn run_on(text: &str, scenario: &Scenario, policy: &(impl Made + ?Sized)) -> Outcome {
     let (machine, performance) = machine(text);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let options = Options { spans: 100_000, ..Options::default() };
-    simulate(&platform, scenario, planner, &options).unwrap()
+    let (mut policy, name) = policy.made();
+    simulate_with(&platform, scenario, (&mut *policy, &name), &options, &mut |_| ()).unwrap()
 }
 
-pub fn run(scenario: &Scenario, planner: &dyn Planner) -> Outcome {
-    run_on(SMALL, scenario, planner)
+pub fn run(scenario: &Scenario, policy: &(impl Made + ?Sized)) -> Outcome {
+    run_on(SMALL, scenario, policy)
 }
 
 /// One line a PU, one letter a job, one column a `step`; `_` is idle. Looks at the middle of each step.

@@ -5,8 +5,8 @@ use super::study::OTHER_LUCK;
 use super::under::Under;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::Nanos;
-use colocate_policy::schedule::{Scheduler, SchedulerKind};
-use colocate_sim::{Scenario, ScheduleOptions, TaskOutcome, schedule_with};
+use colocate_policy::{Policy, PolicySpec};
+use colocate_sim::{Options, Scenario, TaskOutcome, simulate_with};
 use std::fmt::Write as _;
 
 /// Rules of the experiment that are changed: what people call it, and how.
@@ -30,10 +30,10 @@ fn look_every(scenario: &mut Scenario, milliseconds: u64) {
 }
 
 /// Turnaround in seconds, and the part of the instructions that were run on another node than the memory.
-fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> (f64, f64) {
-    let options = ScheduleOptions::default();
+fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Policy) -> (f64, f64) {
+    let options = Options::each_quantum();
     let named = (scheduler, "test");
-    let outcome = schedule_with(&case.platform(), scenario, named, &options, &mut |_| ()).unwrap();
+    let outcome = simulate_with(&case.platform(), scenario, named, &options, &mut |_| ()).unwrap();
     let sum = |of: fn(&TaskOutcome) -> f64| outcome.tasks.iter().map(of).sum::<f64>();
     let far = sum(|task| task.far_instructions) / sum(|task| task.instructions);
     (outcome.turnaround().unwrap().as_secs_f64(), far)
@@ -45,13 +45,13 @@ pub fn table(case: &Case, under: Under) -> String {
     for (name, change) in CHANGES {
         let mut scenario = case.scenario.clone();
         change(&mut scenario);
-        let (kernel, _) = run(case, &scenario, &mut *SchedulerKind::Os.scheduler(&[]));
+        let (kernel, _) = run(case, &scenario, &mut *PolicySpec::named("os").plain());
         scenario.seed ^= OTHER_LUCK;
         let inner = under.scheduler(&case.platform(), &scenario);
         let mut guard = Guard::new(inner, &under.name(), Guarding::default());
         let (seconds, far) = run(case, &scenario, &mut guard);
         let effect = 100.0 * (seconds / kernel - 1.0);
-        let state = guard.state().unwrap_or_default();
+        let state = guard.state();
         let _ = writeln!(text, "{name:20} {effect:+6.2} {:6.1} | {state}", 100.0 * far);
     }
     text

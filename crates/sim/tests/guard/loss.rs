@@ -13,12 +13,12 @@ use super::Runs;
 use super::cases::Case;
 use super::study::OTHER_LUCK;
 use super::under::Under;
+use colocate_engine::Round;
 use colocate_engine::guard::{Guard, Guarding};
-use colocate_engine::schedule::Turn;
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
-use colocate_policy::schedule::{Scheduler, SchedulerKind};
-use colocate_sim::{Scenario, ScheduleOptions, schedule_with};
+use colocate_policy::{Policy, PolicySpec};
+use colocate_sim::{Options, Scenario, simulate_with};
 use std::collections::BTreeMap;
 
 /// Kinds of quanta.
@@ -55,15 +55,14 @@ impl Run {
     }
 }
 
-fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> Run {
+fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Policy) -> Run {
     let platform = case.platform();
     let pus = case.machine.pus.len() as f64;
     let mut run = Run::default();
     let mut before: BTreeMap<colocate_policy::TaskId, (Nanos, u64)> = BTreeMap::new();
     let (mut at, mut after_schedulers) = (Nanos::ZERO, false);
-    let mut look = |turn: &Turn<'_>| {
-        let kernels =
-            turn.choices.iter().flat_map(|choice| &choice.places).all(|at| at.0.is_none());
+    let mut look = |turn: &Round<'_>| {
+        let kernels = turn.plan.decisions.iter().all(|decision| decision.place.pu().is_none());
         let alive = turn.seen.tasks.iter().filter(|task| task.alive()).count();
         let kind = match (alive as f64) < pus {
             true => TAIL,
@@ -74,9 +73,9 @@ fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> Run {
         after_schedulers = !kernels;
         run.quanta += 1;
         run.schedulers += u64::from(!kernels);
-        run.verdicts += turn.news.len() as u64;
+        run.verdicts += turn.plan.messages.len() as u64;
         if run.first.is_none() {
-            run.first = turn.news.first().map(|news| format!("{} {news}", turn.number));
+            run.first = turn.plan.messages.first().map(|news| format!("{} {news}", turn.number));
         }
         let capacity = turn.seen.at.saturating_sub(at).as_secs_f64() * pus;
         at = turn.seen.at;
@@ -92,9 +91,9 @@ fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> Run {
         run.capacity[kind] += capacity;
         run.idle[kind] += capacity - busy;
     };
-    let options = ScheduleOptions::default();
+    let options = Options::each_quantum();
     let outcome =
-        schedule_with(&platform, scenario, (scheduler, "test"), &options, &mut look).unwrap();
+        simulate_with(&platform, scenario, (scheduler, "test"), &options, &mut look).unwrap();
     run.seconds = outcome.turnaround().unwrap().as_secs_f64();
     run
 }
@@ -122,7 +121,7 @@ pub struct Alone {
 impl Alone {
     /// So many.
     pub fn new(case: &Case, times: u64) -> Self {
-        let os = |scenario: Scenario| run(case, &scenario, &mut *SchedulerKind::Os.scheduler(&[]));
+        let os = |scenario: Scenario| run(case, &scenario, &mut *PolicySpec::named("os").plain());
         let runs: Vec<Run> = case.again(0, times).into_iter().map(os).collect();
         let mut sums: BTreeMap<JobIdx, (f64, f64)> = BTreeMap::new();
         for (job, ran) in runs.iter().flat_map(|run| run.ran.iter().flatten()) {
@@ -144,7 +143,7 @@ impl Alone {
             let mut guard = Guard::new(inner, &under.name(), settings);
             let one = run(case, &scenario, &mut guard);
             let first = one.first.clone().unwrap_or_default();
-            told = (one.verdicts, first, guard.state().unwrap_or_default());
+            told = (one.verdicts, first, guard.state());
             runs.push(one);
         }
         let mean = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {

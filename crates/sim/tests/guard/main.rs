@@ -23,16 +23,17 @@ mod under;
 use cases::{QUANTUM, any_case};
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Allocated, Choice, Quantum, Scheduler, SchedulerKind, Selected};
-use colocate_sim::{Kernel, Platform, Scenario, ScheduleOptions, schedule_with};
+use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::{Evidence, Plan, Policy, PolicySpec, SourceSet};
+use colocate_sim::{Kernel, Options, Platform, Scenario, simulate_with};
 use std::sync::atomic::{AtomicU64, Ordering};
 use under::Under;
 
 /// Turnaround in seconds, simulated.
-fn turnaround(platform: &Platform<'_>, scenario: &Scenario, scheduler: &mut dyn Scheduler) -> f64 {
-    let options = ScheduleOptions::default();
-    let look = &mut |_: &colocate_engine::schedule::Turn<'_>| ();
-    let outcome = schedule_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
+fn turnaround(platform: &Platform<'_>, scenario: &Scenario, scheduler: &mut dyn Policy) -> f64 {
+    let options = Options::each_quantum();
+    let look = &mut |_: &colocate_engine::Round<'_>| ();
+    let outcome = simulate_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
     outcome.turnaround().unwrap().as_secs_f64()
 }
 
@@ -133,7 +134,7 @@ fn memory_and_rhythm() {
 /// slower for it: +1.2 %.
 #[test]
 fn no_rhythm_is_the_schedulers_alone() {
-    let effect = study::effect(Under::Kind(SchedulerKind::Mmas), 741);
+    let effect = study::effect(Under::Kind("mmas"), 741);
     assert!(effect < 0.01, "{effect}");
 }
 
@@ -161,8 +162,8 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
     let (mut free, mut guarded) = (0.0, 0.0);
     for seed in scenario.seed..scenario.seed + 4 {
         let scenario = Scenario { seed, ..scenario.clone() };
-        let run = |scheduler: &mut dyn Scheduler| turnaround(&platform, &scenario, scheduler);
-        let kernel = run(&mut *SchedulerKind::Os.scheduler(&[]));
+        let run = |scheduler: &mut dyn Policy| turnaround(&platform, &scenario, scheduler);
+        let kernel = run(&mut *PolicySpec::named("os").plain());
         let gained = kernel - run(&mut Mixes);
         assert!(gained > 0.1 * kernel, "{gained} of {kernel} s gained");
         free += gained;
@@ -175,8 +176,13 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
 #[derive(Debug)]
 struct Mixes;
 
-impl Scheduler for Mixes {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+impl Policy for Mixes {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let now = &evidence.now;
         let half = |second: bool| {
             let jobs = now.queue.iter().filter(move |job| (job.job.0 >= 8) == second);
             jobs.zip(now.pus.iter().skip(usize::from(second)).step_by(2))
@@ -186,6 +192,6 @@ impl Scheduler for Mixes {
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],
         };
-        half(false).chain(half(true)).map(choice).collect()
+        evidence.plan(&half(false).chain(half(true)).map(choice).collect::<Vec<_>>())
     }
 }

@@ -21,7 +21,7 @@ use super::kept::Kept;
 use super::under::Under;
 use super::{Runs, turnaround};
 use colocate_engine::guard::{Guard, Guarding};
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -75,7 +75,7 @@ impl Bench<'_> {
     fn kernel(&mut self, from: u64, times: u64) -> Runs {
         let case = self.case;
         let run = |scenario: &colocate_sim::Scenario| {
-            turnaround(&case.platform(), scenario, &mut *SchedulerKind::Os.scheduler(&[]))
+            turnaround(&case.platform(), scenario, &mut *PolicySpec::named("os").plain())
         };
         let runs = || Runs::of(&case.again(from, times).iter().map(run).collect::<Vec<f64>>());
         *self.kernel.entry((from, times)).or_insert_with(runs)

@@ -1,9 +1,8 @@
 //! What is guarded.
 
 use colocate_model::{CpiModel, Phase};
-use colocate_policy::schedule::{
-    Allocated, Choice, Knowledge, Quantum, Queued, Scheduler, SchedulerKind, Selected,
-};
+use colocate_policy::schedule::{Allocated, Choice, Queued, Selected};
+use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, SourceSet, table};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
 /// Coefficients for `symbiotic`: `colocate train cpi-model --machine FILE`, the file being `common::SMALL`. Machines
@@ -14,11 +13,15 @@ const CPI_MODEL: &str = include_str!("cpi-model.json");
 #[derive(Debug)]
 struct OnePu;
 
-impl Scheduler for OnePu {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let head = &now.queue[0];
-        let places = vec![(Some(now.pus[0]), Allocated::Next); head.threads.len()];
-        vec![Choice { job: head.job, selected: Selected::HeadOfQueue, places }]
+impl Policy for OnePu {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let (head, pu) = (&evidence.now.queue[0], evidence.now.pus[0]);
+        let places = vec![(Some(pu), Allocated::Next); head.threads.len()];
+        evidence.plan(&[Choice { job: head.job, selected: Selected::HeadOfQueue, places }])
     }
 }
 
@@ -26,23 +29,28 @@ impl Scheduler for OnePu {
 #[derive(Debug)]
 struct StarvesOne;
 
-impl Scheduler for StarvesOne {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let last = now.queue.iter().map(|job| job.job).max();
-        let runs = now.queue.iter().filter(|job| now.queue.len() == 1 || Some(job.job) != last);
+impl Policy for StarvesOne {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let queue = evidence.now.queue;
+        let last = queue.iter().map(|job| job.job).max();
+        let runs = queue.iter().filter(|job| queue.len() == 1 || Some(job.job) != last);
         let free = |job: &Queued| Choice {
             job: job.job,
             selected: Selected::Drawn,
             places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
         };
-        runs.map(free).collect()
+        evidence.plan(&runs.map(free).collect::<Vec<_>>())
     }
 }
 
 /// A scheduler of ours, or one that nobody should want. `os` is there to show what luck does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Under {
-    Kind(SchedulerKind),
+    Kind(&'static str),
     OnePu,
     StarvesOne,
 }
@@ -50,8 +58,8 @@ pub enum Under {
 impl Under {
     /// All of them, but for schedulers of fast and slow cores, which are as `os` where cores are alike.
     pub fn all() -> Vec<Self> {
-        let chooses = |kind: &SchedulerKind| !kind.runs_all() || *kind == SchedulerKind::Os;
-        let ours = SchedulerKind::ALL.into_iter().filter(chooses).map(Self::Kind);
+        let chooses = |kind: &PolicySpec| kind.waits() || kind.name() == "os";
+        let ours = table::each_quantum().filter(chooses).map(|kind| Self::Kind(kind.name()));
         ours.chain([Self::OnePu, Self::StarvesOne]).collect()
     }
 
@@ -65,22 +73,22 @@ impl Under {
     /// As people know it.
     pub fn name(self) -> String {
         match self {
-            Self::Kind(kind) => kind.name().to_owned(),
+            Self::Kind(name) => name.to_owned(),
             Self::OnePu => "one PU".to_owned(),
             Self::StarvesOne => "starves one".to_owned(),
         }
     }
 
     /// With all that it wants to know beforehand.
-    pub fn scheduler(self, platform: &Platform<'_>, scenario: &Scenario) -> Box<dyn Scheduler> {
+    pub fn scheduler(self, platform: &Platform<'_>, scenario: &Scenario) -> Box<dyn Policy> {
         let kind = match self {
-            Self::Kind(kind) => kind,
+            Self::Kind(name) => PolicySpec::named(name),
             Self::OnePu => return Box::new(OnePu),
             Self::StarvesOne => return Box::new(StarvesOne),
         };
         let cpi = CpiModel::from_json(CPI_MODEL).unwrap();
         let demands: Vec<Phase> = scenario.jobs.iter().map(|job| most(scenario, job)).collect();
-        kind.scheduler_knowing(&Knowledge {
+        kind.policy(&Knowledge {
             alone: &alone_of(platform, scenario).unwrap(),
             cpi: Some(&cpi),
             demands: &demands,

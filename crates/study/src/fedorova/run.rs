@@ -6,10 +6,10 @@ use super::program::{Pace, Sizes, fed, spinning};
 use super::{FedorovaError, Study};
 use crate::stats;
 use colocate_machine::{Bytes, Nanos};
-use colocate_policy::schedule::{Scheduler, SchedulerKind};
+use colocate_policy::{Policy, PolicySpec};
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Method, Outcome, Pages, PhaseIdx, PhaseSpec, Platform,
-    Scenario, ScheduleOptions, Serial, Stretch, ThreadSpec, Work, schedule_with,
+    Barrier, BarrierWait, JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec,
+    Platform, Scenario, Serial, Stretch, ThreadSpec, Work, simulate_with,
 };
 
 /// The schedulers by name, the baseline first. Those that colocate does not have are left out. The last is the nearest to the
@@ -26,10 +26,10 @@ pub const ORACLE: &str = "oracle";
 pub type Kept = [Option<f64>; 5];
 
 /// Who is compared in a situation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
     /// The scheduler.
-    pub kind: SchedulerKind,
+    pub kind: PolicySpec,
     /// Whether the program has as many threads as feedback-driven threading gives it, not one for each core.
     pub fed: bool,
 }
@@ -53,14 +53,14 @@ pub fn contenders(question: Question) -> Vec<Contender> {
 
 /// The schedulers that colocate has.
 #[must_use]
-pub fn schedulers() -> Vec<SchedulerKind> {
+pub fn schedulers() -> Vec<PolicySpec> {
     POLICIES.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 /// The names of those that it does not have.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
-    let unknown = |name: &&str| name.parse::<SchedulerKind>().is_err();
+    let unknown = |name: &&str| name.parse::<PolicySpec>().is_err();
     POLICIES.iter().copied().filter(unknown).collect()
 }
 
@@ -89,7 +89,7 @@ pub fn under_all(
         let sizes = if fed { &few } else { &sizes };
         let one = |seed| -> Result<Kept, FedorovaError> {
             let scenario = scenario(study, point, sizes, seed);
-            let mut scheduler = kind.scheduler(&[]);
+            let mut scheduler = kind.plain();
             let outcome = under(&platform, point, &scenario, (&mut *scheduler, kind.name()))?;
             Ok(kept(&outcome))
         };
@@ -115,11 +115,11 @@ pub fn under(
     platform: &Platform<'_>,
     point: &Point,
     scenario: &Scenario,
-    scheduler: (&mut dyn Scheduler, &str),
+    scheduler: (&mut dyn Policy, &str),
 ) -> Result<Outcome, FedorovaError> {
     let hides_spinning = point.waiting == Waiting::SpinUnknown;
-    let options = ScheduleOptions { hides_spinning, ..ScheduleOptions::default() };
-    Ok(schedule_with(platform, scenario, scheduler, &options, &mut |_| ())?)
+    let options = Options { hides_spinning, ..Options::each_quantum() };
+    Ok(simulate_with(platform, scenario, scheduler, &options, &mut |_| ())?)
 }
 
 /// The programs as a scenario, each as many threads as its share of the cores. They begin one after another within the first

@@ -8,12 +8,12 @@ use super::mix::Mix;
 use super::program::Program;
 use super::{FeliuError, Setup, Study};
 use crate::stats::{self, Random};
-use colocate_engine::schedule::Turn;
+use colocate_engine::Round;
 use colocate_machine::{Bytes, Nanos};
-use colocate_policy::schedule::{Alone, SchedulerKind};
+use colocate_policy::{Alone, Knowledge, PolicySpec};
 use colocate_sim::metrics;
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
-use colocate_sim::{Kernel, Outcome, Platform, ScheduleOptions, alone_of, schedule_with};
+use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
 
 /// What is kept of a run, in the order of [`Metric::ALL`]; `None` if it did not come to its end.
 pub type Kept = [Option<f64>; Metric::COUNT];
@@ -40,7 +40,7 @@ pub fn under_all(
         let scenario = scenario(study, setup, programs, mix, seed);
         let alone = alone_of(&platform, &scenario)?;
         for (runs, kind) in runs.iter_mut().zip(setup.schedulers(seed)) {
-            let outcome = under(study, &platform, &scenario, (kind, &alone), &mut |_| ())?;
+            let outcome = under(study, &platform, &scenario, (&kind, &alone), &mut |_| ())?;
             runs.push(kept(&outcome));
         }
     }
@@ -55,13 +55,13 @@ pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
     scenario: &Scenario,
-    (kind, alone): (SchedulerKind, &[Alone]),
-    look: &mut dyn FnMut(&Turn<'_>),
+    (policy, alone): (&PolicySpec, &[Alone]),
+    look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Outcome, FeliuError> {
-    let mut scheduler = kind.scheduler(alone);
-    let name = kind.to_string();
-    let options = ScheduleOptions::default();
-    let mut outcome = schedule_with(platform, scenario, (&mut *scheduler, &name), &options, look)?;
+    let (mut made, name) =
+        (policy.policy(&Knowledge { alone, ..Knowledge::default() }), policy.to_string());
+    let options = Options::each_quantum();
+    let mut outcome = simulate_with(platform, scenario, (&mut *made, &name), &options, look)?;
     // A target is what a program does in so long alone.
     outcome.jobs.iter_mut().for_each(|job| job.alone = Some(study.alone));
     Ok(outcome)

@@ -6,7 +6,7 @@
 use super::Spread2;
 use super::figures::Metric;
 use colocate_machine::Nanos;
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -85,10 +85,10 @@ impl Setup {
 
     /// The schedulers that colocate has, with `seed` for those that draw.
     #[must_use]
-    pub fn schedulers(&self, seed: u64) -> Vec<SchedulerKind> {
-        let with_seed = |kind| match kind {
-            SchedulerKind::Random { .. } => SchedulerKind::Random { seed },
-            kind => kind,
+    pub fn schedulers(&self, seed: u64) -> Vec<PolicySpec> {
+        let with_seed = |mut policy: PolicySpec| {
+            let _ = policy.set("seed", &seed.to_string()); // only those that draw have one
+            policy
         };
         self.policies.iter().filter_map(|name| name.parse().ok()).map(with_seed).collect()
     }
@@ -96,7 +96,7 @@ impl Setup {
     /// The names of those that colocate does not have.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
-        let unknown = |name: &&str| name.parse::<SchedulerKind>().is_err();
+        let unknown = |name: &&str| name.parse::<PolicySpec>().is_err();
         self.policies.iter().copied().filter(unknown).collect()
     }
 }
@@ -242,10 +242,10 @@ mod tests {
             assert_eq!(written, format!("\"{number}\""));
             for setup in number.setups() {
                 let known = setup.schedulers(7);
-                assert_eq!(known[0], SchedulerKind::Os);
+                assert_eq!(known[0].name(), "os");
                 assert_eq!(known.len() + setup.missing().len(), setup.policies.len());
                 assert!(setup.shown < setup.mixes);
-                let random = SchedulerKind::Random { seed: 7 };
+                let random = PolicySpec::named("random:seed=7");
                 assert_eq!(known.contains(&random), setup.policies.contains(&"random"));
             }
         }

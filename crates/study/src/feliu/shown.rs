@@ -3,7 +3,7 @@
 use super::mix::Mix;
 use super::program::Program;
 use super::{FeliuError, Setup, Study, run};
-use colocate_engine::schedule::Turn;
+use colocate_engine::Round;
 use colocate_machine::{CacheKind, Machine, Nanos};
 use colocate_sim::{Outcome, Platform, alone_of};
 use serde::{Deserialize, Serialize};
@@ -72,8 +72,8 @@ pub fn of(
     let mut ran = Vec::new();
     for kind in setup.schedulers(study.seed) {
         let mut watch = Watch::new(study.machine, mix.pus.len());
-        let mut look = |turn: &Turn<'_>| watch.look(turn);
-        let outcome = run::under(study, &platform, &scenario, (kind, &alone), &mut look)?;
+        let mut look = |turn: &Round<'_>| watch.look(turn);
+        let outcome = run::under(study, &platform, &scenario, (&kind, &alone), &mut look)?;
         ran.push((kind.name(), watch, outcome));
     }
     let baseline = ran.first().and_then(|(_, _, outcome)| outcome.turnaround()).unwrap_or_default();
@@ -134,7 +134,7 @@ impl<'a> Watch<'a> {
     }
 
     #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
-    fn look(&mut self, turn: &Turn<'_>) {
+    fn look(&mut self, turn: &Round<'_>) {
         let tasks = &turn.seen.tasks;
         let instructions = tasks.iter().map(|task| task.instructions.unwrap_or(0) as f64);
         self.done.push((turn.seen.at, instructions.collect()));

@@ -6,7 +6,7 @@ use super::program::{self, Program};
 use super::run::{self, Kept};
 use super::{FeliuError, ProgramFigures, Report, Setup, Study, VERSION, shown};
 use crate::simulate::figures::RESOLUTION;
-use colocate_policy::schedule::Alone;
+use colocate_policy::Alone;
 use colocate_sim::{Platform, alone_of};
 
 /// How many programs are drawn: as many as SPEC CPU2006 has.

@@ -20,7 +20,6 @@ use super::pairs::{self, Metrics, Pairs};
 use super::{Study, StudyError, geometric_mean, spread_of_all};
 use crate::simulate::figures::{Metric, RESOLUTION, Spread};
 use colocate_machine::{Machine, Nanos};
-use colocate_policy::PolicyKind;
 use colocate_sim::Kernel;
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +94,7 @@ pub fn piece(
     piece: usize,
 ) -> Result<Vec<Metrics>, StudyError> {
     let (pair, draw) = pairs.at(piece);
-    let runs = pairs::under(study, pair, draw, &[PolicyKind::Os])?;
+    let runs = pairs::under(study, pair, draw, &["os"])?;
     Ok(runs.into_iter().flatten().collect())
 }
 

@@ -9,10 +9,9 @@
 
 use super::{Study, StudyError, geometric_mean, spread_of_all};
 use crate::simulate::figures::{self, Metric, MetricFigures, Spread};
-use colocate_engine::Modelled;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::{Assumptions, Phase};
-use colocate_policy::PolicyKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::run::alone_times;
 use colocate_sim::scenario::{
     JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
@@ -21,15 +20,9 @@ use colocate_sim::{Kernel, Options, Platform, simulate};
 use serde::{Deserialize, Serialize};
 
 /// The policies that are compared, the paper's baselines first.
-pub const POLICIES: [PolicyKind; 5] = [
-    PolicyKind::Os,
-    PolicyKind::RoundRobin,
-    PolicyKind::Instruction { key: None },
-    PolicyKind::Mix,
-    PolicyKind::SymbiosisModel,
-];
+pub const POLICIES: [&str; 5] = ["os", "round-robin", "instruction", "mix", "symbiosis-model"];
 /// Placements that the oracle may choose besides.
-const MORE: [PolicyKind; 2] = [PolicyKind::Scatter, PolicyKind::Compact];
+const MORE: [&str; 2] = ["scatter", "compact"];
 /// Places in [`POLICIES`] of the paper's baselines, and of its own mapping.
 const OS: usize = 0;
 const ROUND_ROBIN: usize = 1;
@@ -239,7 +232,7 @@ pub fn all_policies(
     pair: [&Phase; 2],
     draw: usize,
 ) -> Result<Vec<Vec<Metrics>>, StudyError> {
-    let policies: Vec<PolicyKind> = POLICIES.iter().chain(&MORE).copied().collect();
+    let policies: Vec<&str> = POLICIES.iter().chain(&MORE).copied().collect();
     let mut runs = under(study, pair, draw, &policies)?;
     let stp = place(Metric::Stp);
     let best = |seed: usize| {
@@ -263,7 +256,7 @@ pub fn under(
     study: &Study<'_>,
     pair: [&Phase; 2],
     draw: usize,
-    policies: &[PolicyKind],
+    policies: &[&str],
 ) -> Result<Vec<Vec<Metrics>>, StudyError> {
     let draw: &Assumptions = &study.draws[draw];
     let platform = Platform::new(study.machine, study.performance, *draw)?;
@@ -272,9 +265,9 @@ pub fn under(
         let scenario = scenario(study, pair, study.seed.wrapping_add(seed.into()));
         let alone = alone_times(&platform, &scenario)?;
         for (runs, &policy) in runs.iter_mut().zip(policies) {
-            let planner = Modelled { policy, performance: study.performance };
+            let policy = PolicySpec::named(policy);
             let options = Options { alone: false, ..Options::default() };
-            let mut outcome = simulate(&platform, &scenario, &planner, &options)?;
+            let mut outcome = simulate(&platform, &scenario, &policy, &options)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }

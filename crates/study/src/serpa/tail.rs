@@ -14,7 +14,7 @@ use super::{Study, StudyError};
 use crate::simulate::figures::{Metric, Run};
 use colocate_machine::Nanos;
 use colocate_model::Phase;
-use colocate_policy::PolicyKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::scenario::Method;
 use colocate_sim::{Options, Platform, simulate};
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,7 @@ use serde::{Deserialize, Serialize};
 const LENGTHS: [u64; 4] = [100, 75, 50, 25];
 /// The paper's baselines, and a placement with one thread of each application on every core: `scatter` fills
 /// one PU a core before any second one, first with all of one, then with all of the other.
-pub(super) const POLICIES: [PolicyKind; 3] =
-    [PolicyKind::Os, PolicyKind::RoundRobin, PolicyKind::Scatter];
+pub(super) const POLICIES: [&str; 3] = ["os", "round-robin", "scatter"];
 
 /// Two copies of one application, one of them shorter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,18 +57,18 @@ pub fn piece(
     let (percent, draw) = (LENGTHS[piece / study.draws.len()], piece % study.draws.len());
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let options = Options { alone: false, ..Options::default() };
-    let one = |policy: PolicyKind, seed: u32| -> Result<Metrics, StudyError> {
+    let one = |policy: &str, seed: u32| -> Result<Metrics, StudyError> {
         let mut jobs = scenario(study, [phase, phase], study.seed.wrapping_add(seed.into()));
         jobs.method = Method::Leave;
         let shorter = Nanos(study.alone.0 / 100 * percent);
         jobs.jobs = vec![job(study, "longer", 0, study.alone), job(study, "shorter", 1, shorter)];
-        let outcome = simulate(&platform, &jobs, &policy, &options)?;
+        let outcome = simulate(&platform, &jobs, &PolicySpec::named(policy), &options)?;
         let mut metrics = Metrics::default();
         metrics[pairs::place(Metric::Slowest)] =
             outcome.jobs[0].took().filter(|_| outcome.complete).map(Nanos::as_secs_f64);
         Ok(metrics)
     };
-    let of = |policy: PolicyKind| (0..study.seeds).map(|seed| one(policy, seed)).collect();
+    let of = |policy: &str| (0..study.seeds).map(|seed| one(policy, seed)).collect();
     POLICIES.into_iter().map(of).collect()
 }
 

@@ -1,89 +1,73 @@
-//! What a simulation compares: policies, which place threads, and schedulers, which also choose quantum by
-//! quantum who runs.
+//! What a simulation compares: policies, and when they decide.
 
-use colocate_policy::PolicyKind;
-use colocate_policy::kind::KindError;
-use colocate_policy::schedule::{SchedulerError, SchedulerKind};
+use colocate_engine::Meanwhile;
+use colocate_policy::table::{self, Cadence, listed};
+use colocate_policy::{PolicySpec, SpecError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What stands before the name of a scheduler that is also a policy's.
-const SCHEDULER: &str = "schedule:";
+/// What stands before a policy that can decide once and is to decide each quantum.
+const EACH_QUANTUM: &str = "schedule:";
 
-/// What stands behind a scheduler whose waiting jobs fill idle PUs.
+/// What stands behind a policy whose waiting jobs fill idle PUs.
 const FILLS: &str = "+fill";
 
-/// A policy or a scheduler, with its settings, written as either is. A name that both have is the policy's;
-/// `schedule:NAME` is the scheduler. With `+fill` behind a scheduler, jobs that have to wait fill idle PUs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// A policy with its settings. One that can decide once does; with `schedule:` before it, it decides each quantum. With
+/// `+fill` behind it, it decides each quantum, and jobs that have to wait fill idle PUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Contender {
-    /// Places threads, and all of them run.
-    Policy(PolicyKind),
-    /// Chooses who runs as well; who waits is stopped.
-    Scheduler(SchedulerKind),
-    /// The same, where who waits fills idle PUs.
-    Filling(SchedulerKind),
+pub struct Contender {
+    /// The policy.
+    pub policy: PolicySpec,
+    /// What jobs do that have to wait, where it decides each quantum; `None`: it decides once.
+    pub waiting: Option<Meanwhile>,
 }
 
 impl Contender {
-    /// The scheduler, if it is one.
+    /// Whether it decides each quantum.
     #[must_use]
-    pub const fn scheduler(self) -> Option<SchedulerKind> {
-        match self {
-            Self::Policy(_) => None,
-            Self::Scheduler(kind) | Self::Filling(kind) => Some(kind),
+    pub const fn each_quantum(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn each(policy: PolicySpec, waiting: Meanwhile) -> Result<Self, ContenderError> {
+        match policy.row().cadence.each_quantum() {
+            true => Ok(Self { policy, waiting: Some(waiting) }),
+            false => Err(ContenderError::Cadence { found: policy.name() }),
         }
     }
 }
 
-/// Why a text is neither a policy nor a scheduler.
+/// Why a text is no policy, or none for this.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ContenderError {
-    /// Nothing has this name.
-    #[error("expected a policy, {}, or a scheduler, {}, found {found:?}", policies(), schedulers())]
-    Name {
-        /// What the text says.
-        found: String,
+    /// There is no such policy, or it has no such setting.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// It cannot decide each quantum.
+    #[error("expected a policy that decides each quantum, {}, found {found}", each_quantum())]
+    Cadence {
+        /// Its name.
+        found: &'static str,
     },
-    /// A policy has no such setting.
-    #[error(transparent)]
-    Policy(KindError),
-    /// There is no such scheduler, or it has no such setting.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
+    /// It names a file.
+    #[error("expected {0} without model=FILE (see --cpi-model), found one")]
+    File(&'static str),
 }
 
-fn policies() -> String {
-    listed(PolicyKind::ALL.iter().map(|kind| kind.name().to_owned()).collect())
-}
-
-fn schedulers() -> String {
-    listed(SchedulerKind::ALL.iter().map(|&kind| name(kind, kind.name())).collect())
-}
-
-fn listed(names: Vec<String>) -> String {
-    match names.split_last() {
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
-    }
-}
-
-/// How a scheduler is told from a policy of the same name; `written` is the scheduler as it writes itself.
-fn name(kind: SchedulerKind, written: &str) -> String {
-    let shared = PolicyKind::ALL.iter().any(|policy| policy.name() == kind.name());
-    format!("{}{written}", if shared { SCHEDULER } else { "" })
+fn each_quantum() -> String {
+    listed(&table::each_quantum().map(|policy| policy.name()).collect::<Vec<_>>())
 }
 
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(kind) => kind.fmt(f),
-            Self::Scheduler(kind) => f.write_str(&name(*kind, &kind.to_string())),
-            Self::Filling(kind) => write!(f, "{}{FILLS}", name(*kind, &kind.to_string())),
+        if self.each_quantum() && self.policy.row().cadence == Cadence::Either {
+            f.write_str(EACH_QUANTUM)?;
         }
+        let fills = if self.waiting == Some(Meanwhile::Fill) { FILLS } else { "" };
+        write!(f, "{}{fills}", self.policy)
     }
 }
 
@@ -91,22 +75,23 @@ impl FromStr for Contender {
     type Err = ContenderError;
 
     fn from_str(text: &str) -> Result<Self, ContenderError> {
-        if let Some(scheduler) = text.strip_suffix(FILLS) {
-            let scheduler = scheduler.strip_prefix(SCHEDULER).unwrap_or(scheduler);
-            return Ok(Self::Filling(scheduler.parse()?));
+        let (rest, fills) = match text.strip_suffix(FILLS) {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (name, each) = match rest.strip_prefix(EACH_QUANTUM) {
+            Some(name) => (name, true),
+            None => (rest, false),
+        };
+        let policy = name.parse::<PolicySpec>()?;
+        if policy.file().is_some() {
+            return Err(ContenderError::File(policy.name()));
         }
-        if let Some(scheduler) = text.strip_prefix(SCHEDULER) {
-            return Ok(Self::Scheduler(scheduler.parse()?));
+        match (fills, each || policy.row().cadence == Cadence::EachQuantum) {
+            (true, _) => Self::each(policy, Meanwhile::Fill),
+            (false, true) => Self::each(policy, Meanwhile::Stop),
+            (false, false) => Ok(Self { policy, waiting: None }),
         }
-        match text.parse() {
-            Ok(policy) => return Ok(Self::Policy(policy)),
-            Err(KindError::Name(_)) => {}
-            Err(setting) => return Err(ContenderError::Policy(setting)),
-        }
-        text.parse().map(Self::Scheduler).map_err(|error| match error {
-            SchedulerError::Name { found } => ContenderError::Name { found },
-            setting => ContenderError::Scheduler(setting),
-        })
     }
 }
 
@@ -123,29 +108,22 @@ impl From<Contender> for String {
     }
 }
 
-impl From<PolicyKind> for Contender {
-    fn from(kind: PolicyKind) -> Self {
-        Self::Policy(kind)
-    }
-}
-
-impl PartialEq<PolicyKind> for Contender {
-    fn eq(&self, other: &PolicyKind) -> bool {
-        *self == Self::Policy(*other)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parsed(text: &str) -> Contender {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn reads_back_what_it_writes() {
-        let policies = PolicyKind::ALL.into_iter().map(Contender::Policy);
-        let schedulers = SchedulerKind::ALL.into_iter().map(Contender::Scheduler);
-        let filling = SchedulerKind::ALL.into_iter().map(Contender::Filling);
+        let once = table::once().map(|policy| Contender { policy, waiting: None });
+        let each = |waiting| {
+            table::each_quantum().map(move |policy| Contender { policy, waiting: Some(waiting) })
+        };
         let mut written: Vec<String> = Vec::new();
-        for contender in policies.chain(schedulers).chain(filling) {
+        for contender in once.chain(each(Meanwhile::Stop)).chain(each(Meanwhile::Fill)) {
             let text = contender.to_string();
             assert_eq!(text.parse(), Ok(contender));
             assert!(!written.contains(&text), "{text} is written by two");
@@ -154,27 +132,27 @@ mod tests {
     }
 
     #[test]
-    fn a_policys_name_is_the_policys() {
-        let policy = Contender::Policy(PolicyKind::RoundRobin);
-        assert_eq!("round-robin".parse(), Ok(policy));
-        let scheduler = Contender::Scheduler(SchedulerKind::RoundRobin);
-        assert_eq!("schedule:round-robin".parse(), Ok(scheduler));
-        assert_eq!("schedule:bas".parse(), Ok(Contender::Scheduler(SchedulerKind::Bas)));
-        assert_eq!(Contender::Scheduler(SchedulerKind::Bas).to_string(), "bas");
-        assert_eq!(Contender::Filling(SchedulerKind::Bas).to_string(), "bas+fill");
-        let filling = Contender::Filling(SchedulerKind::RoundRobin);
-        assert_eq!("round-robin+fill".parse(), Ok(filling), "policies stop nobody");
+    fn what_can_decide_once_does() {
+        assert_eq!(parsed("round-robin").waiting, None);
+        assert_eq!(parsed("schedule:round-robin").waiting, Some(Meanwhile::Stop));
+        assert_eq!(parsed("schedule:bas"), parsed("bas"));
+        assert_eq!(parsed("bas").to_string(), "bas");
+        assert_eq!(parsed("bas+fill").to_string(), "bas+fill");
+        assert_eq!(parsed("round-robin+fill").waiting, Some(Meanwhile::Fill));
+        assert_eq!(parsed("schedule:round-robin+fill"), parsed("round-robin+fill"));
     }
 
     #[test]
     fn refuses_with_one_line() {
         let refusal = |text: &str| text.parse::<Contender>().unwrap_err().to_string();
         let said = refusal("best");
-        assert!(said.starts_with("expected a policy, os, round-robin,"), "{said}");
-        assert!(said.ends_with("found \"best\"") && said.contains("schedule:os"), "{said}");
-        assert_eq!(refusal("random:seat=1"), "expected random with seed=N, found \"seat=1\"");
+        assert!(said.starts_with("expected os, round-robin,"), "{said}");
+        assert!(said.ends_with("found policy \"best\""), "{said}");
+        assert!(refusal("random:seat=1").ends_with("found \"seat=1\""));
         assert_eq!(refusal("bas:a=1"), "expected bas with no setting, found \"a=1\"");
-        assert!(refusal("schedule:mix").contains("found scheduler \"mix\""));
-        assert!(refusal("mix+fill").contains("found scheduler \"mix\""));
+        let said = refusal("schedule:mix");
+        assert!(said.starts_with("expected a policy that decides each quantum, os, "), "{said}");
+        assert!(refusal("mix+fill").ends_with("found mix"));
+        assert!(refusal("symbiotic:model=x").starts_with("expected symbiotic without model=FILE"));
     }
 }

@@ -8,16 +8,12 @@
 use super::contender::Contender;
 use super::figures::{Run, Settings, Simulated};
 use super::scenario::Experiment;
-use colocate_engine::Meanwhile;
-use colocate_engine::planner::Modelled;
 use colocate_machine::{Machine, Performance};
 use colocate_model::{Assumptions, CpiModel};
-use colocate_policy::PolicyKind;
-use colocate_policy::schedule::SchedulerKind;
+use colocate_policy::PolicySpec;
+use colocate_policy::table::Prior;
 use colocate_sim::run::alone_times;
-use colocate_sim::{
-    Options, Outcome, Platform, Scenario, ScheduleOptions, SimError, schedule, simulate,
-};
+use colocate_sim::{Options, Outcome, Platform, Scenario, SimError, simulate};
 
 /// Most spans that are kept of a run for its picture. Chosen: 32 MiB.
 const MAX_SPANS: usize = 1_000_000;
@@ -77,7 +73,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// [`SimError`] of the run.
-    pub fn traced(&self, policy: Contender) -> Result<Outcome, SimError> {
+    pub fn traced(&self, policy: &Contender) -> Result<Outcome, SimError> {
         let platform = Platform::new(self.machine, self.performance, Assumptions::default())?;
         let mut outcome = self.run(&platform, &self.experiment.scenario, policy, MAX_SPANS)?;
         if outcome.spans.len() >= MAX_SPANS {
@@ -109,39 +105,28 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Who makes the plans: it knows how fast the machine is, as described, and not what a draw assumes.
-    const fn planner(&self, policy: PolicyKind) -> Modelled<'a> {
-        Modelled { policy, performance: self.performance }
-    }
-
     /// One run; so many `spans` of who ran where are kept.
     fn run(
         &self,
         platform: &Platform<'_>,
         scenario: &Scenario,
-        policy: Contender,
+        contender: &Contender,
         spans: usize,
     ) -> Result<Outcome, SimError> {
         let Experiment { profiled, watch, .. } = *self.experiment;
-        match policy {
-            Contender::Policy(policy) => {
-                let options = Options { profiled, watch, alone: false, spans };
-                simulate(platform, scenario, &self.planner(policy), &options)
-            }
-            Contender::Scheduler(kind) | Contender::Filling(kind) => {
-                let fills = policy == Contender::Filling(kind);
-                let meanwhile = if fills { Meanwhile::Fill } else { Meanwhile::Stop };
-                // What a scheduler wants to know of jobs alone it has measured on this machine, so it knows
-                // what is the case under this draw.
-                let options = ScheduleOptions {
-                    spans,
-                    cpi: self.cpi,
-                    meanwhile,
-                    ..ScheduleOptions::default()
-                };
-                schedule(platform, scenario, kind, &options)
-            }
-        }
+        // What a policy wants to know of jobs alone it has measured on this machine, so it knows what is the case under
+        // this draw.
+        let options = Options {
+            each_quantum: contender.each_quantum(),
+            profiled,
+            watch,
+            alone: false,
+            spans,
+            cpi: self.cpi,
+            meanwhile: contender.waiting.unwrap_or_default(),
+            ..Options::default()
+        };
+        simulate(platform, scenario, &contender.policy, &options)
     }
 
     /// All policies with one draw and one seed; units count from 0.
@@ -159,7 +144,7 @@ impl<'a> Bench<'a> {
         let scenario = Scenario { seed: first.seed.wrapping_add(seed as u64), ..first.clone() };
         let alone = alone_times(&platform, &scenario)?;
         let one = |policy: &Contender| {
-            let mut outcome = self.run(&platform, &scenario, *policy, 0)?;
+            let mut outcome = self.run(&platform, &scenario, policy, 0)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }
@@ -171,9 +156,12 @@ impl<'a> Bench<'a> {
 
 /// What a reader should know of schedulers that are compared.
 fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
-    let schedulers = || policies.iter().filter_map(|policy| policy.scheduler());
-    let told: Vec<&str> =
-        schedulers().filter(|kind| kind.needs_alone()).map(SchedulerKind::name).collect();
+    let schedulers =
+        || policies.iter().filter(|it| it.each_quantum()).map(|contender| &contender.policy);
+    let names = |has: &dyn Fn(&PolicySpec) -> bool| -> Vec<&str> {
+        schedulers().filter(|policy| has(policy)).map(PolicySpec::name).collect()
+    };
+    let told = names(&|policy| policy.has_prior(Prior::Solo));
     let mut notes = Vec::new();
     if schedulers().next().is_some() {
         notes.push(
@@ -188,15 +176,15 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
             told.join(", ")
         ));
     }
-    if schedulers().any(|kind| kind == SchedulerKind::Oracle) {
-        notes.push(
-            "oracle plans with the model that simulates and knows all demands: nobody could be so \
-             well informed"
-                .to_owned(),
-        );
+    let informed = names(&|policy| policy.has_prior(Prior::Demands));
+    if !informed.is_empty() {
+        notes.push(format!(
+            "{} plans with the model that simulates and knows all demands: nobody could be so \
+             well informed",
+            informed.join(", ")
+        ));
     }
-    let stacks: Vec<&str> =
-        schedulers().filter(|kind| kind.needs_cpi_model()).map(SchedulerKind::name).collect();
+    let stacks = names(&|policy| policy.has_prior(Prior::CpiModel));
     if !stacks.is_empty() {
         let model = cpi.cloned().unwrap_or_else(CpiModel::built_in);
         let by = if model.simulated { "trained in simulation of" } else { "measured on" };

@@ -164,8 +164,7 @@ impl<'a> Bench<'a> {
             policy: "training".to_owned(),
             decisions: (0..).zip(self.siblings).take(jobs).map(decision).collect(),
             newborn: Newborn::LeaveToKernel,
-            predicted: None,
-            slowdowns: None,
+            ..Plan::default()
         }
     }
 }

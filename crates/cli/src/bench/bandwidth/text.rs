@@ -268,7 +268,7 @@ mod tests {
     /// The line is what a workload file reads.
     #[test]
     fn the_line_is_read_back() {
-        use colocate_policy::schedule::Alone;
+        use colocate_policy::Alone;
         let line = alone_line(&report(Level::Memory, traced(), 3), Some(3.25)).unwrap();
         #[derive(serde::Deserialize)]
         struct File {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::guard::{Guard, Guarding};
 use colocate_machine::CoreKind;
+use colocate_policy::table;
 
 /// The cores of [`machine`], of which the second is half as fast, with those of its PUs that are online.
 fn online(numbers: &[u32]) -> Machine {
@@ -78,17 +79,16 @@ impl Host for Changing {
 
 #[test]
 fn a_machine_that_shrinks_and_grows() {
-    for kind in SchedulerKind::ALL {
+    for kind in table::each_quantum() {
         for guarded in [false, true] {
             let mut host = Changing::new(7);
-            let workload = Workload { jobs: 7, quantum: Nanos(100), scheduler: "test" };
-            let plain = kind.scheduler(&[]);
-            let mut scheduler: Box<dyn Scheduler> = match guarded {
+            let plain = kind.plain();
+            let mut policy: Box<dyn Policy> = match guarded {
                 true => Box::new(Guard::new(plain, "test", Guarding::default())),
                 false => plain,
             };
             let mut turns = 0;
-            let mut look = |turn: &Turn<'_>| {
+            let mut look = |turn: &Round<'_>| {
                 turns += 1;
                 let here = &turn.plan.pus;
                 for decision in &turn.plan.decisions {
@@ -96,7 +96,7 @@ fn a_machine_that_shrinks_and_grows() {
                     assert!(here.contains(&pu), "{kind}: {pu} is not among {here:?}");
                 }
             };
-            schedule(&mut host, &mut *scheduler, &workload, &mut look).unwrap();
+            schedule(&mut host, &mut *policy, 7, &mut look);
             assert!(turns >= 7, "{kind}: {turns}");
         }
     }
@@ -106,11 +106,10 @@ fn a_machine_that_shrinks_and_grows() {
 #[test]
 fn a_moment_may_end_with_another_machine() {
     let mut host = Changing::new(1);
-    let workload = Workload { jobs: 1, quantum: Nanos(100), scheduler: "test" };
     let mut lengths = Vec::new();
     let mut scheduler = FromFirst { begins: 3 };
-    let mut look = |turn: &Turn<'_>| lengths.push(turn.seen.at);
-    schedule(&mut host, &mut scheduler, &workload, &mut look).unwrap();
+    let mut look = |turn: &Round<'_>| lengths.push(turn.seen.at);
+    schedule(&mut host, &mut scheduler, 1, &mut look);
     assert_eq!(lengths, [Nanos(0), Nanos(0), Nanos(0), Nanos(100)]);
 }
 
@@ -120,17 +119,15 @@ struct FromFirst {
     begins: u32,
 }
 
-impl Scheduler for FromFirst {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        colocate_policy::schedule::baselines::Os.choose(now)
+impl Policy for FromFirst {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
     }
 
-    fn begin(&self) -> Vec<(TaskId, PuIdx)> {
-        let first = (TaskId { job: JobIdx(0), order: 0 }, PuIdx(0));
-        if self.begins > 0 { vec![first] } else { vec![] }
-    }
-
-    fn saw(&mut self, _done: &Done<'_>) {
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let first = (TaskId { job: JobIdx(0), order: 0 }, PuNr(0));
+        let initial = if self.begins > 0 { vec![first] } else { vec![] };
         self.begins = self.begins.saturating_sub(1);
+        Plan { initial, ..evidence.leave_to_kernel() }
     }
 }

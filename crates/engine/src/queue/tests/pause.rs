@@ -1,7 +1,6 @@
 //! Quanta of which nothing is learned: those that take far longer than they should, and those that take no time.
 
 use super::*;
-use colocate_policy::schedule::baselines::Os;
 
 /// Whose quanta take so much longer, one after the other.
 struct Late {
@@ -40,16 +39,17 @@ struct Pupil {
     heard: Vec<(u64, usize)>,
 }
 
-impl Scheduler for Pupil {
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let last = now.queue.iter().find(|job| job.job == JobIdx(5)).unwrap();
-        self.just_ran.push(last.just_ran);
-        self.runnable.push(last.runnable);
-        Os.choose(now)
+impl Policy for Pupil {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
     }
 
-    fn saw(&mut self, done: &Done<'_>) {
-        self.heard.push((done.took.0, done.did.len()));
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        self.heard.extend(evidence.last.map(|done| (done.took.0, done.did.len())));
+        let last = evidence.now.queue.iter().find(|job| job.job == JobIdx(5)).unwrap();
+        self.just_ran.push(last.just_ran);
+        self.runnable.push(last.runnable);
+        evidence.leave_to_kernel()
     }
 }
 
@@ -59,12 +59,11 @@ impl Scheduler for Pupil {
 fn a_pause_teaches_nothing() {
     let by = vec![Nanos(0), Nanos(200), Nanos::from_secs(600)];
     let mut host = Late { scripted: Scripted::new(6), by };
-    let workload = Workload { jobs: 6, quantum: Nanos(100), scheduler: "test" };
     let mut pupil = Pupil::default();
     let mut watched = Vec::new();
-    let mut look = |turn: &Turn<'_>| watched.push((turn.did.len(), turn.runnable.len()));
-    schedule(&mut host, &mut pupil, &workload, &mut look).unwrap();
-    assert_eq!(pupil.heard, [(100, 6), (300, 5), (0, 0), (100, 3), (100, 2), (100, 1)]);
+    let mut look = |turn: &Round<'_>| watched.push((turn.did.len(), turn.runnable.len()));
+    schedule(&mut host, &mut pupil, 6, &mut look);
+    assert_eq!(pupil.heard, [(100, 6), (300, 5), (0, 0), (100, 3), (100, 2)]);
     assert_eq!(pupil.just_ran, [false, true, true, false, true, true]);
     let third = Some(1.0 / 3.0);
     assert_eq!(pupil.runnable, [None, Some(1.0), third, third, Some(1.0), Some(1.0)]);
@@ -106,8 +105,7 @@ fn who_ran_in_a_pause_has_had_its_turn() {
     let mut queue = Queue::default();
     queue.meet(&before);
     queue.order.swap(0, 1);
-    let choices = [Choice { job: JobIdx(1), ..left_to_kernel(1)[0].clone() }];
-    queue.note(&passed(&choices, &host.machine, &before, &after));
+    queue.note(&passed(&ran(1, &[None]), &host.machine, &before, &after));
     let queued: Vec<(u32, usize)> =
         queue.queued(&after).iter().map(|job| (job.job.0, job.threads.len())).collect();
     assert_eq!(queued, [(0, 1), (1, 2)]);

@@ -1,9 +1,10 @@
 //! A machine whose jobs do what a test says, quantum by quantum: for tests only.
 
-use super::super::{Allocated, Done, Quantum, Queued, Ran, Scheduler, Thread};
-use crate::plan::{JobIdx, TaskId};
+use super::super::{Allocated, Done, Quantum, Queued, Ran, Thread};
+use crate::plan::{JobIdx, Place, TaskId, Why};
+use crate::policy::{Evidence, Policy};
 use crate::testing::machine;
-use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, described};
+use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, PuNr, described};
 use std::collections::BTreeMap;
 
 /// Four domains of one fast and three slow cores: 0, 4, 8 and 12 are fast.
@@ -58,6 +59,8 @@ pub struct World {
     pub quantum: Nanos,
     at: Vec<Vec<PuIdx>>,
     number: u64,
+    /// What policies had to say.
+    pub messages: Vec<String>,
     /// Threads whose programs chose their PUs: they stay where they are.
     pub bound: Vec<TaskId>,
     /// Instructions per cycle of a thread on a PU, if anybody counts them.
@@ -72,7 +75,7 @@ impl World {
         let at = threads.iter().map(|&count| next.by_ref().take(count).collect()).collect();
         let quantum = Nanos::from_millis(10);
         let ipc = Box::new(|_, _| None);
-        Self { machine, pus, quantum, at, number: 0, bound: Vec::new(), ipc }
+        Self { machine, pus, quantum, at, number: 0, messages: Vec::new(), bound: Vec::new(), ipc }
     }
 
     /// The queue after a quantum in which the threads of each job were runnable for these shares; as in the loop, threads
@@ -112,26 +115,30 @@ impl World {
     }
 
     /// Asks for a quantum after one with these shares, and lets it run: who is left to the kernel stays.
-    pub fn quantum(&mut self, scheduler: &mut dyn Scheduler, shares: &[Vec<f64>]) -> Vec<Placed> {
+    pub fn quantum(&mut self, policy: &mut dyn Policy, shares: &[Vec<f64>]) -> Vec<Placed> {
         let queue = self.queue(shares);
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
-        let choices = scheduler.choose(&now);
-        let begin: BTreeMap<TaskId, PuIdx> = scheduler.begin().into_iter().collect();
+        // What came of the quantum is told with the next question: here always the same.
+        let last = (self.number > 0).then_some(Done { took: self.quantum, did: &[] });
+        let plan = policy.decide(&Evidence { last, ..Evidence::of_queue(now) });
+        let initial: BTreeMap<TaskId, PuNr> = plan.initial.iter().copied().collect();
         self.number += 1;
-        scheduler.saw(&Done { took: self.quantum, did: &[] });
-        assert_eq!(choices.len(), queue.len(), "every job runs");
+        self.messages.extend(plan.messages.iter().cloned());
+        assert!(plan.decisions.iter().all(|it| it.place != Place::Waiting), "every job runs");
+        let index = |pu: PuNr| self.machine.pu_by_os(pu).expect("a PU of the machine");
         let mut placed = Vec::new();
-        for (choice, job) in choices.iter().zip(&queue) {
-            assert_eq!((choice.job, choice.places.len()), (job.job, job.threads.len()));
-            for ((pu, why), thread) in choice.places.iter().zip(&job.threads) {
-                let TaskId { job, order } = thread.id;
-                let before = &mut self.at[job.0 as usize][order as usize];
-                let put = begin.get(&thread.id).copied();
-                let now = pu.or(put).filter(|_| !thread.bound).unwrap_or(*before);
-                let moved = std::mem::replace(before, now) != now;
-                placed.push(Placed { id: thread.id, pu: *pu, put, why: why.clone(), moved });
-            }
+        for thread in queue.iter().flat_map(|job| &job.threads) {
+            let at = plan.decisions.binary_search_by_key(&thread.id, |decision| decision.task);
+            let decision = &plan.decisions[at.expect("every thread is decided on")];
+            let Why::Chosen { allocated, .. } = &decision.why else { panic!("{decision:?}") };
+            let (pu, put) =
+                (decision.place.pu().map(index), initial.get(&thread.id).copied().map(index));
+            let TaskId { job, order } = thread.id;
+            let before = &mut self.at[job.0 as usize][order as usize];
+            let now = pu.or(put).filter(|_| !thread.bound).unwrap_or(*before);
+            let moved = std::mem::replace(before, now) != now;
+            placed.push(Placed { id: thread.id, pu, put, why: allocated.clone(), moved });
         }
         placed
     }

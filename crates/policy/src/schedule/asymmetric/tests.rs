@@ -1,8 +1,8 @@
 //! What holds of all schedulers for fast and slow cores, by drawn machines and programs.
 
-use super::super::{Scheduler, SchedulerKind};
 use super::testing::{Placed, World, amp_4x12, machines, parallel, serial};
 use crate::plan::TaskId;
+use crate::{Policy, PolicySpec};
 use colocate_machine::PuIdx;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ const ALL: [&str; 4] = ["parallelism-aware", "efficiency", "utility", "all-fast-
 /// Those that move nobody but for changes of phases; moves cost `parallelism-aware` nothing, so that it makes all of them.
 const BY_PHASE: [&str; 3] = ["parallelism-aware:spare=no:cost=0", "utility", "all-fast-first"];
 
-fn scheduler(name: &str) -> Box<dyn Scheduler> {
-    name.parse::<SchedulerKind>().expect("there is such a scheduler").scheduler(&[])
+fn scheduler(name: &str) -> Box<dyn Policy> {
+    PolicySpec::named(name).plain()
 }
 
 /// What threads do in a quantum: one of each job, or all.

@@ -1,6 +1,7 @@
 //! `fair` and `perf-fair` by hand, and what always holds of them and of progress.
 
 use super::super::Did;
+use super::super::Done;
 use super::super::testing::{chosen, queue, run, traffic};
 use super::*;
 use crate::plan::JobIdx;
@@ -15,7 +16,7 @@ fn fair() -> Fair {
 /// One quantum: tells how long the last one took, if it is known, and asks for the next.
 fn next(fair: &mut Fair, machine: &Machine, jobs: &[Queued], took: Option<Nanos>) -> Vec<Choice> {
     if let Some(took) = took {
-        fair.saw(&Done { took, did: &[] });
+        fair.book.saw(&Done { took, did: &[] });
     }
     let pus: Vec<_> = machine.all_pus().collect();
     fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
@@ -115,7 +116,7 @@ fn filling_by_hand() {
             instructions: None,
         };
         let took = Nanos::from_millis(200);
-        fair.saw(&Done { took, did: &[used(0, 150), used(1, ms)] });
+        fair.book.saw(&Done { took, did: &[used(0, 150), used(1, ms)] });
         next(&mut fair, &machine, &jobs, None);
         [0, 1].map(|job| fair.book.of(JobIdx(job)).done)
     };
@@ -203,9 +204,16 @@ fn nobody_is_light_unseen() {
     let rates = [30.0, 30.0, 30.0, 30.0, 0.0, 0.0];
     let mut fair = fair();
     let mut selected = Vec::new();
-    run(&machine, &mut fair, &rates, 3, |choices| {
-        selected.push(choices.iter().map(|c| (c.job.0, c.selected.clone())).collect::<Vec<_>>());
-    });
+    run(
+        &machine,
+        |now| fair.choose(now),
+        &rates,
+        3,
+        |choices| {
+            selected
+                .push(choices.iter().map(|c| (c.job.0, c.selected.clone())).collect::<Vec<_>>());
+        },
+    );
     let is_estimate = |(_, why): &(u32, Selected)| *why == Selected::Estimated;
     assert!(!selected[..2].iter().flatten().any(is_estimate));
     let light = Selected::BesideEstimate;
@@ -250,15 +258,21 @@ fn own_cores() {
     let machine = machine("core:4 pu:2");
     for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
         let mut fair = Fair::new(mixing, Estimating::USUAL);
-        run(&machine, &mut fair, &TEN, 200, |choices| {
-            let places = chosen(choices);
-            for choice in choices.iter().filter(|c| c.selected == Selected::Estimated) {
-                let (mine, others): (Vec<_>, Vec<_>) =
-                    places.iter().partition(|(job, _)| *job == choice.job.0);
-                let mine: Vec<u32> = mine.iter().map(|(_, pu)| pu / 2).collect();
-                assert!(others.iter().all(|(_, pu)| !mine.contains(&(pu / 2))));
-            }
-        });
+        run(
+            &machine,
+            |now| fair.choose(now),
+            &TEN,
+            200,
+            |choices| {
+                let places = chosen(choices);
+                for choice in choices.iter().filter(|c| c.selected == Selected::Estimated) {
+                    let (mine, others): (Vec<_>, Vec<_>) =
+                        places.iter().partition(|(job, _)| *job == choice.job.0);
+                    let mine: Vec<u32> = mine.iter().map(|(_, pu)| pu / 2).collect();
+                    assert!(others.iter().all(|(_, pu)| !mine.contains(&(pu / 2))));
+                }
+            },
+        );
     }
 }
 
@@ -267,7 +281,7 @@ fn own_cores() {
 fn everybody_is_estimated() {
     let machine = machine("core:4 pu:2");
     let mut fair = Fair::new(Mixing::PERF_FAIR, Estimating::USUAL);
-    run(&machine, &mut fair, &TEN, 13, |_| ());
+    run(&machine, |now| fair.choose(now), &TEN, 13, |_| ());
     assert!((0..10).all(|job| fair.book.of(JobIdx(job)).alone.is_some()));
 }
 
@@ -277,16 +291,22 @@ fn estimates_are_few() {
     let machine = machine("core:4 pu:2");
     let mut fair = fair();
     let (mut at, mut renewed, mut last) = (0_u32, [0; 10], None);
-    run(&machine, &mut fair, &TEN, 400, |choices| {
-        at += 1;
-        let solo = choices.iter().filter(|choice| choice.selected == Selected::Estimated);
-        let solo: Vec<u32> = solo.map(|choice| choice.job.0).collect();
-        if at > 12 && !solo.is_empty() {
-            assert!(last.is_none_or(|last| at - last >= 5), "{last:?} and {at}");
-            last = Some(at);
-            solo.iter().for_each(|job| renewed[*job as usize] += 1);
-        }
-    });
+    run(
+        &machine,
+        |now| fair.choose(now),
+        &TEN,
+        400,
+        |choices| {
+            at += 1;
+            let solo = choices.iter().filter(|choice| choice.selected == Selected::Estimated);
+            let solo: Vec<u32> = solo.map(|choice| choice.job.0).collect();
+            if at > 12 && !solo.is_empty() {
+                assert!(last.is_none_or(|last| at - last >= 5), "{last:?} and {at}");
+                last = Some(at);
+                solo.iter().for_each(|job| renewed[*job as usize] += 1);
+            }
+        },
+    );
     assert!(renewed.iter().all(|times| *times >= 2), "{renewed:?}");
 }
 
@@ -298,11 +318,17 @@ fn nobody_starves() {
         let mut fair = Fair::new(mixing, Estimating::USUAL);
         let rates: Vec<f64> = (0..12).map(f64::from).collect();
         let mut waited = [0_u32; 12];
-        run(&machine, &mut fair, &rates, 500, |choices| {
-            waited.iter_mut().for_each(|waited| *waited += 1);
-            choices.iter().for_each(|choice| waited[choice.job.0 as usize] = 0);
-            assert!(waited.iter().all(|waited| *waited <= 30), "{waited:?}");
-        });
+        run(
+            &machine,
+            |now| fair.choose(now),
+            &rates,
+            500,
+            |choices| {
+                waited.iter_mut().for_each(|waited| *waited += 1);
+                choices.iter().for_each(|choice| waited[choice.job.0 as usize] = 0);
+                assert!(waited.iter().all(|waited| *waited <= 30), "{waited:?}");
+            },
+        );
     }
 }
 

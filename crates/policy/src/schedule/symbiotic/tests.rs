@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::rng::SplitMix64;
+use crate::schedule::Queued;
 use crate::schedule::testing::{chosen, queue};
-use crate::schedule::{Queued, SchedulerKind};
 use crate::testing::machine;
+use crate::{Evidence, Knowledge, PolicySpec};
 use colocate_machine::Machine;
 use colocate_model::stack::Parts;
 use colocate_model::symbiosis::{Coefficients, Component, Conditioning, TrainedMode, normalised};
@@ -189,7 +190,7 @@ fn parts_who_disturb_each_other() {
     let Allocated::Symbiosis { slowdown } = second[0].places[0].1 else { panic!("{second:?}") };
     assert!((slowdown - 1.09).abs() < 1e-5, "{slowdown}");
     assert_eq!(
-        scheduler.state().unwrap(),
+        scheduler.state(),
         "4 threads' stacks known, groups changed 1 times and stayed 1 times"
     );
 }
@@ -235,7 +236,7 @@ fn without_coefficients_everybody_stays() {
     let mut scheduler = Symbiotic::new(None, Settings::USUAL);
     let found = chosen(&scheduler.choose(&quantum(&machine, &pus, &queue)));
     assert_eq!(found, [(0, 3), (1, 1), (2, 0), (3, 2)]);
-    assert_eq!(scheduler.state().unwrap(), "no coefficients are known: everybody stays");
+    assert_eq!(scheduler.state(), "no coefficients are known: everybody stays");
 }
 
 #[test]
@@ -367,7 +368,7 @@ fn solo_tells_what_stacks_together_do_not() {
     let own = |choice: &Choice| choice.places[0].1 == Allocated::OwnCores;
     let alone: Vec<&Choice> = choices.iter().flatten().filter(|choice| own(choice)).collect();
     assert!(alone.iter().all(|choice| choice.selected == Selected::Estimated));
-    assert!(scheduler.state().unwrap().ends_with(&format!("of their own {} times", alone.len())));
+    assert!(scheduler.state().ends_with(&format!("of their own {} times", alone.len())));
 }
 
 /// Eight contexts, of which one is left empty with each job that waits.
@@ -511,10 +512,11 @@ proptest! {
         let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
         let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
         for kind in ["symbiotic", "symbiotic-numa", "oracle"] {
-            let kind: SchedulerKind = kind.parse().unwrap();
-            let known = crate::schedule::Knowledge { cpi: Some(&model), ..Default::default() };
-            let choices = kind.scheduler_knowing(&known).choose(&quantum(&machine, &pus, &queue));
-            let mut taken: Vec<u32> = chosen(&choices).into_iter().map(|(_, pu)| pu).collect();
+            let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
+            let evidence = Evidence::of_queue(quantum(&machine, &pus, &queue));
+            let plan = PolicySpec::named(kind).policy(&known).decide(&evidence);
+            let mut taken: Vec<u32> =
+                plan.decisions.iter().filter_map(|decision| Some(decision.place.pu()?.0)).collect();
             taken.sort_unstable();
             taken.dedup();
             prop_assert_eq!(taken.len(), count.min(32));

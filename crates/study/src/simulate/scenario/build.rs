@@ -11,7 +11,7 @@ use colocate_machine::printable::is_unprintable;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
 use colocate_model::phase::{Guesses, PhaseError};
-use colocate_policy::PolicyKind;
+use colocate_policy::PolicySpec;
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
     Serial, Stretch, ThreadSpec, Work,
@@ -21,7 +21,9 @@ use toml::Spanned;
 
 /// Policies unless the file names some: leaving alone, the order of the machine's numbering, and the one
 /// that looks at what the programs do.
-const POLICIES: [PolicyKind; 3] = [PolicyKind::Os, PolicyKind::RoundRobin, PolicyKind::Mix];
+const POLICIES: [&str; 3] = [BASELINE, "round-robin", "mix"];
+/// Policy that others are compared with unless the file names one.
+const BASELINE: &str = "os";
 /// Chosen: Student's t of 5 values reaches 1.2 standard deviations to either side.
 const SEEDS: u32 = 5;
 /// Chosen: enough that each of the dozen assumptions is drawn high and low several times.
@@ -97,12 +99,12 @@ impl Build<'_> {
 
     fn policies(&self, form: &File) -> Result<(Vec<Contender>, Contender), FileError> {
         let policies = match &form.policies {
-            None => POLICIES.map(Contender::Policy).to_vec(),
+            None => POLICIES.map(named).to_vec(),
             Some(list) if list.get_ref().is_empty() || list.get_ref().len() > MAX_POLICIES => {
                 let expected = format!("1 to {MAX_POLICIES} policies");
                 return Err(self.lines.misfit(list, expected, list.get_ref().len()));
             }
-            Some(list) => list.get_ref().iter().map(|policy| *policy.get_ref()).collect(),
+            Some(list) => list.get_ref().iter().map(|policy| policy.get_ref().clone()).collect(),
         };
         for (place, policy) in form.policies.iter().flat_map(Spanned::get_ref).enumerate() {
             if policies[..place].contains(policy.get_ref()) {
@@ -111,8 +113,8 @@ impl Build<'_> {
             }
         }
         let Some(baseline) = &form.baseline else {
-            let usual = policies.iter().find(|&&policy| policy == PolicyKind::Os);
-            let baseline = *usual.unwrap_or(&policies[0]);
+            let usual = policies.iter().find(|policy| **policy == named(BASELINE));
+            let baseline = usual.unwrap_or(&policies[0]).clone();
             return Ok((policies, baseline));
         };
         if !policies.contains(baseline.get_ref()) {
@@ -120,7 +122,7 @@ impl Build<'_> {
             let expected = format!("one of the policies, {}", list.join(", "));
             return Err(self.lines.misfit(baseline, expected, baseline));
         }
-        Ok((policies, *baseline.get_ref()))
+        Ok((policies, baseline.get_ref().clone()))
     }
 
     pub(super) fn time(
@@ -480,4 +482,9 @@ impl Build<'_> {
             self.lines.misfit(form, expected, format!("{text:?}"))
         })
     }
+}
+
+/// The policy `name`, which decides once.
+fn named(name: &str) -> Contender {
+    Contender { policy: PolicySpec::named(name), waiting: None }
 }

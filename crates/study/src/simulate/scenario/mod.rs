@@ -205,7 +205,7 @@ impl ScenarioFile {
     /// Puts what was decided elsewhere in place of what the file says.
     pub fn put(&mut self, instead: &Overrides) {
         let form = &mut self.form;
-        let nowhere = |policy: &Contender| Spanned::new(0..0, *policy);
+        let nowhere = |policy: &Contender| Spanned::new(0..0, policy.clone());
         if let Some(machine) = &instead.machine {
             form.machine = Spanned::new(0..0, machine.clone());
         }

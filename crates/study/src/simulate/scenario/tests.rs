@@ -2,7 +2,6 @@
 
 use super::*;
 use colocate_machine::described;
-use colocate_policy::PolicyKind;
 use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, Wake, Work};
 use expect_test::expect;
 use proptest::prelude::*;
@@ -140,10 +139,7 @@ fn what_is_not_said() {
         instructions = 5
     "#;
     let found = experiment(text).unwrap();
-    assert_eq!(
-        (found.seeds, found.draws, found.baseline),
-        (5, 16, Contender::Policy(PolicyKind::Os))
-    );
+    assert_eq!((found.seeds, found.draws, found.baseline), (5, 16, named("os")));
     assert_eq!(found.scenario.method, Method::Restart);
     assert_eq!(found.scenario.usable, None);
     assert_eq!(found.scenario.jobs[0].threads[0].course[0].instructions, 5);
@@ -169,15 +165,12 @@ fn a_file_of_several_phases() {
 fn overrides_come_first() {
     let mut file = ScenarioFile::from_toml(GOOD).unwrap();
     file.put(&Overrides {
-        policies: Some([PolicyKind::Mix, PolicyKind::Compact].map(Contender::Policy).to_vec()),
+        policies: Some(["mix", "compact"].map(named).to_vec()),
         seeds: Some(9),
         ..Overrides::default()
     });
     let found = experiment(&file.to_toml()).unwrap();
-    assert_eq!(
-        (found.baseline, found.seeds, found.draws),
-        (Contender::Policy(PolicyKind::Mix), 9, 4)
-    );
+    assert_eq!((found.baseline, found.seeds, found.draws), (named("mix"), 9, 4));
     file.put(&Overrides { draws: Some(0), ..Overrides::default() });
     let refusal = experiment(&file.to_toml()).unwrap_err().to_string();
     assert!(refusal.ends_with("expected 1 to 10000, found 0"), "{refusal}");
@@ -393,4 +386,8 @@ proptest! {
             let _ = experiment(&text);
         }
     }
+}
+
+fn named(name: &str) -> Contender {
+    name.parse().unwrap()
 }

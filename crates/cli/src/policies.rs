@@ -1,0 +1,95 @@
+//! Policies on the command line: what their table says, as values, completions and help.
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, Error};
+use colocate_policy::PolicySpec;
+use colocate_policy::table::{self, Row, listed};
+use std::ffi::OsStr;
+
+/// Reads a policy that can decide when a command asks it to.
+#[derive(Clone, Copy)]
+pub enum Policies {
+    /// Once: `run`, `plan`.
+    Once,
+    /// Each quantum: `schedule`.
+    EachQuantum,
+}
+
+impl Policies {
+    fn has(self, row: &Row) -> bool {
+        match self {
+            Self::Once => row.cadence.once(),
+            Self::EachQuantum => row.cadence.each_quantum(),
+        }
+    }
+
+    /// The policy that `text` names.
+    ///
+    /// # Errors
+    /// One line that says what was expected.
+    pub fn read(self, text: &str) -> Result<PolicySpec, String> {
+        let spec: PolicySpec = text.parse().map_err(|error| format!("{error}"))?;
+        if self.has(spec.row()) {
+            return Ok(spec);
+        }
+        let names: Vec<&str> =
+            table::rows().filter(|row| self.has(row)).map(|row| row.name).collect();
+        let (when, other) = match self {
+            Self::Once => ("once", "schedule"),
+            Self::EachQuantum => ("each quantum", "run"),
+        };
+        Err(format!(
+            "expected a policy that decides {when}, {}, found {}, which is for `colocate {other}`",
+            listed(&names),
+            spec.name()
+        ))
+    }
+}
+
+impl TypedValueParser for Policies {
+    type Value = PolicySpec;
+
+    fn parse_ref(
+        &self,
+        cmd: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<PolicySpec, Error> {
+        let what = *self;
+        let read = move |text: &str| what.read(text);
+        TypedValueParser::parse_ref(&read, cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let what = *self;
+        let rows = table::rows().filter(move |row| what.has(row));
+        Some(Box::new(rows.map(|row| PossibleValue::new(row.name).help(help(row)))))
+    }
+}
+
+/// What a policy does, and what can be set.
+fn help(row: &Row) -> String {
+    let settings: Vec<&str> = row.settings.iter().map(|setting| setting.name).collect();
+    match settings[..] {
+        [] => row.summary.to_owned(),
+        _ => format!("{}; settings: {}", row.summary, settings.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_takes_its_own() {
+        assert_eq!(Policies::Once.read("mix"), Ok(PolicySpec::named("mix")));
+        assert_eq!(Policies::EachQuantum.read("os"), Ok(PolicySpec::named("os")));
+        let refused = Policies::Once.read("bas").unwrap_err();
+        assert!(refused.starts_with("expected a policy that decides once, os, round-robin, "));
+        assert!(
+            refused.ends_with(" or symbiosis-model, found bas, which is for `colocate schedule`")
+        );
+        let refused = Policies::EachQuantum.read("mix").unwrap_err();
+        assert!(refused.ends_with("found mix, which is for `colocate run`"), "{refused}");
+    }
+}

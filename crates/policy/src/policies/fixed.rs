@@ -1,0 +1,31 @@
+//! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: a file stands for it.
+
+use crate::plan::{Newborn, Place, Plan};
+use crate::policy::{Evidence, Policy, SourceSet};
+
+/// Follows the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FixedPlan(pub Plan);
+
+impl Policy for FixedPlan {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    /// The plan as it was made, except that tasks whose PU cannot be used are left to the kernel.
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let mut plan = Plan { pus: evidence.empty_plan().pus, ..self.0.clone() };
+        for decision in &mut plan.decisions {
+            if decision.place.pu().is_some_and(|pu| !plan.pus.contains(&pu)) {
+                decision.place = Place::LeftToKernel;
+            }
+        }
+        if let Newborn::FillInOrder { pus } = &mut plan.newborn {
+            pus.retain(|pu| plan.pus.contains(pu));
+            if pus.is_empty() {
+                plan.newborn = Newborn::LeaveToKernel;
+            }
+        }
+        plan
+    }
+}

@@ -1,0 +1,193 @@
+//! A policy: evidence in, plan out.
+
+use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
+use crate::schedule::{Choice, Done, Quantum, Queued};
+use colocate_machine::{PuIdx, PuNr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Decides where tasks run. Pure: the same evidence in the same order gives the same plans, and it never learns which host
+/// it faces.
+pub trait Policy: fmt::Debug {
+    /// Evidence that it wants. What a host cannot provide is unknown to it.
+    fn needs(&self) -> SourceSet;
+
+    /// The plan for the time until the next decision.
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan;
+}
+
+/// One kind of evidence. That tasks are created and end is always known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Instruction mixes.
+    Mix,
+    /// Instructions, cycles, requests to caches and memory.
+    Counters,
+    /// CPI stacks.
+    Stacks,
+    /// How long threads had a PU or waited for one.
+    RunStates,
+    /// How long threads only waited for others in a loop.
+    Spinning,
+}
+
+/// Several sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceSet(u8);
+
+impl SourceSet {
+    /// No source.
+    pub const NONE: Self = Self(0);
+
+    /// These sources.
+    #[must_use]
+    pub const fn of(sources: &[Source]) -> Self {
+        let (mut set, mut at) = (0, 0);
+        while at < sources.len() {
+            set |= 1 << sources[at] as u8;
+            at += 1;
+        }
+        Self(set)
+    }
+
+    /// Whether `source` is one of them.
+    #[must_use]
+    pub const fn has(self, source: Source) -> bool {
+        self.0 & (1 << source as u8) != 0
+    }
+}
+
+/// Living tasks and jobs, whether they are in the queue or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roster<'a> {
+    /// Every living task with its name, in the order of the IDs.
+    pub living: &'a [(TaskId, Arc<str>)],
+    /// Jobs that are over. Tasks of theirs may live on.
+    pub over: Option<&'a BTreeSet<JobIdx>>,
+    /// Jobs of which no task was seen yet.
+    pub unseen: &'a [JobIdx],
+}
+
+/// What a policy decides by.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
+    pub now: Quantum<'a>,
+    /// What came of the last quantum, if this policy planned it and was not told yet.
+    pub last: Option<Done<'a>>,
+    /// Whether jobs may wait. If not, all of them run all the time.
+    pub may_wait: bool,
+    /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
+    pub is_control: bool,
+    /// Living tasks and jobs.
+    pub roster: Roster<'a>,
+    /// See [`Self::tasks`].
+    pub expected: &'a dyn Fn() -> Vec<Task>,
+}
+
+impl fmt::Debug for Evidence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evidence").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Evidence<'a> {
+    /// Of a queue alone, where nothing else is known: for tests, and to ask a policy without a host.
+    #[must_use]
+    pub fn of_queue(now: Quantum<'a>) -> Self {
+        Self {
+            now,
+            last: None,
+            may_wait: true,
+            is_control: false,
+            roster: Roster::default(),
+            expected: &Vec::new,
+        }
+    }
+
+    /// Tasks worth a place, whether they exist yet or not, by profiles and by what was seen of them. In the order of their
+    /// IDs. Without those of jobs that have not been watched long enough.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Task> {
+        (self.expected)()
+    }
+
+    /// The plan that says what was chosen: threads of chosen jobs get their PUs; their other threads, and what jobs that are
+    /// over have left behind, are left to the kernel; all other jobs wait, also those that were not seen yet.
+    #[must_use]
+    pub fn plan(&self, choices: &[Choice]) -> Plan {
+        let chosen: BTreeSet<JobIdx> = choices.iter().map(|choice| choice.job).collect();
+        let places = places(choices, self.now.queue);
+        let is_over = |job| self.roster.over.is_some_and(|over| over.contains(&job));
+        let decide = |task: TaskId, name: &Arc<str>| {
+            let (place, why) = match places.get(&task) {
+                Some((pu, why)) => (self.place(*pu), why.clone()),
+                None if chosen.contains(&task.job) || is_over(task.job) => {
+                    (Place::LeftToKernel, Why::LeftToKernel)
+                }
+                None => (Place::Waiting, Why::NotSelected),
+            };
+            Decision { task, name: name.clone(), place, why }
+        };
+        let nameless: Arc<str> = "".into();
+        let mut decisions: Vec<Decision> =
+            self.roster.living.iter().map(|(task, name)| decide(*task, name)).collect();
+        if self.roster.living.is_empty() {
+            decisions.extend(threads(self.now.queue).map(|task| decide(task, &nameless)));
+        }
+        let unseen = self.roster.unseen.iter().map(|&job| TaskId { job, order: 0 });
+        decisions.extend(unseen.map(|task| decide(task, &nameless)));
+        decisions.sort_by_key(|decision| decision.task);
+        Plan { decisions, ..self.empty_plan() }
+    }
+
+    /// The plan that lets all jobs run and leaves every thread to the kernel.
+    #[must_use]
+    pub fn leave_to_kernel(&self) -> Plan {
+        self.plan(&crate::schedule::leave_to_kernel(self.now.queue))
+    }
+
+    /// A plan without a decision: tasks that it does not name are left to the kernel.
+    #[must_use]
+    pub fn empty_plan(&self) -> Plan {
+        let machine = self.now.machine;
+        Plan {
+            machine: machine.name.clone(),
+            pus: self.now.pus.iter().map(|&pu| self.number(pu)).collect(),
+            ..Plan::default()
+        }
+    }
+
+    /// Initial places, by the kernel's numbers.
+    #[must_use]
+    pub fn initial(&self, places: &[(TaskId, PuIdx)]) -> Vec<(TaskId, PuNr)> {
+        places.iter().map(|&(task, pu)| (task, self.number(pu))).collect()
+    }
+
+    fn place(&self, pu: Option<PuIdx>) -> Place {
+        Place::from(pu.map(|pu| self.number(pu)))
+    }
+
+    fn number(&self, pu: PuIdx) -> PuNr {
+        self.now.machine.pus[pu.idx()].os
+    }
+}
+
+fn threads(queue: &[Queued]) -> impl Iterator<Item = TaskId> {
+    queue.iter().flat_map(|job| &job.threads).map(|thread| thread.id)
+}
+
+/// The places of the chosen jobs' threads, and why.
+fn places(choices: &[Choice], queue: &[Queued]) -> BTreeMap<TaskId, (Option<PuIdx>, Why)> {
+    let by_job: BTreeMap<JobIdx, &Queued> = queue.iter().map(|job| (job.job, job)).collect();
+    let mut places = BTreeMap::new();
+    for choice in choices {
+        let threads = by_job.get(&choice.job).map_or(&[][..], |job| &job.threads);
+        for (thread, (pu, allocated)) in threads.iter().zip(&choice.places) {
+            let (selected, allocated) = (choice.selected.clone(), allocated.clone());
+            places.insert(thread.id, (*pu, Why::Chosen { selected, allocated }));
+        }
+    }
+    places
+}

@@ -1,0 +1,632 @@
+//! The table of policies: one row each, from which command lines, scenarios, help and docs are made.
+
+use crate::plan::{Plan, Task};
+use crate::policies;
+use crate::policy::{Evidence, Policy, Source, SourceSet};
+use crate::schedule::{self, Quantum};
+use colocate_machine::{Machine, Performance, PuIdx};
+use colocate_model::{CpiModel, Phase};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use thiserror::Error;
+
+/// A policy as all commands know it.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name: small letters, digits and `-`.
+    pub name: &'static str,
+    /// What it does, in about ten words.
+    pub summary: &'static str,
+    /// Where it was published, or that it is a baseline or ours.
+    pub source: &'static str,
+    /// What can be set.
+    pub settings: &'static [Setting],
+    /// Evidence that it wants from the host.
+    pub needs: SourceSet,
+    /// What it has to know before the first decision.
+    pub prior: &'static [Prior],
+    /// When it decides.
+    pub cadence: Cadence,
+    /// Whether it lets jobs wait, where it is asked each quantum.
+    pub waits: bool,
+    /// Makes it.
+    pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
+}
+
+/// When a policy decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cadence {
+    /// At the launch, and again when that is worth while: `colocate run`.
+    Once,
+    /// Each quantum: `colocate schedule`.
+    EachQuantum,
+    /// Either.
+    Either,
+}
+
+impl Cadence {
+    /// Whether it may decide once.
+    #[must_use]
+    pub const fn once(self) -> bool {
+        matches!(self, Self::Once | Self::Either)
+    }
+
+    /// Whether it may decide each quantum.
+    #[must_use]
+    pub const fn each_quantum(self) -> bool {
+        matches!(self, Self::EachQuantum | Self::Either)
+    }
+}
+
+/// Something that a policy has to know before the first decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prior {
+    /// What each job does alone, from runs before ([`Alone`]).
+    Solo,
+    /// What becomes of CPI stacks on a shared core of this machine.
+    CpiModel,
+    /// How fast the machine is.
+    Speeds,
+    /// What each job demands.
+    Demands,
+}
+
+/// What is known of a job from runs before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Alone {
+    /// How long it takes, in seconds.
+    pub seconds: f64,
+    /// Its requests to main memory on average, in transactions per microsecond.
+    pub memory: f64,
+    /// Its requests to the first cache on average, in transactions per microsecond, all threads together.
+    #[serde(default)]
+    pub first_cache: f64,
+    /// The share of its speed that it loses for each t/µs that others ask of the memory.
+    #[serde(default)]
+    pub loss: f64,
+}
+
+/// What is known before the first decision. Only policies that need a part look at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Knowledge<'a> {
+    /// What is known of the jobs alone, by job.
+    pub alone: &'a [Alone],
+    /// What becomes of CPI stacks on a shared core of this machine; without it
+    /// [`CpiModel::built_in`], which is that of another.
+    pub cpi: Option<&'a CpiModel>,
+    /// What each job demands, by job: for the oracle, and where speed-up factors are asked for.
+    pub demands: &'a [Phase],
+    /// How fast the machine is, for the same.
+    pub performance: Option<&'a Performance>,
+}
+
+/// One setting of a policy.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value can be.
+    pub kind: Kind,
+    /// Its value where none is given.
+    pub default: Preset,
+    /// What it does, in some words.
+    pub meaning: &'static str,
+}
+
+/// What the value of a setting can be.
+#[derive(Debug)]
+pub enum Kind {
+    /// A whole number, at least this.
+    Count(u64),
+    /// A number: its range in words, and whether a number is in it.
+    Number(&'static str, fn(f64) -> bool),
+    /// The same, and not below the value of another setting.
+    NumberNotBelow(&'static str, &'static str, fn(f64) -> bool),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// The path of a file.
+    File,
+}
+
+/// The value of a setting where none is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Preset {
+    /// A whole number.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Word(&'static str),
+    /// The same, and it is always written.
+    Shown(Shown),
+    /// None: the policy chooses.
+    Unset,
+}
+
+/// A default that is written, too.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown {
+    /// A whole number.
+    Count(u64),
+    /// A number.
+    Number(f64),
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Word(&'static str),
+    /// The path of a file.
+    File(PathBuf),
+}
+
+impl Preset {
+    fn value(self) -> Option<Value> {
+        Some(match self {
+            Self::Count(count) | Self::Shown(Shown::Count(count)) => Value::Count(count),
+            Self::Number(number) | Self::Shown(Shown::Number(number)) => Value::Number(number),
+            Self::Word(word) => Value::Word(word),
+            Self::Unset => return None,
+        })
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Word(word) => f.write_str(word),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Setting {
+    fn read(&self, text: &str) -> Option<Value> {
+        match self.kind {
+            Kind::Count(least) => {
+                text.parse().ok().filter(|count| *count >= least).map(Value::Count)
+            }
+            Kind::Number(_, is) | Kind::NumberNotBelow(_, _, is) => {
+                text.parse().ok().filter(|number| is(*number)).map(Value::Number)
+            }
+            Kind::Word(words) => words.iter().find(|word| **word == text).map(|it| Value::Word(it)),
+            Kind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
+        }
+    }
+
+    /// What it can be, in words, e.g. `seed=N, N from 0`.
+    #[must_use]
+    pub fn range(&self) -> String {
+        let name = self.name;
+        match self.kind {
+            Kind::Count(least) => format!("{name}=N, N from {least}"),
+            Kind::Number(range, _) => format!("{name}=X, X {range}"),
+            Kind::NumberNotBelow(other, range, _) => {
+                format!("{name}=X, X {range} and not below {other}")
+            }
+            Kind::Word(words) => format!("{name}={}", listed(words)),
+            Kind::File => format!("{name}=FILE"),
+        }
+    }
+}
+
+/// The settings of a policy, each with a value unless it has no default.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    row: &'static Row,
+    values: &'a [Option<Value>],
+}
+
+impl<'a> Values<'a> {
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        let at = self.row.settings.iter().position(|setting| setting.name == name);
+        self.values[at.expect("a row asks for its own settings")].as_ref()
+    }
+
+    /// The whole number `name`; at most what a `u32` holds.
+    ///
+    /// # Panics
+    /// If the row has no such setting of that kind, or it has no default.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u32 {
+        u32::try_from(self.long(name)).unwrap_or(u32::MAX)
+    }
+
+    /// The whole number `name`.
+    ///
+    /// # Panics
+    /// As [`Self::count`].
+    #[must_use]
+    pub fn long(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(Value::Count(count)) => *count,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// The number `name`.
+    ///
+    /// # Panics
+    /// As [`Self::count`].
+    #[must_use]
+    pub fn number(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Some(Value::Number(number)) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// The word `name`, if it is set.
+    #[must_use]
+    pub fn word(&self, name: &str) -> Option<&'static str> {
+        match self.get(name) {
+            Some(Value::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+/// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PolicySpec {
+    row: &'static Row,
+    values: Vec<Option<Value>>,
+}
+
+impl PartialEq for PolicySpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.row.name == other.row.name && self.values == other.values
+    }
+}
+
+impl fmt::Debug for PolicySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl From<&'static Row> for PolicySpec {
+    /// With its default settings.
+    fn from(row: &'static Row) -> Self {
+        let values = row.settings.iter().map(|setting| setting.default.value()).collect();
+        Self { row, values }
+    }
+}
+
+impl PolicySpec {
+    /// The policy `text`, which is written in the program.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn named(text: &str) -> Self {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Its row.
+    #[must_use]
+    pub const fn row(&self) -> &'static Row {
+        self.row
+    }
+
+    /// Its name without settings.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    /// Whether it has to know `prior`.
+    #[must_use]
+    pub fn has_prior(&self, prior: Prior) -> bool {
+        self.row.prior.contains(&prior)
+    }
+
+    /// Whether it wants `source`.
+    #[must_use]
+    pub const fn needs(&self, source: Source) -> bool {
+        self.row.needs.has(source)
+    }
+
+    /// Whether it lets jobs wait where it is asked each quantum.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.row.waits
+    }
+
+    /// The file that it is to read, if a setting names one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.values.iter().find_map(|value| match value {
+            Some(Value::File(path)) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    /// The same without the file.
+    #[must_use]
+    pub fn without_file(&self) -> Self {
+        let mut spec = self.clone();
+        spec.values.iter_mut().for_each(|value| {
+            if matches!(value, Some(Value::File(_))) {
+                *value = None;
+            }
+        });
+        spec
+    }
+
+    /// Sets `name` to `text`.
+    ///
+    /// # Errors
+    /// [`SpecError::Setting`] if it has no such setting, or it cannot be that.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SpecError> {
+        self.put(name, text).ok_or_else(|| self.wrong(&format!("{name}={text}")))
+    }
+
+    fn put(&mut self, name: &str, text: &str) -> Option<()> {
+        let at = self.row.settings.iter().position(|setting| setting.name == name)?;
+        self.values[at] = Some(self.row.settings[at].read(text)?);
+        Some(())
+    }
+
+    fn wrong(&self, found: &str) -> SpecError {
+        let ranges: Vec<String> = self.row.settings.iter().map(Setting::range).collect();
+        let expected = match ranges.len() {
+            0 => "no setting".to_owned(),
+            1 => ranges[0].clone(),
+            _ => format!("{}, a colon between two", ranges.join("; ")),
+        };
+        SpecError::Setting { policy: self.row.name, expected, found: found.to_owned() }
+    }
+
+    /// Whether values that depend on each other fit.
+    fn is_consistent(&self) -> bool {
+        let values = Values { row: self.row, values: &self.values };
+        self.row.settings.iter().all(|setting| match setting.kind {
+            Kind::NumberNotBelow(other, ..) => values.number(setting.name) >= values.number(other),
+            _ => true,
+        })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self, known: &Knowledge<'_>) -> Box<dyn Policy> {
+        (self.row.make)(&Values { row: self.row, values: &self.values }, known)
+    }
+
+    /// The policy, where nothing is known beforehand.
+    #[must_use]
+    pub fn plain(&self) -> Box<dyn Policy> {
+        self.policy(&Knowledge::default())
+    }
+
+    /// The plan that it makes once for `tasks` on the PUs `usable` of `machine`, without a host.
+    #[must_use]
+    pub fn plan(
+        &self,
+        known: &Knowledge<'_>,
+        machine: &Machine,
+        usable: &[PuIdx],
+        tasks: &[Task],
+    ) -> Plan {
+        let now = Quantum { number: 0, machine, pus: usable, queue: &[] };
+        let expected = || tasks.to_vec();
+        let evidence = Evidence { may_wait: false, expected: &expected, ..Evidence::of_queue(now) };
+        Plan { policy: self.to_string(), ..self.policy(known).decide(&evidence) }
+    }
+}
+
+impl fmt::Display for PolicySpec {
+    /// The name, and the settings that are not as by default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row.name)?;
+        for (setting, value) in self.row.settings.iter().zip(&self.values) {
+            let Some(value) = value else { continue };
+            let shown = matches!(setting.default, Preset::Shown(_));
+            if shown || setting.default.value().as_ref() != Some(value) {
+                write!(f, ":{}={value}", setting.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a text is not a policy.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    /// None has this name.
+    #[error("expected {}, found policy {found:?}", listed(&names()))]
+    Name {
+        /// What the text says.
+        found: String,
+    },
+    /// It has no such setting.
+    #[error("expected {policy} with {expected}, found {found:?}")]
+    Setting {
+        /// The policy.
+        policy: &'static str,
+        /// The settings that it has.
+        expected: String,
+        /// What the text says.
+        found: String,
+    },
+}
+
+impl FromStr for PolicySpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, settings) = match text.split_once(':') {
+            Some((name, settings)) => (name, Some(settings)),
+            None => (text, None),
+        };
+        let row = rows().find(|row| row.name == name);
+        let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
+        let Some(settings) = settings else { return Ok(spec) };
+        let mut set = |one: &str| one.split_once('=').and_then(|(name, text)| spec.put(name, text));
+        let all = settings.split(':').all(|one| set(one).is_some());
+        if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
+    }
+}
+
+impl TryFrom<String> for PolicySpec {
+    type Error = SpecError;
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
+}
+
+impl From<PolicySpec> for String {
+    fn from(spec: PolicySpec) -> Self {
+        spec.to_string()
+    }
+}
+
+/// Policies that the program adds to those of this crate.
+static ADDED: OnceLock<&'static [&'static Row]> = OnceLock::new();
+
+/// Adds rows behind those of this crate: once, before any policy is read. Later calls change nothing.
+pub fn add(rows: &'static [&'static Row]) {
+    let _ = ADDED.set(rows);
+}
+
+/// Every row, in the order in which lists name them.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    let added = ADDED.get().copied().unwrap_or_default();
+    policies::ROWS.iter().chain(schedule::ROWS).copied().chain(added.iter().copied())
+}
+
+/// Every policy with its default settings.
+pub fn all() -> impl Iterator<Item = PolicySpec> {
+    rows().map(PolicySpec::from)
+}
+
+/// Policies that may decide once.
+pub fn once() -> impl Iterator<Item = PolicySpec> {
+    all().filter(|spec| spec.row.cadence.once())
+}
+
+/// Policies that may decide each quantum.
+pub fn each_quantum() -> impl Iterator<Item = PolicySpec> {
+    all().filter(|spec| spec.row.cadence.each_quantum())
+}
+
+fn names() -> Vec<&'static str> {
+    rows().map(|row| row.name).collect()
+}
+
+/// `a, b or c`.
+#[must_use]
+pub fn listed(words: &[&str]) -> String {
+    match words.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_it_writes() {
+        let more = [
+            "parallelism-aware:serial=2:parallel=3.5:confirm=3:cost=0:spare=no",
+            "efficiency:gain=0",
+            "utility:serial=2:parallel=3.5:confirm=2",
+            "random:seed=18446744073709551615",
+            "idas:kappa=0.1",
+            "symbiotic:cost=antt:weight=1:gain=0",
+            "symbiotic-numa:cost=antt:weight=1:gain=0:away=0.25",
+            "symbiotic:model=/a/b.json",
+            "fair:valid=1:soon=0",
+            "perf-fair:share=0.25:limit=inf:apart=3:at-once=0.1:light=0",
+            "instruction:key=float",
+        ];
+        for text in more {
+            assert_eq!(PolicySpec::named(text).to_string(), text);
+        }
+        for spec in all().chain(more.map(PolicySpec::named)) {
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+    }
+
+    #[test]
+    fn rows_are_complete() {
+        let mut names: Vec<&str> = names();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        for row in rows() {
+            let words = row.summary.split_whitespace().count();
+            assert!((3..=14).contains(&words), "{}: {words} words", row.name);
+            assert!(!row.source.is_empty());
+            assert_eq!(row.needs, PolicySpec::from(row).plain().needs(), "{}", row.name);
+            let defaults = row.settings.iter().filter_map(|it| Some((it, it.default.value()?)));
+            for (setting, value) in defaults {
+                assert_eq!(setting.read(&value.to_string()), Some(value), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_with_one_line() {
+        let refusal = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
+        let said = refusal("best");
+        assert!(said.starts_with("expected os, round-robin, "), "{said}");
+        assert!(said.ends_with(" or all-fast-first, found policy \"best\""), "{said}");
+        assert_eq!(refusal("bas:seed=1"), "expected bas with no setting, found \"seed=1\"");
+        assert_eq!(
+            refusal("random:seed=-1"),
+            "expected random with seed=N, N from 0, found \"seed=-1\""
+        );
+        assert_eq!(refusal("random:"), "expected random with seed=N, N from 0, found \"\"");
+        assert_eq!(
+            refusal("instruction:key=fp"),
+            "expected instruction with key=branch, float, int, load or store, found \"key=fp\""
+        );
+        assert_eq!(
+            refusal("utility:serial=9"),
+            "expected utility with serial=X, X from 1; parallel=X, X from 1 and not below serial; confirm=N, N from 1, a \
+             colon between two, found \"serial=9\""
+        );
+        let odd = [
+            "idas:kappa=-1",
+            "symbiotic:weight=0",
+            "symbiotic:cost=ipc",
+            "symbiotic:gain=-1:cost=stp",
+            "symbiotic:",
+            "symbiotic:away=1",
+            "symbiotic:model=",
+            "fair:share=0.5",
+            "fair:valid=0",
+            "fair:light=1.5",
+            "perf-fair:share=1",
+            "perf-fair:limit=0.9",
+            "perf-fair:limit=NaN",
+            "symbiotic-numa:away=-1",
+            "parallelism-aware:serial=0.5",
+            "parallelism-aware:serial=2",
+            "parallelism-aware:confirm=0",
+            "parallelism-aware:spare=maybe",
+            "efficiency:gain=inf",
+        ];
+        for text in odd {
+            let (name, settings) = text.split_once(':').unwrap();
+            let said = refusal(text);
+            assert!(said.starts_with(&format!("expected {name} with ")), "{said}");
+            assert!(said.ends_with(&format!(", found {settings:?}")), "{said}");
+        }
+    }
+}
