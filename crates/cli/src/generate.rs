@@ -1,5 +1,6 @@
 //! `colocate generate`: what belongs to an installation and is made from the arguments' definition.
 
+use crate::{output, policies};
 use anyhow::Context as _;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -11,8 +12,12 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     /// Folder to write to, as PREFIX/share has it: man/man1, bash-completion, zsh, fish; made if missing
-    #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
+    #[arg(value_name = "FOLDER", required_unless_present = "policies")]
+    folder: Option<PathBuf>,
+
+    /// Print the table of policies as docs/schedule.md has it, and the list as README.md has it
+    #[arg(long, conflicts_with = "folder")]
+    policies: bool,
 }
 
 /// The shells with the folder that each looks for completions in, below `share`.
@@ -27,10 +32,14 @@ const SHELLS: [(Shell, &str); 3] = [
 /// # Errors
 /// If a file cannot be written.
 pub fn main<C: CommandFactory>(args: &Args) -> anyhow::Result<ExitCode> {
-    let pages = made(&args.folder, "man/man1")?;
+    let Some(to) = &args.folder else {
+        output::write(None, &format!("{}\n{}", policies::markdown(), policies::list()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let pages = made(to, "man/man1")?;
     clap_mangen::generate_to(C::command(), &pages).with_context(|| pages.display().to_string())?;
     for (shell, place) in SHELLS {
-        let folder = made(&args.folder, place)?;
+        let folder = made(to, place)?;
         clap_complete::generate_to(shell, &mut C::command(), "colocate", &folder)
             .with_context(|| folder.display().to_string())?;
     }

@@ -2,9 +2,10 @@
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use colocate_policy::PolicySpec;
-use colocate_policy::table::{self, Row, listed};
+use colocate_policy::table::{self, Cadence, Prior, Row, Setting, listed};
+use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
+use std::fmt::Write;
 
 /// Reads a policy that can decide when a command asks it to.
 #[derive(Clone, Copy)]
@@ -28,21 +29,24 @@ impl Policies {
     /// # Errors
     /// One line that says what was expected.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
-        let spec: PolicySpec = text.parse().map_err(|error| format!("{error}"))?;
-        if self.has(spec.row()) {
-            return Ok(spec);
-        }
         let names: Vec<&str> =
             table::rows().filter(|row| self.has(row)).map(|row| row.name).collect();
         let (when, other) = match self {
             Self::Once => ("once", "schedule"),
             Self::EachQuantum => ("each quantum", "run"),
         };
-        Err(format!(
-            "expected a policy that decides {when}, {}, found {}, which is for `colocate {other}`",
-            listed(&names),
-            spec.name()
-        ))
+        match text.parse::<PolicySpec>() {
+            Ok(spec) if self.has(spec.row()) => Ok(spec),
+            Ok(spec) => Err(format!(
+                "expected a policy that decides {when}, {}, found {}, which is for `colocate {other}`",
+                listed(&names),
+                spec.name()
+            )),
+            Err(SpecError::Name { found }) => {
+                Err(format!("expected {}, found policy {found:?}", listed(&names)))
+            }
+            Err(setting) => Err(setting.to_string()),
+        }
     }
 }
 
@@ -65,6 +69,55 @@ impl TypedValueParser for Policies {
         let rows = table::rows().filter(move |row| what.has(row));
         Some(Box::new(rows.map(|row| PossibleValue::new(row.name).help(help(row)))))
     }
+}
+
+/// The table of policies as Markdown: one row each, with settings.
+pub fn markdown() -> String {
+    let mut text = "| policy | what it does | decides | has to know | settings | source |\n|---|---|---|---|---|---|\n".to_owned();
+    for row in table::rows() {
+        let settings: Vec<String> = row.settings.iter().map(setting).collect();
+        let settings = or_none(settings, "; ");
+        let when = match row.cadence {
+            Cadence::Once => "once",
+            Cadence::EachQuantum => "each quantum",
+            Cadence::Either => "either",
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {when} | {} | {settings} | {} |",
+            row.name,
+            row.summary,
+            or_none(row.prior.iter().map(|prior| name_of(*prior).to_owned()).collect(), ", "),
+            row.source
+        );
+    }
+    text
+}
+
+fn or_none(words: Vec<String>, between: &str) -> String {
+    if words.is_empty() { "–".to_owned() } else { words.join(between) }
+}
+
+/// Where a workload file or an option says it.
+const fn name_of(prior: Prior) -> &'static str {
+    match prior {
+        Prior::Solo => "`alone`",
+        Prior::CpiModel => "`model`",
+        Prior::Speeds => "how fast the machine is",
+        Prior::Demands => "`demand`",
+    }
+}
+
+fn setting(setting: &Setting) -> String {
+    let default = setting.default.to_string();
+    let default = if default.is_empty() { default } else { format!(", default {default}") };
+    format!("`{}`: {}{default}", setting.range(), setting.meaning)
+}
+
+/// The policies in a sentence each, as Markdown.
+pub fn list() -> String {
+    let line = |row: &Row| format!("- `{}` {}\n", row.name, row.summary);
+    table::rows().map(line).collect()
 }
 
 /// What a policy does, and what can be set.

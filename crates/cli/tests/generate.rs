@@ -36,6 +36,20 @@ fn pages_and_completions() {
     }
 }
 
+/// What the docs say of policies is what their table says: `colocate generate --policies` prints both pieces.
+#[test]
+fn the_docs_have_the_table_of_policies() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_colocate")).args(["generate", "--policies"]).output();
+    let printed = String::from_utf8(output.unwrap().stdout).unwrap();
+    let (table, list) = printed.split_once("\n\n").unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, piece) in [("docs/schedule.md", table), ("README.md", list)] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(piece), "expected in {file}:\n{piece}");
+    }
+}
+
 #[test]
 fn a_folder_that_cannot_be_made() {
     let output = generate(Path::new("/proc/share"));

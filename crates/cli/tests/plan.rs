@@ -339,30 +339,32 @@ fn wrong_usage_is_told_in_one_line() {
     check(
         &["plan", "--profile", &solve, "--policy", "best"],
         expect![[r#"
-            colocate: --policy: expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "best"
+            error: invalid value 'best' for '--policy <POLICY>': expected os, round-robin, scatter, compact, random, instruction, mix or symbiosis-model, found policy "best"
+
+            For more information, try '--help'.
             exit code 2
         "#]],
     );
     check(
         &["plan", "--profile", &solve, "--seed", "3"],
         expect![[r#"
-        colocate: expected --seed with --policy random, found mix
-        exit code 2
-    "#]],
+            colocate: --seed: expected mix with no setting, found "seed=3"
+            exit code 2
+        "#]],
     );
     check(
         &["plan", "--profile", &solve, "--key", "int"],
         expect![[r#"
-        colocate: expected --key with --policy instruction, found mix
-        exit code 2
-    "#]],
+            colocate: --key: expected mix with no setting, found "key=int"
+            exit code 2
+        "#]],
     );
     check(
         &["plan", "--profile", &solve, "--policy", "instruction", "--key", "fp"],
         expect![[r#"
-        colocate: --key: expected branch, float, int, load or store, found "fp"
-        exit code 2
-    "#]],
+            colocate: --key: expected instruction with key=branch, float, int, load or store, found "key=fp"
+            exit code 2
+        "#]],
     );
     check(
         &["plan", "--profile", &solve, "--cpus", "3-1"],

@@ -51,7 +51,8 @@ impl Policy for Heads {
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],
         };
-        evidence.plan(&may.zip(now.pus).map(choice).collect::<Vec<_>>())
+        let plan = evidence.plan(&may.zip(now.pus).map(choice).collect::<Vec<_>>());
+        Plan { state: Some("heads run".into()), ..plan }
     }
 }
 
@@ -181,6 +182,7 @@ fn keeps_what_is_better() {
         );
         assert_eq!(toy.news.len(), 1);
         assert!(toy.news[0].starts_with("guard: heads pays: +"), "{:?}", toy.news);
+        assert!(toy.state.unwrap().starts_with("heads run; guard: it pays, "));
     }
 }
 

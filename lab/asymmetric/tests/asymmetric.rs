@@ -12,8 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// SCHED_FIFO as the kernel's field 41 of /proc/TID/stat has it.
 const FIFO: &str = "1";
 
+/// The tool with the signals as a shell has them, also where this test runs under nohup.
 fn asymmetric(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asymmetric"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_asymmetric")]);
     command.args(words).stdin(Stdio::null());
     command
 }
@@ -208,7 +210,7 @@ fn nothing_is_left_when_it_is_killed() {
         let sent =
             Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
         assert!(sent.unwrap().success());
-        child.wait().unwrap();
+        eventually("the tool ends", || child.try_wait().unwrap().is_some());
         // Its threads are gone before a process can be waited for.
         assert!(!lives(hog), "signal {signal}: the thread that slows lives");
         eventually("the program ends", || !lives(program));

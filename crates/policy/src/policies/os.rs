@@ -19,7 +19,7 @@ use crate::table::{Cadence, Row};
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "os",
-    summary: "leaves every thread to the kernel",
+    summary: "leaves every thread unpinned, kernel-scheduled",
     source: "a baseline",
     settings: &[],
     needs: SourceSet::NONE,

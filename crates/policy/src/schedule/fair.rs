@@ -99,14 +99,21 @@ pub static PERF_FAIR: Row = Row {
 
 const VALID: Setting =
     quanta("valid", Estimating::USUAL.valid, "for how many quanta an estimate is good", 1);
-const SOON: Setting =
-    quanta("soon", Estimating::USUAL.soon, "quanta before its end in which it may be renewed", 0);
+const SOON: Setting = quanta(
+    "soon",
+    Estimating::USUAL.soon,
+    "estimates good for at most so many quanta are renewed beside another",
+    0,
+);
 const APART: Setting =
     quanta("apart", Estimating::USUAL.apart, "quanta between two rounds of estimates", 1);
 const AT_ONCE: Setting =
     share("at-once", Estimating::USUAL.at_once, "jobs estimated at once, as a share of the cores");
-const LIGHT: Setting =
-    share("light", Estimating::USUAL.light, "share of the jobs above which traffic is not light");
+const LIGHT: Setting = share(
+    "light",
+    Estimating::USUAL.light,
+    "share of the jobs with the least traffic that are light",
+);
 
 const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
     Setting { name, kind: Kind::Count(least), default: Preset::Count(usual as u64), meaning }

@@ -137,7 +137,7 @@ pub static ROW: Row = Row {
 /// Its row in the table of policies.
 pub static NUMA: Row = Row {
     name: "symbiotic-numa",
-    summary: "as symbiotic, with an eye on where memory is",
+    summary: "as symbiotic, and weighs where memory is",
     source: "ours, after Feliu et al., HPCA 2016",
     settings: &[
         COST,
