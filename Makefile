@@ -1,8 +1,7 @@
-# make           build colocate and the library by which programs tell of waits
+# make           build colocate
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
-# make preload   the library by which programs tell of waits in a loop (docs/waits.md); all has it
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
@@ -18,16 +17,11 @@ CARGO = scripts/with-rust cargo
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
-.PHONY: all demo test tracer preload lab bench fuzz install
+.PHONY: all demo test tracer lab bench fuzz install
 
 all:
 	scripts/install build
 	$(CARGO) build --release --locked -p colocate
-	scripts/with-rust scripts/build-preload "$$(dirname "$(BUILT)")"
-
-preload:
-	scripts/install build
-	scripts/with-rust scripts/build-preload "$$(dirname "$(BUILT)")"
 
 demo:
 	scripts/install demo

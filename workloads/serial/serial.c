@@ -5,7 +5,7 @@
  *   --phase MS         length of the shorter kind of phase on such PUs [200]
  *   --length MS        length of the whole, rounded to whole pairs of phases [4000]
  *   --spin             threads wait for each other in a loop instead of sleeping
- *   --spin-lock        the same with spin locks of the C library, which can tell who waits (docs/waits.md)
+ *   --spin-lock        the same with spin locks of the C library
  *   --pin PU,PU,...    thread i stays on the i-th of these, and again from the first
  *   --oracle PU,PU,... serial phases are on the first of these, the fast one; in parallel phases the threads take turns
  *                      on all of them, and the last one to work has the fast one

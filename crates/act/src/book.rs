@@ -119,8 +119,6 @@ pub struct Task {
     pub cpu_time: Option<Nanos>,
     /// Time for which it could run and had no PU, as last read.
     pub waited: Option<Nanos>,
-    /// Time that it waited in a loop, by what its program tells; `None` if it has told nothing.
-    pub told: Option<Nanos>,
     /// What was counted of it, as last read.
     pub counted: Metered,
     /// Whether it had not run when it was last read, and did not wait for a PU.
@@ -520,7 +518,6 @@ impl Book {
             last_ran: None,
             cpu_time: None,
             waited: None,
-            told: None,
             counted: Metered::default(),
             sleeps: false,
             lowered: None,
@@ -764,7 +761,7 @@ impl Book {
             ended: task.ended.map(|end| end.saturating_sub(launch)),
             cpu_time: task.cpu_time,
             waited: task.waited,
-            spun: task.told,
+            spun: None,
             instructions: task.counted.instructions,
             cycles: task.counted.cycles,
             counts: Counts {

@@ -6,14 +6,13 @@
 mod haste;
 
 use crate::book::Task;
-use crate::told::{Look, Loops, Told};
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::asleep::{Waits, Whole};
 use colocate_observe::limits::Descriptors;
 use colocate_observe::pmu::{Counters, Meter, Metered, Start};
 use colocate_observe::runstate::RunTime;
-use colocate_observe::sys::{now, process_time};
+use colocate_observe::sys::process_time;
 use colocate_observe::{Pid, SysError, Tid};
 use colocate_policy::TaskId;
 use haste::Haste;
@@ -39,8 +38,6 @@ pub struct Gauges {
     looks: u64,
     /// Files of tasks that are kept open.
     files: usize,
-    /// What programs tell of their threads' waits, if they were asked to.
-    pub told: Option<Told>,
     /// Whether our own thread waits too long.
     pub haste: Haste,
     /// Why a thread could not be counted, until that is told.
@@ -55,7 +52,6 @@ struct Gauge {
     /// Whether its CPU time was asked for in vain, other than for want of descriptors.
     no_time: bool,
     waits: Waits,
-    loops: Option<Loops>,
 }
 
 impl Gauges {
@@ -67,9 +63,9 @@ impl Gauges {
         // Half of what we may have: programs are launched and read from the rest.
         let hard = Descriptors::now().map_or(0, |limits| limits.hard);
         let most_open = usize::try_from(hard / 2).unwrap_or(usize::MAX);
-        let (told, why, said) = (None, None, false);
+        let (why, said) = (None, false);
         let (meters, looks, files) = (0, 0, 0);
-        Self { counters, fine, of, meters, most_open, wholes, looks, files, told, haste, why, said }
+        Self { counters, fine, of, meters, most_open, wholes, looks, files, haste, why, said }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.
@@ -158,9 +154,6 @@ impl Gauges {
                 let grown = sums.0.saturating_sub(before.0.unwrap_or(Nanos::ZERO));
                 whole.0.add(grown);
             }
-            if let Some(told) = &self.told {
-                gauge.hear(told, task, sums.0 + task.waited.unwrap_or(Nanos::ZERO));
-            }
         }
         gauge.count(self.counters.as_ref(), task, false);
     }
@@ -183,9 +176,6 @@ impl Gauges {
 
     /// Asks what a task has done that has ended, and closes what was open for it.
     pub fn ended(&mut self, task: &mut Task) {
-        if let Some(told) = &self.told {
-            told.ended(task.tid, now());
-        }
         if let Some(mut gauge) = self.of.remove(&task.id) {
             self.meters -= usize::from(gauge.meter.is_some());
             self.files -= usize::from(gauge.time.is_some());
@@ -234,15 +224,6 @@ impl Gauge {
                 None
             }
         }
-    }
-
-    /// Takes in what a thread tells that could run for so long until now.
-    fn hear(&mut self, told: &Told, task: &mut Task, wanted: Nanos) {
-        let at = Told::now();
-        let said = told.waited(task.tid, task.born, at);
-        let loops = self.loops.get_or_insert_with(|| Loops::since(task.born));
-        let spun = loops.look(Look { at, waited: said.unwrap_or(Nanos::ZERO), wanted });
-        task.told = said.map(|_| spun).or(task.told);
     }
 
     fn count(&mut self, counters: Option<&Counters>, task: &mut Task, ended: bool) {

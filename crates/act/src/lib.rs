@@ -26,7 +26,6 @@ pub mod pause;
 pub mod placer;
 pub mod runtime;
 pub mod target;
-pub mod told;
 
 pub use handle::ProcessHandle;
 pub use host::{Count, LinuxHost, Setup};

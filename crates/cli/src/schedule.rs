@@ -12,7 +12,6 @@ mod stacks;
 mod tally;
 pub mod timeline;
 mod voice;
-mod waits;
 mod workload;
 
 use crate::output;
@@ -92,11 +91,6 @@ pub struct Args {
     #[arg(long)]
     stacks: bool,
 
-    /// Have the programs load a library by which threads tell when they wait for others in a loop, in spin locks,
-    /// adaptive mutexes and OpenMP; it changes their environment (docs/waits.md)
-    #[arg(long)]
-    preload: bool,
-
     /// Samples of each running thread that tell whether it only waits for others in a loop, a second of its CPU time; 0
     /// takes none [range: 0-10000; default: 250 with a scheduler that goes by phases, else 0] (docs/spinning.md)
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
@@ -140,8 +134,7 @@ pub struct Args {
 /// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
-    let mut facts = Facts::of(args)?;
-    let told = args.preload.then(|| waits::prepare(&mut facts.workload)).transpose()?;
+    let facts = Facts::of(args)?;
     let Facts { workload, machine, core_speeds, speeds, .. } = &facts;
     let model = speeds.as_ref().map(|speeds| speeds::model(machine, speeds)).transpose()?;
     let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
@@ -151,9 +144,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
-    if let Some(told) = told {
-        host.hear_waits(told);
-    }
     let mut speaker = Speaker::new(args.quiet, nice);
     speaker.say(watch_spinning(args, &mut host));
     speaker.say(speeds::note(speeds.as_ref(), workload));
@@ -181,7 +171,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             return Err(why);
         }
     };
-    speaker.say(host.told().and_then(waits::silence));
     let (runs, instructions) = (host.runs(), host.instructions());
     speaker.say(host.finish());
     let occasion = Occasion {

@@ -41,13 +41,12 @@ const WRITES: [&str; 12] = [
 
 /// Where `unsafe` may stand. The tests of `cli` set up what a program may inherit, and so do the lab's
 /// programs; the tool that makes a PU slow has its system calls in one file.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 8] = [
     "crates/observe/",
     "crates/act/",
     "crates/omp/",
     "workloads/smt-bench/",
     "tracer/",
-    "crates/preload/",
     "crates/cli/tests/",
     "lab/guest/src/programs/",
     "lab/asymmetric/src/sys.rs",
@@ -69,14 +68,13 @@ const BY_PATH: [&str; 11] = [
 ];
 
 /// Where they may stand, and why.
-const READERS: [(&str, &str); 7] = [
+const READERS: [(&str, &str); 6] = [
     ("crates/files/", "is the reader and the writer"),
     (
         "crates/act/src/handle.rs",
         "opens the folder of a process in /proc once, and all below it by descriptor",
     ),
     ("crates/omp/", "runs inside of programs, with their rights"),
-    ("crates/preload/", "runs inside of programs, with their rights"),
     (
         "crates/observe/src/doctor/",
         "reads files of /proc and /sys below a root, to say why others cannot be read",

@@ -51,6 +51,7 @@ impl Policy for LastPu {
     }
 }
 
+#[allow(clippy::print_stdout)] // as tests do
 fn main() -> ExitCode {
     if std::env::args().len() > 1 && !is_asked_by_cargo() {
         return colocate_cli::main_with(&ROWS);

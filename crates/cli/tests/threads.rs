@@ -276,12 +276,12 @@ fn who_has_no_openmp_does_without() {
 fn constructors_may_wait_for_threads() {
     let scratch = Scratch::new();
     let shared = ["-DPLUGIN", "-shared", "-fPIC", "-pthread"];
-    let Some(plugin) = openmp(&scratch, "gcc", "manners", &shared) else { return };
-    let file = scratch.path("manners.so");
+    let Some(plugin) = openmp(&scratch, "gcc", "constructor", &shared) else { return };
+    let file = scratch.path("constructor.so");
     std::fs::rename(plugin, &file).unwrap();
     let linked = ["-pthread", "-ldl", "-Wl,--no-as-needed"];
-    let program = openmp(&scratch, "gcc", "manners", &linked).unwrap();
-    let words = [program.to_str().unwrap(), "load", file.to_str().unwrap()];
+    let program = openmp(&scratch, "gcc", "constructor", &linked).unwrap();
+    let words = [program.to_str().unwrap(), file.to_str().unwrap()];
     let out = advise(&scratch, &["--apply"], &words).output().unwrap();
     assert!(out.status.success(), "{out:?}");
 }

@@ -22,6 +22,5 @@ mod gnu;
 mod llvm;
 mod real;
 mod regions;
-mod second;
 mod start;
 mod tool;

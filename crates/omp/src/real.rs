@@ -5,8 +5,7 @@
 
 #![allow(unsafe_code)] // dlsym, dladdr, dlopen
 
-use std::ffi::{CStr, c_char, c_void};
-use std::mem::transmute;
+use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -76,25 +75,7 @@ impl Real {
 fn next(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: `name` ends in a null byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    (!found.is_null() && leads_on(name, found)).then_some(found)
-}
-
-/// Whether the function at an address is a runtime's, or leads to one.
-///
-/// The library that tells of waits (`colocate schedule --preload`) takes some of the same functions and goes on to those that
-/// its caller would have called. If we are its caller, it finds only what is in sight of the whole program; it is
-/// passed over where that is nothing, and then tells nothing of that runtime.
-fn leads_on(name: &CStr, found: *mut c_void) -> bool {
-    // SAFETY: the name ends in a null byte.
-    let behind = unsafe { libc::dlsym(libc::RTLD_NEXT, c"colocate_waits_next".as_ptr()) };
-    let base = |address: *mut c_void| object(address).map(|object| object.dli_fbase);
-    if behind.is_null() || base(behind) != base(found) {
-        return true;
-    }
-    // SAFETY: that library's function of this name has this signature.
-    let behind: unsafe extern "C" fn(*const c_char) -> *mut c_void = unsafe { transmute(behind) };
-    // SAFETY: the name ends in a null byte.
-    !unsafe { behind(name.as_ptr()) }.is_null()
+    (!found.is_null()).then_some(found)
 }
 
 fn of_library(name: &CStr, near: *const c_void) -> Option<*mut c_void> {

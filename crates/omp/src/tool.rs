@@ -1,12 +1,11 @@
 //! The OpenMP tools interface (OMPT, OpenMP 5.0, chapter 4), which LLVM OpenMP has and GNU OpenMP has not.
 //!
 //! Signatures and numbers are those of `omp-tools.h`. No callback calls the runtime, which is not allowed. A runtime knows one tool.
-//! If the user has one, it is that; the library that tells of waits hears of events by way of us (`second`).
+//! If the user has one, it is that.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
 use crate::regions::{self, Looked};
-use crate::second;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -57,7 +56,7 @@ unsafe impl Sync for Started {}
 pub type Lookup = Option<unsafe extern "C" fn(*const c_char) -> *mut c_void>;
 
 /// `ompt_set_callback`: has the runtime call a function when something happens.
-pub type SetCallback = unsafe extern "C" fn(c_int, *const c_void) -> c_int;
+type SetCallback = unsafe extern "C" fn(c_int, *const c_void) -> c_int;
 
 static STARTED: Started = Started { initialize, finalize, data: ptr::null_mut() };
 
@@ -72,23 +71,40 @@ pub unsafe extern "C" fn ompt_start_tool(
 ) -> *const Started {
     let named = std::env::var_os("OMP_TOOL_LIBRARIES").is_some_and(|list| !list.is_empty());
     // SAFETY: what the runtime gave is passed on.
-    let other = unsafe { second::next(version, runtime) };
-    if named || !regions::wanted() || !(other.is_null() || second::takes(other)) {
+    let other = unsafe { next(version, runtime) };
+    if named || !regions::wanted() || !other.is_null() {
         return other;
     }
     &raw const STARTED
 }
 
+/// The tool that there would be without us; null if none.
+///
+/// # Safety
+/// As of `ompt_start_tool`: `runtime` is a string.
+unsafe fn next(version: c_uint, runtime: *const c_char) -> *const Started {
+    // SAFETY: the name ends in a null byte.
+    let start = unsafe { libc::dlsym(libc::RTLD_NEXT, c"ompt_start_tool".as_ptr()) };
+    if start.is_null() {
+        return ptr::null();
+    }
+    // SAFETY: a function of this name is of this type.
+    let start: unsafe extern "C" fn(c_uint, *const c_char) -> *const Started =
+        unsafe { transmute(start) };
+    // SAFETY: as the caller says.
+    unsafe { start(version, runtime) }
+}
+
 /// `ompt_callbacks_t`, those that we use. `MUTEX_ACQUIRE` comes before a wait, `MUTEX_ACQUIRED` after it.
 const PARALLEL_BEGIN: c_int = 3;
 const PARALLEL_END: c_int = 4;
-pub const IMPLICIT_TASK: c_int = 7;
+const IMPLICIT_TASK: c_int = 7;
 const MUTEX_RELEASED: c_int = 17;
 const SYNC_REGION: c_int = 23;
-pub const MUTEX_ACQUIRE: c_int = 26;
-pub const MUTEX_ACQUIRED: c_int = 27;
+const MUTEX_ACQUIRE: c_int = 26;
+const MUTEX_ACQUIRED: c_int = 27;
 /// `ompt_set_always`: every such event is told.
-pub const ALWAYS: c_int = 5;
+const ALWAYS: c_int = 5;
 /// `ompt_scope_begin`.
 const BEGIN: c_int = 1;
 /// `ompt_task_implicit`.
@@ -116,15 +132,12 @@ unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_vo
     // SAFETY: each function has the signature of its event.
     let all = callbacks.iter().all(|&(event, callback)| unsafe { set(event, callback) } == ALWAYS);
     ON.store(all, Ordering::Relaxed);
-    // SAFETY: the runtime has given these for this.
-    unsafe { second::initialize(lookup, set) };
     // 1: the tool stays.
     1
 }
 
 unsafe extern "C" fn finalize(_data: *mut c_void) {
     ON.store(false, Ordering::Relaxed);
-    second::finalize();
 }
 
 unsafe extern "C" fn parallel_begin(
@@ -158,16 +171,12 @@ unsafe extern "C" fn parallel_end(
 /// the barrier at the end, where their times were added up.
 unsafe extern "C" fn implicit_task(
     endpoint: c_int,
-    parallel: *mut c_void,
-    task: *mut c_void,
-    threads: c_uint,
-    index: c_uint,
+    _parallel: *mut c_void,
+    _task: *mut c_void,
+    _threads: c_uint,
+    _index: c_uint,
     flags: c_int,
 ) {
-    if let Some(theirs) = second::IMPLICIT_TASK.get() {
-        // SAFETY: that is what it was set for.
-        unsafe { theirs(endpoint, parallel, task, threads, index, flags) };
-    }
     if flags & IMPLICIT == 0 {
         return;
     }
@@ -200,24 +209,16 @@ unsafe extern "C" fn sync_region(
 }
 
 unsafe extern "C" fn mutex_acquire(
-    kind: c_int,
-    hint: c_uint,
-    how: c_uint,
-    wait: u64,
-    caller: *const c_void,
+    _kind: c_int,
+    _hint: c_uint,
+    _how: c_uint,
+    _wait: u64,
+    _caller: *const c_void,
 ) {
     regions::asks();
-    if let Some(theirs) = second::MUTEX_ACQUIRE.get() {
-        // SAFETY: that is what it was set for.
-        unsafe { theirs(kind, hint, how, wait, caller) };
-    }
 }
 
-unsafe extern "C" fn mutex_acquired(kind: c_int, wait: u64, caller: *const c_void) {
-    if let Some(theirs) = second::MUTEX_ACQUIRED.get() {
-        // SAFETY: that is what it was set for.
-        unsafe { theirs(kind, wait, caller) };
-    }
+unsafe extern "C" fn mutex_acquired(_kind: c_int, _wait: u64, _caller: *const c_void) {
     regions::gets();
 }
 

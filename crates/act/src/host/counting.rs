@@ -1,23 +1,11 @@
 //! What is counted of tasks, and which jobs have reached their targets by it.
 
 use super::LinuxHost;
-use crate::told::Told;
 use colocate_engine::JobEnd;
 use colocate_observe::Pid;
 use colocate_policy::{JobIdx, TaskId};
 
 impl LinuxHost {
-    /// Takes in what programs tell of their threads' waits there. To be called before any quantum.
-    pub fn hear_waits(&mut self, told: Told) {
-        self.gauges.told = Some(told);
-    }
-
-    /// What programs tell of their threads' waits; `None` if nobody listens.
-    #[must_use]
-    pub fn told(&self) -> Option<&Told> {
-        self.gauges.told.as_ref()
-    }
-
     /// Opens the counters of a newborn.
     pub(super) fn count_newborn(&mut self, id: TaskId, pid: Pid) {
         let held = self.held.get(id.job.0 as usize).and_then(Option::as_ref);

@@ -39,18 +39,11 @@ impl LinuxHost {
         }));
     }
 
-    /// Adds for how long tasks have waited in loops. Where programs tell, it is put together with what they tell.
+    /// Adds for how long tasks have waited in loops.
     pub(super) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
         let Some(spins) = &mut self.spins else { return };
         for task in tasks.iter_mut() {
-            let sampled = spins.spun(task.id);
-            task.spun = match &mut self.gauges.told {
-                Some(told) => told.with_samples(task.id, task.spun, sampled),
-                None => sampled,
-            };
-        }
-        if let Some(told) = &mut self.gauges.told {
-            told.keep(tasks.iter().map(|task| task.id));
+            task.spun = spins.spun(task.id);
         }
         spins.keep(tasks.iter().map(|task| task.id));
     }
