@@ -10,7 +10,7 @@ use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Decision, JobIdx, Newborn, Plan, TaskId, Why};
+use colocate_policy::{Decision, DefaultPlacement, JobIdx, Plan, TaskId, Why};
 use colocate_sim::{
     JobSpec, Kernel, Method, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost,
     Span, Stretch, ThreadSpec, Work,
@@ -428,7 +428,7 @@ fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
         pus: Vec::new(),
         policy: String::new(),
         decisions: (0..threads).map(decision).collect(),
-        newborn: Newborn::LeaveToKernel,
+        newborn: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }
 }

@@ -15,10 +15,10 @@ use colocate_benches::{cpu_ms, yardstick};
 use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
-use colocate_policy::schedule::{Done, Quantum, Queued, Ran, Thread, Traffic};
+use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic};
 use colocate_policy::table::{self, Cadence};
 use colocate_policy::{
-    Alone, Evidence, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId,
+    Evidence, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, SoloProfile, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,9 +68,9 @@ fn row(size: &Size, machine: &Machine, kind: &PolicySpec, situations: u64) {
     let mut least = vec![f64::INFINITY; usize::try_from(situations).expect("few")];
     for _ in 0..RUNS {
         let mut rng = SplitMix64::new(1);
-        let mut jobs: Vec<Queued> =
+        let mut jobs: Vec<QueuedJob> =
             (0..size.jobs).map(|job| new_job(job, size, &mut rng)).collect();
-        let alone: Vec<Alone> = jobs.iter().map(|_| drawn_alone(&mut rng)).collect();
+        let alone: Vec<SoloProfile> = jobs.iter().map(|_| drawn_alone(&mut rng)).collect();
         let mut policy = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
         for (number, least) in (0..).zip(&mut least) {
             let (us, plan) = decide(&mut *policy, machine, number, &jobs);
@@ -98,11 +98,11 @@ fn decide(
     policy: &mut dyn Policy,
     machine: &Machine,
     number: u64,
-    queue: &[Queued],
+    queue: &[QueuedJob],
 ) -> (f64, Plan) {
     let pus: Vec<PuIdx> = machine.all_pus().collect();
     let now = Quantum { number, machine, pus: &pus, queue };
-    let last = (number > 0).then_some(Done { took: Nanos::from_millis(200), did: &[] });
+    let last = (number > 0).then_some(QuantumOutcome { took: Nanos::from_millis(200), did: &[] });
     let (ms, plan) = cpu_ms(1, || policy.decide(&Evidence { last, ..Evidence::of_queue(now) }));
     (ms * 1000.0, plan)
 }
@@ -113,7 +113,7 @@ fn is_for_hybrids(kind: &PolicySpec) -> bool {
 }
 
 /// One thread is runnable, or all are.
-fn draw_phase(job: &mut Queued, rng: &mut SplitMix64) {
+fn draw_phase(job: &mut QueuedJob, rng: &mut SplitMix64) {
     let serial = rng.below(2) == 0;
     for (at, thread) in job.threads.iter_mut().enumerate() {
         thread.runnable = Some(if serial && at > 0 { 0.0 } else { 1.0 });
@@ -162,7 +162,7 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
 }
 
 /// A job that has run once, nobody knows where.
-fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
+fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> QueuedJob {
     let job = JobIdx(job);
     let thread = |order| Thread {
         id: TaskId { job, order },
@@ -172,7 +172,7 @@ fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
         bound: false,
     };
     let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
-    let mut queued = Queued {
+    let mut queued = QueuedJob {
         job,
         threads: (0..count).map(thread).collect(),
         runnable: None,
@@ -184,7 +184,7 @@ fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> Queued {
 }
 
 /// Rates over four orders of magnitude, as those of programs that the caches serve and of those that stream.
-fn drawn_ran(rng: &mut SplitMix64) -> Ran {
+fn drawn_ran(rng: &mut SplitMix64) -> Rates {
     let first = 100.0 + 2_000.0 * rng.unit();
     let second = first * rng.unit() * 0.2;
     let third = second * rng.unit();
@@ -195,11 +195,11 @@ fn drawn_ran(rng: &mut SplitMix64) -> Ran {
     let parts: Vec<f64> = SIMULATED_PARTS.iter().map(|_| rng.unit()).collect();
     let all: f64 = parts.iter().sum();
     let stack = Some(parts.into_iter().map(|part| part / all).collect());
-    Ran { ipc: Some(0.1 + 2.0 * rng.unit()), traffic, stack, parts: &SIMULATED_PARTS }
+    Rates { ipc: Some(0.1 + 2.0 * rng.unit()), traffic, stack, parts: &SIMULATED_PARTS }
 }
 
-fn drawn_alone(rng: &mut SplitMix64) -> Alone {
-    Alone {
+fn drawn_alone(rng: &mut SplitMix64) -> SoloProfile {
+    SoloProfile {
         seconds: 10.0 + 100.0 * rng.unit(),
         memory: 60.0 * rng.unit() * rng.unit(),
         first_cache: 100.0 + 2_000.0 * rng.unit(),
@@ -208,7 +208,7 @@ fn drawn_alone(rng: &mut SplitMix64) -> Alone {
 }
 
 /// Jobs that were chosen ran, and go to the tail.
-fn run(machine: &Machine, jobs: &mut [Queued], plan: &Plan, rng: &mut SplitMix64) {
+fn run(machine: &Machine, jobs: &mut [QueuedJob], plan: &Plan, rng: &mut SplitMix64) {
     let index = |place: Place| place.pu().and_then(|pu| machine.pu_by_os(pu));
     let running = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
     let on: BTreeMap<TaskId, Option<PuIdx>> =

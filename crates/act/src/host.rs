@@ -14,8 +14,6 @@ mod preparing;
 mod spinning;
 mod spins;
 
-use crate::book::{Birth, Book};
-use crate::gauge::{DataLevels, Gauges};
 use crate::guardian::Guardian;
 use crate::journal::Journal;
 use crate::latency::Latencies;
@@ -28,8 +26,10 @@ use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
+use crate::task_counters::{DataLevels, TaskCounters};
+use crate::task_table::{Birth, TaskTable};
 use crate::watch::Watchers;
-use colocate_engine::{Host, HostError, JobEnd, Meanwhile, QuantumEnd, Snapshot, Stand};
+use colocate_engine::{Host, HostError, JobEnd, Meanwhile, PlacementStatus, QuantumEnd, Snapshot};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -109,7 +109,7 @@ pub(crate) const PROMPT: Nanos = Nanos(100_000);
 
 /// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
 /// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
-/// end, and in between while such bursts last: it disturbs the programs ([`crate::gauge`]).
+/// end, and in between while such bursts last: it disturbs the programs ([`crate::task_counters`]).
 pub(crate) const LEAST_NICE: i32 = -20;
 
 /// What was seen of births.
@@ -154,12 +154,12 @@ pub struct LinuxHost {
     leaving: Vec<Leaving>,
     /// What runs have left behind that others have followed.
     rests: Vec<Rest>,
-    gauges: Gauges,
+    counters_of_tasks: TaskCounters,
     /// Looks in a row that have found a job stopped by somebody else.
     asleep: BTreeMap<JobIdx, u8>,
     births: Births,
     events: Vec<TaskEvent>,
-    book: Book,
+    tasks: TaskTable,
     placer: Placer,
     runtimes: Runtimes,
     settle: Nanos,
@@ -219,10 +219,10 @@ impl LinuxHost {
         };
         let Kept { pauser, journal, guardian, .. } = kept;
         let mut runtimes = Runtimes::default();
-        let mut book = Book::default();
-        (book.remembers_last, book.levels) = (setup.may_pause, DataLevels::of(&machine));
+        let mut table = TaskTable::default();
+        (table.remembers_last, table.levels) = (setup.may_pause, DataLevels::of(&machine));
         for (command, held) in setup.commands.iter().zip(&held) {
-            book.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+            table.add_job(command.name(), held.pid(), runtimes.of(&command.path));
         }
         // A newborn runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
@@ -252,11 +252,11 @@ impl LinuxHost {
             grace: setup.grace,
             leaving: Vec::new(),
             rests: Vec::new(),
-            gauges: Gauges::new(counters, setup.may_pause),
+            counters_of_tasks: TaskCounters::new(counters, setup.may_pause),
             asleep: BTreeMap::new(),
             births,
             events: Vec::new(),
-            book,
+            tasks: table,
             placer: Placer { journal, proc, usable: usable_now, original },
             runtimes,
             settle: setup.settle,
@@ -303,7 +303,7 @@ impl LinuxHost {
     /// # Errors
     /// Why none are, in a line.
     pub fn stack_parts(&self) -> Result<Parts, String> {
-        self.gauges.stack_parts()
+        self.counters_of_tasks.stack_parts()
     }
 
     /// What was seen of births.
@@ -321,13 +321,13 @@ impl LinuxHost {
     /// Most tasks that lived at once.
     #[must_use]
     pub fn most_living(&self) -> usize {
-        self.book.most_living
+        self.tasks.most_living
     }
 
     /// Ended tasks that are in no snapshot, because there were too many.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
-        self.book.forgotten
+        self.tasks.forgotten
     }
 
     /// How often each job has run to an end.
@@ -339,13 +339,13 @@ impl LinuxHost {
     /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
     #[must_use]
     pub fn instructions(&self) -> Option<Vec<u64>> {
-        self.gauges.counts().then(|| self.book.instructions())
+        self.counters_of_tasks.counts().then(|| self.tasks.instructions())
     }
 
     /// The first processes of the jobs, in order.
     #[must_use]
     pub fn pids(&self) -> Vec<Pid> {
-        self.book.jobs().iter().map(|job| job.pid).collect()
+        self.tasks.jobs().iter().map(|job| job.pid).collect()
     }
 
     /// When the programs were let go, on the kernel's clock; `None` before.
@@ -369,7 +369,7 @@ impl LinuxHost {
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
         self.hear();
-        self.book.living_mut().for_each(|task| self.placer.leave_bound(task));
+        self.tasks.living_mut().for_each(|task| self.placer.leave_bound(task));
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
         // What can be used may have grown since the journal was begun.
@@ -399,7 +399,7 @@ impl LinuxHost {
     fn hear(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         self.births.drain(&mut events);
-        self.book.begin_events();
+        self.tasks.begin_events();
         for event in events.drain(..) {
             match event {
                 TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found } => {
@@ -423,10 +423,10 @@ impl LinuxHost {
     /// Takes in the end of a thread. Where a process stays stopped that was known by it, it is noted by another thread
     /// before the line is used again.
     fn ended(&mut self, at: Nanos, tid: Tid) {
-        let Some(id) = self.book.living(tid) else { return };
+        let Some(id) = self.tasks.living(tid) else { return };
         self.count_ended(id);
-        let pid = self.book.task(id).map(|task| task.pid);
-        let Some(slot) = self.book.ended(tid, at) else { return };
+        let pid = self.tasks.task(id).map(|task| task.pid);
+        let Some(slot) = self.tasks.ended(tid, at) else { return };
         if let Some(pid) = pid.filter(|_| self.is_stopped(id.job)) {
             self.note_all(&[pid]);
         }
@@ -441,7 +441,7 @@ impl LinuxHost {
                 self.end_scheduling(arrived.signal);
             }
             if asked.pass_on {
-                let jobs = self.book.jobs().iter().zip(&self.held);
+                let jobs = self.tasks.jobs().iter().zip(&self.held);
                 // Who has not begun knows no signal yet, and any would be its end.
                 let running = jobs.filter(|(job, held)| job.end.is_none() && held.is_none());
                 for (job, _) in running {
@@ -467,7 +467,7 @@ impl LinuxHost {
 
     /// Why the quantum is over, if it is.
     fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
-        if self.book.all_ended() && self.leaving.is_empty() {
+        if self.tasks.all_ended() && self.leaving.is_empty() {
             self.hear();
             return Some(QuantumEnd::AllJobsEnded);
         }
@@ -480,7 +480,7 @@ impl LinuxHost {
     /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to look at each thread
     /// and to decide, is at most a share of a PU, unless that took more than [`MOST_STRETCHED`] quanta.
     fn affordable(&self, quantum: Nanos) -> Nanos {
-        if self.book.remembered() < MANY {
+        if self.tasks.remembered() < MANY {
             return quantum;
         }
         let decided = own_time().saturating_sub(self.deciding_since);
@@ -523,10 +523,10 @@ impl LinuxHost {
             self.watchers.stop();
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
-        let mut tasks = self.book.seen(launch, |tid, born| self.watchers.of(tid, born));
+        let mut tasks = self.tasks.seen(launch, |tid, born| self.watchers.of(tid, born));
         for task in tasks.iter_mut().filter(|task| task.alive()) {
-            let stand = std::mem::replace(&mut task.stand, Stand::Waiting);
-            task.stand = self.stand_of(task.id.job, stand);
+            let stand = std::mem::replace(&mut task.status, PlacementStatus::Waiting);
+            task.status = self.status_of(task.id.job, stand);
         }
         self.add_spinning(&mut tasks);
         Snapshot { at: self.clock(), end, tasks, ended: self.ended.clone() }
@@ -559,7 +559,7 @@ impl Host for LinuxHost {
 
     fn watch(&mut self, jobs: &[JobIdx]) {
         self.watchers.stop();
-        let pid = |job: &JobIdx| Some((*job, self.book.jobs().get(job.0 as usize)?.pid));
+        let pid = |job: &JobIdx| Some((*job, self.tasks.jobs().get(job.0 as usize)?.pid));
         let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
         if let Err(why) = self.watchers.start(&jobs, &self.sampling) {
             self.notes.push(format!(

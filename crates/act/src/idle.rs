@@ -18,10 +18,10 @@
 //! Threads with fixed priorities or deadlines are not lowered: who asked for these must not be made to wait by others
 //! at the worst moment, which holding a lock may be.
 
-use crate::book::Task;
 use crate::handle::ProcessHandle;
 use crate::placer::Placer;
 use crate::sys::{self, Fork, Schedule};
+use crate::task_table::Task;
 use colocate_observe::{Pid, SysError, Tid};
 use std::ffi::c_int;
 use std::fmt;
@@ -293,10 +293,10 @@ pub fn sessions_are_groups(proc: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{Birth, Book};
     use crate::journal::{Owner, Writer};
     use crate::pin;
     use crate::runtime::Runtime;
+    use crate::task_table::{Birth, TaskTable};
     use colocate_machine::Nanos;
     use std::path::PathBuf;
     use std::sync::mpsc::channel;
@@ -337,13 +337,13 @@ mod tests {
             let _ = ended.recv();
         });
         let (tid, pid) = (Tid(told.recv().unwrap()), Pid(std::process::id().cast_signed()));
-        let mut book = Book::default();
-        book.add_job("job".into(), pid, Runtime::Plain);
+        let mut table = TaskTable::default();
+        table.add_job("job".into(), pid, Runtime::Plain);
         let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid, lost: false };
-        let id = book.born(birth).unwrap();
+        let id = table.born(birth).unwrap();
         let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
-        book.hold(id, Some(std::sync::Arc::new(handle)));
-        let (task, mut placer) = (book.task(id).unwrap(), placer());
+        table.hold(id, Some(std::sync::Arc::new(handle)));
+        let (task, mut placer) = (table.task(id).unwrap(), placer());
         let is_idle = || sys::schedule_of(tid).unwrap().policy == libc::SCHED_IDLE;
         for fair in [Fair::Other, Fair::Batch] {
             let before = sys::schedule_of(tid).unwrap().under(fair.policy());

@@ -16,8 +16,6 @@ pub mod stat;
 pub mod sys;
 pub mod watch;
 
-pub mod book;
-pub mod gauge;
 pub mod host;
 pub mod idle;
 pub mod latency;
@@ -26,6 +24,8 @@ pub mod pause;
 pub mod placer;
 pub mod runtime;
 pub mod target;
+pub mod task_counters;
+pub mod task_table;
 
 pub use handle::ProcessHandle;
 pub use host::{Count, LinuxHost, Setup};

@@ -1,12 +1,12 @@
 //! Puts one task where it is wanted: journal first, then the deed, then the reading back.
 
-use crate::book::Task;
 use crate::handle::is_gone;
 use crate::journal::{Entry, Mark, Writer};
 use crate::pin::{self, PinError};
 use crate::stat::Stat;
 use crate::sys;
-use colocate_engine::Stand;
+use crate::task_table::Task;
+use colocate_engine::PlacementStatus;
 use colocate_machine::PuSet;
 use colocate_observe::Tid;
 use colocate_observe::sys::now;
@@ -44,7 +44,7 @@ impl Placer {
     ///
     /// A task whose mask is neither the original one nor one that we gave to it or its creator was
     /// given it by its program, which is respected.
-    pub fn put(&mut self, task: &mut Task, to: Mark, then: Stand) -> Put {
+    pub fn put(&mut self, task: &mut Task, to: Mark, then: PlacementStatus) -> Put {
         let Some(process) = task.process.clone() else { return Self::gone(task, then) };
         let current = match pin::allowed(&process, task.tid) {
             Ok(current) => current,
@@ -59,7 +59,7 @@ impl Placer {
             // Nothing was ever done to it, nor to its creator when it was born.
             task.allowed = current;
             task.had.clear();
-            (task.mark, task.stand) = (to, then);
+            (task.mark, task.status) = (to, then);
             return Put::Done;
         }
         match self.write(task, to) {
@@ -74,7 +74,7 @@ impl Placer {
         match pin::place(&process, task.tid, &self.mask(to)) {
             Ok(found) => {
                 task.allowed = found;
-                (task.mark, task.stand) = (to, then);
+                (task.mark, task.status) = (to, then);
                 task.given_back = to == Mark::Original;
                 Put::Done
             }
@@ -104,7 +104,8 @@ impl Placer {
     pub fn look(&mut self, task: &mut Task) -> Option<Stat> {
         let current = pin::allowed(task.process.as_ref()?, task.tid).ok()?;
         let stat = self.look_where(task)?;
-        let settled = !matches!(task.stand, Stand::PinnedByProgram | Stand::Trouble(_));
+        let settled =
+            !matches!(task.status, PlacementStatus::PinnedByProgram | PlacementStatus::Trouble(_));
         if settled && !self.is_ours(task, &current) {
             self.respect(task, current);
         } else {
@@ -153,7 +154,7 @@ impl Placer {
         let _ = self.write(task, Mark::Programs);
         task.allowed = current;
         task.had.clear();
-        (task.mark, task.stand) = (Mark::Programs, Stand::PinnedByProgram);
+        (task.mark, task.status) = (Mark::Programs, PlacementStatus::PinnedByProgram);
     }
 
     /// Takes in before the end that a task on one PU to which nothing was ever done has bound itself.
@@ -195,16 +196,16 @@ impl Placer {
     }
 
     fn failed(task: &mut Task, why: String) -> Put {
-        task.stand = Stand::Trouble(why);
+        task.status = PlacementStatus::Trouble(why);
         Put::Failed
     }
 
     /// It has ended; one that was to be left to the kernel was left to it.
-    fn gone(task: &mut Task, then: Stand) -> Put {
-        if then == Stand::LeftToKernel {
-            task.stand = then;
-        } else if task.stand != Stand::Placed {
-            task.stand = Stand::Missed;
+    fn gone(task: &mut Task, then: PlacementStatus) -> Put {
+        if then == PlacementStatus::LeftToKernel {
+            task.status = then;
+        } else if task.status != PlacementStatus::Placed {
+            task.status = PlacementStatus::Missed;
         }
         Put::Gone
     }
@@ -213,10 +214,10 @@ impl Placer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{Birth, Book};
     use crate::handle::ProcessHandle;
     use crate::journal::Owner;
     use crate::runtime::Runtime;
+    use crate::task_table::{Birth, TaskTable};
     use colocate_machine::{Nanos, PuNr};
     use colocate_observe::Pid;
     use std::path::Path;
@@ -246,10 +247,10 @@ mod tests {
         let usable_now = pin::own().unwrap();
         let gone = PuNr(8191);
         let placer = placer(&usable_now.iter().chain([gone]).collect());
-        let (mut book, pid) = (Book::default(), Pid(10));
-        book.add_job("job".into(), pid, Runtime::Plain);
-        let id = book.born(birth(pid, pid.first_thread())).unwrap();
-        let task = book.task(id).unwrap();
+        let (mut table, pid) = (TaskTable::default(), Pid(10));
+        table.add_job("job".into(), pid, Runtime::Plain);
+        let id = table.born(birth(pid, pid.first_thread())).unwrap();
+        let task = table.task(id).unwrap();
         task.mark = Mark::On(gone);
         assert!(placer.is_ours(task, &usable_now));
         assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
@@ -266,16 +267,16 @@ mod tests {
             placer.usable = pin::only(pu);
             let this = std::fs::read_link("/proc/thread-self").unwrap();
             let tid = Tid(this.file_name().unwrap().to_str().unwrap().parse().unwrap());
-            let (mut book, own) = (Book::default(), Pid(std::process::id().cast_signed()));
-            book.add_job("job".into(), own, Runtime::Plain);
-            let id = book.born(birth(own, tid)).unwrap();
+            let (mut table, own) = (TaskTable::default(), Pid(std::process::id().cast_signed()));
+            table.add_job("job".into(), own, Runtime::Plain);
+            let id = table.born(birth(own, tid)).unwrap();
             let handle = ProcessHandle::open(Path::new("/proc"), own).unwrap();
-            book.hold(id, Some(Arc::new(handle)));
-            let task = book.task(id).unwrap();
-            assert_eq!(placer.put(task, Mark::Original, Stand::LeftToKernel), Put::Done);
+            table.hold(id, Some(Arc::new(handle)));
+            let task = table.task(id).unwrap();
+            assert_eq!(placer.put(task, Mark::Original, PlacementStatus::LeftToKernel), Put::Done);
             assert!(task.slot.is_none(), "nothing was ever done to it");
             task.mark = Mark::On(pu);
-            assert_eq!(placer.put(task, Mark::Original, Stand::LeftToKernel), Put::Done);
+            assert_eq!(placer.put(task, Mark::Original, PlacementStatus::LeftToKernel), Put::Done);
             assert!(task.given_back && task.slot.is_some());
         })
         .join()
@@ -287,15 +288,15 @@ mod tests {
     #[test]
     fn a_newborn_may_have_any_mask_that_its_creator_had_during_its_birth() {
         let placer = placer(&PuSet::parse_list("0-7").unwrap());
-        let (mut book, pid) = (Book::default(), Pid(10));
-        book.add_job("job".into(), pid, Runtime::Plain);
-        let first = book.born(birth(pid, pid.first_thread())).unwrap();
-        let creator = book.task(first).unwrap();
+        let (mut table, pid) = (TaskTable::default(), Pid(10));
+        table.add_job("job".into(), pid, Runtime::Plain);
+        let first = table.born(birth(pid, pid.first_thread())).unwrap();
+        let creator = table.task(first).unwrap();
         for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
             creator.had.goes(Mark::On(PuNr(pu)), Mark::Original, Nanos::from_millis(left_at));
         }
-        let id = book.born(birth(pid, Tid(11))).unwrap();
-        let task = book.task(id).unwrap();
+        let id = table.born(birth(pid, Tid(11))).unwrap();
+        let task = table.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2, 5, 6].map(ours), [true, true, true, false, false]);
     }
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn a_first_thread_may_have_the_mask_of_another() {
         let mut placer = placer(&PuSet::parse_list("0-7").unwrap());
-        let mut book = Book::default();
+        let mut table = TaskTable::default();
         for (pid, tid, pu) in [(10, 11, 1), (20, 21, 2)] {
             let mark = Mark::On(PuNr(pu));
             let (pid, tid, start_ticks) = (Pid(pid), Tid(tid), 0);
@@ -313,10 +314,10 @@ mod tests {
             let slot = placer.journal.slot();
             placer.journal.write(slot, &entry);
         }
-        book.add_job("job".into(), Pid(10), Runtime::Plain);
+        table.add_job("job".into(), Pid(10), Runtime::Plain);
         let mut ours = |tid| {
-            let id = book.born(birth(Pid(10), Tid(tid))).unwrap();
-            let task = book.task(id).unwrap();
+            let id = table.born(birth(Pid(10), Tid(tid))).unwrap();
+            let task = table.task(id).unwrap();
             [1, 2].map(|pu| placer.is_ours(task, &pin::only(PuNr(pu))))
         };
         assert_eq!((ours(10), ours(12)), ([true, false], [false; 2]));
@@ -327,14 +328,14 @@ mod tests {
     #[test]
     fn a_newborn_may_have_a_mask_that_its_creator_was_not_seen_with() {
         let placer = placer(&PuSet::parse_list("0-7").unwrap());
-        let (mut book, pid) = (Book::default(), Pid(10));
-        book.add_job("job".into(), pid, Runtime::Plain);
-        let first = book.born(birth(pid, pid.first_thread())).unwrap();
-        let creator = book.task(first).unwrap();
+        let (mut table, pid) = (TaskTable::default(), Pid(10));
+        table.add_job("job".into(), pid, Runtime::Plain);
+        let first = table.born(birth(pid, pid.first_thread())).unwrap();
+        let creator = table.task(first).unwrap();
         creator.mark = Mark::On(PuNr(0));
         creator.had.goes(creator.mark, Mark::On(PuNr(1)), Nanos(1));
-        let id = book.born(birth(pid, Tid(11))).unwrap();
-        let task = book.task(id).unwrap();
+        let id = table.born(birth(pid, Tid(11))).unwrap();
+        let task = table.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2].map(ours), [true, true, false]);
     }

@@ -7,7 +7,7 @@
 
 use colocate_act::launch::Command;
 use colocate_act::{Count, LinuxHost, Setup, Target};
-use colocate_engine::{Host, HostError, Known, Meanwhile, Round, Snapshot, Until, Workload};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Snapshot, Until, Workload};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
@@ -65,7 +65,7 @@ fn schedule(
     jobs: usize,
     look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Snapshot, HostError> {
-    let jobs = vec![Known { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
+    let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(QUANTUM), Nanos::ZERO);
     let workload = Workload { jobs: &jobs, policy: "test", until, watch };
     colocate_engine::run(host, policy, &workload, None, look)

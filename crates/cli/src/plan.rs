@@ -7,7 +7,7 @@ use crate::input;
 use crate::output;
 use crate::policies::Policies;
 use anyhow::Context;
-use colocate_engine::known::{Known, is_worth_a_place, tasks_to_plan};
+use colocate_engine::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
@@ -15,7 +15,7 @@ use colocate_model::{Assumptions, Profile};
 use colocate_policy::forecast::{self, Slowdown};
 use colocate_policy::table::Prior;
 use colocate_policy::{
-    Decision, JobIdx, Knowledge, Newborn, Place, Plan, PolicySpec, Task, TaskId,
+    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Task, TaskId,
 };
 use colocate_study::table::aligned;
 use std::collections::BTreeMap;
@@ -251,12 +251,12 @@ impl Workload {
     /// `processor` is that of a machine of which it is known how fast it is, with cores of one kind: on others rates
     /// are not used.
     fn of(programs: &[Program], processor: Option<&str>) -> Self {
-        let known = |program: &Program| Known {
+        let known = |program: &Program| KnownJob {
             name: program.name.clone(),
             profile: Some(program.profile.clone()),
             phases: demand::known(program),
         };
-        let known: Vec<Known> = programs.iter().map(known).collect();
+        let known: Vec<KnownJob> = programs.iter().map(known).collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
         for task in tasks_to_plan(&known, &[], Nanos::ZERO) {
             by_job.entry(task.id.job).or_default().push(task);
@@ -370,8 +370,10 @@ fn table(
     text
 }
 
-fn born_later(newborn: &Newborn) -> String {
-    let Newborn::FillInOrder { pus } = newborn else { return "left to the kernel".to_owned() };
+fn born_later(newborn: &DefaultPlacement) -> String {
+    let DefaultPlacement::FillInOrder { pus } = newborn else {
+        return "left to the kernel".to_owned();
+    };
     let first: Vec<String> = pus.iter().take(8).map(|pu| pu.0.to_string()).collect();
     let more = if pus.len() > first.len() { ", …" } else { "" };
     format!("the PU with the fewest tasks, earliest in {}{more}", first.join(", "))

@@ -13,7 +13,7 @@ use anyhow::Context;
 use cache::Cache;
 use colocate_act::host::GRACE;
 use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
-use colocate_engine::{Known, Meanwhile, Planned, Round, Snapshot, Until, Workload, first_plan};
+use colocate_engine::{KnownJob, Meanwhile, Planned, Round, Snapshot, Until, Workload, first_plan};
 use colocate_files::Dir;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -166,8 +166,8 @@ fn policy(args: &Args, machine: &Machine) -> anyhow::Result<(Box<dyn Policy>, St
     Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 
-fn known(jobs: &[Job]) -> Vec<Known> {
-    let known = |job: &Job| Known {
+fn known(jobs: &[Job]) -> Vec<KnownJob> {
+    let known = |job: &Job| KnownJob {
         name: job.command.name(),
         profile: job.profile.clone(),
         phases: Vec::new(),
@@ -264,7 +264,7 @@ fn run(
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(exit::OURS)))
 }
 
-fn workload<'a>(args: &Args, jobs: &'a [Known], name: &'a str) -> Workload<'a> {
+fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
     Workload { jobs, policy: name, until: Until::Events, watch: args.watch_s }
 }
 

@@ -24,7 +24,7 @@ use colocate_act::{Count, LinuxHost, Setup, sys};
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{
-    Host, HostError, Known, Meanwhile, Round, Snapshot, Until, Workload as Work,
+    Host, HostError, KnownJob, Meanwhile, Round, Snapshot, Until, Workload as Work,
 };
 use colocate_files::Mode;
 use colocate_machine::measured::CoreSpeeds;
@@ -32,7 +32,7 @@ use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
 use colocate_observe::{births, sample, spin};
 use colocate_policy::table::Prior;
-use colocate_policy::{Alone, Knowledge, Policy, PolicySpec, Source};
+use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile, Source};
 use course::{Course, Goal, Heard};
 use live::Live;
 use report::{Occasion, Report};
@@ -209,7 +209,7 @@ fn watch_spinning(args: &Args, host: &mut LinuxHost) -> Option<String> {
 /// What is known before anything is launched.
 struct Facts {
     workload: Workload,
-    alone: Vec<Alone>,
+    alone: Vec<SoloProfile>,
     cpi: Option<CpiModel>,
     machine: Machine,
     core_speeds: Option<CoreSpeeds>,
@@ -291,9 +291,12 @@ fn quanta(
     look: &mut Look<'_>,
 ) -> Result<Snapshot, HostError> {
     let name = args.policy.to_string();
-    let known =
-        |job: &workload::Job| Known { name: job.name.clone(), profile: None, phases: Vec::new() };
-    let jobs: Vec<Known> = workload.jobs.iter().map(known).collect();
+    let known = |job: &workload::Job| KnownJob {
+        name: job.name.clone(),
+        profile: None,
+        phases: Vec::new(),
+    };
+    let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
     let until = Until::Time(quantum(args, workload));
     let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO };
     let mut host = Heard { host, course: look.course };
@@ -390,11 +393,11 @@ fn aside(
 }
 
 /// What is known of the jobs alone, if the scheduler has to know it.
-fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<Alone>> {
+fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
     if !args.policy.has_prior(Prior::Solo) {
         return Ok(Vec::new());
     }
-    let known: Option<Vec<Alone>> = workload.jobs.iter().map(|job| job.alone).collect();
+    let known: Option<Vec<SoloProfile>> = workload.jobs.iter().map(|job| job.alone).collect();
     match known {
         Some(known) => Ok(known),
         None => bail!(

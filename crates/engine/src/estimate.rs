@@ -21,14 +21,14 @@
 //! # What is left out
 //! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
 
-use crate::rates::{ThreadDid, by_level, data_levels};
+use crate::rates::{ThreadRates, by_level, data_levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
 use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_model::{Model, Phase, Search, Seat, Stack, TaskRate};
-use colocate_policy::schedule::{Ran, Traffic};
+use colocate_policy::schedule::{Rates, Traffic};
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -36,7 +36,7 @@ use thiserror::Error;
 /// Says what threads did that nobody counted.
 pub trait Estimate {
     /// Rates of each of `all`, which ran in the same quantum, in their order; `None` where it cannot say.
-    fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>>;
+    fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>>;
 }
 
 /// Which rates of a thread, or of several, are estimated.
@@ -58,7 +58,7 @@ impl Estimated {
 }
 
 /// Puts estimates in where nothing was counted: instructions per cycle, traffic and stack each by itself.
-pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
+pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
     if !all.iter().any(|did| missing(&did.ran).any()) {
         return;
     }
@@ -81,7 +81,7 @@ pub fn fill(all: &mut [ThreadDid], estimate: &mut dyn Estimate) {
 }
 
 /// What nobody counted.
-fn missing(ran: &Ran) -> Estimated {
+fn missing(ran: &Rates) -> Estimated {
     Estimated {
         ipc: ran.ipc.is_none(),
         traffic: ran.traffic == Traffic::default(),
@@ -180,7 +180,7 @@ fn accesses(phase: &Phase) -> Option<f64> {
 }
 
 impl Estimate for ByModel<'_> {
-    fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>> {
+    fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>> {
         let Self { machine, search, jobs, typical } = self;
         let seated = seated(machine, all);
         let seat = |&(pu, place): &(PuIdx, usize)| {
@@ -201,7 +201,7 @@ impl Estimate for ByModel<'_> {
 }
 
 /// Each PU that was used with the place in `all` of who used it most, in the order of PUs.
-fn seated(machine: &Machine, all: &[ThreadDid]) -> Vec<(PuIdx, usize)> {
+fn seated(machine: &Machine, all: &[ThreadRates]) -> Vec<(PuIdx, usize)> {
     let mut most: BTreeMap<PuIdx, usize> = BTreeMap::new();
     let time = |place: usize| all[place].time.unwrap_or(Nanos::ZERO);
     for (place, did) in all.iter().enumerate() {
@@ -214,7 +214,7 @@ fn seated(machine: &Machine, all: &[ThreadDid]) -> Vec<(PuIdx, usize)> {
     most.into_iter().collect()
 }
 
-fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
+fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Rates {
     let per_microsecond = rate.instructions_per_second / 1e6;
     let requests = |place: usize| {
         let each = match place.checked_sub(1) {
@@ -225,7 +225,7 @@ fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Ran {
     };
     let stack = Stack::from(&rate.cpi).shares();
     let parts: Parts = stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
-    Ran { ipc: Some(rate.ipc), traffic: by_level(levels, requests), stack, parts }
+    Rates { ipc: Some(rate.ipc), traffic: by_level(levels, requests), stack, parts }
 }
 
 #[cfg(test)]
@@ -253,19 +253,19 @@ mod tests {
         }
     }
 
-    fn did(job: u32, pu: u32, time: u64) -> ThreadDid {
-        ThreadDid {
+    fn did(job: u32, pu: u32, time: u64) -> ThreadRates {
+        ThreadRates {
             id: TaskId { job: JobIdx(job), order: 0 },
             pu: Some(PuNr(pu)),
             time: Some(Nanos(time)),
-            ran: Ran::default(),
+            ran: Rates::default(),
             off: 0.0,
             estimated: Estimated::default(),
         }
     }
 
     /// Rates of `all` where jobs 0 to 3 are streams and nothing is known of others.
-    fn rates(all: &[ThreadDid]) -> Vec<Option<Ran>> {
+    fn rates(all: &[ThreadRates]) -> Vec<Option<Rates>> {
         let (machine, performance) = quad();
         let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
         let jobs = vec![vec![stream()]; 4];
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn neighbours_count() {
-        let memory = |all: &[ThreadDid]| rates(all)[0].as_ref().unwrap().traffic.memory.unwrap();
+        let memory = |all: &[ThreadRates]| rates(all)[0].as_ref().unwrap().traffic.memory.unwrap();
         let alone = memory(&[did(0, 0, 100)]);
         let beside = memory(&[did(0, 0, 100), did(1, 1, 100), did(2, 2, 100), did(3, 3, 100)]);
         assert!(beside < 0.9 * alone, "{beside} beside three, {alone} alone");
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_up() {
-        let nowhere = ThreadDid { pu: None, ..did(1, 0, 100) };
+        let nowhere = ThreadRates { pu: None, ..did(1, 0, 100) };
         let found =
             rates(&[did(0, 0, 10), nowhere, did(2, 99, 100), did(9, 1, 100), did(3, 0, 90)]);
         let known: Vec<bool> = found.iter().map(Option::is_some).collect();
@@ -319,10 +319,10 @@ mod tests {
     }
 
     /// Says the same of everybody.
-    struct Same(Ran);
+    struct Same(Rates);
 
     impl Estimate for Same {
-        fn rates(&mut self, all: &[ThreadDid]) -> Vec<Option<Ran>> {
+        fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>> {
             vec![Some(self.0.clone()); all.len()]
         }
     }
@@ -331,17 +331,17 @@ mod tests {
     fn what_was_counted_stays() {
         let mut all = [did(0, 0, 100), did(1, 1, 100)];
         let traffic = Traffic { memory: Some(3.0), ..Traffic::default() };
-        all[0].ran = Ran { ipc: Some(1.5), traffic, ..Ran::default() };
+        all[0].ran = Rates { ipc: Some(1.5), traffic, ..Rates::default() };
         let said = Traffic { memory: Some(7.0), ..Traffic::default() };
         let stack = Some(vec![1.0]);
-        let mut same = Same(Ran { ipc: Some(0.5), traffic: said, stack, ..Ran::default() });
+        let mut same = Same(Rates { ipc: Some(0.5), traffic: said, stack, ..Rates::default() });
         fill(&mut all, &mut same);
-        assert_eq!(all[0].ran, Ran { ipc: Some(1.5), traffic, ..same.0.clone() });
+        assert_eq!(all[0].ran, Rates { ipc: Some(1.5), traffic, ..same.0.clone() });
         assert_eq!(all[1].ran, same.0);
         let nothing = Estimated::default();
         assert_eq!(all[0].estimated, Estimated { stack: true, ..nothing });
         assert_eq!(all[1].estimated, Estimated { ipc: true, traffic: true, stack: true });
-        let mut counted = [ThreadDid { estimated: nothing, ..all[0].clone() }];
+        let mut counted = [ThreadRates { estimated: nothing, ..all[0].clone() }];
         fill(&mut counted, &mut same);
         assert_eq!(counted[0].estimated, nothing, "everything was counted");
     }

@@ -62,7 +62,7 @@ pub(crate) mod seen;
 use bet::Bet;
 use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::schedule::{Done, Quantum, Queued};
+use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{Evidence, JobIdx, Plan, Policy, SourceSet, TaskId};
 use ledger::{Ledger, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
@@ -247,7 +247,7 @@ impl Guard {
     /// What is measured with other jobs is no measure for these.
     fn meet(&mut self, now: &Quantum<'_>) {
         let contexts = now.pus.len();
-        let width = |job: &Queued| u32::try_from(job.width(contexts)).unwrap_or(u32::MAX);
+        let width = |job: &QueuedJob| u32::try_from(job.width(contexts)).unwrap_or(u32::MAX);
         let set: BTreeMap<JobIdx, f64> =
             now.queue.iter().map(|job| (job.job, f64::from(width(job)))).collect();
         if !set.keys().eq(self.set.keys()) {
@@ -440,7 +440,7 @@ impl Guard {
 
 impl Guard {
     /// Takes in what came of the last quantum.
-    fn take(&mut self, done: &Done<'_>) {
+    fn take(&mut self, done: &QuantumOutcome<'_>) {
         let Some(whose) = self.now else { return };
         self.quanta += 1;
         let sample = Sample::of(done);
@@ -474,9 +474,12 @@ impl Guard {
     fn schedulers_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
         let plan = if self.before == Some(Whose::Kernel) {
             // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
-            let plain =
-                |job: &Queued| Queued { just_ran: false, had_own_cores: false, ..job.clone() };
-            let queue: Vec<Queued> = evidence.now.queue.iter().map(plain).collect();
+            let plain = |job: &QueuedJob| QueuedJob {
+                just_ran: false,
+                had_own_cores: false,
+                ..job.clone()
+            };
+            let queue: Vec<QueuedJob> = evidence.now.queue.iter().map(plain).collect();
             let now = Quantum { queue: &queue, ..evidence.now };
             self.inner.decide(&Evidence { now, last: None, ..*evidence })
         } else {

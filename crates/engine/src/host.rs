@@ -48,7 +48,7 @@ pub enum QuantumEnd {
 
 /// How a task stands to its plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum PlacementStatus {
     /// It was put on its PU, and the host has confirmed it.
     Placed,
     /// Plan or newborn rule leave it to the kernel.
@@ -112,9 +112,9 @@ pub struct SeenTask {
     /// Its mix since it was born; all unknown if it was not watched.
     pub mix: Mix,
     /// Where plan or newborn rule want it; `None` if they leave it to the kernel.
-    pub aim: Option<PuNr>,
+    pub target_pu: Option<PuNr>,
     /// How it stands to that.
-    pub stand: Stand,
+    pub status: PlacementStatus,
     /// PUs that it really may run on, as last read back from the host; empty if it ended before it
     /// could be read.
     pub allowed: Arc<[PuNr]>,

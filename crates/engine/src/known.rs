@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of one job when the engine starts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct KnownJob {
     /// The job's name, for people.
     pub name: String,
     /// Its profile, or `None` if it was never seen.
@@ -21,7 +21,7 @@ pub struct Known {
     pub phases: Vec<Phase>,
 }
 
-impl Known {
+impl KnownJob {
     /// The orders of the threads that live together when the program is busiest.
     ///
     /// The moment is the birth of some thread, as load only grows then; the earliest one if
@@ -118,7 +118,7 @@ pub fn is_worth_a_place(task: &Task) -> bool {
 /// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
 /// job.
 #[must_use]
-pub fn tasks_to_plan(jobs: &[Known], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
+pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let index_of = |index| JobIdx(index_u32(index));
     let typical: Vec<Mix> = jobs
@@ -146,7 +146,7 @@ fn index_u32(index: usize) -> u32 {
 }
 
 /// What the profile says of a task that is not born yet.
-fn expected(job: &Known, id: TaskId) -> Task {
+fn expected(job: &KnownJob, id: TaskId) -> Task {
     let thread = job.thread(id.order);
     let watched = job.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
     let name = thread.map_or("", |thread| &thread.name);
@@ -161,7 +161,7 @@ fn expected(job: &Known, id: TaskId) -> Task {
 }
 
 /// What is known of a living task, of a job of which the mix `typical` is typical.
-fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
+fn merged(jobs: &[KnownJob], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
     let job = jobs.get(task.id.job.0 as usize);
     let before = job.map(|job| expected(job, task.id));
     let mix = if task.mix != Mix::default() {
@@ -185,7 +185,7 @@ fn merged(jobs: &[Known], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
 }
 
 /// What is typical of a job: by its profile, or by its tasks that were watched now.
-fn typical_of(job: &Known, seen: &[SeenTask], id: JobIdx) -> Mix {
+fn typical_of(job: &KnownJob, seen: &[SeenTask], id: JobIdx) -> Mix {
     let profiled = job.typical();
     if profiled != Mix::default() {
         return profiled;
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    fn known(threads: Vec<ThreadProfile>) -> Known {
+    fn known(threads: Vec<ThreadProfile>) -> KnownJob {
         let program = Program { path: "p".into(), args: vec![], identity: "sha256:0".into() };
         let profile = Profile {
             version: colocate_model::profile::VERSION,
@@ -226,7 +226,7 @@ mod tests {
             threads,
             notes: vec![],
         };
-        Known { name: "job".into(), profile: Some(profile), phases: Vec::new() }
+        KnownJob { name: "job".into(), profile: Some(profile), phases: Vec::new() }
     }
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
             cycles,
             counts: crate::Counts::default(),
             mix: Mix::default(),
-            aim: None,
-            stand: crate::Stand::LeftToKernel,
+            target_pu: None,
+            status: crate::PlacementStatus::LeftToKernel,
             allowed: [].into(),
             last_ran: None,
         };
@@ -298,7 +298,7 @@ mod tests {
     fn a_job_without_threads_has_none_to_plan_for() {
         assert!(known(vec![]).busiest_together().is_empty());
         assert!(
-            Known { name: "new".into(), profile: None, phases: Vec::new() }
+            KnownJob { name: "new".into(), profile: None, phases: Vec::new() }
                 .busiest_together()
                 .is_empty()
         );

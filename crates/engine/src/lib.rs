@@ -6,14 +6,14 @@ pub mod estimate;
 pub mod guard;
 pub mod host;
 pub mod known;
+mod lookup;
 pub mod meanwhile;
 mod queue;
 pub mod rates;
 pub mod run;
-mod walk;
 
-pub use host::{Counts, Host, HostError, JobEnd, QuantumEnd, SeenTask, Snapshot, Stand};
-pub use known::Known;
+pub use host::{Counts, Host, HostError, JobEnd, PlacementStatus, QuantumEnd, SeenTask, Snapshot};
+pub use known::KnownJob;
 pub use meanwhile::Meanwhile;
 pub use queue::ACTIVE;
 pub use run::{Cause, Planned, Round, Until, Workload, first_plan, run};

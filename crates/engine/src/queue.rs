@@ -16,13 +16,13 @@
 mod own_cores;
 mod threads;
 
-use crate::host::{SeenTask, Snapshot, Stand};
-use crate::rates::{self, ThreadDid};
-use crate::walk::Walk;
+use crate::host::{PlacementStatus, SeenTask, Snapshot};
+use crate::lookup::TaskLookup;
+use crate::rates::{self, ThreadRates};
 use colocate_machine::{Machine, Nanos, PuIdx};
 #[cfg(test)]
 use colocate_policy::TaskId;
-use colocate_policy::schedule::{Did, Done, Queued, Ran, Thread};
+use colocate_policy::schedule::{JobUsage, QuantumOutcome, QueuedJob, Rates, Thread};
 use colocate_policy::{JobIdx, Place, Plan};
 use own_cores::own_cores;
 use std::cell::LazyCell;
@@ -50,12 +50,12 @@ const WANTED: f64 = 0.75;
 pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
 /// What a plan makes of a queue.
-pub(crate) fn placed(plan: &Plan, queue: &[Queued], machine: &Machine) -> Placed {
+pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> Placed {
     let pu = |thread: &Thread| match plan.place_of(thread.id) {
         Some(Place::Waiting) => None,
         place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
     };
-    let job = |job: &Queued| Some((job.job, job.threads.iter().map(pu).collect::<Option<_>>()?));
+    let job = |job: &QueuedJob| Some((job.job, job.threads.iter().map(pu).collect::<Option<_>>()?));
     queue.iter().filter_map(job).collect()
 }
 
@@ -96,16 +96,16 @@ impl Passed<'_> {
 
     /// The threads of the chosen jobs, after it and before.
     fn chosen(&self) -> impl Iterator<Item = (&SeenTask, Option<&SeenTask>)> {
-        let mut before = Walk::through(&self.before.tasks);
+        let mut before = TaskLookup::through(&self.before.tasks);
         let tasks = self.after.tasks.iter().filter(|task| self.placed.contains_key(&task.id.job));
         tasks.map(move |task| (task, before.find(task.id)))
     }
 
     /// What the policy hears of it.
-    pub fn done<'d>(&self, did: &'d [Did]) -> Done<'d> {
+    pub fn done<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
         match self.teaches() {
-            true => Done { took: self.took(), did },
-            false => Done { took: Nanos::ZERO, did: &[] },
+            true => QuantumOutcome { took: self.took(), did },
+            false => QuantumOutcome { took: Nanos::ZERO, did: &[] },
         }
     }
 
@@ -148,21 +148,21 @@ struct Job {
     just_ran: bool,
     had_own_cores: bool,
     runnable: Option<f64>,
-    threads: Threads<Known>,
+    threads: Threads<LastRun>,
 }
 
 /// A thread that has run.
 #[derive(Debug)]
-struct Known {
-    ran: Ran,
+struct LastRun {
+    ran: Rates,
     active: bool,
     pu: Option<PuIdx>,
     runnable: Option<f64>,
 }
 
-impl Default for Known {
+impl Default for LastRun {
     fn default() -> Self {
-        Self { ran: Ran::default(), active: true, pu: None, runnable: None }
+        Self { ran: Rates::default(), active: true, pu: None, runnable: None }
     }
 }
 
@@ -178,7 +178,7 @@ impl Job {
                 ran: known.map(|known| known.ran.clone()),
                 pu: known.and_then(|known| known.pu),
                 runnable: known.and_then(|known| known.runnable),
-                bound: task.stand == Stand::PinnedByProgram,
+                bound: task.status == PlacementStatus::PinnedByProgram,
             };
             if known.is_none_or(|known| known.active) {
                 active.push(thread());
@@ -213,13 +213,13 @@ impl Queue {
     }
 
     /// The queue as a scheduler sees it, head first.
-    pub fn queued(&self, seen: &Snapshot) -> Vec<Queued> {
+    pub fn queued(&self, seen: &Snapshot) -> Vec<QueuedJob> {
         let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
         let by_job: BTreeMap<JobIdx, &[SeenTask]> =
             by_job.map(|tasks| (tasks[0].id.job, tasks)).collect();
         let queued = |job: &JobIdx| {
             let known = &self.known[job];
-            Some(Queued {
+            Some(QueuedJob {
                 job: *job,
                 threads: known.queued(by_job.get(job)?)?,
                 runnable: known.runnable,
@@ -231,7 +231,7 @@ impl Queue {
     }
 
     /// Takes in what a quantum has shown, but for the rates, which it returns. If it teaches nothing only where threads are.
-    pub fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadDid> {
+    pub fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadRates> {
         let Passed { machine, after, .. } = *passed;
         let mut did = Vec::new();
         let (took, teaches) = (passed.took(), passed.teaches());
@@ -243,7 +243,7 @@ impl Queue {
             job.had_own_cores = chosen.copied().unwrap_or(job.had_own_cores);
             job.runnable = if job.just_ran { Some(0.0) } else { job.runnable };
         }
-        let mut before = Walk::through(&passed.before.tasks);
+        let mut before = TaskLookup::through(&passed.before.tasks);
         for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
             let id = tasks[0].id.job;
             let job = self.known.get_mut(&id).filter(|_| own.contains_key(&id));
@@ -279,14 +279,14 @@ impl Queue {
 
     /// Forgets threads that have ended: a job may create them by the million.
     fn forget_ended(&mut self, seen: &Snapshot) {
-        let mut seen = Walk::through(&seen.tasks);
+        let mut seen = TaskLookup::through(&seen.tasks);
         for job in self.known.values_mut() {
             job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));
         }
     }
 
     /// Keeps the rates for the scheduler.
-    pub fn remember(&mut self, did: &[ThreadDid]) {
+    pub fn remember(&mut self, did: &[ThreadRates]) {
         for did in did {
             if let Some(job) = self.known.get_mut(&did.id.job) {
                 job.threads.of(did.id).ran.clone_from(&did.ran);

@@ -8,11 +8,11 @@ use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
 use colocate_policy::TaskId;
-use colocate_policy::schedule::{Ran, Traffic};
+use colocate_policy::schedule::{Rates, Traffic};
 
 /// What a thread of a chosen job did in a quantum.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ThreadDid {
+pub struct ThreadRates {
     /// Which.
     pub id: TaskId,
     /// Where it was last seen to run; `None` if it ended before it could be read.
@@ -20,7 +20,7 @@ pub struct ThreadDid {
     /// CPU time that it used; `None` if the host cannot say.
     pub time: Option<Nanos>,
     /// Its rates.
-    pub ran: Ran,
+    pub ran: Rates,
     /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
     pub off: f64,
     /// Which of them are the model's word, and counted by nobody.
@@ -32,7 +32,7 @@ pub(crate) fn did(
     machine: &Machine,
     task: &SeenTask,
     before: Option<&SeenTask>,
-) -> Option<ThreadDid> {
+) -> Option<ThreadRates> {
     let earlier = before.and_then(|before| before.cpu_time).unwrap_or(Nanos::ZERO);
     let time = task.cpu_time.map(|now| now.saturating_sub(earlier));
     if time == Some(Nanos::ZERO) {
@@ -57,13 +57,13 @@ pub(crate) fn did(
     let stack = stack(task, before);
     let shares = stack.and_then(|stack| stack.shares());
     let known = stack.filter(|_| shares.is_some());
-    let ran = Ran {
+    let ran = Rates {
         ipc: instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles),
         traffic: by_level(&levels, requests),
         stack: shares,
         parts: known.map_or(&[], |stack| stack.parts()),
     };
-    Some(ThreadDid {
+    Some(ThreadRates {
         id: task.id,
         pu: task.last_ran,
         time,

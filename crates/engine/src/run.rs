@@ -5,7 +5,7 @@
 //! different evidence and do different things, but all of them decide, act and look.
 //! # Approach
 //! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
-//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
+//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). KnownJob jobs are placed from the start.
 //!   Unknown ones are left to the kernel while they are watched, where the policy wants to know what they do; then all are
 //!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
 //!   be moved a moment later.
@@ -28,14 +28,14 @@
 use crate::estimate::{self, Estimate};
 use crate::guard;
 use crate::host::{Host, HostError, QuantumEnd, Snapshot};
-use crate::known::{Known, is_worth_a_place, tasks_to_plan};
+use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::queue::{Passed, Queue, placed};
-use crate::rates::ThreadDid;
+use crate::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::policy::Roster;
-use colocate_policy::schedule::{Did, Done, Quantum};
-use colocate_policy::{Evidence, JobIdx, Newborn, Plan, Policy, Source, Task, TaskId};
+use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome};
+use colocate_policy::{DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, Task, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub enum Until {
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
     /// What is known of each job that the host has, also of those that it launches later.
-    pub jobs: &'a [Known],
+    pub jobs: &'a [KnownJob],
     /// The policy's name with its settings, for the plans; empty: as the plans say.
     pub policy: &'a str,
     /// What ends a quantum.
@@ -118,9 +118,9 @@ pub struct Round<'a> {
     /// What came of it.
     pub seen: &'a Snapshot,
     /// What the threads of the jobs that ran did, in the order of their IDs.
-    pub did: &'a [ThreadDid],
+    pub did: &'a [ThreadRates],
     /// What the threads of each job did together, also of those that waited and filled idle PUs.
-    pub all: &'a [Did],
+    pub all: &'a [JobUsage],
     /// How many threads of each job that ran were runnable, in the mean: had a PU or waited for one, and did not only wait
     /// for others in a loop. Without jobs of which the host cannot say.
     pub runnable: &'a BTreeMap<JobIdx, f64>,
@@ -189,7 +189,7 @@ pub fn run(
     let mut watch = Watch::start(host, unknown, workload.watch);
     let mut queue = Queue::default();
     let mut seen = Snapshot::before_the_launch();
-    let (mut plan, mut has_watched, mut last) = (None, false, None::<(Nanos, Vec<Did>)>);
+    let (mut plan, mut has_watched, mut last) = (None, false, None::<(Nanos, Vec<JobUsage>)>);
     // As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
     let mut machine = host.machine().clone();
     if workload.may_wait() {
@@ -217,7 +217,7 @@ pub fn run(
             unplaced: watch.unplaced(),
             seen: &seen,
             now,
-            last: last.as_ref().map(|(took, did)| Done { took: *took, did }),
+            last: last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did }),
         };
         let cause = situation.cause(plan.as_ref(), has_watched);
         let can_decide = situation.can_decide();
@@ -293,7 +293,7 @@ struct Situation<'a> {
     unplaced: &'a [JobIdx],
     seen: &'a Snapshot,
     now: Quantum<'a>,
-    last: Option<Done<'a>>,
+    last: Option<QuantumOutcome<'a>>,
 }
 
 impl Situation<'_> {
@@ -320,7 +320,7 @@ impl Situation<'_> {
     fn decide(&self, policy: &mut dyn Policy) -> Plan {
         let mut plan = self.with_evidence(|evidence| policy.decide(evidence));
         if !self.unplaced.is_empty() {
-            plan.newborn = Newborn::LeaveToKernel;
+            plan.newborn = DefaultPlacement::LeaveToKernel;
         }
         self.labelled(plan)
     }
@@ -380,14 +380,14 @@ fn indices(machine: &Machine, usable: &[PuNr]) -> Vec<PuIdx> {
 }
 
 /// Jobs that have to be watched before they can be placed.
-fn unknown_jobs(knows_mixes: bool, jobs: &[Known]) -> Vec<JobIdx> {
+fn unknown_jobs(knows_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| knows_mixes && job.profile.is_none());
     unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
 /// The first threads of unknown jobs: every job has one, so a policy that does not want to know what tasks do can place
 /// them before the launch.
-fn first_tasks(jobs: &[Known]) -> impl Iterator<Item = Task> {
+fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());
     unknown.map(|(index, job)| Task {
         id: TaskId { job: JobIdx(index), order: 0 },

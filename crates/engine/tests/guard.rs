@@ -8,7 +8,9 @@ use colocate_machine::{
     Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::schedule::{Allocated, Choice, Did, Done, Quantum, Queued, Selected, Thread};
+use colocate_policy::schedule::{
+    Allocated, Choice, JobUsage, Quantum, QuantumOutcome, QueuedJob, Selected, Thread,
+};
 use colocate_policy::{Decision, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +48,7 @@ impl Policy for Heads {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let now = &evidence.now;
         let may = now.queue.iter().filter(|job| Some(job.job.0) != self.starved);
-        let choice = |(job, &pu): (&Queued, &PuIdx)| Choice {
+        let choice = |(job, &pu): (&QueuedJob, &PuIdx)| Choice {
             job: job.job,
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],
@@ -79,7 +81,7 @@ struct Toy {
     /// Progress of all jobs, in seconds under the kernel.
     done: f64,
     /// What was done in the last quantum.
-    last: Option<Vec<Did>>,
+    last: Option<Vec<JobUsage>>,
     news: Vec<String>,
     state: Option<String>,
 }
@@ -101,11 +103,11 @@ impl Toy {
         }
     }
 
-    fn queued(&self) -> Vec<Queued> {
+    fn queued(&self) -> Vec<QueuedJob> {
         let queued = |&job: &u32| {
             let id = TaskId { job: JobIdx(job), order: 0 };
             let threads = vec![Thread { id, ran: None, pu: None, runnable: None, bound: false }];
-            Queued {
+            QueuedJob {
                 job: JobIdx(job),
                 threads,
                 runnable: None,
@@ -123,7 +125,7 @@ impl Toy {
         let queue = self.queued();
         let number = self.number;
         let now = Quantum { number, machine: &self.machine, pus: &pus, queue: &queue };
-        let last = self.last.as_ref().map(|did| Done { took: QUANTUM, did });
+        let last = self.last.as_ref().map(|did| QuantumOutcome { took: QUANTUM, did });
         let plan = guard.decide(&Evidence { last, ..Evidence::of_queue(now) });
         let kernels = is_kernels(&plan);
         let jobs: Vec<JobIdx> = running(&plan).map(|decision| decision.task.job).collect();
@@ -131,7 +133,7 @@ impl Toy {
         let noise = 0.9 + 0.2 * self.rng.unit();
         let speed = noise * if kernels { 1.0 } else { self.speed };
         let time = share * QUANTUM.0 as f64;
-        let did = |&job: &JobIdx| Did {
+        let did = |&job: &JobIdx| JobUsage {
             job,
             cpu_time: Some(Nanos(time as u64)),
             instructions: self.counted.then_some((time * speed) as u64),
@@ -303,7 +305,7 @@ fn puts_threads_back() {
             job.threads[0].pu = Some(if scheduled { PuIdx(3 - home.0) } else { home });
         }
         let now = Quantum { number, machine: &toy.machine, pus: &pus[..3], queue: &queue };
-        let told = last.as_ref().map(|did: &Vec<Did>| Done { took: QUANTUM, did });
+        let told = last.as_ref().map(|did: &Vec<JobUsage>| QuantumOutcome { took: QUANTUM, did });
         let plan = guard.decide(&Evidence { last: told, ..Evidence::of_queue(now) });
         let kernels = is_kernels(&plan);
         let mut begin = plan.initial.clone();
@@ -316,7 +318,7 @@ fn puts_threads_back() {
             assert!(begin.is_empty(), "quantum {number}: {begin:?}");
         }
         scheduled = !kernels;
-        let did = |decision: &Decision| Did {
+        let did = |decision: &Decision| JobUsage {
             job: decision.task.job,
             cpu_time: Some(QUANTUM),
             instructions: Some(if kernels { 1000 } else { 900 }),

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use colocate_engine::{
-    Counts, Host, HostError, JobEnd, Known, Planned, QuantumEnd, Round, SeenTask, Snapshot, Stand,
-    Until, Workload, run,
+    Counts, Host, HostError, JobEnd, KnownJob, PlacementStatus, Planned, QuantumEnd, Round,
+    SeenTask, Snapshot, Until, Workload, run,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
@@ -12,7 +12,8 @@ use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::schedule::Quantum;
 use colocate_policy::{
-    Decision, Evidence, JobIdx, Newborn, Place, Plan, Policy, Source, SourceSet, Task, TaskId, Why,
+    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, Source, SourceSet, Task,
+    TaskId, Why,
 };
 use expect_test::{Expect, expect};
 use std::fmt::Write;
@@ -82,8 +83,8 @@ impl Host for Script {
             write!(self.log, " {}→{pu}", decision.task).unwrap();
         }
         let newborn = match &plan.newborn {
-            Newborn::LeaveToKernel => "kernel".to_string(),
-            Newborn::FillInOrder { pus } => format!("{} PUs", pus.len()),
+            DefaultPlacement::LeaveToKernel => "kernel".to_string(),
+            DefaultPlacement::FillInOrder { pus } => format!("{} PUs", pus.len()),
         };
         writeln!(self.log, " newborn→{newborn}").unwrap();
         self.usable.truncate(step.usable as usize);
@@ -113,8 +114,8 @@ fn seen(at: (u32, u32)) -> SeenTask {
         cycles: None,
         counts: Counts::default(),
         mix: Mix { int: Share::new(0.5), ..Mix::default() },
-        aim: None,
-        stand: Stand::LeftToKernel,
+        target_pu: None,
+        status: PlacementStatus::LeftToKernel,
         allowed: [PuNr(0)].into(),
         last_ran: Some(PuNr(0)),
     }
@@ -146,13 +147,13 @@ impl Policy for Dealer {
         });
         Plan {
             decisions: decisions.collect(),
-            newborn: Newborn::FillInOrder { pus: pus.clone() },
+            newborn: DefaultPlacement::FillInOrder { pus: pus.clone() },
             ..empty
         }
     }
 }
 
-fn known(threads: u32) -> Known {
+fn known(threads: u32) -> KnownJob {
     let thread = |order| ThreadProfile {
         order,
         process: 0,
@@ -176,16 +177,16 @@ fn known(threads: u32) -> Known {
         threads: (0..threads).map(thread).collect(),
         notes: vec![],
     };
-    Known { name: "known".into(), profile: Some(profile), phases: Vec::new() }
+    KnownJob { name: "known".into(), profile: Some(profile), phases: Vec::new() }
 }
 
-fn new() -> Known {
-    Known { name: "new".into(), profile: None, phases: Vec::new() }
+fn new() -> KnownJob {
+    KnownJob { name: "new".into(), profile: None, phases: Vec::new() }
 }
 
 fn play(
     mut policy: impl Policy,
-    jobs: &[Known],
+    jobs: &[KnownJob],
     steps: Vec<Step>,
 ) -> (String, Option<Vec<Planned>>) {
     let mut host = Script {
@@ -206,7 +207,7 @@ fn play(
     (host.log, outcome)
 }
 
-fn check(policy: impl Policy, jobs: &[Known], steps: Vec<Step>, expected: &Expect) {
+fn check(policy: impl Policy, jobs: &[KnownJob], steps: Vec<Step>, expected: &Expect) {
     expected.assert_eq(&play(policy, jobs, steps).0);
 }
 

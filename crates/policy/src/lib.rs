@@ -27,6 +27,8 @@ pub mod table;
 mod testing;
 
 pub use colocate_model::rng;
-pub use plan::{Decision, JobIdx, Newborn, Per, Place, Plan, PlanError, Task, TaskId, Why};
+pub use plan::{
+    Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
+};
 pub use policy::{Evidence, Policy, Source, SourceSet};
-pub use table::{Alone, Knowledge, PolicySpec, SpecError};
+pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

@@ -293,7 +293,7 @@ impl TryFrom<DecisionForm> for Decision {
 /// What becomes of tasks that the plan does not name: those born before the next decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Newborn {
+pub enum DefaultPlacement {
     /// They may run wherever the command was allowed to run.
     LeaveToKernel,
     /// They take the PU of this list with the fewest living placed tasks; the earliest in the list
@@ -319,7 +319,7 @@ pub struct Plan {
     /// One decision a task, in the order of the tasks' IDs.
     pub decisions: Vec<Decision>,
     /// What becomes of tasks that are not named.
-    pub newborn: Newborn,
+    pub newborn: DefaultPlacement,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
     /// What the contention model expects of each decision's task, in their order; `None` if nobody asked
@@ -347,7 +347,7 @@ impl Default for Plan {
             pus: Vec::new(),
             policy: String::new(),
             decisions: Vec::new(),
-            newborn: Newborn::LeaveToKernel,
+            newborn: DefaultPlacement::LeaveToKernel,
             predicted: None,
             slowdowns: None,
             initial: Vec::new(),

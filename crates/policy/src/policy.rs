@@ -1,7 +1,7 @@
 //! A policy: evidence in, plan out.
 
 use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
-use crate::schedule::{Choice, Done, Quantum, Queued};
+use crate::schedule::{Choice, Quantum, QuantumOutcome, QueuedJob};
 use colocate_machine::{PuIdx, PuNr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -75,7 +75,7 @@ pub struct Evidence<'a> {
     /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
     pub now: Quantum<'a>,
     /// What came of the last quantum, if this policy planned it and was not told yet.
-    pub last: Option<Done<'a>>,
+    pub last: Option<QuantumOutcome<'a>>,
     /// Whether jobs may wait. If not, all of them run all the time.
     pub may_wait: bool,
     /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
@@ -174,13 +174,13 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn threads(queue: &[Queued]) -> impl Iterator<Item = TaskId> {
+fn threads(queue: &[QueuedJob]) -> impl Iterator<Item = TaskId> {
     queue.iter().flat_map(|job| &job.threads).map(|thread| thread.id)
 }
 
 /// The places of the chosen jobs' threads, and why.
-fn places(choices: &[Choice], queue: &[Queued]) -> BTreeMap<TaskId, (Option<PuIdx>, Why)> {
-    let by_job: BTreeMap<JobIdx, &Queued> = queue.iter().map(|job| (job.job, job)).collect();
+fn places(choices: &[Choice], queue: &[QueuedJob]) -> BTreeMap<TaskId, (Option<PuIdx>, Why)> {
+    let by_job: BTreeMap<JobIdx, &QueuedJob> = queue.iter().map(|job| (job.job, job)).collect();
     let mut places = BTreeMap::new();
     for choice in choices {
         let threads = by_job.get(&choice.job).map_or(&[][..], |job| &job.threads);

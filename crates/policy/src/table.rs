@@ -64,7 +64,7 @@ impl Cadence {
 /// Something that a policy has to know before the first decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {
-    /// What each job does alone, from runs before ([`Alone`]).
+    /// What each job does alone, from runs before ([`SoloProfile`]).
     Solo,
     /// What becomes of CPI stacks on a shared core of this machine.
     CpiModel,
@@ -77,7 +77,7 @@ pub enum Prior {
 /// What is known of a job from runs before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Alone {
+pub struct SoloProfile {
     /// How long it takes, in seconds.
     pub seconds: f64,
     /// Its requests to main memory on average, in transactions per microsecond.
@@ -94,7 +94,7 @@ pub struct Alone {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Knowledge<'a> {
     /// What is known of the jobs alone, by job.
-    pub alone: &'a [Alone],
+    pub alone: &'a [SoloProfile],
     /// What becomes of CPI stacks on a shared core of this machine; without it
     /// [`CpiModel::built_in`], which is that of another.
     pub cpi: Option<&'a CpiModel>,

@@ -9,7 +9,9 @@ mod testing;
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Newborn, Place, Plan, PolicySpec, Source, Task, TaskId, Why, table};
+use colocate_policy::{
+    DefaultPlacement, Place, Plan, PolicySpec, Source, Task, TaskId, Why, table,
+};
 use expect_test::expect;
 use proptest::prelude::*;
 use testing::{check, check_on, machine, plan, random_tasks};
@@ -298,7 +300,7 @@ fn no_tasks_and_no_pus() {
                 .iter()
                 .all(|d| d.place == Place::LeftToKernel && d.why == Why::LeftToKernel)
         );
-        assert_eq!(nowhere.newborn, Newborn::LeaveToKernel);
+        assert_eq!(nowhere.newborn, DefaultPlacement::LeaveToKernel);
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::queues::TaskNo;
 use crate::task::State;
 use crate::world::World;
-use colocate_engine::Stand;
+use colocate_engine::PlacementStatus;
 use colocate_machine::{PuIdx, PuNr};
-use colocate_policy::{JobIdx, Newborn, Place, Plan, PlanError};
+use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
 
 /// What a plan says of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum Target {
     /// This PU.
     Pu(PuIdx),
     /// A PU that cannot be used.
@@ -17,20 +17,20 @@ pub(crate) enum Aim {
     /// The kernel may choose, or its job waits.
     Kernel,
     /// Nothing; the rule for newborn tasks says.
-    Newborn,
+    DefaultPlacement,
 }
 
 /// What the plan in force says.
 #[derive(Clone, Debug)]
 pub(crate) struct Aims {
-    of: Vec<Aim>,
+    of: Vec<Target>,
     /// PUs to fill with tasks that the plan does not name; `None` leaves them to the kernel.
     fill: Option<Vec<PuIdx>>,
 }
 
 impl Aims {
     pub fn new(tasks: usize) -> Self {
-        Self { of: vec![Aim::Newborn; tasks], fill: None }
+        Self { of: vec![Target::DefaultPlacement; tasks], fill: None }
     }
 }
 
@@ -42,16 +42,16 @@ impl World<'_> {
     pub fn follow(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let waiting = plan.waiting()?;
         self.aims.fill = match &plan.newborn {
-            Newborn::LeaveToKernel => None,
-            Newborn::FillInOrder { pus } => {
+            DefaultPlacement::LeaveToKernel => None,
+            DefaultPlacement::FillInOrder { pus } => {
                 Some(pus.iter().filter_map(|&pu| self.usable_pu(pu)).collect())
             }
         };
         for task in 0..self.tasks.len() {
             self.aims.of[task] = match plan.place_of(self.tasks[task].id) {
-                None => Aim::Newborn,
-                Some(Place::LeftToKernel | Place::Waiting) => Aim::Kernel,
-                Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Aim::Unusable(pu), Aim::Pu),
+                None => Target::DefaultPlacement,
+                Some(Place::LeftToKernel | Place::Waiting) => Target::Kernel,
+                Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Target::Unusable(pu), Target::Pu),
             };
         }
         let fillers = self.fillers(&waiting, plan);
@@ -61,7 +61,7 @@ impl World<'_> {
         self.have_fill(&fillers);
         for task in 0..self.tasks.len() {
             if !matches!(self.tasks[task].state, State::Unborn | State::Ended) {
-                self.aim(task);
+                self.set_target(task);
             }
         }
         self.let_go(&stopped);
@@ -73,12 +73,12 @@ impl World<'_> {
     }
 
     /// Pins a task where the plan wants it, or sets it free.
-    pub fn aim(&mut self, task: TaskNo) {
+    pub fn set_target(&mut self, task: TaskNo) {
         let pinned = match self.aims.of[task] {
             _ if self.is_stopped(task) => None,
-            Aim::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
-            Aim::Kernel | Aim::Unusable(_) => None,
-            Aim::Newborn => self.newborn_pu(task),
+            Target::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
+            Target::Kernel | Target::Unusable(_) => None,
+            Target::DefaultPlacement => self.newborn_pu(task),
         };
         if self.tasks[task].pinned != pinned {
             self.tasks[task].pinned = pinned;
@@ -116,20 +116,21 @@ impl World<'_> {
     }
 
     /// Where the plan wants a task, and how it stands to that.
-    pub fn stand(&self, task: TaskNo) -> (Option<PuIdx>, Stand) {
+    pub fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
         if self.is_stopped(task) || self.tasks[task].fills {
-            return (None, Stand::Waiting);
+            return (None, PlacementStatus::Waiting);
         }
         match (self.aims.of[task], self.tasks[task].pinned) {
-            (Aim::Unusable(pu), _) => {
-                (None, Stand::Trouble(format!("expected a PU that can be used, found {pu}")))
-            }
-            (_, Some(pu)) => (Some(pu), Stand::Placed),
-            (Aim::Pu(pu), None) => {
+            (Target::Unusable(pu), _) => (
+                None,
+                PlacementStatus::Trouble(format!("expected a PU that can be used, found {pu}")),
+            ),
+            (_, Some(pu)) => (Some(pu), PlacementStatus::Placed),
+            (Target::Pu(pu), None) => {
                 let gone = self.platform.machine().pus[pu.idx()].os;
-                (None, Stand::Trouble(format!("its place {gone} has gone offline")))
+                (None, PlacementStatus::Trouble(format!("its place {gone} has gone offline")))
             }
-            (_, None) => (None, Stand::LeftToKernel),
+            (_, None) => (None, PlacementStatus::LeftToKernel),
         }
     }
 }

@@ -26,7 +26,7 @@ use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
 use colocate_model::phase::{Demand, Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Mix, Phase, Seat, TaskRate};
-use colocate_policy::Alone;
+use colocate_policy::SoloProfile;
 
 /// Most of a memory controller that all companions use together. Chosen.
 const HALF: f64 = 0.5;
@@ -43,7 +43,10 @@ const DOUBLINGS: u32 = 12;
 ///
 /// # Errors
 /// [`SimError`] if the scenario does not make sense on the machine.
-pub fn alone_of(platform: &Platform<'_>, scenario: &Scenario) -> Result<Vec<Alone>, SimError> {
+pub fn alone_of(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+) -> Result<Vec<SoloProfile>, SimError> {
     scenario.check(platform.machine())?;
     let demands = Demands::new(platform, scenario)?;
     let kinds = 0..platform.machine().kinds.len();
@@ -201,8 +204,8 @@ fn companion(instructions: f64) -> Phase {
     }
 }
 
-fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> Alone {
-    let mut sum = Alone::default();
+fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
+    let mut sum = SoloProfile::default();
     let (mut lost, mut busy, mut meetings) = (0.0, 0.0, 0.0_f64);
     for thread in &job.threads {
         let (one, barriers) = of_thread(phases, demands, thread);
@@ -224,12 +227,12 @@ fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> Alone {
         lost += rates.loss * seconds;
         busy += seconds;
     }
-    Alone { loss: if busy > 0.0 { lost / busy } else { 0.0 }, ..sum }
+    SoloProfile { loss: if busy > 0.0 { lost / busy } else { 0.0 }, ..sum }
 }
 
 /// Of one thread, and to how many barriers it comes; rates are means over the time that it is busy.
-fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (Alone, f64) {
-    let (mut mean, mut busy) = (Alone::default(), 0.0);
+fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloProfile, f64) {
+    let (mut mean, mut busy) = (SoloProfile::default(), 0.0);
     for stretch in &thread.course {
         let rates = phases[stretch.phase.0 as usize];
         let seconds = float(stretch.instructions) / rates.instructions;
@@ -244,7 +247,7 @@ fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (Alone
         Work::AloneFor(time) if life.asleep <= 0.0 => time.as_secs_f64(),
         _ => life.busy + life.asleep,
     };
-    let alone = Alone {
+    let alone = SoloProfile {
         seconds: thread.born.as_secs_f64() + seconds,
         memory: mean.memory / busy,
         first_cache: mean.first_cache / busy,

@@ -92,7 +92,7 @@ impl<'a> SimHost<'a> {
 
     fn seen_task(&self, no: usize, task: &Task, born: Nanos) -> SeenTask {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
-        let (aim, stand) = self.world.stand(no);
+        let (target, status) = self.world.placement_status(no);
         let watched = task.watched.iter().map(|(phase, did)| (*phase, *did));
         let allowed = match task.pinned {
             Some(pu) => [os(pu)].into(),
@@ -110,8 +110,8 @@ impl<'a> SimHost<'a> {
             cycles: Some(whole(task.total.cycles)),
             counts: counts(task),
             mix: mean_mix(self.world.scenario, watched),
-            aim: aim.map(os),
-            stand,
+            target_pu: target.map(os),
+            status,
             allowed,
             last_ran: task.pu.map(os),
         }

@@ -56,7 +56,7 @@ impl World<'_> {
             return;
         }
         self.tasks[no].state = State::Ready;
-        self.aim(no);
+        self.set_target(no);
         self.begin(no);
     }
 

@@ -6,11 +6,11 @@ use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
-use colocate_engine::{Known, Meanwhile, Round, Until, Workload};
+use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
 use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
 use colocate_policy::table::Prior;
-use colocate_policy::{Alone, Knowledge, Policy, PolicySpec};
+use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
 
 /// How a scenario is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Options<'a> {
     pub spans: usize,
     /// What policies that need it are told of the jobs alone, by job; `None` for [`alone_of`], what the
     /// model says.
-    pub known: Option<&'a [Alone]>,
+    pub known: Option<&'a [SoloProfile]>,
     /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
     /// another, [`CpiModel::built_in`].
     pub cpi: Option<&'a CpiModel>,
@@ -165,9 +165,9 @@ pub fn knowns(
     platform: &Platform<'_>,
     scenario: &Scenario,
     profiled: bool,
-) -> Result<Vec<Known>, SimError> {
+) -> Result<Vec<KnownJob>, SimError> {
     let demands = Demands::new(platform, scenario)?;
-    let known = |job: &JobSpec| Known {
+    let known = |job: &JobSpec| KnownJob {
         name: job.name.clone(),
         profile: profiled.then(|| profile(&demands, scenario, job)),
         phases: if profiled {

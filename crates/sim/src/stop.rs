@@ -42,7 +42,7 @@ impl World<'_> {
             }
             for task in self.jobs[job].tasks.clone() {
                 if self.tasks[task].state == State::Stopped {
-                    self.aim(task);
+                    self.set_target(task);
                     self.go_on(task);
                 }
             }

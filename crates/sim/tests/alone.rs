@@ -6,14 +6,14 @@ mod common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::{Alone, PolicySpec};
+use colocate_policy::{PolicySpec, SoloProfile};
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
     ThreadSpec, Work, alone_of, simulate,
 };
 use common::{INT, MUL, STREAM, job, machine, ms, scenario, stretch, thread};
 
-fn known(scenario: &Scenario) -> Vec<Alone> {
+fn known(scenario: &Scenario) -> Vec<SoloProfile> {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     alone_of(&platform, scenario).unwrap()

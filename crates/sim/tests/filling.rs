@@ -4,7 +4,7 @@
 
 mod common;
 
-use colocate_engine::{Host, Meanwhile, Stand};
+use colocate_engine::{Host, Meanwhile, PlacementStatus};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Selected};
@@ -100,7 +100,11 @@ fn who_fills() {
     let mut plan = placed(&[on(0), W, W]);
     let ran = |host: &mut SimHost<'_>, plan: &Plan| {
         let seen = host.run_quantum(plan, ms(10)).unwrap().tasks;
-        assert!(seen[1..].iter().all(|task| task.stand == Stand::Waiting && task.aim.is_none()));
+        assert!(
+            seen[1..]
+                .iter()
+                .all(|task| task.status == PlacementStatus::Waiting && task.target_pu.is_none())
+        );
         [0, 1, 2].map(|task: usize| seen[task].cpu_time.unwrap())
     };
     assert_eq!(ran(&mut host, &plan), [ms(10), ms(18), ms(0)]);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use colocate_engine::{Host, QuantumEnd, Stand};
+use colocate_engine::{Host, PlacementStatus, QuantumEnd};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
@@ -37,7 +37,10 @@ fn who_was_there_goes_to_the_node() {
     assert_eq!((seen.end, seen.at), (QuantumEnd::MachineChanged, ms(10)));
     assert!(!host.usable().contains(&PuNr(2)) && host.usable().len() == 7);
     assert_eq!(seen.tasks[0].last_ran, Some(PuNr(0)));
-    assert_eq!(seen.tasks[0].stand, Stand::Trouble("its place cpu2 has gone offline".into()));
+    assert_eq!(
+        seen.tasks[0].status,
+        PlacementStatus::Trouble("its place cpu2 has gone offline".into())
+    );
     let seen = host.run_quantum(&plan, ms(100)).unwrap();
     assert_eq!((seen.end, seen.at), (QuantumEnd::MachineChanged, ms(22)));
     assert_eq!(host.usable().len(), 8);

@@ -5,7 +5,7 @@
 
 mod common;
 
-use colocate_engine::{Host, Known, QuantumEnd, Until, Workload, first_plan};
+use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
@@ -158,7 +158,7 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
 }
 
 /// The plan with which a run would begin.
-fn plan_of(host: &SimHost<'_>, policy: &PolicySpec, jobs: &[Known]) -> Plan {
+fn plan_of(host: &SimHost<'_>, policy: &PolicySpec, jobs: &[KnownJob]) -> Plan {
     let (until, watch) = (Until::Events, Nanos::ZERO);
     let workload = Workload { jobs, policy: policy.name(), until, watch };
     first_plan(host.machine(), host.usable(), &mut *policy.plain(), &workload)

@@ -8,7 +8,7 @@ use colocate_engine::Round;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::Place;
-use colocate_policy::{Alone, Knowledge, PolicySpec};
+use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::{JobSpec, Options, Outcome, Platform, Scenario, simulate_with};
 use common::{INT, MUL, STREAM, job, machine, ms, scenario};
 
@@ -22,7 +22,7 @@ fn scheduled(
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { quantum, ..scenario.clone() };
-    let alone = vec![Alone { seconds: 1.0, memory: 10.0, first_cache: 100.0, loss: 0.0 }; 16];
+    let alone = vec![SoloProfile { seconds: 1.0, memory: 10.0, first_cache: 100.0, loss: 0.0 }; 16];
     let mut scheduler = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
     let options = Options::each_quantum();
     simulate_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()

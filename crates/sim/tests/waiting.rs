@@ -4,7 +4,7 @@
 
 mod common;
 
-use colocate_engine::{Host, Stand};
+use colocate_engine::{Host, PlacementStatus};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuNr};
 use colocate_model::phase::Known;
@@ -182,8 +182,12 @@ fn a_host_says_who_waits() {
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, &jobs).unwrap();
     let seen = host.run_quantum(&placed(&[on(0), W]), ms(10)).unwrap();
-    let stands: Vec<_> = seen.tasks.iter().map(|task| (task.stand.clone(), task.aim)).collect();
-    assert_eq!(stands, [(Stand::Placed, Some(PuNr(0))), (Stand::Waiting, None)]);
+    let stands: Vec<_> =
+        seen.tasks.iter().map(|task| (task.status.clone(), task.target_pu)).collect();
+    assert_eq!(
+        stands,
+        [(PlacementStatus::Placed, Some(PuNr(0))), (PlacementStatus::Waiting, None)]
+    );
     let ran: Vec<_> = seen.tasks.iter().map(|task| task.cpu_time).collect();
     assert_eq!(ran, [Some(ms(10)), Some(ms(0))]);
     assert_eq!(seen.tasks[1].last_ran, None);

@@ -27,7 +27,7 @@ impl Policy for InPlace {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let one = |job: &colocate_policy::schedule::Queued| Choice {
+        let one = |job: &colocate_policy::schedule::QueuedJob| Choice {
             job: job.job,
             selected: Selected::Room,
             places: job

@@ -10,16 +10,16 @@ impl LinuxHost {
     pub(super) fn count_newborn(&mut self, id: TaskId, pid: Pid) {
         let held = self.held.get(id.job.0 as usize).and_then(Option::as_ref);
         let waits = held.is_some_and(|held| held.pid() == pid);
-        if let Some(task) = self.book.task(id) {
-            self.gauges.born(task, waits);
+        if let Some(task) = self.tasks.task(id) {
+            self.counters_of_tasks.born(task, waits);
         }
-        self.notes.extend(self.gauges.trouble());
+        self.notes.extend(self.counters_of_tasks.trouble());
     }
 
     /// Asks a last time what a task has done.
     pub(super) fn count_ended(&mut self, id: TaskId) {
-        if let Some(task) = self.book.task(id) {
-            self.gauges.ended(task);
+        if let Some(task) = self.tasks.task(id) {
+            self.counters_of_tasks.ended(task);
         }
     }
 
@@ -29,8 +29,8 @@ impl LinuxHost {
             return;
         }
         let at = self.clock();
-        for (job, instructions) in (0..).map(JobIdx).zip(self.book.instructions()) {
-            let cpu_time = || self.book.cpu_time(job);
+        for (job, instructions) in (0..).map(JobIdx).zip(self.tasks.instructions()) {
+            let cpu_time = || self.tasks.cpu_time(job);
             let end = || JobEnd { job, at, status: 0, cpu_time: cpu_time() };
             self.targets.counted(job, instructions, end);
         }

@@ -62,7 +62,7 @@ impl LinuxHost {
 
     /// The same for a job that is not stopped.
     fn lower_all(&mut self, job: JobIdx) -> bool {
-        let pids = self.book.processes_of(job);
+        let pids = self.tasks.processes_of(job);
         let Some(fillers) = &mut self.fillers else { return false };
         fillers.down.insert(job);
         let licence = fillers.licence;
@@ -72,7 +72,7 @@ impl LinuxHost {
         let mut why = other_session.map(|pid| {
             format!("process {pid} has a session of its own, which has a share of the CPU time as a whole (autogroup)")
         });
-        for task in self.book.living_of(job) {
+        for task in self.tasks.living_of(job) {
             if why.is_none() {
                 why = self.placer.lower(task, licence).err().map(|why| why.to_string());
             }
@@ -93,7 +93,7 @@ impl LinuxHost {
             return;
         }
         let mut trouble = None;
-        for task in self.book.living_of(job) {
+        for task in self.tasks.living_of(job) {
             trouble = self.placer.raise(task).err().or(trouble);
         }
         self.tell(
@@ -113,7 +113,7 @@ impl LinuxHost {
         let down = self.fills(id.job);
         let Some(fillers) = &self.fillers else { return };
         let licence = fillers.licence;
-        let Some(task) = self.book.task(id) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
         self.placer.meet(task);
         let met = if down { self.placer.lower(task, licence) } else { self.placer.raise(task) };
         let what = if down { "put under SCHED_IDLE" } else { "take out of SCHED_IDLE" };

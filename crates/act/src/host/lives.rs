@@ -1,12 +1,12 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
 use super::LinuxHost;
-use crate::book::Birth;
 use crate::handle::ProcessHandle;
 use crate::launch;
 use crate::pause;
 use crate::signals;
 use crate::sys;
+use crate::task_table::Birth;
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
@@ -50,7 +50,7 @@ impl LinuxHost {
         while let Ok(Some(waited)) = sys::wait(None, false) {
             self.all_have_ended(waited.pid, begun);
             begun = now();
-            if let Some((job, cpu_before)) = self.book.run_of(waited.pid) {
+            if let Some((job, cpu_before)) = self.tasks.run_of(waited.pid) {
                 let cpu_time = Some(cpu_before + waited.cpu_time);
                 let status = waited.status;
                 self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);
@@ -71,7 +71,7 @@ impl LinuxHost {
         self.confirm(end.job);
         // What its last threads did is known when their ends are heard of.
         self.hear();
-        let instructions = self.book.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
+        let instructions = self.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
         if !self.targets.run_ended(end, instructions) {
             return;
         }
@@ -91,12 +91,12 @@ impl LinuxHost {
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
     fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
         let job = end.job;
-        self.kill(job, &self.book.handles_of(job));
-        self.leave_behind(before, self.book.processes_of(job));
+        self.kill(job, &self.tasks.handles_of(job));
+        self.leave_behind(before, self.tasks.processes_of(job));
         let place = job.0 as usize;
         let held = launch::hold_again(&self.commands[place], self.signals.inherited())?;
         let runtime = self.runtimes.of(&self.commands[place].path);
-        self.book.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
+        self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         // Should its number have been another first process's, both events are closed with this run's.
         self.rests.retain(|rest| rest.first != held.pid());
         self.births.also(held.pid());
@@ -127,7 +127,7 @@ impl LinuxHost {
     /// Closes the events of those runs of which nothing is left.
     fn forget_rests(&mut self) {
         for mut rest in std::mem::take(&mut self.rests) {
-            rest.pids.retain(|pid| self.book.process(*pid).is_some());
+            rest.pids.retain(|pid| self.tasks.process(*pid).is_some());
             if rest.pids.is_empty() {
                 self.births.forget(rest.first);
             } else {
@@ -142,7 +142,7 @@ impl LinuxHost {
             self.ask_to_end(job);
         }
         for end in self.targets.news() {
-            self.book.end_job(end);
+            self.tasks.end_job(end);
             // What it leaves behind is not stopped any more.
             self.let_go_on(end.job);
             self.ended.push(end);
@@ -153,17 +153,17 @@ impl LinuxHost {
     /// Asks a job to end, with all that it has created.
     fn ask_to_end(&mut self, job: JobIdx) {
         let place = job.0 as usize;
-        let pid = self.book.jobs().get(place).map(|job| job.pid);
+        let pid = self.tasks.jobs().get(place).map(|job| job.pid);
         self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
         self.going[place] = None;
         if self.held[place].take().is_some() {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
-            let killed = pause::signal(&self.book.handles_of(job), libc::SIGKILL);
+            let killed = pause::signal(&self.tasks.handles_of(job), libc::SIGKILL);
             self.tell(job, "end", killed);
             return;
         }
         // What is stopped receives nothing; by signals it receives this one first.
-        let asked = pause::signal(&self.book.handles_of(job), libc::SIGTERM);
+        let asked = pause::signal(&self.tasks.handles_of(job), libc::SIGTERM);
         self.tell(job, "end", asked);
         self.let_go_on(job);
     }
@@ -176,8 +176,8 @@ impl LinuxHost {
             return;
         }
         for mut leaving in std::mem::take(&mut self.leaving) {
-            let processes = self.book.handles_of(leaving.job);
-            let pids = self.book.processes_of(leaving.job);
+            let processes = self.tasks.handles_of(leaving.job);
+            let pids = self.tasks.processes_of(leaving.job);
             if leaving.pid.is_none() && pids.is_empty() {
                 continue;
             }

@@ -7,11 +7,11 @@ use super::placing::Waiting;
 use super::preparing::usable;
 use super::spinning::not_sampled;
 use super::{LEAST_NICE, LinuxHost, PROMPT, own_time};
-use crate::gauge::DataLevels;
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
-use colocate_engine::{QuantumEnd, Stand};
+use crate::task_counters::DataLevels;
+use colocate_engine::{PlacementStatus, QuantumEnd};
 use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
@@ -59,15 +59,15 @@ impl LinuxHost {
 
     /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
     fn look_at_own_waits(&mut self) {
-        if !self.gauges.haste.has_told() {
+        if !self.counters_of_tasks.boost.has_told() {
             // Who asks is the first thread.
             let us = Pid(std::process::id().cast_signed());
-            self.gauges.haste.watch(&self.placer.proc, us, us.first_thread());
+            self.counters_of_tasks.boost.watch(&self.placer.proc, us, us.first_thread());
         }
-        let (book, waiting, pus) = (&self.book, &self.waiting, self.usable.len());
+        let (table, waiting, pus) = (&self.tasks, &self.waiting, self.usable.len());
         let wants = |id: &TaskId| !waiting.contains(&id.job);
-        let crowd = || (book.running().filter(wants).count(), pus);
-        if let Some(hasty) = self.gauges.haste.look(now(), crowd) {
+        let crowd = || (table.running().filter(wants).count(), pus);
+        if let Some(hasty) = self.counters_of_tasks.boost.look(now(), crowd) {
             // Where a larger share is not permitted, newborns wait longer.
             let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
         }
@@ -81,7 +81,7 @@ impl LinuxHost {
         }
         match read::live() {
             Ok(machine) => {
-                self.book.levels = DataLevels::of(&machine);
+                self.tasks.levels = DataLevels::of(&machine);
                 self.machine = match &self.core_speeds {
                     Some(speeds) => speeds.still_of(&machine),
                     None => machine,
@@ -126,8 +126,8 @@ impl LinuxHost {
     /// Finds first threads of jobs that live although their end was reported: when a program
     /// changes its user, the kernel takes our events from it (perf_event_open(2)).
     fn look_for_lost_jobs(&mut self) {
-        for id in self.book.doubtful() {
-            let Some(task) = self.book.task(id) else { continue };
+        for id in self.tasks.doubtful() {
+            let Some(task) = self.tasks.task(id) else { continue };
             // The kernel tells of an end before it is over: who has just ended may still be seen to run.
             if task.ended.is_none_or(|ended| now() < ended + LOOK_EVERY) {
                 continue;
@@ -136,7 +136,7 @@ impl LinuxHost {
             let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
             if stat.is_some_and(|stat| !stat.is_dead()) {
                 let pid = task.pid;
-                self.book.revive(id);
+                self.tasks.revive(id);
                 self.hold_process(id, pid);
                 self.start(id, Waiting::No);
             }
@@ -147,9 +147,9 @@ impl LinuxHost {
     /// notes or `/proc` have told.
     pub(super) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
         self.hear();
-        let living = self.book.living_in(pid).into_iter();
+        let living = self.tasks.living_in(pid).into_iter();
         let born_before =
-            |id| self.book.task(id).filter(|task| task.born <= before).map(|it| it.tid);
+            |id| self.tasks.task(id).filter(|task| task.born <= before).map(|it| it.tid);
         let tids: Vec<Tid> = living.filter_map(born_before).collect();
         self.births.reaped(tids.iter().copied());
         tids.into_iter().for_each(|tid| self.ended(before, tid));
@@ -158,24 +158,24 @@ impl LinuxHost {
     /// Looks at all tasks that may run.
     pub(super) fn look_at_tasks(&mut self) {
         let (mut asleep, at) = (BTreeMap::new(), now());
-        self.gauges.begin(self.book.with_threads(), at);
+        self.counters_of_tasks.begin(self.tasks.with_threads(), at);
         for id in self.who_may_run() {
-            let Some(task) = self.book.task(id) else { continue };
-            self.gauges.read(task, &self.placer.proc, at);
+            let Some(task) = self.tasks.task(id) else { continue };
+            self.counters_of_tasks.read(task, &self.placer.proc, at);
             let stat = self.placer.look(task);
-            self.gauges.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
-            self.book.slept(id);
-            let Some(task) = self.book.task(id) else { continue };
-            if task.stand == Stand::PinnedByProgram && task.aim.is_some() {
-                self.book.aim(id, None);
+            self.counters_of_tasks.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.tasks.slept(id);
+            let Some(task) = self.tasks.task(id) else { continue };
+            if task.status == PlacementStatus::PinnedByProgram && task.target_pu.is_some() {
+                self.tasks.set_target(id, None);
             }
-            if stat.is_some_and(|stat| stat.is_stopped()) && self.book.begins_run(id) {
+            if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
                 let looks = self.asleep.get(&id.job).copied().unwrap_or(0);
                 asleep.insert(id.job, looks.saturating_add(1));
             }
         }
         self.asleep = asleep;
-        self.book.with_threads().for_each(|(pid, _)| self.gauges.all_read(pid));
+        self.tasks.with_threads().for_each(|(pid, _)| self.counters_of_tasks.all_read(pid));
     }
 
     /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
@@ -184,12 +184,12 @@ impl LinuxHost {
     /// where they are many.
     pub(super) fn look_at_who_ran(&mut self) {
         let at = now();
-        self.gauges.begin(self.book.with_threads(), at);
+        self.counters_of_tasks.begin(self.tasks.with_threads(), at);
         let rests = self.who_rests();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
-        let awake: Vec<TaskId> = self.book.awake().collect();
+        let awake: Vec<TaskId> = self.tasks.awake().collect();
         for id in awake {
-            let is_new = self.book.task(id).is_some_and(|task| task.cpu_time.is_none());
+            let is_new = self.tasks.task(id).is_some_and(|task| task.cpu_time.is_none());
             if is_new || !rests.contains(&id.job) {
                 self.ask(id, at);
             }
@@ -198,16 +198,17 @@ impl LinuxHost {
             return;
         }
         // The kernel tells with one call how long all threads of a process have run.
-        let several = self.book.with_threads().map(|(pid, _)| pid);
-        let stirred: Vec<Pid> = several.filter(|pid| self.gauges.stirred(*pid)).collect();
+        let several = self.tasks.with_threads().map(|(pid, _)| pid);
+        let stirred: Vec<Pid> =
+            several.filter(|pid| self.counters_of_tasks.stirred(*pid)).collect();
         let begun = own_time();
         for pid in stirred {
-            let asleep = self.book.asleep_of(pid);
+            let asleep = self.tasks.asleep_of(pid);
             if asleep.first().is_none_or(|id| rests.contains(&id.job)) {
                 continue;
             }
             asleep.into_iter().for_each(|id| self.ask(id, at));
-            self.gauges.all_read(pid);
+            self.counters_of_tasks.all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
         self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
@@ -215,19 +216,19 @@ impl LinuxHost {
 
     /// Asks what a task has done, and where it is if it has run.
     fn ask(&mut self, id: TaskId, at: Nanos) {
-        let Some(task) = self.book.task(id) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
         let before = task.cpu_time;
-        self.gauges.read(task, &self.placer.proc, at);
+        self.counters_of_tasks.read(task, &self.placer.proc, at);
         if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
             let stat = self.placer.look_where(task);
-            self.gauges.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.counters_of_tasks.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         }
-        self.book.slept(id);
+        self.tasks.slept(id);
     }
 
     /// The living tasks of jobs that are not stopped.
     fn who_may_run(&self) -> Vec<TaskId> {
-        let (living, rests) = (self.book.all_living().map(|(_, id)| id), self.who_rests());
+        let (living, rests) = (self.tasks.all_living().map(|(_, id)| id), self.who_rests());
         living.filter(|id| !rests.contains(&id.job)).collect()
     }
 
@@ -244,7 +245,7 @@ impl LinuxHost {
         let Some(pauser) = &self.pauser else { return };
         let mut processes = BTreeMap::new();
         if pauser.needs_processes() {
-            processes = self.book.handles_by_job();
+            processes = self.tasks.handles_by_job();
         }
         for job in self.waiting.clone() {
             let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
@@ -257,7 +258,7 @@ impl LinuxHost {
 
     /// A line on a job.
     pub(super) fn say(&mut self, job: JobIdx, what: &str) {
-        let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+        let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
         self.notes.push(format!("job {} ({name}) {what}", job.0));
     }
 }

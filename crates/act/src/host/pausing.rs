@@ -4,7 +4,7 @@ use super::LinuxHost;
 use crate::launch::Going;
 use crate::pause;
 use crate::signals;
-use colocate_engine::{HostError, Stand};
+use colocate_engine::{HostError, PlacementStatus};
 use colocate_files::kernel;
 use colocate_observe::Pid;
 use colocate_observe::limits::Descriptors;
@@ -36,7 +36,7 @@ impl LinuxHost {
     /// Stops a job, or has it fill idle PUs unless the plan `measures`. Not if it has not begun or has ended.
     fn have_wait(&mut self, job: JobIdx, measures: bool) {
         let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
-        let ended = self.book.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
+        let ended = self.tasks.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
         if begun && !ended && !self.lower(job, measures) {
             self.stop_now(job);
         }
@@ -47,8 +47,8 @@ impl LinuxHost {
         if self.is_stopped(job) {
             return;
         }
-        self.note_all(&self.book.processes_of(job));
-        let processes = self.book.handles_of(job);
+        self.note_all(&self.tasks.processes_of(job));
+        let processes = self.tasks.handles_of(job);
         let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &processes));
         self.tell(job, "stop", result);
     }
@@ -114,7 +114,7 @@ impl LinuxHost {
         }
         self.given_up = true;
         self.reserve.clear();
-        self.gauges.close_files();
+        self.counters_of_tasks.close_files();
         self.leave_to_kernel();
         if self.launched.is_some() {
             self.let_all_go_on();
@@ -145,7 +145,7 @@ impl LinuxHost {
         if !self.is_stopped(job) {
             return;
         }
-        let processes = self.book.handles_of(job);
+        let processes = self.tasks.handles_of(job);
         let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &processes));
         self.tell(job, "continue", result);
     }
@@ -158,7 +158,7 @@ impl LinuxHost {
     pub(super) fn stop_newborn(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
-            let both = self.pauser.as_ref().zip(self.book.handle(pid));
+            let both = self.pauser.as_ref().zip(self.tasks.handle(pid));
             let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_newborn(process));
             self.tell(id.job, "stop", result);
         }
@@ -188,10 +188,10 @@ impl LinuxHost {
     /// Lets processes go on that have stopped themselves, so that a signal that was to end them does, as
     /// timeout(1) does it.
     pub(super) fn wake(&mut self) {
-        let jobs = self.book.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        let jobs = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
         for job in jobs {
-            let mut stopped = self.book.handles_of(job);
+            let mut stopped = self.tasks.handles_of(job);
             stopped.retain(|process| process.stat().is_some_and(|stat| stat.state == 'T'));
             self.tell(job, "wake", pause::signal(&stopped, libc::SIGCONT));
         }
@@ -201,7 +201,7 @@ impl LinuxHost {
     /// brings to the front.
     pub(super) fn stop_again(&mut self) {
         for job in self.waiting.clone() {
-            let processes = self.book.handles_of(job);
+            let processes = self.tasks.handles_of(job);
             let stopped = match &self.pauser {
                 Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &processes),
                 _ => Ok(()),
@@ -211,17 +211,17 @@ impl LinuxHost {
     }
 
     /// Tasks of jobs that are stopped stand so in what is seen.
-    pub(super) fn stand_of(&self, job: JobIdx, stand: Stand) -> Stand {
-        if self.waiting.contains(&job) { Stand::Waiting } else { stand }
+    pub(super) fn status_of(&self, job: JobIdx, status: PlacementStatus) -> PlacementStatus {
+        if self.waiting.contains(&job) { PlacementStatus::Waiting } else { status }
     }
 
     /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if
     /// that has ended.
     pub(super) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
-            let first = self.book.living(pid.first_thread());
-            let any = || self.book.living_in(*pid).first().copied();
-            if let Some(task) = first.or_else(any).and_then(|id| self.book.task(id)) {
+            let first = self.tasks.living(pid.first_thread());
+            let any = || self.tasks.living_in(*pid).first().copied();
+            if let Some(task) = first.or_else(any).and_then(|id| self.tasks.task(id)) {
                 self.placer.note(task);
             }
         }
@@ -231,7 +231,7 @@ impl LinuxHost {
     pub(super) fn tell(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
         let Err(why) = result else { return };
         if self.told.insert((job, what)) {
-            let name = self.book.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+            let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }
     }

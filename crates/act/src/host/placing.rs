@@ -3,18 +3,18 @@
 
 use super::LinuxHost;
 use super::preparing::MOST_A_SECOND;
-use crate::book::{Birth, Task};
 use crate::handle::ProcessHandle;
 use crate::journal::Mark;
 use crate::pin;
 use crate::placer::Put;
 use crate::runtime::Runtime;
-use colocate_engine::Stand;
+use crate::task_table::{Birth, Task};
+use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{Decision, Newborn, Place, Plan, TaskId};
+use colocate_policy::{Decision, DefaultPlacement, Place, Plan, TaskId};
 use std::cmp::Reverse;
 use std::io;
 use std::iter::Peekable;
@@ -44,7 +44,7 @@ pub(super) enum Waiting {
 
 impl LinuxHost {
     pub(super) fn born(&mut self, birth: Birth) {
-        let Some(id) = self.book.born(birth) else { return };
+        let Some(id) = self.tasks.born(birth) else { return };
         self.counts.born += 1;
         self.hold_process(id, birth.pid);
         if birth.pid != birth.parent_pid {
@@ -65,20 +65,20 @@ impl LinuxHost {
             }
             return;
         };
-        let aim = self.book.aim_of(plan, id);
-        self.book.aim(id, aim);
+        let target = self.tasks.target_of(plan, id);
+        self.tasks.set_target(id, target);
         let waiting = self.waiting(birth.pid, birth.at, is_first);
         let put = self.start(id, waiting);
-        if put == Some(Put::Done) && waiting == Waiting::No && aim.is_some() {
+        if put == Some(Put::Done) && waiting == Waiting::No && target.is_some() {
             self.counts.waited.add(now().saturating_sub(birth.at));
         }
     }
 
     /// Opens the process of a new task, unless it is open.
     pub(super) fn hold_process(&mut self, id: TaskId, pid: Pid) {
-        if let Some(process) = self.book.handle(pid).filter(|process| process.exists()) {
+        if let Some(process) = self.tasks.handle(pid).filter(|process| process.exists()) {
             let process = process.clone();
-            self.book.hold(id, Some(process));
+            self.tasks.hold(id, Some(process));
             return;
         }
         let opened = self.open(pid).map(|process| process.map(Arc::new));
@@ -88,7 +88,7 @@ impl LinuxHost {
             Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => (None, Ok(())),
             Err(why) => (None, Err(why)),
         };
-        self.book.hold(id, process);
+        self.tasks.hold(id, process);
         self.tell(id.job, "place or stop a process of", trouble);
     }
 
@@ -98,7 +98,7 @@ impl LinuxHost {
         let process = ProcessHandle::open(&self.placer.proc, pid)?;
         let us = Pid(std::process::id().cast_signed());
         let is_ours = |parent: Pid| {
-            parent == us || self.book.handle(parent).is_some_and(|parent| parent.exists())
+            parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
         };
         let is_known = process.parent().is_some_and(is_ours);
         Ok(Some(process).filter(|_| is_known))
@@ -107,14 +107,14 @@ impl LinuxHost {
     /// A process begins a program: it has not counted PUs yet.
     fn begin_program(&mut self, pid: Pid, at: Nanos) {
         let settled_at = at + self.settle;
-        if let Some(process) = self.book.process(pid) {
+        if let Some(process) = self.tasks.process(pid) {
             (process.settled_at, process.further, process.storms) = (settled_at, 0, false);
         }
     }
 
     /// How long a newborn has to wait before it may be put on a PU.
     fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
-        let Some(process) = self.book.process(pid) else { return Waiting::No };
+        let Some(process) = self.tasks.process(pid) else { return Waiting::No };
         let settled = process.settled_at <= at;
         if process.storms {
             return Waiting::ForEver(STORMS);
@@ -130,24 +130,24 @@ impl LinuxHost {
 
     /// Puts a task where it is aimed at, or has it wait.
     pub(super) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
-        let task = self.book.task(id)?;
+        let task = self.tasks.task(id)?;
         if let Waiting::ForEver(why) = waiting {
             task.exempt = Some(why);
         }
         let waiting = task.exempt.map_or(waiting, Waiting::ForEver);
-        let (to, then) = match (waiting, task.aim) {
-            (_, None) => (Mark::Original, Stand::LeftToKernel),
-            (Waiting::ForEver(why), _) => (Mark::Original, Stand::Exempt(why)),
+        let (to, then) = match (waiting, task.target_pu) {
+            (_, None) => (Mark::Original, PlacementStatus::LeftToKernel),
+            (Waiting::ForEver(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
             (Waiting::Until(at), Some(_)) => {
                 self.settling.push(Reverse((at, id)));
-                (Mark::Original, Stand::Settling)
+                (Mark::Original, PlacementStatus::Settling)
             }
-            (Waiting::No, Some(pu)) => (Mark::On(pu), Stand::Placed),
+            (Waiting::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
         };
         let put = self.placer.put(task, to, then);
         // What is not on a PU by our doing must not keep others from it.
         if put == Put::Respected || matches!(waiting, Waiting::ForEver(_)) {
-            self.book.aim(id, None);
+            self.tasks.set_target(id, None);
         }
         Some(put)
     }
@@ -155,9 +155,9 @@ impl LinuxHost {
     /// A thread that creates processes hands its mask down, and what it starts would count PUs by
     /// it; so it is not kept on one PU.
     fn creator_starts_programs(&mut self, tid: Tid) {
-        let Some(id) = self.book.living(tid) else { return };
-        let Some(task) = self.book.task(id) else { return };
-        if task.exempt.is_none() && task.stand != Stand::PinnedByProgram {
+        let Some(id) = self.tasks.living(tid) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
+        if task.exempt.is_none() && task.status != PlacementStatus::PinnedByProgram {
             self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
         }
     }
@@ -165,14 +165,14 @@ impl LinuxHost {
     /// A process creates threads faster than they can be followed. They have the masks of those that create them, and most
     /// end unseen; so that none of them is kept on one PU, none of their process is.
     pub(super) fn storms(&mut self, pid: Pid) {
-        let Some(process) = self.book.process(pid) else { return };
+        let Some(process) = self.tasks.process(pid) else { return };
         let (job, is_new) = (process.job, !std::mem::replace(&mut process.storms, true));
         if !is_new {
             return;
         }
-        for id in self.book.living_in(pid) {
-            let Some(task) = self.book.task(id) else { continue };
-            if task.stand != Stand::PinnedByProgram {
+        for id in self.tasks.living_in(pid) {
+            let Some(task) = self.tasks.task(id) else { continue };
+            if task.status != PlacementStatus::PinnedByProgram {
                 self.start(id, Waiting::ForEver(STORMS));
             }
         }
@@ -188,8 +188,8 @@ impl LinuxHost {
     }
 
     pub(super) fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
-        let Some(id) = self.book.living(tid) else { return };
-        self.book.rename(id, &name);
+        let Some(id) = self.tasks.living(tid) else { return };
+        self.tasks.rename(id, &name);
         if exec {
             self.executes(at, pid, id);
         }
@@ -197,20 +197,20 @@ impl LinuxHost {
 
     /// A process executes another program: its thread is free again until that has settled.
     fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
-        if self.book.begins_run(id) {
+        if self.tasks.begins_run(id) {
             self.going[id.job.0 as usize] = None;
         }
         let executable = self.placer.proc.join(format!("{pid}/exe"));
         let runtime = self.runtimes.of(&executable);
         self.begin_program(pid, at);
-        let Some(process) = self.book.process(pid) else { return };
+        let Some(process) = self.tasks.process(pid) else { return };
         process.runtime = runtime;
         let settled_at = process.settled_at;
         let Some(plan) = &self.plan else { return };
-        let Some(task) = self.book.task(id) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
         if task.exempt.take().is_some() {
-            let aim = self.book.aim_of(plan, id);
-            self.book.aim(id, aim);
+            let target = self.tasks.target_of(plan, id);
+            self.tasks.set_target(id, target);
         }
         self.start(id, if settled_at > at { Waiting::Until(settled_at) } else { Waiting::No });
     }
@@ -222,11 +222,11 @@ impl LinuxHost {
                 return;
             }
             self.settling.pop();
-            let Some(task) = self.book.task(id) else { continue };
-            let due = task.stand == Stand::Settling && task.ended.is_none();
+            let Some(task) = self.tasks.task(id) else { continue };
+            let due = task.status == PlacementStatus::Settling && task.ended.is_none();
             let pid = task.pid;
             // An exec since then has set a later time, which is in the heap as well.
-            if due && self.book.process(pid).is_some_and(|process| process.settled_at <= at) {
+            if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
                 self.start(id, Waiting::No);
             }
         }
@@ -253,20 +253,21 @@ impl LinuxHost {
         if everything {
             ids = self.who_can_be_moved();
         }
-        ids.retain(|&id| self.book.task(id).is_some_and(|task| is_movable(task)));
+        ids.retain(|&id| self.tasks.task(id).is_some_and(|task| is_movable(task)));
         self.plan = Some(plan.clone());
-        self.book.is_planned();
+        self.tasks.is_planned();
         let places = ids.into_iter().map(|id| (id, plan.place_of(id)));
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
-            self.book.aim(id, place.and_then(Place::pu));
+            self.tasks.set_target(id, place.and_then(Place::pu));
         }
         for &(id, _) in &others {
-            let before = self.book.task(id).and_then(|task| task.aim);
-            self.book.aim(id, None);
-            let aim = kept(before, &plan.newborn).or_else(|| self.book.newborn_aim(&plan.newborn));
-            self.book.aim(id, aim);
+            let before = self.tasks.task(id).and_then(|task| task.target_pu);
+            self.tasks.set_target(id, None);
+            let target =
+                kept(before, &plan.newborn).or_else(|| self.tasks.default_target(&plan.newborn));
+            self.tasks.set_target(id, target);
         }
         // Who is stopped stays where it is: it runs nowhere.
         for (id, place) in named.into_iter().chain(others) {
@@ -284,32 +285,35 @@ impl LinuxHost {
     pub(super) fn leave_to_kernel(&mut self) {
         self.plan = None;
         for id in self.who_can_be_moved() {
-            self.book.aim(id, None);
+            self.tasks.set_target(id, None);
             self.follow(id);
         }
     }
 
     /// The living tasks that may be put elsewhere, in the order of their IDs.
     fn who_can_be_moved(&mut self) -> Vec<TaskId> {
-        let living = self.book.living_mut();
+        let living = self.tasks.living_mut();
         living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
     }
 
     /// Puts a living task where it is aimed at now.
     fn follow(&mut self, id: TaskId) {
         let at = now();
-        let Some(task) = self.book.task(id) else { return };
-        let (pid, is_first, stand) = (task.pid, task.is_first(), task.stand.clone());
-        let wanted = task.aim.map_or(Mark::Original, Mark::On);
-        let there = task.mark == wanted && stand == Stand::Placed;
+        let Some(task) = self.tasks.task(id) else { return };
+        let (pid, is_first, status) = (task.pid, task.is_first(), task.status.clone());
+        let wanted = task.target_pu.map_or(Mark::Original, Mark::On);
+        let there = task.mark == wanted && status == PlacementStatus::Placed;
         let untouched = wanted == Mark::Original && task.mark == wanted;
-        if untouched && stand == Stand::LeftToKernel && self.placer.is_original(&task.allowed) {
+        if untouched
+            && status == PlacementStatus::LeftToKernel
+            && self.placer.is_original(&task.allowed)
+        {
             return;
         }
-        if there && task.allowed == pin::only(task.aim.unwrap_or(PuNr(u32::MAX))) {
+        if there && task.allowed == pin::only(task.target_pu.unwrap_or(PuNr(u32::MAX))) {
             return;
         }
-        let settled_at = self.book.process(pid).map(|process| process.settled_at);
+        let settled_at = self.tasks.process(pid).map(|process| process.settled_at);
         let waiting = match settled_at {
             Some(until) if until > at && is_first => Waiting::Until(until),
             // Before the launch nothing has begun, and what has not begun has not settled.
@@ -324,7 +328,10 @@ impl LinuxHost {
 
 /// Whether a task is living and may be put elsewhere.
 fn is_movable(task: &Task) -> bool {
-    let stays = matches!(task.stand, Stand::Exempt(_) | Stand::PinnedByProgram | Stand::Missed);
+    let stays = matches!(
+        task.status,
+        PlacementStatus::Exempt(_) | PlacementStatus::PinnedByProgram | PlacementStatus::Missed
+    );
     task.ended.is_none() && !stays
 }
 
@@ -346,10 +353,10 @@ fn differing(before: &Plan, now: &Plan) -> Vec<TaskId> {
 }
 
 /// The PU that a task has already, if the newborn rule could have given it.
-fn kept(pu: Option<PuNr>, rule: &Newborn) -> Option<PuNr> {
+fn kept(pu: Option<PuNr>, rule: &DefaultPlacement) -> Option<PuNr> {
     match rule {
-        Newborn::LeaveToKernel => None,
-        Newborn::FillInOrder { pus } => pu.filter(|pu| pus.contains(pu)),
+        DefaultPlacement::LeaveToKernel => None,
+        DefaultPlacement::FillInOrder { pus } => pu.filter(|pu| pus.contains(pu)),
     }
 }
 
@@ -371,7 +378,7 @@ mod tests {
             pus: Vec::new(),
             policy: "p".into(),
             decisions: places.iter().map(decision).collect(),
-            newborn: Newborn::LeaveToKernel,
+            newborn: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }

@@ -15,7 +15,7 @@ impl LinuxHost {
     /// Where events are denied. Nothing is sampled then.
     pub fn watch_spinning(&mut self, rate_hz: u32) -> Result<(), SysError> {
         let mut spins = Spins::new(rate_hz, &self.sampling.watch, self.nice)?;
-        for job in self.book.jobs() {
+        for job in self.tasks.jobs() {
             spins.also(job.pid)?;
         }
         self.spins = Some(spins);
@@ -31,10 +31,10 @@ impl LinuxHost {
     /// Takes in what has been sampled, after CPU times were read.
     pub(super) fn look_at_spinning(&mut self) {
         let Some(spins) = &mut self.spins else { return };
-        let awake: Vec<TaskId> = self.book.running().collect();
-        let book = &mut self.book;
+        let awake: Vec<TaskId> = self.tasks.running().collect();
+        let table = &mut self.tasks;
         spins.look(awake.into_iter().filter_map(|id| {
-            let task = book.task(id)?;
+            let task = table.task(id)?;
             Some((task.tid, task.id, (task.cpu_time?, task.waited.unwrap_or(Nanos::ZERO))))
         }));
     }

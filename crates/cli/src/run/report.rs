@@ -2,7 +2,7 @@
 
 use super::jobs::Job;
 use colocate_act::LinuxHost;
-use colocate_engine::{Host, Planned, SeenTask, Snapshot, Stand};
+use colocate_engine::{Host, PlacementStatus, Planned, SeenTask, Snapshot};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
@@ -269,7 +269,7 @@ impl ReportedTask {
             let decisions = &planned.plan.decisions;
             decisions.binary_search_by_key(&task.id, |d| d.task).ok().map(|place| &decisions[place])
         });
-        let (stands, detail) = stands(&task.stand);
+        let (stands, detail) = stands(&task.status);
         Self {
             task: task.id,
             name: task.name.to_string(),
@@ -277,7 +277,7 @@ impl ReportedTask {
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,
             mix: task.mix,
-            planned: task.aim,
+            planned: task.target_pu,
             why: decision.map(|decision| decision.why.clone()),
             stands,
             detail,
@@ -309,16 +309,16 @@ impl ReportedTask {
     }
 }
 
-fn stands(stand: &Stand) -> (&'static str, Option<String>) {
-    match stand {
-        Stand::Placed => ("placed", None),
-        Stand::LeftToKernel => ("left to the kernel", None),
-        Stand::Waiting => ("waiting", None),
-        Stand::Settling => ("not placed yet", None),
-        Stand::Exempt(why) => ("not placed", Some((*why).to_owned())),
-        Stand::PinnedByProgram => ("pinned by the program", None),
-        Stand::Missed => ("ended before it could be placed", None),
-        Stand::Trouble(why) => ("trouble", Some(why.clone())),
+fn stands(status: &PlacementStatus) -> (&'static str, Option<String>) {
+    match status {
+        PlacementStatus::Placed => ("placed", None),
+        PlacementStatus::LeftToKernel => ("left to the kernel", None),
+        PlacementStatus::Waiting => ("waiting", None),
+        PlacementStatus::Settling => ("not placed yet", None),
+        PlacementStatus::Exempt(why) => ("not placed", Some((*why).to_owned())),
+        PlacementStatus::PinnedByProgram => ("pinned by the program", None),
+        PlacementStatus::Missed => ("ended before it could be placed", None),
+        PlacementStatus::Trouble(why) => ("trouble", Some(why.clone())),
     }
 }
 

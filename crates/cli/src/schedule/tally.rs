@@ -3,7 +3,7 @@
 use super::timeline::Timeline;
 use colocate_engine::Round;
 use colocate_engine::estimate::Estimated;
-use colocate_engine::rates::ThreadDid;
+use colocate_engine::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
 use colocate_policy::schedule::{Allocated, LEVELS, Selected};
@@ -55,10 +55,10 @@ pub struct JobTally {
     pub placed: Vec<Placed>,
     /// Quanta's worth of running alone, where the scheduler says so.
     pub progress: Option<f64>,
-    /// Rates over all its quanta.
-    pub all: Rates,
-    /// Rates in the last of them.
-    pub now: Rates,
+    /// MeanRates over all its quanta.
+    pub all: MeanRates,
+    /// MeanRates in the last of them.
+    pub now: MeanRates,
     /// When it was serial, parallel or asleep.
     pub timeline: Timeline,
 }
@@ -86,9 +86,9 @@ pub enum State {
     Ended,
 }
 
-/// Rates of a job's threads, weighted by the time that they ran.
+/// MeanRates of a job's threads, weighted by the time that they ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rates {
+pub struct MeanRates {
     /// Instructions per cycle.
     pub ipc: Mean,
     /// Requests to the caches of each level from 1, in a microsecond of CPU time.
@@ -136,7 +136,7 @@ pub struct Cycles {
 }
 
 impl Cycles {
-    fn add(&mut self, did: &ThreadDid, seconds: f64) {
+    fn add(&mut self, did: &ThreadRates, seconds: f64) {
         let Some(stack) = &did.ran.stack else { return };
         let estimated = did.estimated.stack;
         if self.parts != did.ran.parts {
@@ -169,8 +169,8 @@ impl Cycles {
     }
 }
 
-impl Rates {
-    fn add(&mut self, did: &ThreadDid) {
+impl MeanRates {
+    fn add(&mut self, did: &ThreadRates) {
         // Without a time, nothing can be weighted, and no rate over time is known.
         let seconds = did.time.map_or(0.0, Nanos::as_secs_f64);
         self.ipc.add(did.ran.ipc, seconds);
@@ -285,7 +285,7 @@ impl Tally {
     }
 
     /// Counts who shared a core with whom.
-    fn share(&mut self, did: &[ThreadDid]) {
+    fn share(&mut self, did: &[ThreadRates]) {
         // Jobs, not threads: a job may have a thousand on a PU.
         let mut by_pu: BTreeMap<PuIdx, BTreeSet<usize>> = BTreeMap::new();
         for did in did {
@@ -313,7 +313,7 @@ impl Tally {
 
     /// Keeps who ran where. Of several threads on one PU nobody knows in which order they ran: one after the
     /// other is drawn, each as long as it ran.
-    fn draw(&mut self, did: &[ThreadDid], until: Nanos) {
+    fn draw(&mut self, did: &[ThreadRates], until: Nanos) {
         let Some(spans) = &mut self.spans else { return };
         let mut taken: BTreeMap<PuIdx, Nanos> = BTreeMap::new();
         for did in did {
@@ -337,7 +337,7 @@ impl JobTally {
         self.selected = selected.cloned();
         self.placed.clear();
         self.places.clear();
-        self.now = Rates::default();
+        self.now = MeanRates::default();
     }
 
     /// It was there and not chosen; `used` is what CPU time it used all the same.
@@ -349,7 +349,7 @@ impl JobTally {
         }
     }
 
-    fn ran(&mut self, did: &ThreadDid) {
+    fn ran(&mut self, did: &ThreadRates) {
         self.cpu_time = match did.time {
             Some(time) => Some(self.cpu_time.unwrap_or(Nanos::ZERO) + time),
             None => self.cpu_time,
@@ -365,7 +365,7 @@ pub mod tests {
     use super::*;
     use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
     use colocate_machine::read;
-    use colocate_policy::schedule::{Did, Ran, Traffic};
+    use colocate_policy::schedule::{JobUsage, Rates, Traffic};
     use colocate_policy::{Decision, Place, Plan, TaskId};
 
     const PARTS: &[&str] = &["frontend", "backend"];
@@ -376,13 +376,13 @@ pub mod tests {
     /// Job, PU and milliseconds of a thread that ran, with so many instructions per cycle.
     pub type Ran1 = (u32, u32, u64, Option<f64>);
 
-    fn did(&(job, pu, ms, ipc): &Ran1) -> ThreadDid {
+    fn did(&(job, pu, ms, ipc): &Ran1) -> ThreadRates {
         let traffic = Traffic { memory: ipc.map(|ipc| ipc * 10.0), ..Traffic::default() };
-        ThreadDid {
+        ThreadRates {
             id: TaskId { job: JobIdx(job), order: 0 },
             pu: Some(PuNr(pu)),
             time: Some(Nanos::from_millis(ms)),
-            ran: Ran {
+            ran: Rates {
                 ipc,
                 traffic,
                 stack: ipc.map(|ipc| vec![ipc / 2.0, 1.0 - ipc / 2.0]),
@@ -429,10 +429,10 @@ pub mod tests {
                 state: Some("the scheduler's line".into()),
                 ..Plan::default()
             };
-            let did: Vec<ThreadDid> = ran.iter().map(did).collect();
+            let did: Vec<ThreadRates> = ran.iter().map(did).collect();
             // The third job uses 5 ms of each quantum, chosen or not.
             let cpu_time = Some(Nanos::from_millis(5));
-            let filler = Did { job: JobIdx(2), cpu_time, instructions: None };
+            let filler = JobUsage { job: JobIdx(2), cpu_time, instructions: None };
             let jobs = ran.iter().map(|ran| JobIdx(ran.0)).collect();
             tally.note(&Round {
                 number,
@@ -477,7 +477,7 @@ pub mod tests {
     fn many_threads_of_a_job_cost_little() {
         let mut found = tally(&[]);
         let of = |thread: u32| did(&(0, thread % 2, 1, None));
-        let threads: Vec<ThreadDid> = (0..1_000).map(of).collect();
+        let threads: Vec<ThreadRates> = (0..1_000).map(of).collect();
         for _ in 0..1_000 {
             found.share(&threads);
         }
@@ -500,9 +500,9 @@ pub mod tests {
     /// IPC and traffic are counted, the stack is the model's word.
     #[test]
     fn each_rate_knows_who_told_it() {
-        let mut rates = Rates::default();
+        let mut rates = MeanRates::default();
         let counted = did(&(0, 0, 100, Some(1.0)));
-        rates.add(&ThreadDid { estimated: Estimated { stack: true, ..NONE }, ..counted.clone() });
+        rates.add(&ThreadRates { estimated: Estimated { stack: true, ..NONE }, ..counted.clone() });
         assert_eq!(rates.estimated_of, Estimated { stack: true, ..NONE });
         rates.add(&counted);
         assert_eq!(rates.estimated_of, Estimated { stack: true, ..NONE }, "some of it still is");
@@ -513,23 +513,23 @@ pub mod tests {
     #[test]
     fn counted_parts_stay() {
         let counted = did(&(0, 0, 100, Some(1.25)));
-        let said = ThreadDid {
-            ran: Ran {
+        let said = ThreadRates {
+            ran: Rates {
                 stack: Some(vec![0.2, 0.3, 0.5]),
                 parts: &["x", "y", "z"],
-                ..Ran::default()
+                ..Rates::default()
             },
             estimated: Estimated { stack: true, ..NONE },
             ..counted.clone()
         };
         for order in [[&counted, &said, &counted], [&said, &counted, &said]] {
-            let mut rates = Rates::default();
+            let mut rates = MeanRates::default();
             order.into_iter().for_each(|did| rates.add(did));
             let (part, share) = rates.cycles.most().unwrap();
             assert!(part == "frontend" && (share - 0.625).abs() < 1e-12);
             assert_eq!(rates.estimated_of, NONE);
         }
-        let mut rates = Rates::default();
+        let mut rates = MeanRates::default();
         rates.add(&said);
         let (part, share) = rates.cycles.most().unwrap();
         assert!(part == "z" && (share - 0.5).abs() < 1e-12 && rates.estimated_of.stack);

@@ -10,7 +10,7 @@ use colocate_files::MaxSize;
 use colocate_machine::Nanos;
 use colocate_machine::printable::is_unprintable;
 use colocate_model::Phase;
-use colocate_policy::{Alone, PolicySpec};
+use colocate_policy::{PolicySpec, SoloProfile};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ pub struct Job {
     /// Demand vectors: one for all threads, or one for each; none if nobody knows.
     pub phases: Vec<Phase>,
     /// What is known of it from runs alone.
-    pub alone: Option<Alone>,
+    pub alone: Option<SoloProfile>,
 }
 
 /// A workload as it is written.
@@ -79,7 +79,7 @@ struct JobForm {
     env: Option<Spanned<BTreeMap<String, String>>>,
     target: Option<Spanned<TargetForm>>,
     demand: Option<Spanned<PathBuf>>,
-    alone: Option<Spanned<Alone>>,
+    alone: Option<Spanned<SoloProfile>>,
 }
 
 /// A target as it is written.
@@ -314,8 +314,8 @@ impl Reader<'_> {
         found.map_err(|why| anyhow!("{}: {why}", self.place(file.span().start)))
     }
 
-    fn alone(&self, alone: &Spanned<Alone>) -> anyhow::Result<Alone> {
-        let Alone { seconds, memory, first_cache, loss } = *alone.get_ref();
+    fn alone(&self, alone: &Spanned<SoloProfile>) -> anyhow::Result<SoloProfile> {
+        let SoloProfile { seconds, memory, first_cache, loss } = *alone.get_ref();
         if loss > 1.0 {
             let found = loss.to_string();
             return Err(self.wrong(alone.span().start, "a loss from 0 to 1, a share", &found));

@@ -1,7 +1,7 @@
 //! What quanta got done, in the same measure whoever ran, and what it cost that they were not the kernel's.
 
 use colocate_policy::JobIdx;
-use colocate_policy::schedule::Done;
+use colocate_policy::schedule::QuantumOutcome;
 use std::collections::BTreeMap;
 
 /// What a job did in some quanta.
@@ -24,8 +24,8 @@ pub struct Sample {
 impl Sample {
     /// One quantum; `None` if it is not known of a job how long it ran.
     #[allow(clippy::cast_precision_loss)] // counts of one quantum are far below 2^53
-    pub fn of(done: &Done<'_>) -> Option<Self> {
-        let used = |did: &colocate_policy::schedule::Did| {
+    pub fn of(done: &QuantumOutcome<'_>) -> Option<Self> {
+        let used = |did: &colocate_policy::schedule::JobUsage| {
             let cpu = did.cpu_time?.as_secs_f64();
             let instructions = did.instructions.map(|count| count as f64);
             Some((did.job, Used { cpu, instructions }))
@@ -137,18 +137,18 @@ impl Ledger {
 mod tests {
     use super::*;
     use colocate_machine::Nanos;
-    use colocate_policy::schedule::Did;
+    use colocate_policy::schedule::JobUsage;
 
     fn sample(took: u64, did: &[(u32, u64, Option<u64>)]) -> Sample {
-        let did: Vec<Did> = did
+        let did: Vec<JobUsage> = did
             .iter()
-            .map(|&(job, cpu, instructions)| Did {
+            .map(|&(job, cpu, instructions)| JobUsage {
                 job: JobIdx(job),
                 cpu_time: Some(Nanos::from_secs(cpu)),
                 instructions,
             })
             .collect();
-        Sample::of(&Done { took: Nanos::from_secs(took), did: &did }).unwrap()
+        Sample::of(&QuantumOutcome { took: Nanos::from_secs(took), did: &did }).unwrap()
     }
 
     /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 2 s to
@@ -203,7 +203,7 @@ mod tests {
         let mut speeds = Speeds::default();
         speeds.note(&sample(1, &[(0, 1, Some(5))]));
         assert!((both.rate(&speeds) - 1.5).abs() < 1e-12);
-        let unknown = [Did { job: JobIdx(0), cpu_time: None, instructions: Some(1) }];
-        assert!(Sample::of(&Done { took: Nanos(1), did: &unknown }).is_none());
+        let unknown = [JobUsage { job: JobIdx(0), cpu_time: None, instructions: Some(1) }];
+        assert!(Sample::of(&QuantumOutcome { took: Nanos(1), did: &unknown }).is_none());
     }
 }

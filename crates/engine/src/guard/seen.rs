@@ -1,10 +1,10 @@
 //! What jobs did between two looks, as the guard wants it.
 
 use crate::host::{SeenTask, Snapshot};
-use crate::walk::Walk;
+use crate::lookup::TaskLookup;
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
-use colocate_policy::schedule::Did;
+use colocate_policy::schedule::JobUsage;
 use std::collections::BTreeMap;
 
 /// What was counted of one job's threads.
@@ -19,9 +19,9 @@ struct Sums {
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
 ///
 /// Threads that ended before anybody could look at them are left out: they did little.
-pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<Did> {
+pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
-    let mut before = Walk::through(&before.tasks);
+    let mut before = TaskLookup::through(&before.tasks);
     for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
         let mut sums = None;
         for task in tasks {
@@ -33,7 +33,7 @@ pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<Did> {
         }
         jobs.extend(sums.map(|sums| (tasks[0].id.job, sums)));
     }
-    let did = |(job, sums): (JobIdx, Sums)| Did {
+    let did = |(job, sums): (JobIdx, Sums)| JobUsage {
         job,
         cpu_time: sums.cpu,
         instructions: (!sums.uncounted).then_some(sums.instructions),

@@ -4,9 +4,9 @@ mod hotplug;
 mod pause;
 
 use super::*;
-use crate::host::{Counts, JobEnd, Stand};
+use crate::host::{Counts, JobEnd, PlacementStatus};
 use crate::host::{Host, HostError, QuantumEnd};
-use crate::{Known, Round, Until, Workload};
+use crate::{KnownJob, Round, Until, Workload};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::Mix;
 use colocate_model::{CpiStack, Stack};
@@ -88,8 +88,8 @@ impl Scripted {
             cycles: Some(400 * self.ran[job]),
             counts: Counts::default(),
             mix: Mix::default(),
-            aim: None,
-            stand: Stand::Placed,
+            target_pu: None,
+            status: PlacementStatus::Placed,
             allowed: [].into(),
             last_ran: Some(PuNr(0)),
         }
@@ -154,7 +154,7 @@ pub(super) fn schedule(
     jobs: usize,
     look: &mut dyn FnMut(&Round<'_>),
 ) {
-    let jobs = vec![Known { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
+    let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(Nanos(100)), Nanos::from_secs(2));
     let workload = Workload { jobs: &jobs, policy: "test", until, watch };
     crate::run(host, policy, &workload, None, look).unwrap();
@@ -250,7 +250,7 @@ impl Policy for FromLast {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let choice = |job: &Queued| Choice {
+        let choice = |job: &QueuedJob| Choice {
             job: job.job,
             selected: Selected::Room,
             places: vec![(None, Allocated::LeftToKernel)],

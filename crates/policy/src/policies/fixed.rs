@@ -1,6 +1,6 @@
 //! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: a file stands for it.
 
-use crate::plan::{Newborn, Place, Plan};
+use crate::plan::{DefaultPlacement, Place, Plan};
 use crate::policy::{Evidence, Policy, SourceSet};
 
 /// Follows the plan.
@@ -20,10 +20,10 @@ impl Policy for FixedPlan {
                 decision.place = Place::LeftToKernel;
             }
         }
-        if let Newborn::FillInOrder { pus } = &mut plan.newborn {
+        if let DefaultPlacement::FillInOrder { pus } = &mut plan.newborn {
             pus.retain(|pu| plan.pus.contains(pu));
             if pus.is_empty() {
-                plan.newborn = Newborn::LeaveToKernel;
+                plan.newborn = DefaultPlacement::LeaveToKernel;
             }
         }
         plan

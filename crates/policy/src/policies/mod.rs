@@ -11,7 +11,7 @@ pub mod scatter;
 pub mod symbiosis_model;
 
 use crate::places::Places;
-use crate::plan::{Decision, Newborn, Plan, Task, Why};
+use crate::plan::{Decision, DefaultPlacement, Plan, Task, Why};
 use crate::policy::{Evidence, Source, SourceSet};
 use crate::predict;
 use crate::table::Row;
@@ -28,7 +28,7 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placement {
     pub choices: Vec<Choice>,
-    pub newborn: Newborn,
+    pub newborn: DefaultPlacement,
 }
 
 /// Evidence that policies want which look at what tasks do.
@@ -94,7 +94,7 @@ fn fill(places: &Places<'_>, order: &[PuIdx], tasks: usize, why: &Why) -> Placem
     let next = order.iter().cycle().take(tasks);
     Placement {
         choices: next.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
-        newborn: Newborn::FillInOrder { pus: places.nrs(order) },
+        newborn: DefaultPlacement::FillInOrder { pus: places.nrs(order) },
     }
 }
 
@@ -130,6 +130,6 @@ fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -
 
 /// What a policy that looks at mixes does with a task whose mix nobody knows: least used PU, cores
 /// before siblings, far apart first.
-fn spread_newborn(places: &Places<'_>) -> Newborn {
-    Newborn::FillInOrder { pus: places.nrs(&places.spread_pus()) }
+fn spread_newborn(places: &Places<'_>) -> DefaultPlacement {
+    DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }
 }

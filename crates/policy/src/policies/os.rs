@@ -12,7 +12,7 @@
 //! - **Hands off**: no decision names a PU. -> test `hands_off`
 
 use super::{Choice, Placement, planned};
-use crate::plan::{Newborn, Plan, Why};
+use crate::plan::{DefaultPlacement, Plan, Why};
 use crate::policy::{Evidence, Policy, SourceSet};
 use crate::table::{Cadence, Row};
 
@@ -49,7 +49,7 @@ impl Policy for Os {
 pub(super) fn place(tasks: usize) -> Placement {
     Placement {
         choices: vec![Choice { pu: None, why: Why::LeftToKernel }; tasks],
-        newborn: Newborn::LeaveToKernel,
+        newborn: DefaultPlacement::LeaveToKernel,
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use crate::schedule::Quantum;
     use crate::schedule::testing::queue;
     use crate::testing::{letters, machine, plan};
-    use crate::{Newborn, Place};
+    use crate::{DefaultPlacement, Place};
 
     #[test]
     fn hands_off() {
@@ -68,7 +68,7 @@ mod tests {
         let made = plan("os", &machine, &all, &letters("ABC", ""));
         assert_eq!(made.decisions.len(), 3);
         assert!(made.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
-        assert_eq!(made.newborn, Newborn::LeaveToKernel);
+        assert_eq!(made.newborn, DefaultPlacement::LeaveToKernel);
         assert_eq!(made.predicted, None);
     }
 

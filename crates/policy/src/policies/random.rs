@@ -16,7 +16,7 @@
 
 use super::{Choice, Placement, planned};
 use crate::places::Places;
-use crate::plan::{Newborn, Plan, Why};
+use crate::plan::{DefaultPlacement, Plan, Why};
 use crate::policy::{Evidence, Policy, SourceSet};
 use crate::rng::SplitMix64;
 use crate::schedule::allocate::{choices, threads_of};
@@ -95,7 +95,7 @@ pub(super) fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
     let mut rng = SplitMix64::new(seed);
     let mut order = places.pus().to_vec();
     rng.shuffle(&mut order);
-    let newborn = Newborn::FillInOrder { pus: places.nrs(&order) };
+    let newborn = DefaultPlacement::FillInOrder { pus: places.nrs(&order) };
     let mut choices = Vec::with_capacity(tasks);
     while choices.len() < tasks {
         let left = tasks - choices.len();

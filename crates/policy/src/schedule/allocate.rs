@@ -37,7 +37,7 @@
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
 
 use super::select::float;
-use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use crate::places::Places;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
@@ -48,7 +48,7 @@ pub type Rate<'a> = &'a dyn Fn(&Thread) -> f64;
 /// Threads of the chosen jobs in the order in which they were chosen; at most `most`.
 #[must_use]
 pub fn threads_of<'a>(
-    queue: &'a [Queued],
+    queue: &'a [QueuedJob],
     chosen: &[(usize, Selected)],
     most: usize,
 ) -> Vec<&'a Thread> {
@@ -297,11 +297,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// One thread a rate, which is its traffic to caches of level 1 and 3.
-    fn threads(rates: &[f64]) -> Vec<Queued> {
+    fn threads(rates: &[f64]) -> Vec<QueuedJob> {
         traffic(rates.iter().map(|&rate| ([Some(rate), None, Some(rate), None], rate)))
     }
 
-    fn refs(queue: &[Queued]) -> Vec<&Thread> {
+    fn refs(queue: &[QueuedJob]) -> Vec<&Thread> {
         queue.iter().flat_map(|job| &job.threads).collect()
     }
 

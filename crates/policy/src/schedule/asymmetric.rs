@@ -5,7 +5,7 @@ pub mod cores;
 pub mod factors;
 pub mod turns;
 
-use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use crate::policy::{Source, SourceSet};
 use crate::table::Knowledge;
 use colocate_machine::{Performance, PuIdx};
@@ -29,7 +29,7 @@ pub(super) type Seat = (PuIdx, Allocated);
 
 /// All jobs run. Threads have the places that `seats` says, in the order of the queue and of the jobs' threads; the others
 /// are left to the kernel.
-pub(super) fn choices(queue: &[Queued], seats: Vec<Option<Seat>>) -> Vec<Choice> {
+pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<Seat>>) -> Vec<Choice> {
     let place = |seat: Option<Seat>| match seat {
         Some((pu, why)) => (Some(pu), why),
         None => (None, Allocated::LeftToKernel),
@@ -39,10 +39,10 @@ pub(super) fn choices(queue: &[Queued], seats: Vec<Option<Seat>>) -> Vec<Choice>
 
 /// The same with a reason for those that are left to the kernel, too.
 pub(super) fn choices_as(
-    queue: &[Queued],
+    queue: &[QueuedJob],
     mut places: impl Iterator<Item = (Option<PuIdx>, Allocated)>,
 ) -> Vec<Choice> {
-    let choice = |job: &Queued| Choice {
+    let choice = |job: &QueuedJob| Choice {
         job: job.job,
         selected: Selected::Room,
         places: places.by_ref().take(job.threads.len()).collect(),
@@ -51,7 +51,7 @@ pub(super) fn choices_as(
 }
 
 /// All threads of the queue, in its order.
-pub(super) fn threads_of(queue: &[Queued]) -> Vec<&Thread> {
+pub(super) fn threads_of(queue: &[QueuedJob]) -> Vec<&Thread> {
     queue.iter().flat_map(|job| &job.threads).collect()
 }
 
@@ -66,14 +66,17 @@ pub(super) fn cores_of(now: &Quantum<'_>, news: &mut News) -> Option<Cores> {
 }
 
 /// Places among the threads of those whose jobs are as asked, in the order of the queue.
-pub(super) fn places_of(queue: &[Queued], mut is: impl FnMut(&Queued) -> bool) -> Vec<usize> {
-    let of_job = |job: &Queued| std::iter::repeat_n(is(job), job.threads.len());
+pub(super) fn places_of(queue: &[QueuedJob], mut is: impl FnMut(&QueuedJob) -> bool) -> Vec<usize> {
+    let of_job = |job: &QueuedJob| std::iter::repeat_n(is(job), job.threads.len());
     let flags = queue.iter().flat_map(of_job);
     flags.enumerate().filter_map(|(at, is)| is.then_some(at)).collect()
 }
 
 /// Those of them that can be put elsewhere.
-pub(super) fn free_places_of(queue: &[Queued], is: impl FnMut(&Queued) -> bool) -> Vec<usize> {
+pub(super) fn free_places_of(
+    queue: &[QueuedJob],
+    is: impl FnMut(&QueuedJob) -> bool,
+) -> Vec<usize> {
     let threads = threads_of(queue);
     places_of(queue, is).into_iter().filter(|&at| !threads[at].bound).collect()
 }

@@ -18,7 +18,7 @@
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 
 use super::COUNTERS;
-use super::{Choice, Quantum, Queued, l1, select};
+use super::{Choice, Quantum, QueuedJob, l1, select};
 use crate::plan::Plan;
 use crate::policy::{Evidence, Policy, SourceSet};
 use crate::table::{Cadence, Row};
@@ -45,7 +45,7 @@ impl Bas {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let wanted = oatr(now.queue, now.pus.len());
         let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {
-            select::by_traffic(now.queue, now.pus.len(), wanted, Queued::to_memory)
+            select::by_traffic(now.queue, now.pus.len(), wanted, QueuedJob::to_memory)
         });
         l1::pair(now, chosen, &l1::asked)
     }
@@ -63,9 +63,9 @@ impl Policy for Bas {
 
 /// What a quantum should ask of the memory: contexts × the mean of the threads' last rates, t/µs.
 #[must_use]
-pub fn oatr(queue: &[Queued], contexts: usize) -> f64 {
+pub fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let threads: usize = queue.iter().map(|job| job.width(contexts)).sum();
-    let asked = queue.iter().map(Queued::to_memory).fold(0.0, |sum, each| sum + each);
+    let asked = queue.iter().map(QueuedJob::to_memory).fold(0.0, |sum, each| sum + each);
     if threads == 0 { 0.0 } else { asked / select::float(threads) * select::float(contexts) }
 }
 

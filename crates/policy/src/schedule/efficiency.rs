@@ -34,7 +34,7 @@ use super::asymmetric::{
 };
 use super::leave_to_kernel;
 use super::phases::ASLEEP;
-use super::{Allocated, Choice, Quantum, Queued, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Thread};
 use crate::plan::Plan;
 use crate::plan::TaskId;
 use crate::policy::{Evidence, Policy, SourceSet};
@@ -141,7 +141,7 @@ impl Efficiency {
             return leave_to_kernel(now.queue);
         }
         let fast = cores.fast().count();
-        let is_awake = |job: &Queued| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
+        let is_awake = |job: &QueuedJob| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
         let ranked = self.ranked(&threads, &free_places_of(now.queue, is_awake), fast);
         let why = |at: usize| match self.factors.of(threads[at].id) {
             Some(factor) => Allocated::Gains { factor },

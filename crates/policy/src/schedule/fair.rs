@@ -26,7 +26,7 @@
 use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::progress::{self, Book, Estimating, ordered};
-use super::{Allocated, Choice, Quantum, Queued, Selected, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use super::{bas, l1, select};
 use crate::plan::Plan;
 use crate::policy::{Evidence, Policy, SourceSet};
@@ -156,7 +156,7 @@ impl Fair {
     }
 
     /// Places in the queue, who has come least far first.
-    fn by_progress(&self, queue: &[Queued]) -> Vec<usize> {
+    fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
         order.sort_by_cached_key(|&at| ordered(self.book.of(queue[at].job).rank()));
         order
@@ -192,7 +192,7 @@ impl Fair {
         let asked = |(at, _): &(usize, Selected)| now.queue[*at].to_memory();
         let taken = chosen.iter().map(asked).fold(0.0, |sum, each| sum + each);
         let left = (bas::oatr(now.queue, contexts) - taken, contexts.saturating_sub(used));
-        select::fill(now.queue, contexts, chosen, left, Queued::to_memory)
+        select::fill(now.queue, contexts, chosen, left, QueuedJob::to_memory)
     }
 
     /// A quantum in which the jobs `solo` have cores of their own.

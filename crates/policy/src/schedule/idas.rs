@@ -23,10 +23,10 @@
 use super::COUNTERS;
 use super::mhas::balance;
 use super::mmas::{ideal, throttle};
-use super::{Choice, Quantum, Queued, select};
+use super::{Choice, Quantum, QueuedJob, select};
 use crate::plan::Plan;
 use crate::policy::{Evidence, Policy, SourceSet};
-use crate::table::Alone;
+use crate::table::SoloProfile;
 use crate::table::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -54,19 +54,19 @@ pub static ROW: Row = Row {
 /// The scheduler, with what is known of each job alone and its penalty, by job.
 #[derive(Clone, Debug)]
 pub struct Idas {
-    alone: Vec<Alone>,
+    alone: Vec<SoloProfile>,
     penalties: Vec<f64>,
 }
 
 impl Idas {
     /// With penalties scaled by `kappa`; [`KAPPA`] by default.
     #[must_use]
-    pub fn new(alone: Vec<Alone>, kappa: f64) -> Self {
+    pub fn new(alone: Vec<SoloProfile>, kappa: f64) -> Self {
         let penalties = penalties(&alone, kappa);
         Self { alone, penalties }
     }
 
-    fn penalty(&self, job: &Queued) -> f64 {
+    fn penalty(&self, job: &QueuedJob) -> f64 {
         self.penalties.get(job.job.0 as usize).copied().unwrap_or(0.0)
     }
 }
@@ -74,15 +74,15 @@ impl Idas {
 impl Idas {
     /// Who runs in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let reserved: Vec<Alone> = self
+        let reserved: Vec<SoloProfile> = self
             .alone
             .iter()
             .zip(&self.penalties)
-            .map(|(alone, penalty)| Alone { memory: alone.memory + penalty, ..*alone })
+            .map(|(alone, penalty)| SoloProfile { memory: alone.memory + penalty, ..*alone })
             .collect();
         let wanted = ideal(now, &reserved, |alone| alone.memory);
         let throttle = throttle(now, &self.alone);
-        let demand = |job: &Queued| job.to_memory() / throttle + self.penalty(job);
+        let demand = |job: &QueuedJob| job.to_memory() / throttle + self.penalty(job);
         balance(now, select::by_traffic(now.queue, now.pus.len(), wanted, demand))
     }
 }
@@ -99,14 +99,14 @@ impl Policy for Idas {
 
 /// A penalty for each job, t/µs.
 #[must_use]
-pub fn penalties(alone: &[Alone], kappa: f64) -> Vec<f64> {
-    let mean = |of: fn(&Alone) -> f64| {
+pub fn penalties(alone: &[SoloProfile], kappa: f64) -> Vec<f64> {
+    let mean = |of: fn(&SoloProfile) -> f64| {
         let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
         sum / select::float(alone.len().max(1))
     };
     let (loss, traffic) = (mean(|job| job.loss), mean(|job| job.memory));
     let most = alone.iter().map(|job| job.memory).fold(0.0, f64::max);
-    let penalty = |job: &Alone| (kappa * (job.loss - loss).max(0.0) * traffic).min(most);
+    let penalty = |job: &SoloProfile| (kappa * (job.loss - loss).max(0.0) * traffic).min(most);
     alone.iter().map(penalty).collect()
 }
 
@@ -117,8 +117,9 @@ mod tests {
     use super::*;
     use crate::testing::machine;
 
-    fn alone(jobs: &[(f64, f64)]) -> Vec<Alone> {
-        let one = |&(memory, loss)| Alone { memory, loss, seconds: 1.0, ..Alone::default() };
+    fn alone(jobs: &[(f64, f64)]) -> Vec<SoloProfile> {
+        let one =
+            |&(memory, loss)| SoloProfile { memory, loss, seconds: 1.0, ..SoloProfile::default() };
         jobs.iter().map(one).collect()
     }
 

@@ -17,7 +17,7 @@ use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, mmas};
 use crate::plan::Plan;
 use crate::policy::{Evidence, Policy, SourceSet};
-use crate::table::Alone;
+use crate::table::SoloProfile;
 use crate::table::{Cadence, Prior, Row};
 
 /// Its row in the table of policies.
@@ -37,7 +37,7 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct Mhas {
     /// By job.
-    pub alone: Vec<Alone>,
+    pub alone: Vec<SoloProfile>,
 }
 
 impl Mhas {
@@ -82,7 +82,7 @@ mod tests {
         let pus: Vec<_> = machine.all_pus().collect();
         let of = |rate: f64| ([None, None, Some(rate), None], 1.0);
         let queue = traffic([20.0, 16.0, 2.0, 6.0].map(of));
-        let alone = vec![Alone { memory: 1.0, seconds: 1.0, ..Alone::default() }; 4];
+        let alone = vec![SoloProfile { memory: 1.0, seconds: 1.0, ..SoloProfile::default() }; 4];
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let mut found = chosen(&Mhas { alone }.choose(&now));
         found.sort_unstable();

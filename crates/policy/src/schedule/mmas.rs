@@ -31,11 +31,11 @@
 
 use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
-use super::{Allocated, Choice, Quantum, Queued, Selected, select};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, select};
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::policy::{Evidence, Policy, SourceSet};
-use crate::table::Alone;
+use crate::table::SoloProfile;
 use crate::table::{Cadence, Prior, Row};
 
 /// Its row in the table of policies.
@@ -55,7 +55,7 @@ pub static ROW: Row = Row {
 #[derive(Clone, Debug)]
 pub struct Mmas {
     /// By job.
-    pub alone: Vec<Alone>,
+    pub alone: Vec<SoloProfile>,
 }
 
 impl Mmas {
@@ -80,18 +80,18 @@ impl Policy for Mmas {
 }
 
 /// The jobs that run, by what they ask of the memory.
-pub(super) fn select(now: &Quantum<'_>, alone: &[Alone]) -> Vec<(usize, Selected)> {
+pub(super) fn select(now: &Quantum<'_>, alone: &[SoloProfile]) -> Vec<(usize, Selected)> {
     let wanted = ideal(now, alone, |alone| alone.memory);
     let throttle = throttle(now, alone);
-    let demand = |job: &Queued| job.to_memory() / throttle;
+    let demand = |job: &QueuedJob| job.to_memory() / throttle;
     select::by_traffic(now.queue, now.pus.len(), wanted, demand)
 }
 
 /// `s`: what the jobs of the queue that have run asked for in their last quanta, over what they ask for alone;
 /// 1 if nothing is known. Above 0.
 #[must_use]
-pub fn throttle(now: &Quantum<'_>, alone: &[Alone]) -> f64 {
-    let has_run = |job: &&Queued| job.threads.iter().any(|t| t.traffic().memory.is_some());
+pub fn throttle(now: &Quantum<'_>, alone: &[SoloProfile]) -> f64 {
+    let has_run = |job: &&QueuedJob| job.threads.iter().any(|t| t.traffic().memory.is_some());
     let (mut asked, mut asks) = (0.0, 0.0);
     for job in now.queue.iter().filter(has_run) {
         asked += job.to_memory();
@@ -104,10 +104,10 @@ pub fn throttle(now: &Quantum<'_>, alone: &[Alone]) -> f64 {
 /// `IABW`: contexts × what the jobs of the queue ask for alone for each context that they take, weighted by their times
 /// alone; 0 if none of them takes time.
 #[must_use]
-pub fn ideal(now: &Quantum<'_>, alone: &[Alone], asks: impl Fn(&Alone) -> f64) -> f64 {
+pub fn ideal(now: &Quantum<'_>, alone: &[SoloProfile], asks: impl Fn(&SoloProfile) -> f64) -> f64 {
     let contexts = now.pus.len();
     let known = || now.queue.iter().filter_map(|job| Some((job, alone.get(job.job.0 as usize)?)));
-    let width = |job: &Queued| select::float(job.width(contexts));
+    let width = |job: &QueuedJob| select::float(job.width(contexts));
     let time = known().fold(0.0, |sum, (job, alone)| sum + alone.seconds * width(job));
     let asked = known().fold(0.0, |sum, (_, alone)| sum + asks(alone) * alone.seconds);
     if time > 0.0 { asked / time * select::float(contexts) } else { 0.0 }
@@ -120,10 +120,10 @@ mod tests {
     use crate::testing::machine;
     use proptest::prelude::*;
 
-    fn alone(rates: &[(f64, f64)]) -> Vec<Alone> {
+    fn alone(rates: &[(f64, f64)]) -> Vec<SoloProfile> {
         rates
             .iter()
-            .map(|&(memory, seconds)| Alone { memory, seconds, ..Alone::default() })
+            .map(|&(memory, seconds)| SoloProfile { memory, seconds, ..SoloProfile::default() })
             .collect()
     }
 
@@ -154,7 +154,7 @@ mod tests {
         assert!((throttle(&now, &known) - 0.5).abs() < 1e-12);
         let chosen = select(&now, &known);
         assert_eq!(chosen[1], (2, Selected::Traffic { wanted: 0.0, has: 0.0 }));
-        let plain = select::by_traffic(&waiting, 2, 60.0, Queued::to_memory);
+        let plain = select::by_traffic(&waiting, 2, 60.0, QueuedJob::to_memory);
         assert_eq!(plain[1].0, 1);
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let pus: Vec<_> = machine.all_pus().collect();
         let known = alone(&[(20.0, 1.0), (50.0, 1.0)]);
         let mut waiting = queue(&[10.0, 0.0]);
-        let of = |queue: &[Queued]| {
+        let of = |queue: &[QueuedJob]| {
             throttle(&Quantum { number: 0, machine: &machine, pus: &pus, queue }, &known)
         };
         waiting[1].threads[0].ran = None;

@@ -65,8 +65,8 @@ pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
 
 /// All jobs run, and the kernel places their threads.
 #[must_use]
-pub fn leave_to_kernel(queue: &[Queued]) -> Vec<Choice> {
-    let free = |job: &Queued| Choice {
+pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
+    let free = |job: &QueuedJob| Choice {
         job: job.job,
         selected: Selected::Room,
         places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
@@ -108,7 +108,7 @@ impl Traffic {
 
 /// What one thread did in the last quantum in which it ran.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ran {
+pub struct Rates {
     /// Instructions per cycle; `None` if nobody counts.
     pub ipc: Option<f64>,
     /// What it asked of the memory hierarchy.
@@ -125,7 +125,7 @@ pub struct Thread {
     /// Which task.
     pub id: TaskId,
     /// What it last did; `None` if it never ran.
-    pub ran: Option<Ran>,
+    pub ran: Option<Rates>,
     /// Where it last ran; `None` if it never did.
     pub pu: Option<PuIdx>,
     /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
@@ -145,7 +145,7 @@ impl Thread {
 
 /// A job in the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Queued {
+pub struct QueuedJob {
     /// Which job.
     pub job: JobIdx,
     /// Its threads in the order of their creation. Never empty: a job always has its first thread.
@@ -159,7 +159,7 @@ pub struct Queued {
     pub had_own_cores: bool,
 }
 
-impl Queued {
+impl QueuedJob {
     /// Contexts that it takes: one a thread, but no more than there are.
     #[must_use]
     pub fn width(&self, contexts: usize) -> usize {
@@ -186,7 +186,7 @@ pub struct Quantum<'a> {
     /// The PUs that may be used, in logical order. Never empty.
     pub pus: &'a [PuIdx],
     /// Jobs that have work left, head first.
-    pub queue: &'a [Queued],
+    pub queue: &'a [QueuedJob],
 }
 
 /// Why a job runs now.
@@ -278,17 +278,17 @@ pub struct Choice {
 
 /// What came of a quantum.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done<'a> {
+pub struct QuantumOutcome<'a> {
     /// How long it took: less than was asked for if a job ended, and 0 if there is nothing to learn from it, as
     /// everything was stopped meanwhile.
     pub took: Nanos,
     /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
-    pub did: &'a [Did],
+    pub did: &'a [JobUsage],
 }
 
 /// What the threads of a job did in a quantum, all together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Did {
+pub struct JobUsage {
     /// The job.
     pub job: JobIdx,
     /// CPU time; `None` if the host cannot say of all threads.

@@ -56,7 +56,7 @@ use super::asymmetric::{
 use super::leave_to_kernel;
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
-use super::{Allocated, Choice, Quantum, Queued, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Thread};
 use crate::plan::Plan;
 use crate::plan::{JobIdx, TaskId};
 use crate::policy::{Evidence, Policy, SourceSet};
@@ -190,7 +190,7 @@ impl ParallelismAware {
     }
 
     /// The serial threads, in the order of the queue.
-    fn candidates<'a>(&self, queue: &'a [Queued]) -> Vec<Candidate<'a>> {
+    fn candidates<'a>(&self, queue: &'a [QueuedJob]) -> Vec<Candidate<'a>> {
         let mut found = Vec::new();
         let mut before = 0;
         for job in queue {
@@ -250,7 +250,7 @@ impl ParallelismAware {
     }
 
     /// Fast cores that no serial thread has go round among the threads of parallel phases.
-    fn share(&mut self, queue: &[Queued], places: &mut Places<'_>) {
+    fn share(&mut self, queue: &[QueuedJob], places: &mut Places<'_>) {
         let (mut sharers, mut at) = (Vec::new(), Vec::new());
         let mut before = 0;
         for job in queue {
@@ -300,7 +300,7 @@ impl ParallelismAware {
 
 impl<'a> Places<'a> {
     /// Nothing is decided.
-    fn new(cores: &'a Cores, queue: &'a [Queued]) -> Self {
+    fn new(cores: &'a Cores, queue: &'a [QueuedJob]) -> Self {
         let threads = threads_of(queue);
         let none = vec![None; threads.len()];
         Self { cores, threads, seats: none.clone(), begin: none, taken: Vec::new() }

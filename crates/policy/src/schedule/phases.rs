@@ -10,7 +10,7 @@
 //! the loop tells it: without threads that only wait for others in a loop. Two thresholds instead of one keep a job
 //! in its phase that is between them; how often in a row a change must be seen can be set.
 //! # Terms
-//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`Queued::runnable`]).
+//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`QueuedJob::runnable`]).
 //! - *Asleep*: hardly anybody is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
 //! - *Serial thread*: who has the greatest share of what is runnable in a serial phase.
 //! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
@@ -37,7 +37,7 @@
 //! - **Unknown is no phase**: of a job that nobody can count nothing is said. -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
-use super::{Queued, Thread};
+use super::{QueuedJob, Thread};
 use crate::plan::{JobIdx, TaskId};
 use crate::table::{Kind, Preset, Setting, Values};
 use colocate_machine::Nanos;
@@ -254,8 +254,8 @@ impl Phases {
 
     /// Looks at what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
     /// that did not run in it stay what they were.
-    pub fn look(&mut self, queue: &[Queued], took: Nanos) {
-        let after = |job: &Queued| {
+    pub fn look(&mut self, queue: &[QueuedJob], took: Nanos) {
+        let after = |job: &QueuedJob| {
             let before = self.jobs.get(&job.job).copied();
             let seen = match (job.runnable, job.just_ran) {
                 (Some(runnable), true) => Some(self.after(before, job, runnable, took)),
@@ -280,7 +280,7 @@ impl Phases {
         self.of(job).is_some_and(|seen| seen.phase == JobPhase::Asleep)
     }
 
-    fn after(&self, before: Option<Seen>, job: &Queued, runnable: f64, took: Nanos) -> Seen {
+    fn after(&self, before: Option<Seen>, job: &QueuedJob, runnable: f64, took: Nanos) -> Seen {
         let steady = with_share(&job.threads, STEADY);
         let all_but_one = steady == 1 && with_share(&job.threads, STOPPED) == 1;
         let stopped = all_but_one && before.and_then(|seen| seen.steady) >= Some(2);
@@ -345,7 +345,7 @@ mod tests {
     const QUANTUM: Nanos = Nanos::from_millis(10);
 
     /// A job whose threads were runnable for these shares of the quantum.
-    fn job(shares: &[f64]) -> Queued {
+    fn job(shares: &[f64]) -> QueuedJob {
         let thread = |(order, share): (u32, &f64)| Thread {
             id: TaskId { job: JobIdx(0), order },
             ran: None,
@@ -353,7 +353,7 @@ mod tests {
             runnable: Some(*share),
             bound: false,
         };
-        Queued {
+        QueuedJob {
             job: JobIdx(0),
             threads: (0..).zip(shares).map(thread).collect(),
             runnable: Some(shares.iter().fold(0.0, |sum, share| sum + share)),
@@ -461,10 +461,10 @@ mod tests {
     fn unknown_is_no_phase() {
         let mut phases = Phases::new(Hysteresis::USUAL);
         of(&[1.0], &mut phases);
-        let waits = Queued { just_ran: false, runnable: None, ..job(&[1.0]) };
+        let waits = QueuedJob { just_ran: false, runnable: None, ..job(&[1.0]) };
         phases.look(std::slice::from_ref(&waits), QUANTUM);
         assert_eq!(phases.of(JobIdx(0)).map(|seen| seen.phase), Some(JobPhase::Serial));
-        phases.look(&[Queued { just_ran: true, ..waits }], QUANTUM);
+        phases.look(&[QueuedJob { just_ran: true, ..waits }], QUANTUM);
         assert_eq!(phases.of(JobIdx(0)), None);
         phases.look(&[], QUANTUM);
         assert_eq!(phases.of(JobIdx(0)), None);

@@ -37,7 +37,7 @@
 //! speed.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
-//! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
+//! - **SoloProfile is 1**: who runs at its estimated speed has the progress of its quanta. -> test
 //!   `progress_by_hand`
 //! - **No more than itself**: progress is never more than the time in which it was made. -> test
 //!   `no_quantum_counts_more_than_itself`
@@ -56,7 +56,7 @@
 //! - **Turns**: threads that take turns on a PU are no faster than one. -> test `more_threads_than_pus`
 //! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
 
-use super::{Did, Done, Quantum, Queued, Thread, select};
+use super::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread, select};
 use crate::plan::JobIdx;
 use colocate_machine::CoreIdx;
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ pub struct Book {
 /// A job's speed in its last quantum: instructions per cycle; `None` if it is not counted, or none of its threads was
 /// runnable. `turns` is on how many PUs they took turns, if they did.
 #[must_use]
-pub fn speed(job: &Queued, turns: Option<usize>) -> Option<f64> {
+pub fn speed(job: &QueuedJob, turns: Option<usize>) -> Option<f64> {
     let awake = job.threads.iter().filter(|thread| !slept(thread));
     let each = |thread: &Thread| thread.ran.as_ref()?.ipc.filter(|ipc| *ipc > 0.0);
     let known: Vec<f64> = awake.filter_map(each).collect();
@@ -208,14 +208,14 @@ impl Book {
     }
 
     /// Takes in how long the last quantum took. Whoever does not say so has quanta of a second.
-    pub fn saw(&mut self, done: &Done<'_>) {
+    pub fn saw(&mut self, done: &QuantumOutcome<'_>) {
         self.took = Some(done.took.as_secs_f64());
-        let used = |did: &Did| Some((did.job, did.cpu_time?.as_secs_f64()));
+        let used = |did: &JobUsage| Some((did.job, did.cpu_time?.as_secs_f64()));
         self.used = done.did.iter().filter_map(used).collect();
     }
 
     /// Takes in what the last quantum showed.
-    pub fn note(&mut self, queue: &[Queued]) {
+    pub fn note(&mut self, queue: &[QueuedJob]) {
         let took = self.took.take().unwrap_or(1.0);
         self.meet(queue);
         if queue.iter().any(|job| job.just_ran) {
@@ -244,7 +244,7 @@ impl Book {
     }
 
     /// Jobs that are there for the first time begin where who has come least far is.
-    fn meet(&mut self, queue: &[Queued]) {
+    fn meet(&mut self, queue: &[QueuedJob]) {
         let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
         for job in queue {
@@ -267,7 +267,7 @@ impl Book {
     /// The greatest slowdown of the jobs of the queue over the least, as far as is known: each since it came,
     /// compared with running alone. Infinite if one has done nothing yet; 1 if there is nothing to compare.
     #[must_use]
-    pub fn unfairness(&self, queue: &[Queued]) -> f64 {
+    pub fn unfairness(&self, queue: &[QueuedJob]) -> f64 {
         let known = queue.iter().map(|job| self.of(job.job)).filter(|known| known.there > 0.0);
         let slowdown = |known: Progress| known.there / known.done;
         let range = known.map(slowdown).fold((f64::INFINITY, 0.0_f64), |(least, most), each| {
@@ -290,7 +290,7 @@ impl Book {
             return Vec::new();
         }
         let may_renew = self.since >= settings.apart;
-        let is_due = |job: &Queued| {
+        let is_due = |job: &QueuedJob| {
             let known = self.of(job.job);
             known.good_for(settings) == 0 && (known.alone.is_none() || may_renew)
         };
@@ -314,7 +314,7 @@ impl Book {
     }
 
     /// Remembers which of these jobs have more threads than so many PUs.
-    fn let_take_turns<'a>(&mut self, jobs: impl IntoIterator<Item = &'a Queued>, pus: usize) {
+    fn let_take_turns<'a>(&mut self, jobs: impl IntoIterator<Item = &'a QueuedJob>, pus: usize) {
         let wide = jobs.into_iter().filter(|job| job.threads.len() > pus);
         self.turns.extend(wide.map(|job| (job.job, pus)));
     }
@@ -366,11 +366,11 @@ impl Book {
 #[must_use]
 pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
     let last = super::allocate::shared_levels(now.machine, now.pus).first().copied();
-    let to_cache = |job: &Queued| {
+    let to_cache = |job: &QueuedJob| {
         let of = |thread: &Thread| last.map_or(0.0, |level| thread.traffic().at(level));
         job.threads.iter().map(of).fold(0.0, |sum, each| sum + each)
     };
-    let limit = |asked: &dyn Fn(&Queued) -> f64| {
+    let limit = |asked: &dyn Fn(&QueuedJob) -> f64| {
         let mut all: Vec<f64> = now.queue.iter().map(asked).collect();
         all.sort_by(f64::total_cmp);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of the jobs
@@ -378,7 +378,7 @@ pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
         let last = count.checked_sub(1).and_then(|last| all.get(last));
         last.copied().unwrap_or(f64::NEG_INFINITY)
     };
-    let (memory, cache) = (limit(&Queued::to_memory), limit(&to_cache));
+    let (memory, cache) = (limit(&QueuedJob::to_memory), limit(&to_cache));
     now.queue.iter().map(|job| job.to_memory() <= memory && to_cache(job) <= cache).collect()
 }
 

@@ -25,7 +25,7 @@
 //!   while contexts are free. -> test `fills_the_contexts`
 //! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
 
-use super::{Queued, Selected};
+use super::{QueuedJob, Selected};
 
 /// Places in `queue` of the jobs that run on `contexts` PUs so that together they ask for about `wanted`
 /// t/µs of memory, and why; in the order in which they were chosen.
@@ -33,10 +33,10 @@ use super::{Queued, Selected};
 /// `demand` is what a job asks for, in t/µs.
 #[must_use]
 pub fn by_traffic(
-    queue: &[Queued],
+    queue: &[QueuedJob],
     contexts: usize,
     wanted: f64,
-    demand: impl Fn(&Queued) -> f64,
+    demand: impl Fn(&QueuedJob) -> f64,
 ) -> Vec<(usize, Selected)> {
     let Some(head) = queue.first() else { return Vec::new() };
     let chosen = vec![(0, Selected::HeadOfQueue)];
@@ -46,11 +46,11 @@ pub fn by_traffic(
 
 /// Fills what the jobs `chosen` leave: `(BW, CPU)`.
 pub(super) fn fill(
-    queue: &[Queued],
+    queue: &[QueuedJob],
     contexts: usize,
     mut chosen: Vec<(usize, Selected)>,
     (mut traffic, mut left): (f64, usize),
-    demand: impl Fn(&Queued) -> f64,
+    demand: impl Fn(&QueuedJob) -> f64,
 ) -> Vec<(usize, Selected)> {
     let mut taken = vec![false; queue.len()];
     chosen.iter().for_each(|(at, _)| taken[*at] = true);
@@ -94,7 +94,7 @@ fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
 
 /// The jobs from the head on that fit.
 #[must_use]
-pub fn in_order(queue: &[Queued], contexts: usize) -> Vec<(usize, Selected)> {
+pub fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> {
     let mut left = contexts;
     let mut chosen = Vec::new();
     for (at, job) in queue.iter().enumerate() {
@@ -109,7 +109,7 @@ pub fn in_order(queue: &[Queued], contexts: usize) -> Vec<(usize, Selected)> {
 
 /// All jobs, if they fit together.
 #[must_use]
-pub fn all(queue: &[Queued], contexts: usize) -> Option<Vec<(usize, Selected)>> {
+pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)>> {
     let wanted: usize = queue.iter().map(|job| job.threads.len()).sum();
     (wanted <= contexts).then(|| (0..queue.len()).map(|at| (at, Selected::Room)).collect())
 }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn by_hand() {
         let queue = queue(&[25.0, 30.0, 8.0, 4.0, 1.0]);
-        let chosen = by_traffic(&queue, 4, 40.0, Queued::to_memory);
+        let chosen = by_traffic(&queue, 4, 40.0, QueuedJob::to_memory);
         assert_eq!(places(&chosen), [0, 3, 2, 4]);
         assert_eq!(chosen[2].1, Selected::Traffic { wanted: 5.5, has: 8.0 });
     }
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn overdrawn() {
         let queue = queue(&[50.0, 9.0, 2.0, 3.0]);
-        assert_eq!(places(&by_traffic(&queue, 2, 10.0, Queued::to_memory)), [0, 2]);
+        assert_eq!(places(&by_traffic(&queue, 2, 10.0, QueuedJob::to_memory)), [0, 2]);
     }
 
     #[test]
     fn nothing_known_is_first_come_first_served() {
         let queue = queue(&[0.0; 6]);
-        assert_eq!(places(&by_traffic(&queue, 4, 0.0, Queued::to_memory)), [0, 1, 2, 3]);
+        assert_eq!(places(&by_traffic(&queue, 4, 0.0, QueuedJob::to_memory)), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
         let mut queue = queue(&[1.0, 2.0]);
         let thread = queue[0].threads[0].clone();
         queue[0].threads = vec![thread; 9];
-        assert_eq!(places(&by_traffic(&queue, 4, 10.0, Queued::to_memory)), [0]);
+        assert_eq!(places(&by_traffic(&queue, 4, 10.0, QueuedJob::to_memory)), [0]);
         assert_eq!(places(&in_order(&queue, 4)), [0]);
     }
 
@@ -188,7 +188,7 @@ mod tests {
             contexts in 1_usize..12,
             wanted in 0.0_f64..300.0,
         ) {
-            let chosen = by_traffic(&queue(&rates), contexts, wanted, Queued::to_memory);
+            let chosen = by_traffic(&queue(&rates), contexts, wanted, QueuedJob::to_memory);
             prop_assert_eq!(places(&chosen), published(&rates, contexts, wanted));
         }
 
@@ -204,7 +204,7 @@ mod tests {
                 job.threads = vec![job.threads[0].clone(); *threads];
             }
             for chosen in [
-                by_traffic(&queue, contexts, wanted, Queued::to_memory),
+                by_traffic(&queue, contexts, wanted, QueuedJob::to_memory),
                 in_order(&queue, contexts),
             ] {
                 let chosen = places(&chosen);
@@ -236,7 +236,7 @@ mod tests {
                     let rate = rates[job.job.0 as usize][quantum];
                     job.threads[0].ran.as_mut().unwrap().traffic.memory = Some(rate);
                 }
-                let chosen = places(&by_traffic(&jobs, contexts, wanted, Queued::to_memory));
+                let chosen = places(&by_traffic(&jobs, contexts, wanted, QueuedJob::to_memory));
                 waited.iter_mut().for_each(|quanta| *quanta += 1);
                 for (at, job) in jobs.iter_mut().enumerate() {
                     job.just_ran = chosen.contains(&at);
@@ -255,7 +255,7 @@ mod tests {
             contexts in 1_usize..12,
             wanted in -100.0_f64..300.0,
         ) {
-            let chosen = by_traffic(&queue(&rates), contexts, wanted, Queued::to_memory);
+            let chosen = by_traffic(&queue(&rates), contexts, wanted, QueuedJob::to_memory);
             prop_assert_eq!(chosen[0].0, 0);
         }
     }

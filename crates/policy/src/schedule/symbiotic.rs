@@ -73,7 +73,7 @@ use stacks::Book;
 /// What is to be small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Aim {
+pub enum Objective {
     /// `Σ 1 − 1/S`: throughput.
     #[default]
     Stp,
@@ -81,7 +81,7 @@ pub enum Aim {
     Antt,
 }
 
-impl Aim {
+impl Objective {
     /// Its name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -187,7 +187,7 @@ const MODEL: Setting = Setting {
 };
 
 fn settings(values: &Values<'_>) -> Settings {
-    let aim = if values.word("cost") == Some("antt") { Aim::Antt } else { Aim::Stp };
+    let aim = if values.word("cost") == Some("antt") { Objective::Antt } else { Objective::Stp };
     Settings { aim, weight: values.number("weight"), gain: values.number("gain") }
 }
 
@@ -200,7 +200,7 @@ fn cpi_model(known: &Knowledge<'_>) -> Option<CpiModel> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// What is to be small.
-    pub aim: Aim,
+    pub aim: Objective,
     /// How much a new stack counts, above 0 and at most 1.
     pub weight: f64,
     /// Least gain for which groups change, not below 0.
@@ -209,7 +209,7 @@ pub struct Settings {
 
 impl Settings {
     /// Those where none are given.
-    pub const USUAL: Self = Self { aim: Aim::Stp, weight: WEIGHT, gain: GAIN };
+    pub const USUAL: Self = Self { aim: Objective::Stp, weight: WEIGHT, gain: GAIN };
 }
 
 impl Default for Settings {
@@ -300,7 +300,7 @@ pub(super) type Groups = Vec<Vec<usize>>;
 
 /// Tells what groups cost.
 struct Judge<'a> {
-    aim: Aim,
+    aim: Objective,
     /// `None` where nothing is foretold.
     mode: Option<Mode>,
     /// One a thread.

@@ -199,7 +199,7 @@ mod tests {
     use super::super::symbiotic::there;
     use super::super::symbiotic::{Settings, Symbiotic};
     use super::super::testing::{chosen, queue};
-    use super::super::{Quantum, Queued};
+    use super::super::{Quantum, QueuedJob};
     use super::*;
     use crate::rng::SplitMix64;
     use crate::testing::machine;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     /// Eight jobs, in turn on PUs of both nodes: even ones on the first.
-    fn settled(machine: &Machine) -> Vec<Queued> {
+    fn settled(machine: &Machine) -> Vec<QueuedJob> {
         let mut queue = queue(&[0.0; 8]);
         for (at, job) in queue.iter_mut().enumerate() {
             let pu = at / 2 + 4 * (at % 2);

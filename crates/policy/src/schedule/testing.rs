@@ -1,21 +1,23 @@
 //! Queues as short texts: for tests only.
 
-use super::{Queued, Ran, Thread, Traffic};
+use super::{QueuedJob, Rates, Thread, Traffic};
 use crate::plan::{JobIdx, TaskId};
 
 /// One job of one thread each, with that much memory traffic, in t/µs.
-pub fn queue(memory: &[f64]) -> Vec<Queued> {
+pub fn queue(memory: &[f64]) -> Vec<QueuedJob> {
     traffic(memory.iter().map(|&memory| ([None; super::LEVELS], memory)))
 }
 
 /// One job of one thread each, with traffic to the caches and to the memory.
-pub fn traffic(jobs: impl IntoIterator<Item = ([Option<f64>; super::LEVELS], f64)>) -> Vec<Queued> {
+pub fn traffic(
+    jobs: impl IntoIterator<Item = ([Option<f64>; super::LEVELS], f64)>,
+) -> Vec<QueuedJob> {
     let job = |(at, (caches, memory)): (usize, _)| {
         let job = JobIdx(u32::try_from(at).expect("few"));
         let traffic = Traffic { caches, memory: Some(memory) };
-        let ran = Ran { ipc: Some(1.0), traffic, ..Ran::default() };
+        let ran = Rates { ipc: Some(1.0), traffic, ..Rates::default() };
         let id = TaskId { job, order: 0 };
-        Queued {
+        QueuedJob {
             job,
             threads: vec![Thread { id, ran: Some(ran), pu: None, runnable: None, bound: false }],
             runnable: None,

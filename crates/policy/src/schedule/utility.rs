@@ -43,7 +43,7 @@ use super::leave_to_kernel;
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
 use super::sorted::Sorted;
-use super::{Allocated, Choice, Quantum, Queued};
+use super::{Allocated, Choice, Quantum, QueuedJob};
 use crate::plan::Plan;
 use crate::plan::{JobIdx, TaskId};
 use crate::policy::{Evidence, Policy, SourceSet};
@@ -115,8 +115,8 @@ impl Utility {
     }
 
     /// Counts for how many quanta jobs have been in serial phases.
-    fn note_serial(&mut self, queue: &[Queued]) {
-        let quanta = |job: &Queued| {
+    fn note_serial(&mut self, queue: &[QueuedJob]) {
+        let quanta = |job: &QueuedJob| {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial)?;
             // Who was serial from the start has not just become so.
             let new = seen.changes > 0;
@@ -128,7 +128,7 @@ impl Utility {
     }
 
     /// Utility and class of each thread, in the order of the queue.
-    fn classes(&self, queue: &[Queued], fast: usize, ratio: f64) -> Vec<(f64, Class)> {
+    fn classes(&self, queue: &[QueuedJob], fast: usize, ratio: f64) -> Vec<(f64, Class)> {
         let mut found = Vec::new();
         for job in queue {
             let runnable = job.runnable.unwrap_or(1.0);

@@ -9,7 +9,9 @@ use colocate_machine::{Bytes, Machine, Nanos, Performance, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::policies::fixed::FixedPlan;
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, Policy, PolicySpec, TaskId, Why};
+use colocate_policy::{
+    Decision, DefaultPlacement, JobIdx, Place, Plan, Policy, PolicySpec, TaskId, Why,
+};
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
     Stretch, ThreadSpec, Work, simulate_with,
@@ -144,7 +146,7 @@ pub fn placed(places: &[Place]) -> Plan {
         pus: Vec::new(),
         policy: String::new(),
         decisions: (0..).zip(places).map(decision).collect(),
-        newborn: Newborn::LeaveToKernel,
+        newborn: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }
 }

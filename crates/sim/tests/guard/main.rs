@@ -187,7 +187,7 @@ impl Policy for Mixes {
             let jobs = now.queue.iter().filter(move |job| (job.job.0 >= 8) == second);
             jobs.zip(now.pus.iter().skip(usize::from(second)).step_by(2))
         };
-        let choice = |(job, &pu): (&colocate_policy::schedule::Queued, _)| Choice {
+        let choice = |(job, &pu): (&colocate_policy::schedule::QueuedJob, _)| Choice {
             job: job.job,
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],

@@ -1,7 +1,7 @@
 //! What is guarded.
 
 use colocate_model::{CpiModel, Phase};
-use colocate_policy::schedule::{Allocated, Choice, Queued, Selected};
+use colocate_policy::schedule::{Allocated, Choice, QueuedJob, Selected};
 use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, SourceSet, table};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
@@ -38,7 +38,7 @@ impl Policy for StarvesOne {
         let queue = evidence.now.queue;
         let last = queue.iter().map(|job| job.job).max();
         let runs = queue.iter().filter(|job| queue.len() == 1 || Some(job.job) != last);
-        let free = |job: &Queued| Choice {
+        let free = |job: &QueuedJob| Choice {
             job: job.job,
             selected: Selected::Drawn,
             places: vec![(None, Allocated::LeftToKernel); job.threads.len()],

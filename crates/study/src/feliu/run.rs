@@ -10,7 +10,7 @@ use super::{FeliuError, Setup, Study};
 use crate::stats::{self, Random};
 use colocate_engine::Round;
 use colocate_machine::{Bytes, Nanos};
-use colocate_policy::{Alone, Knowledge, PolicySpec};
+use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::metrics;
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
 use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
@@ -55,7 +55,7 @@ pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
     scenario: &Scenario,
-    (policy, alone): (&PolicySpec, &[Alone]),
+    (policy, alone): (&PolicySpec, &[SoloProfile]),
     look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Outcome, FeliuError> {
     let (mut made, name) =

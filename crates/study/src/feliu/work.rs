@@ -6,7 +6,7 @@ use super::program::{self, Program};
 use super::run::{self, Kept};
 use super::{FeliuError, ProgramFigures, Report, Setup, Study, VERSION, shown};
 use crate::simulate::figures::RESOLUTION;
-use colocate_policy::Alone;
+use colocate_policy::SoloProfile;
 use colocate_sim::{Platform, alone_of};
 
 /// How many programs are drawn: as many as SPEC CPU2006 has.
@@ -20,7 +20,7 @@ pub type Done = Vec<Vec<Kept>>;
 pub struct Work<'a> {
     study: Study<'a>,
     programs: Vec<Program>,
-    alone: Vec<Alone>,
+    alone: Vec<SoloProfile>,
     parts: Vec<(Setup, Vec<Mix>)>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Work<'a> {
     }
 
     fn program_figures(&self) -> Vec<ProgramFigures> {
-        let figures = |(program, alone): (&Program, &Alone)| ProgramFigures {
+        let figures = |(program, alone): (&Program, &SoloProfile)| ProgramFigures {
             name: program.name.clone(),
             phases: u32::try_from(program.phases.len()).unwrap_or(u32::MAX),
             memory: alone.memory,
@@ -177,7 +177,11 @@ fn fits(study: &Study<'_>, setup: &Setup) -> Result<(), FeliuError> {
 }
 
 /// All programs alone, under the usual assumptions.
-fn alone(study: &Study<'_>, setup: &Setup, programs: &[Program]) -> Result<Vec<Alone>, FeliuError> {
+fn alone(
+    study: &Study<'_>,
+    setup: &Setup,
+    programs: &[Program],
+) -> Result<Vec<SoloProfile>, FeliuError> {
     let usual = colocate_model::Assumptions::default();
     let platform = Platform::new(study.machine, study.performance, usual)?;
     let all = Mix {

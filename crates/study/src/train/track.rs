@@ -5,7 +5,7 @@ use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::Sample;
 use colocate_model::symbiosis::file::{Component, SIMULATED_PARTS, added_up, simulated_components};
-use colocate_policy::{Decision, JobIdx, Newborn, Place, Plan, TaskId, Why};
+use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId, Why};
 use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
 
 /// Looks at a program alone, for each interval together. Chosen: cycles pass evenly between two looks only where
@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
             pus: self.siblings.iter().map(|pu| machine.pus[pu.idx()].os).collect(),
             policy: "training".to_owned(),
             decisions: (0..).zip(self.siblings).take(jobs).map(decision).collect(),
-            newborn: Newborn::LeaveToKernel,
+            newborn: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }

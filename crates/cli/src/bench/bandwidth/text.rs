@@ -268,11 +268,11 @@ mod tests {
     /// The line is what a workload file reads.
     #[test]
     fn the_line_is_read_back() {
-        use colocate_policy::Alone;
+        use colocate_policy::SoloProfile;
         let line = alone_line(&report(Level::Memory, traced(), 3), Some(3.25)).unwrap();
         #[derive(serde::Deserialize)]
         struct File {
-            alone: Alone,
+            alone: SoloProfile,
         }
         let read: File = toml::from_str(&line).unwrap();
         assert_eq!((read.alone.seconds, read.alone.memory), (1.01, 3.25));

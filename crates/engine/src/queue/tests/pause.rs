@@ -126,5 +126,5 @@ fn no_time_teaches_nothing() {
     );
     queue.note(&passed(&left_to_kernel(2), &machine(), &second, &second));
     let after = queue.queued(&second);
-    assert_eq!(after, [Queued { just_ran: false, ..known[0].clone() }]);
+    assert_eq!(after, [QueuedJob { just_ran: false, ..known[0].clone() }]);
 }

@@ -17,7 +17,7 @@
 //! - **Nobody is asked for ever** who shows no rates. -> test `who_shows_nothing_is_given_up`
 
 use super::super::sorted::Sorted;
-use super::super::{Choice, Queued};
+use super::super::{Choice, QueuedJob};
 use super::cores::{Cores, clock};
 use crate::plan::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
@@ -66,7 +66,7 @@ impl Factors {
     }
 
     /// Takes in what threads did in the last quantum, and forgets those that are gone.
-    pub fn note(&mut self, machine: &Machine, cores: &Cores, queue: &[Queued]) {
+    pub fn note(&mut self, machine: &Machine, cores: &Cores, queue: &[QueuedJob]) {
         if self.told.is_none() {
             let said = self.known.as_ref().map(|(performance, demands)| {
                 said(machine, cores, performance, demands).unwrap_or_default()
@@ -88,7 +88,7 @@ impl Factors {
     }
 
     /// Where threads are put for the next quantum.
-    pub fn put(&mut self, queue: &[Queued], choices: &[Choice]) {
+    pub fn put(&mut self, queue: &[QueuedJob], choices: &[Choice]) {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let places = choices.iter().flat_map(|choice| &choice.places);
         for (thread, (pu, _)) in threads.zip(places) {

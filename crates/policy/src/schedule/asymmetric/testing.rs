@@ -1,6 +1,6 @@
 //! A machine whose jobs do what a test says, quantum by quantum: for tests only.
 
-use super::super::{Allocated, Done, Quantum, Queued, Ran, Thread};
+use super::super::{Allocated, Quantum, QuantumOutcome, QueuedJob, Rates, Thread};
 use crate::plan::{JobIdx, Place, TaskId, Why};
 use crate::policy::{Evidence, Policy};
 use crate::testing::machine;
@@ -80,7 +80,7 @@ impl World {
 
     /// The queue after a quantum in which the threads of each job were runnable for these shares; as in the loop, threads
     /// that hardly ran are not in it.
-    pub fn queue(&self, shares: &[Vec<f64>]) -> Vec<Queued> {
+    pub fn queue(&self, shares: &[Vec<f64>]) -> Vec<QueuedJob> {
         let job = |(job, shares): (usize, &Vec<f64>)| {
             let thread = |(order, share): (usize, &f64)| {
                 let id = TaskId {
@@ -88,7 +88,7 @@ impl World {
                     order: u32::try_from(order).expect("few"),
                 };
                 let pu = self.at[job][order];
-                let ran = Ran { ipc: (self.ipc)(id, pu), ..Ran::default() };
+                let ran = Rates { ipc: (self.ipc)(id, pu), ..Rates::default() };
                 Thread {
                     id,
                     ran: Some(ran),
@@ -103,7 +103,7 @@ impl World {
             if threads.is_empty() {
                 threads.push(all[0].clone());
             }
-            Queued {
+            QueuedJob {
                 job: JobIdx(u32::try_from(job).expect("few")),
                 threads,
                 runnable: Some(shares.iter().fold(0.0, |sum, share| sum + share)),
@@ -120,7 +120,7 @@ impl World {
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
         // What came of the quantum is told with the next question: here always the same.
-        let last = (self.number > 0).then_some(Done { took: self.quantum, did: &[] });
+        let last = (self.number > 0).then_some(QuantumOutcome { took: self.quantum, did: &[] });
         let plan = policy.decide(&Evidence { last, ..Evidence::of_queue(now) });
         let initial: BTreeMap<TaskId, PuNr> = plan.initial.iter().copied().collect();
         self.number += 1;

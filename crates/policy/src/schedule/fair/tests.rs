@@ -1,7 +1,7 @@
 //! `fair` and `perf-fair` by hand, and what always holds of them and of progress.
 
-use super::super::Did;
-use super::super::Done;
+use super::super::JobUsage;
+use super::super::QuantumOutcome;
 use super::super::testing::{chosen, queue, run, traffic};
 use super::*;
 use crate::plan::JobIdx;
@@ -14,16 +14,21 @@ fn fair() -> Fair {
 }
 
 /// One quantum: tells how long the last one took, if it is known, and asks for the next.
-fn next(fair: &mut Fair, machine: &Machine, jobs: &[Queued], took: Option<Nanos>) -> Vec<Choice> {
+fn next(
+    fair: &mut Fair,
+    machine: &Machine,
+    jobs: &[QueuedJob],
+    took: Option<Nanos>,
+) -> Vec<Choice> {
     if let Some(took) = took {
-        fair.book.saw(&Done { took, did: &[] });
+        fair.book.saw(&QuantumOutcome { took, did: &[] });
     }
     let pus: Vec<_> = machine.all_pus().collect();
     fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
 }
 
 /// What a job did in the last quantum: with cores of its own or not, at so many instructions a cycle.
-fn ran(job: &mut Queued, alone: bool, ipc: Option<f64>) {
+fn ran(job: &mut QueuedJob, alone: bool, ipc: Option<f64>) {
     (job.just_ran, job.had_own_cores) = (true, alone);
     job.threads[0].ran.as_mut().unwrap().ipc = ipc;
 }
@@ -110,13 +115,13 @@ fn filling_by_hand() {
         jobs[1].threads = vec![thread; threads];
         next(&mut fair, &machine, &jobs, None);
         ran(&mut jobs[0], false, Some(1.0));
-        let used = |job, ms| Did {
+        let used = |job, ms| JobUsage {
             job: JobIdx(job),
             cpu_time: Some(Nanos::from_millis(ms)),
             instructions: None,
         };
         let took = Nanos::from_millis(200);
-        fair.book.saw(&Done { took, did: &[used(0, 150), used(1, ms)] });
+        fair.book.saw(&QuantumOutcome { took, did: &[used(0, 150), used(1, ms)] });
         next(&mut fair, &machine, &jobs, None);
         [0, 1].map(|job| fair.book.of(JobIdx(job)).done)
     };
@@ -126,7 +131,7 @@ fn filling_by_hand() {
 }
 
 /// Beside others at 0.5; then it sleeps through the quantum in which it has a core of its own, and the 0.5 are still
-/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. Alone it does 2.0 then.
+/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. SoloProfile it does 2.0 then.
 #[test]
 fn asleep_on_cores_of_its_own() {
     let machine = machine("core:1 pu:2");
@@ -229,7 +234,7 @@ fn light_by_hand() {
     let of = |(cache, memory)| ([None, None, Some(cache), None], memory);
     let rates = [(9.0, 9.0), (1.0, 1.0), (8.0, 2.0), (2.0, 5.0), (5.0, 3.0), (6.0, 4.0)];
     let jobs = traffic(rates.map(of));
-    let light = |jobs: &[Queued]| {
+    let light = |jobs: &[QueuedJob]| {
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: jobs };
         progress::light(&now, 1.0 / 3.0)
     };
@@ -244,7 +249,7 @@ fn without_counters() {
     let mut fair = fair();
     let mut jobs = queue(&[1.0; 4]);
     jobs.iter_mut().for_each(|job| ran(job, true, None));
-    let mut estimated = |jobs: &[Queued]| estimates(&next(&mut fair, &machine, jobs, None));
+    let mut estimated = |jobs: &[QueuedJob]| estimates(&next(&mut fair, &machine, jobs, None));
     let tried: usize = (0..4).map(|_| estimated(&jobs)).sum();
     assert_eq!((tried, estimated(&jobs)), (4, 0));
     ran(&mut jobs[1], true, Some(1.0));
@@ -420,7 +425,7 @@ fn longest_wait(mixing: Mixing, asked: &[(f64, f64, f64)], quanta: usize) -> usi
     let mut fair = Fair::new(mixing, Estimating::USUAL);
     let rates: Vec<f64> = asked.iter().map(|(memory, ..)| *memory).collect();
     let mut coming = queue(&rates).into_iter();
-    let mut jobs: Vec<Queued> = Vec::new();
+    let mut jobs: Vec<QueuedJob> = Vec::new();
     let mut waited = vec![0; asked.len()];
     let mut longest = 0;
     for number in 0..quanta {
@@ -501,14 +506,14 @@ proptest! {
                 let parts = if cut { parts.to_vec() } else { vec![whole] };
                 for took in &parts {
                     ran(&mut jobs[0], false, Some(ipc));
-                    book.saw(&Done { took: *took, did: &[] });
+                    book.saw(&QuantumOutcome { took: *took, did: &[] });
                     book.note(&jobs);
                 }
                 if let Some(ipc) = estimate.filter(|_| at == quanta.len() / 2) {
                     let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &jobs };
                     book.begin_estimates(&now, &Estimating::USUAL);
                     ran(&mut jobs[0], true, Some(ipc));
-                    book.saw(&Done { took: Nanos::from_secs(1), did: &[] });
+                    book.saw(&QuantumOutcome { took: Nanos::from_secs(1), did: &[] });
                     book.note(&jobs);
                 }
             }

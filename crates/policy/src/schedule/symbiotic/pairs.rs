@@ -8,13 +8,13 @@
 //! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] tells, pair by pair, to rounding.
 //!   -> test `as_the_equation_says`
 
-use super::Aim;
+use super::Objective;
 use colocate_model::symbiosis::Mode;
 
 /// Slowdowns and costs of all pairs.
 pub(super) struct Pairs {
     n: usize,
-    aim: Aim,
+    aim: Objective,
     /// Per thread: what its slowdown has of its own, and what it adds to another's.
     own: Vec<f64>,
     adds: Vec<f64>,
@@ -30,7 +30,7 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// Of threads with these stacks alone.
-    pub fn new(mode: &Mode, aim: Aim, stacks: &[&[f64]]) -> Self {
+    pub fn new(mode: &Mode, aim: Objective, stacks: &[&[f64]]) -> Self {
         let n = stacks.len();
         let c = &mode.coefficients;
         let alpha = c.iter().fold(0.0, |sum, c| sum + c.alpha);
@@ -120,7 +120,7 @@ mod tests {
             let mut rng = SplitMix64::new(seed);
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
             let stacks: Vec<&[f64]> = stacks.iter().map(Vec::as_slice).collect();
-            for (threads, aim) in [(2, Aim::Stp), (4, Aim::Antt)] {
+            for (threads, aim) in [(2, Objective::Stp), (4, Objective::Antt)] {
                 let mode = model.mode(threads);
                 let pairs = Pairs::new(&mode, aim, &stacks);
                 for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {

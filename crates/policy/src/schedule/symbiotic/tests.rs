@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rng::SplitMix64;
-use crate::schedule::Queued;
+use crate::schedule::QueuedJob;
 use crate::schedule::testing::{chosen, queue};
 use crate::testing::machine;
 use crate::{Evidence, Knowledge, PolicySpec};
@@ -83,7 +83,7 @@ fn cost(model: &CpiModel, fullest: usize, stacks: &[Vec<f64>], groups: &[Vec<usi
     let mode = model.mode(fullest);
     let group = |group: &Vec<usize>| -> f64 {
         let members: Vec<&[f64]> = group.iter().map(|&at| &stacks[at][..]).collect();
-        mode.slowdowns(&members).into_iter().map(|s| Aim::Stp.cost(s)).sum()
+        mode.slowdowns(&members).into_iter().map(|s| Objective::Stp.cost(s)).sum()
     };
     groups.iter().map(group).sum()
 }
@@ -101,7 +101,7 @@ fn brute(model: &CpiModel, stacks: &[Vec<f64>], left: &[usize]) -> f64 {
     least
 }
 
-fn quantum<'a>(machine: &'a Machine, pus: &'a [PuIdx], queue: &'a [Queued]) -> Quantum<'a> {
+fn quantum<'a>(machine: &'a Machine, pus: &'a [PuIdx], queue: &'a [QueuedJob]) -> Quantum<'a> {
     Quantum { number: 0, machine, pus, queue }
 }
 
@@ -121,7 +121,7 @@ fn ran(
     model: &CpiModel,
     stacks: &[Vec<f64>],
     choices: &[Choice],
-    queue: &mut [Queued],
+    queue: &mut [QueuedJob],
 ) {
     let groups = on_core(machine, choices);
     let fullest = groups.iter().map(Vec::len).max().unwrap_or(0);
@@ -345,7 +345,7 @@ fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let choices = scheduler.choose(&now);
         ran(&machine, model, truth, &choices, &mut queue);
-        let waits = |job: &Queued| choices.iter().all(|choice| choice.job != job.job);
+        let waits = |job: &QueuedJob| choices.iter().all(|choice| choice.job != job.job);
         queue.iter_mut().for_each(|job| job.just_ran = !waits(job));
         queue.sort_by_key(|job| job.just_ran);
         choices
@@ -419,7 +419,7 @@ proptest! {
         let stay = cost(&model, 2, &stacks, &staying(&Places::new(&machine, &pus), &threads));
         let of_one = |group: &[usize]| cost(&model, 2, &stacks, &[group.to_vec()]);
         let best = cost(&model, 2, &stacks, &matching::in_groups_by(count, 4, 2, of_one));
-        let over = stay - best - gain * Aim::Stp.whole(count, stay);
+        let over = stay - best - gain * Objective::Stp.whole(count, stay);
         let wanted = if over > 0.0 { best } else { stay };
         prop_assert!((found - wanted).abs() < 2e-6 || over.abs() < 2e-6, "{found}, wanted {wanted}");
     }
@@ -497,7 +497,7 @@ proptest! {
         }
         let mut mixed = plain.clone();
         rng.shuffle(&mut mixed);
-        let groups = |queue: &[Queued]| {
+        let groups = |queue: &[QueuedJob]| {
             let new = Symbiotic::new(Some(model.clone()), eager(0.0));
             let choices = knowing(new, &stacks).choose(&quantum(&machine, &pus, queue));
             on_core(&machine, &choices)

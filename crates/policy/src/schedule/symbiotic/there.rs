@@ -1,7 +1,7 @@
 //! The threads that there are, to be looked up.
 
 use crate::plan::TaskId;
-use crate::schedule::{Queued, Thread};
+use crate::schedule::{QueuedJob, Thread};
 
 /// A thread of the queue.
 #[derive(Clone, Copy)]
@@ -12,8 +12,8 @@ pub(in crate::schedule) struct There<'a> {
 }
 
 /// All threads of the queue, in the order of their names; one of each name.
-pub(in crate::schedule) fn all(queue: &[Queued]) -> Vec<There<'_>> {
-    let of = |job: &'_ Queued| {
+pub(in crate::schedule) fn all(queue: &[QueuedJob]) -> Vec<There<'_>> {
+    let of = |job: &'_ QueuedJob| {
         let just_ran = job.just_ran;
         move |thread| There { thread, just_ran }
     };

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Threads that last ran on these PUs.
 fn threads(pus: &[u32]) -> Vec<Thread> {
     let jobs = queue(&vec![0.0; pus.len()]);
-    let place = |(job, &pu): (super::super::super::Queued, &u32)| Thread {
+    let place = |(job, &pu): (super::super::super::QueuedJob, &u32)| Thread {
         pu: Some(PuIdx(pu)),
         ..job.threads[0].clone()
     };

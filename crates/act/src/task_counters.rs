@@ -3,9 +3,10 @@
 //! A wait for a PU that goes on is added at the cost of nothing but remembering the state of those threads that are asked
 //! where they run anyway, and who sleeps is not asked at all ([`colocate_observe::asleep`]).
 
-mod haste;
+mod boost;
 
-use crate::book::Task;
+use crate::task_table::Task;
+use boost::PriorityBoost;
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::asleep::{Waits, Whole};
@@ -15,7 +16,6 @@ use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::process_time;
 use colocate_observe::{Pid, SysError, Tid};
 use colocate_policy::TaskId;
-use haste::Haste;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -25,11 +25,11 @@ const CLOCK_RESTS: Nanos = Nanos(40_000);
 
 /// The open counters and files of living tasks.
 #[derive(Debug)]
-pub struct Gauges {
+pub struct TaskCounters {
     counters: Option<Counters>,
     /// Whether CPU time is asked for in nanoseconds, not in clock ticks.
     fine: bool,
-    of: HashMap<TaskId, Gauge>,
+    of: HashMap<TaskId, CountersOfTask>,
     /// Meters that are open, and how many descriptors they may hold.
     meters: usize,
     most_open: usize,
@@ -39,14 +39,14 @@ pub struct Gauges {
     /// Files of tasks that are kept open.
     files: usize,
     /// Whether our own thread waits too long.
-    pub haste: Haste,
+    pub boost: PriorityBoost,
     /// Why a thread could not be counted, until that is told.
     why: Option<SysError>,
     said: bool,
 }
 
 #[derive(Debug, Default)]
-struct Gauge {
+struct CountersOfTask {
     meter: Option<Meter>,
     time: Option<RunTime>,
     /// Whether its CPU time was asked for in vain, other than for want of descriptors.
@@ -54,18 +54,18 @@ struct Gauge {
     waits: Waits,
 }
 
-impl Gauges {
+impl TaskCounters {
     /// With these counters, if any, and CPU time in nanoseconds if `fine`.
     #[must_use]
     pub fn new(counters: Option<Counters>, fine: bool) -> Self {
         let (of, wholes) = (HashMap::new(), HashMap::new());
-        let haste = Haste::default();
+        let boost = PriorityBoost::default();
         // Half of what we may have: programs are launched and read from the rest.
         let hard = Descriptors::now().map_or(0, |limits| limits.hard);
         let most_open = usize::try_from(hard / 2).unwrap_or(usize::MAX);
         let (why, said) = (None, false);
         let (meters, looks, files) = (0, 0, 0);
-        Self { counters, fine, of, meters, most_open, wholes, looks, files, haste, why, said }
+        Self { counters, fine, of, meters, most_open, wholes, looks, files, boost, why, said }
     }
 
     /// Opens the counters of a newborn; of one that waits to become a program, from then on.
@@ -73,7 +73,7 @@ impl Gauges {
         let start = if waits { Start::AtExec } else { Start::Now };
         match self.meter(task.tid, start) {
             Some(Ok(meter)) => {
-                let gauge = Gauge { meter: Some(meter), ..Gauge::default() };
+                let gauge = CountersOfTask { meter: Some(meter), ..CountersOfTask::default() };
                 let old = self.of.insert(task.id, gauge);
                 self.files -= usize::from(old.as_ref().is_some_and(|old| old.time.is_some()));
                 self.meters += usize::from(old.is_none_or(|old| old.meter.is_none()));
@@ -129,7 +129,7 @@ impl Gauges {
         self.wholes.get(&pid).is_none_or(|whole| whole.0.stirred())
     }
 
-    /// Notes that all threads of a process have been read since [`Gauges::begin`].
+    /// Notes that all threads of a process have been read since [`TaskCounters::begin`].
     pub fn all_read(&mut self, pid: Pid) {
         if let Some(whole) = self.wholes.get_mut(&pid) {
             whole.0.all_read();
@@ -167,7 +167,7 @@ impl Gauges {
     }
 
     /// Notes whether a living task could run when it was asked for its state, at `at` or later, and after
-    /// [`Gauges::read`].
+    /// [`TaskCounters::read`].
     pub fn could_run(&mut self, id: TaskId, could: bool, at: Nanos) {
         if let Some(gauge) = self.of.get_mut(&id) {
             gauge.waits.could_run(could, at);
@@ -207,7 +207,7 @@ impl Gauges {
     }
 }
 
-impl Gauge {
+impl CountersOfTask {
     /// What the kernel has summed up of a task. The file stays open if there is `room` for it.
     fn sums(&mut self, task: &Task, proc: &Path, room: bool) -> Option<(Nanos, Nanos)> {
         if self.time.is_some() || self.no_time {
@@ -276,8 +276,8 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{Birth, Book};
     use crate::runtime::Runtime;
+    use crate::task_table::{Birth, TaskTable};
     use colocate_model::Class;
     use colocate_observe::pmu::plan::Role;
 
@@ -285,29 +285,30 @@ mod tests {
     #[test]
     fn counters_leave_descriptors_for_programs() {
         let events = [(Role::Instructions, 1), (Role::Class(Class::Load), 2)];
-        let mut gauges = Gauges::new(Some(Counters::of_software(&events)), false);
+        let mut counters_of_tasks = TaskCounters::new(Some(Counters::of_software(&events)), false);
         let limits = Descriptors::now().unwrap();
-        assert_eq!(gauges.most_open as u64, limits.hard / 2);
-        (gauges.meters, gauges.most_open) = (3, 9);
-        assert!(gauges.meter(Tid(0), Start::Now).unwrap().is_ok());
-        gauges.meters = 4;
-        let refused = gauges.meter(Tid(0), Start::Now).unwrap().unwrap_err();
+        assert_eq!(counters_of_tasks.most_open as u64, limits.hard / 2);
+        (counters_of_tasks.meters, counters_of_tasks.most_open) = (3, 9);
+        assert!(counters_of_tasks.meter(Tid(0), Start::Now).unwrap().is_ok());
+        counters_of_tasks.meters = 4;
+        let refused = counters_of_tasks.meter(Tid(0), Start::Now).unwrap().unwrap_err();
         assert_eq!(refused.errno(), Some(libc::EMFILE));
     }
 
     /// Who has gained privileges is told to have ended, and lives on without counters.
     #[test]
     fn what_is_not_counted_any_more_is_unknown() {
-        let mut book = Book::default();
+        let mut table = TaskTable::default();
         let (pid, tid) = (Pid(10), Tid(10));
-        book.add_job("job".into(), pid, Runtime::Plain);
+        table.add_job("job".into(), pid, Runtime::Plain);
         let (at, parent_pid, parent_tid) = (Nanos(1), Pid(1), Tid(1));
-        let id = book.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: false }).unwrap();
-        let task = book.task(id).unwrap();
+        let id = table.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: false }).unwrap();
+        let task = table.task(id).unwrap();
         let counted = Metered { instructions: Some(7), ..Metered::default() };
         task.counted = Metered { cycles: Some(9), misses: [Some(1); 3], ..counted };
-        let mut gauges = Gauges::new(Some(Counters::of_software(&[(Role::Cycles, 1)])), false);
-        gauges.read(task, Path::new("/proc"), Nanos(2));
+        let mut counters_of_tasks =
+            TaskCounters::new(Some(Counters::of_software(&[(Role::Cycles, 1)])), false);
+        counters_of_tasks.read(task, Path::new("/proc"), Nanos(2));
         assert_eq!(task.counted, counted, "its instructions are not lost");
     }
 

@@ -11,10 +11,10 @@
 //!
 //! A wait is what the kernel's sum has grown by from look to look. The thread looks whenever it has woken, so that is
 //! how long it waited then and since the look before, when it was kept from its work: several in one go are a delay
-//! like one. Short waits of many wakes are looked at one by one, and do not add up. Haste ends at a look as well: who
+//! like one. Short waits of many wakes are looked at one by one, and do not add up. PriorityBoost ends at a look as well: who
 //! sleeps keeps it until it wakes, a second longer at most, and does not use it.
 //! # Properties
-//! - **Modest**: nobody is in haste without a long wait, nor where few threads want to run. -> test `modest`
+//! - **Modest**: nobody is in boost without a long wait, nor where few threads want to run. -> test `modest`
 //! - **Told once**: an answer is given only when it is another one than before. -> test `told_once`
 
 use colocate_machine::Nanos;
@@ -25,22 +25,22 @@ use std::path::Path;
 /// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
 /// 0.4 ms, with 64 for 4 ms.
 const LONG: Nanos = Nanos::from_millis(1);
-/// How long haste lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
+/// How long boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
 /// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and looking takes up to 4 % of a
 /// PU with short quanta.
 const CROWD: usize = 8;
 
-/// How long a thread waits for PUs, and for how long it is in haste because of that.
+/// How long a thread waits for PUs, and for how long it is in boost because of that.
 #[derive(Debug, Default)]
-pub struct Haste {
+pub struct PriorityBoost {
     time: Option<RunTime>,
     waited: Option<Nanos>,
     until: Nanos,
     told: Option<bool>,
 }
 
-impl Haste {
+impl PriorityBoost {
     /// Looks at the sums of a thread; those of this process's first one belong to the thread that asks.
     pub fn watch(&mut self, proc: &Path, pid: Pid, tid: Tid) {
         self.time = RunTime::open(proc, pid, tid).ok();
@@ -52,7 +52,7 @@ impl Haste {
         self.told.is_some()
     }
 
-    /// Whether the thread is to be in haste from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
+    /// Whether the thread is to be in boost from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
     /// threads want to run on so many PUs, and is asked only after a long wait. Where the kernel keeps no sums, it never is.
     pub fn look(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
         let waited = self.time.as_ref().and_then(RunTime::read_both).map(|(_, waited)| waited);
@@ -85,59 +85,59 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(haste: &mut Haste, waited_us: u64, at_ms: u64, threads: usize) -> Option<bool> {
+    fn told(boost: &mut PriorityBoost, waited_us: u64, at_ms: u64, threads: usize) -> Option<bool> {
         let (waited, at) = (Some(Nanos(1_000 * waited_us)), Nanos::from_millis(at_ms));
-        haste.decide(waited, at, || (threads, 2))
+        boost.decide(waited, at, || (threads, 2))
     }
 
     /// Sums grow by 5 µs, then by 4 ms among 64 threads on 2 PUs, then by 0.3 ms each 10 ms: a second later all is as before.
     #[test]
     fn a_long_wait_in_a_crowd_makes_haste_for_a_second() {
-        let mut haste = Haste::default();
-        assert_eq!(told(&mut haste, 100, 0, 64), Some(false), "what was before is no wait");
-        assert_eq!(told(&mut haste, 105, 10, 64), None);
-        assert_eq!(told(&mut haste, 4_105, 20, 64), Some(true));
-        assert_eq!(told(&mut haste, 4_405, 30, 64), None);
-        assert_eq!(told(&mut haste, 4_705, 1_019, 64), None);
-        assert_eq!(told(&mut haste, 5_005, 1_020, 64), Some(false));
+        let mut boost = PriorityBoost::default();
+        assert_eq!(told(&mut boost, 100, 0, 64), Some(false), "what was before is no wait");
+        assert_eq!(told(&mut boost, 105, 10, 64), None);
+        assert_eq!(told(&mut boost, 4_105, 20, 64), Some(true));
+        assert_eq!(told(&mut boost, 4_405, 30, 64), None);
+        assert_eq!(told(&mut boost, 4_705, 1_019, 64), None);
+        assert_eq!(told(&mut boost, 5_005, 1_020, 64), Some(false));
     }
 
     /// One more long wait, 500 ms after the first: a second from there.
     #[test]
     fn another_long_wait_prolongs_it() {
-        let mut haste = Haste::default();
-        told(&mut haste, 0, 0, 16);
-        assert_eq!(told(&mut haste, 1_000, 100, 16), Some(true));
-        assert_eq!(told(&mut haste, 2_000, 600, 16), None);
-        assert_eq!(told(&mut haste, 2_000, 1_599, 16), None);
-        assert_eq!(told(&mut haste, 2_000, 1_600, 16), Some(false));
+        let mut boost = PriorityBoost::default();
+        told(&mut boost, 0, 0, 16);
+        assert_eq!(told(&mut boost, 1_000, 100, 16), Some(true));
+        assert_eq!(told(&mut boost, 2_000, 600, 16), None);
+        assert_eq!(told(&mut boost, 2_000, 1_599, 16), None);
+        assert_eq!(told(&mut boost, 2_000, 1_600, 16), Some(false));
     }
 
     /// Woken 100 times for 20 µs each, 2 ms together; then kept waiting five times for 200 µs while it does one thing.
     #[test]
     fn short_waits_of_many_wakes_do_not_add_up() {
-        let mut haste = Haste::default();
-        assert_eq!(told(&mut haste, 0, 0, 64), Some(false));
+        let mut boost = PriorityBoost::default();
+        assert_eq!(told(&mut boost, 0, 0, 64), Some(false));
         for wake in 1..=100 {
-            assert_eq!(told(&mut haste, 20 * wake, wake, 64), None);
+            assert_eq!(told(&mut boost, 20 * wake, wake, 64), None);
         }
-        assert_eq!(told(&mut haste, 3_000, 101, 64), Some(true));
+        assert_eq!(told(&mut boost, 3_000, 101, 64), Some(true));
     }
 
     #[test]
     fn nobody_knows_without_sums() {
-        let mut haste = Haste::default();
-        assert_eq!(haste.decide(None, Nanos(1), || (64, 2)), Some(false));
-        assert_eq!(haste.decide(Some(Nanos::from_secs(9)), Nanos(2), || (64, 2)), None);
-        assert_eq!(haste.decide(None, Nanos(3), || (64, 2)), None);
+        let mut boost = PriorityBoost::default();
+        assert_eq!(boost.decide(None, Nanos(1), || (64, 2)), Some(false));
+        assert_eq!(boost.decide(Some(Nanos::from_secs(9)), Nanos(2), || (64, 2)), None);
+        assert_eq!(boost.decide(None, Nanos(3), || (64, 2)), None);
     }
 
     #[test]
     fn the_kernel_keeps_sums_of_this_thread() {
-        let (pid, mut haste) = (Pid(std::process::id().cast_signed()), Haste::default());
-        haste.watch(Path::new("/proc"), pid, pid.first_thread());
-        haste.look(Nanos(1), || (0, 1));
-        assert!(haste.waited.is_some());
+        let (pid, mut boost) = (Pid(std::process::id().cast_signed()), PriorityBoost::default());
+        boost.watch(Path::new("/proc"), pid, pid.first_thread());
+        boost.look(Nanos(1), || (0, 1));
+        assert!(boost.waited.is_some());
     }
 
     /// Looks: how much the sum grows in µs, how much later in ms, and how many threads want to run on 2 PUs.
@@ -150,23 +150,23 @@ mod tests {
     proptest! {
         #[test]
         fn modest(looks in looks()) {
-            let (mut haste, mut hasty, mut may, mut sum, mut at) = (Haste::default(), false, 0, 0, 0);
+            let (mut boost, mut hasty, mut may, mut sum, mut at) = (PriorityBoost::default(), false, 0, 0, 0);
             for (place, (grown, later, threads)) in looks.into_iter().enumerate() {
                 (sum, at) = (sum + grown, at + later);
                 if place > 0 && grown >= 1_000 && threads >= 16 {
                     may = at + 1_000;
                 }
-                hasty = told(&mut haste, sum, at, threads).unwrap_or(hasty);
+                hasty = told(&mut boost, sum, at, threads).unwrap_or(hasty);
                 prop_assert_eq!(hasty, at < may);
             }
         }
 
         #[test]
         fn told_once(looks in looks()) {
-            let (mut haste, mut last, mut sum, mut at) = (Haste::default(), None, 0, 0);
+            let (mut boost, mut last, mut sum, mut at) = (PriorityBoost::default(), None, 0, 0);
             for (grown, later, threads) in looks {
                 (sum, at) = (sum + grown, at + later);
-                let now = told(&mut haste, sum, at, threads);
+                let now = told(&mut boost, sum, at, threads);
                 prop_assert!(now.is_none() || now != last);
                 last = now.or(last);
             }

@@ -1,18 +1,18 @@
-//! The book of jobs, processes and tasks: who lives, who created whom, who is meant to be where.
+//! The table of jobs, processes and tasks: who lives, who created whom, who is meant to be where.
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
-use crate::gauge::DataLevels;
 use crate::handle::ProcessHandle;
 use crate::idle::Fair;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
-use colocate_engine::{Counts, JobEnd, SeenTask, Stand};
+use crate::task_counters::DataLevels;
+use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
 use colocate_observe::pmu::Metered;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{JobIdx, Newborn, Place, Plan, TaskId};
+use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -106,9 +106,9 @@ pub struct Task {
     /// Where it, or its creator, was put before that.
     pub had: Had,
     /// Where plan or newborn rule want it.
-    pub aim: Option<PuNr>,
+    pub target_pu: Option<PuNr>,
     /// How it stands to that.
-    pub stand: Stand,
+    pub status: PlacementStatus,
     /// Why it must not be put on one PU, if so.
     pub exempt: Option<&'static str>,
     /// Where it may run, as last read back.
@@ -127,7 +127,7 @@ pub struct Task {
     pub lowered: Option<Fair>,
     /// The same of the last time that it, or its creator, was put there.
     pub was_lowered: Option<Fair>,
-    /// Whether it goes on as another task, with its times: see [`Book::born`].
+    /// Whether it goes on as another task, with its times: see [`TaskTable::born`].
     goes_on: bool,
 }
 
@@ -185,7 +185,7 @@ impl Had {
 
 /// Everything that was started, and what became of it.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct TaskTable {
     jobs: Vec<Job>,
     processes: HashMap<Pid, Process>,
     /// The process whose last task was the last to end, and its job.
@@ -259,7 +259,7 @@ impl Inherited {
     }
 }
 
-impl Book {
+impl TaskTable {
     /// Enters a job whose first process is `pid`.
     pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
         let job = job_idx(self.jobs.len());
@@ -511,8 +511,8 @@ impl Book {
             mark,
             given_back: false,
             had,
-            aim: None,
-            stand: Stand::LeftToKernel,
+            target_pu: None,
+            status: PlacementStatus::LeftToKernel,
             exempt: None,
             allowed: PuSet::new(),
             last_ran: None,
@@ -574,7 +574,7 @@ impl Book {
         }
         let mut any = OfAny { binds_itself: false, had: Had::default(), was_lowered: None };
         for task in self.remembered_of(pid) {
-            any.binds_itself |= task.stand == Stand::PinnedByProgram;
+            any.binds_itself |= task.status == PlacementStatus::PinnedByProgram;
             task.had.pus().chain(task.mark.pu()).for_each(|pu| any.had.note(pu, at));
             any.was_lowered = any.was_lowered.or(task.was_lowered);
         }
@@ -608,8 +608,8 @@ impl Book {
         task.ended = Some(at);
         // Its descriptor is not kept for what is only remembered.
         task.process = None;
-        if task.stand == Stand::Settling {
-            task.stand = Stand::Missed;
+        if task.status == PlacementStatus::Settling {
+            task.status = PlacementStatus::Missed;
         }
         if task.goes_on {
             (task.cpu_time, task.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
@@ -677,7 +677,7 @@ impl Book {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         (task.ended, task.had) = (None, had);
         self.by_tid.insert(task.tid, id);
-        let aim = task.aim.take();
+        let target = task.target_pu.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions = job.instructions.saturating_sub(task.counted.instructions.unwrap_or(0));
@@ -688,20 +688,20 @@ impl Book {
         let process = Process::new(id.job, Runtime::Plain);
         self.processes.entry(pid).or_insert(process).living.insert(id);
         self.awake.insert(id);
-        self.aim(id, aim);
+        self.set_target(id, target);
     }
 
     /// Aims a living task at a PU, or at none.
-    pub fn aim(&mut self, id: TaskId, pu: Option<PuNr>) {
+    pub fn set_target(&mut self, id: TaskId, pu: Option<PuNr>) {
         self.set_load(id, pu);
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.aim = pu;
+            task.target_pu = pu;
         }
     }
 
     /// Moves a task's weight from the PU it is aimed at to `to`.
     fn set_load(&mut self, id: TaskId, to: Option<PuNr>) {
-        let from = self.tasks.get(&id).and_then(|task| task.aim);
+        let from = self.tasks.get(&id).and_then(|task| task.target_pu);
         if let Some(count) = from.and_then(|pu| self.load.get_mut(&pu)) {
             *count = count.saturating_sub(1);
         }
@@ -713,21 +713,21 @@ impl Book {
     /// The PU that a plan gives to a task that is born; `None` leaves it to the kernel. Who begins a run
     /// that the plan does not know of goes where the plan wanted who began the one before.
     #[must_use]
-    pub fn aim_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
+    pub fn target_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
         let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
         let place = plan.place_of(id).or_else(before);
-        place.map_or_else(|| self.newborn_aim(&plan.newborn), Place::pu)
+        place.map_or_else(|| self.default_target(&plan.newborn), Place::pu)
     }
 
     /// The PU that the newborn rule gives to a task: the one with the fewest living tasks aimed at
     /// it, the earliest in the list if several have as few.
     #[must_use]
-    pub fn newborn_aim(&self, rule: &Newborn) -> Option<PuNr> {
+    pub fn default_target(&self, rule: &DefaultPlacement) -> Option<PuNr> {
         let load = |pu: &PuNr| self.load.get(pu).copied().unwrap_or(0);
         match rule {
-            Newborn::LeaveToKernel => None,
-            Newborn::FillInOrder { pus } => pus.iter().copied().min_by_key(load),
+            DefaultPlacement::LeaveToKernel => None,
+            DefaultPlacement::FillInOrder { pus } => pus.iter().copied().min_by_key(load),
         }
     }
 
@@ -771,8 +771,8 @@ impl Book {
                 stack: task.counted.stack,
             },
             mix: Mix::default(),
-            aim: task.aim,
-            stand: task.stand.clone(),
+            target_pu: task.target_pu,
+            status: task.status.clone(),
             allowed,
             last_ran: task.last_ran,
         }

@@ -4,9 +4,9 @@ use crate::host::SeenTask;
 use colocate_policy::TaskId;
 
 /// A snapshot's tasks, asked for in the order of their IDs.
-pub(crate) struct Walk<'a>(&'a [SeenTask]);
+pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
 
-impl<'a> Walk<'a> {
+impl<'a> TaskLookup<'a> {
     /// Of tasks in the order of their IDs.
     pub fn through(tasks: &'a [SeenTask]) -> Self {
         Self(tasks)
@@ -25,7 +25,7 @@ impl<'a> Walk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Counts, Stand};
+    use crate::host::{Counts, PlacementStatus};
     use colocate_machine::Nanos;
     use colocate_model::Mix;
     use colocate_policy::JobIdx;
@@ -43,8 +43,8 @@ mod tests {
             cycles: None,
             counts: Counts::default(),
             mix: Mix::default(),
-            aim: None,
-            stand: Stand::LeftToKernel,
+            target_pu: None,
+            status: PlacementStatus::LeftToKernel,
             allowed: [].into(),
             last_ran: None,
         }
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn who_is_there_is_found() {
         let tasks: Vec<SeenTask> = [(0, 1), (0, 4), (1, 0), (3, 2)].map(task).to_vec();
-        let mut walk = Walk::through(&tasks);
+        let mut lookup = TaskLookup::through(&tasks);
         let ids = (0..5).flat_map(|job| (0..5).map(move |order| (job, order)));
         for (job, order) in ids {
             let id = TaskId { job: JobIdx(job), order };
             for _ in 0..=order % 2 {
                 let there = tasks.iter().any(|task| task.id == id);
-                assert_eq!(walk.find(id).map(|task| task.id), there.then_some(id));
+                assert_eq!(lookup.find(id).map(|task| task.id), there.then_some(id));
             }
         }
-        assert!(Walk::through(&[]).find(tasks[0].id).is_none());
+        assert!(TaskLookup::through(&[]).find(tasks[0].id).is_none());
     }
 }

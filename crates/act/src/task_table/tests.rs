@@ -1,0 +1,278 @@
+//! Tests of the table.
+
+use super::*;
+
+fn birth(pid: i32, tid: i32, parent: (i32, i32)) -> Birth {
+    let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));
+    Birth { at: Nanos(1), pid: Pid(pid), tid: Tid(tid), parent_pid, parent_tid, lost: false }
+}
+
+fn table() -> TaskTable {
+    let mut table = TaskTable::default();
+    table.add_job("job".into(), Pid(10), Runtime::Plain);
+    table.born(birth(10, 10, (1, 1))).unwrap();
+    table
+}
+
+#[test]
+fn children_count_on_in_their_job() {
+    let mut table = table();
+    assert_eq!(table.born(birth(10, 11, (10, 10))).unwrap().to_string(), "0.1");
+    assert_eq!(table.born(birth(20, 20, (10, 11))).unwrap().to_string(), "0.2");
+    assert_eq!(table.born(birth(20, 21, (20, 20))).unwrap().to_string(), "0.3");
+    assert_eq!(table.born(birth(99, 99, (98, 98))), None, "a stranger");
+    assert_eq!(table.most_living, 4);
+}
+
+/// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next newborn goes there.
+#[test]
+fn newborns_fill_in_order() {
+    let mut table = table();
+    let rule = DefaultPlacement::FillInOrder { pus: vec![PuNr(0), PuNr(1)] };
+    let place = |table: &mut TaskTable, tid| {
+        let id = table.born(birth(10, tid, (10, 10))).unwrap();
+        let target = table.default_target(&rule);
+        table.set_target(id, target);
+        target.unwrap().0
+    };
+    assert_eq!([11, 12, 13].map(|tid| place(&mut table, tid)), [0, 1, 0]);
+    table.ended(Tid(11), Nanos(2));
+    table.ended(Tid(13), Nanos(2));
+    assert_eq!([14, 15].map(|tid| place(&mut table, tid)), [0, 0]);
+    assert_eq!(table.default_target(&DefaultPlacement::LeaveToKernel), None);
+}
+
+#[test]
+fn a_million_ended_tasks_are_not_remembered() {
+    let mut table = table();
+    for tid in 100..30_100 {
+        table.born(birth(10, tid, (10, 10))).unwrap();
+        table.ended(Tid(tid), Nanos(2));
+    }
+    assert_eq!(table.seen(Nanos(0), |_, _| None).len(), REMEMBERED + 1);
+    assert_eq!(table.forgotten, 20_000);
+    assert_eq!(table.all_living().count(), 1);
+}
+
+/// A job's instructions are those of its living and ended tasks in all runs, and numbers go on.
+#[test]
+fn runs_add_up() {
+    let mut table = table();
+    let counted = Metered { instructions: Some(100), ..Metered::default() };
+    let first = table.living(Tid(10)).unwrap();
+    table.task(first).unwrap().counted = counted;
+    table.task(first).unwrap().cpu_time = Some(Nanos(7));
+    assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
+    table.ended(Tid(10), Nanos(3));
+    assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
+    table.revive(first);
+    assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
+    table.born(birth(10, 11, (10, 10))).unwrap();
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked");
+    table.ended(Tid(11), Nanos(3));
+    table.ended(Tid(10), Nanos(3));
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody will know");
+    assert_eq!(table.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
+    table.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
+    assert_eq!((table.run_of(Pid(10)), table.run_of(Pid(30)).is_some()), (None, true));
+    let again = table.born(birth(30, 30, (1, 1))).unwrap();
+    assert_eq!(again.to_string(), "0.2");
+    assert!(table.begins_run(again) && !table.begins_run(first));
+    table.task(again).unwrap().counted = counted;
+    table.task(again).unwrap().cpu_time = Some(Nanos(1));
+    assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
+    assert!(table.doubtful().is_empty(), "the first run is over");
+}
+
+/// The plan was made before the job began anew: the new run goes where the plan wanted the one before.
+#[test]
+fn a_later_run_stands_where_the_one_before_stood() {
+    let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+        { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
+        "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+    let plan = Plan::from_json(text).unwrap();
+    let mut table = table();
+    for pid in [30, 40] {
+        table.restart(JobIdx(0), Pid(pid), Runtime::Plain, Nanos::ZERO);
+        let first = table.born(birth(pid, pid, (1, 1))).unwrap();
+        assert_eq!(table.target_of(&plan, first), Some(PuNr(5)));
+        let other = table.born(birth(pid, pid + 1, (pid, pid))).unwrap();
+        assert_eq!(table.target_of(&plan, other), None);
+    }
+    table.is_planned();
+    let last = table.living(Tid(40)).unwrap();
+    assert_eq!(
+        table.target_of(&plan, last),
+        None,
+        "a plan made since then knows it, or leaves it out"
+    );
+}
+
+#[test]
+fn the_last_to_end_are_remembered() {
+    let mut table = table();
+    table.remembers_last = true;
+    let ends = 100..100 + 2 * i32::try_from(REMEMBERED_LAST).unwrap();
+    for tid in ends.clone() {
+        table.born(birth(10, tid, (10, 10))).unwrap();
+        table.ended(Tid(tid), Nanos(2));
+    }
+    assert_eq!(table.seen(Nanos(0), |_, _| None).len(), REMEMBERED_LAST + 1);
+    let last = TaskId { job: JobIdx(0), order: u32::try_from(ends.len()).unwrap() };
+    assert!(table.task(last).is_some());
+}
+
+#[test]
+fn a_newborn_inherits_its_creators_mark() {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    table.task(first).unwrap().mark = Mark::On(PuNr(3));
+    let id = table.born(birth(10, 11, (10, 10))).unwrap();
+    assert_eq!(table.task(id).unwrap().mark, Mark::On(PuNr(3)));
+}
+
+#[test]
+fn a_task_that_ends_while_it_settles_was_missed() {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    table.task(first).unwrap().status = PlacementStatus::Settling;
+    table.ended(Tid(10), Nanos(5));
+    assert_eq!(table.seen(Nanos(1), |_, _| None)[0].status, PlacementStatus::Missed);
+    assert_eq!(table.seen(Nanos(1), |_, _| None)[0].ended, Some(Nanos(4)));
+}
+
+/// Threads 11 and 12 of process 10 were on PUs 1 and 2; the note of the birth of 14 was lost, so either may have
+/// created it. Process 20 has nothing to do with it.
+#[test]
+fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
+    let mut table = table();
+    for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
+        let id = table.born(birth(pid, tid, (10, 10))).unwrap();
+        table.task(id).unwrap().mark = Mark::On(PuNr(pu));
+    }
+    let known = birth(10, 13, (10, 10));
+    let lost = Birth { lost: true, ..birth(10, 14, (10, 10)) };
+    let had = [known, lost].map(|birth| {
+        let id = table.born(birth).unwrap();
+        table.task(id).unwrap().had.pus().collect::<Vec<_>>()
+    });
+    assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
+}
+
+/// The same with a thread of process 10 under SCHED_IDLE by our doing: the newborn may have that of it. Where the program has
+/// bound a thread itself, it may have bound the newborn, too.
+#[test]
+fn a_newborn_of_an_unknown_creator_may_have_its_policy() {
+    let mut table = table();
+    let fair = Fair::Batch;
+    let lowered = table.born(birth(10, 11, (10, 10))).unwrap();
+    let task = table.task(lowered).unwrap();
+    (task.mark, task.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
+    let mut newborn = |tid, stand| {
+        table.task(lowered).unwrap().status = stand;
+        table.begin_events();
+        let id = table.born(Birth { lost: true, ..birth(10, tid, (10, 10)) }).unwrap();
+        let task = table.task(id).unwrap();
+        (task.had.pus().collect::<Vec<_>>(), task.was_lowered)
+    };
+    assert_eq!(newborn(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
+    assert_eq!(newborn(15, PlacementStatus::PinnedByProgram), (vec![], None));
+}
+
+/// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel tells that 10 has ended, and
+/// births what that means for 11: it is born as 10, and then ends.
+fn taken_over(parent: i32) -> (TaskTable, TaskId) {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
+        let task = table.task(id).unwrap();
+        (task.mark, task.cpu_time) = (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
+        task.waited = Some(Nanos(9));
+    }
+    table.ended(Tid(10), Nanos(2));
+    let id = table.born(birth(10, 10, (10, parent))).unwrap();
+    table.ended(Tid(11), Nanos(3));
+    (table, id)
+}
+
+#[test]
+fn who_executes_a_program_stays_known_to_its_job() {
+    let (mut table, id) = taken_over(11);
+    assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
+    assert_eq!(table.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
+    assert_eq!(table.task(id).unwrap().mark, Mark::On(PuNr(1)), "it has the mask that it had");
+    assert!(table.begins_run(id));
+    assert!(table.doubtful().is_empty(), "nobody is to be revived");
+    let child = table.born(birth(20, 20, (10, 10))).unwrap();
+    assert_eq!(child.to_string(), "0.3");
+    table.ended(Tid(10), Nanos(4));
+    assert_eq!(table.processes_of(JobIdx(0)), [Pid(20)]);
+    let first = TaskId { job: JobIdx(0), order: 0 };
+    assert_eq!(table.doubtful(), [first], "its end may be one that was only reported");
+}
+
+/// 3 ms are those of the thread that was the first, which has ended. The 4 ms of the other are in what is read of it
+/// under its new number.
+#[test]
+fn who_executes_a_program_has_its_time_counted_once() {
+    let (mut table, id) = taken_over(11);
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked yet");
+    table.task(id).unwrap().cpu_time = Some(Nanos::from_millis(6));
+    assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
+    let executing = &table.seen(Nanos(0), |_, _| None)[1];
+    assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));
+}
+
+#[test]
+fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
+    let (mut table, id) = taken_over(10);
+    let task = table.task(id).unwrap();
+    assert_eq!(task.mark, Mark::Original);
+    assert_eq!(task.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+}
+
+/// The same by `/proc`, which showed the end of 11 earlier: then the new program of 10 is reported as the end of 10 and
+/// the creation of another first thread.
+#[test]
+fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    for (id, pu) in [(first, 0), (further, 1)] {
+        table.task(id).unwrap().mark = Mark::On(PuNr(pu));
+    }
+    table.ended(Tid(11), Nanos(2));
+    table.ended(Tid(10), Nanos(3));
+    let id = table.born(Birth { lost: true, ..birth(10, 10, (10, 10)) }).unwrap();
+    assert_eq!(table.task(id).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
+    assert!(table.begins_run(id) && table.doubtful().is_empty());
+    table.ended(Tid(10), Nanos(4));
+    assert_eq!(table.born(birth(20, 20, (10, 10))), None, "its process is gone");
+}
+
+/// A program that changes its user is not told of: 10 is found to live after all, and may be who was 11.
+#[test]
+fn who_is_revived_may_be_another_thread() {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    table.task(further).unwrap().mark = Mark::On(PuNr(1));
+    table.ended(Tid(10), Nanos(2));
+    assert_eq!(table.doubtful(), [first]);
+    table.revive(first);
+    assert_eq!(table.task(first).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(1)]);
+    assert!(table.doubtful().is_empty());
+}
+
+/// The plan wanted the job's first task on PU 5, before another thread of it executed a program.
+#[test]
+fn who_takes_over_from_the_first_goes_where_the_plan_wanted_that() {
+    let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+        { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
+        "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+    let plan = Plan::from_json(text).unwrap();
+    let (table, id) = taken_over(11);
+    assert_eq!(table.target_of(&plan, id), Some(PuNr(5)));
+}
