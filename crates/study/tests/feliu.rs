@@ -18,10 +18,10 @@ use colocate_study::feliu::{Number, Report, Study, run};
 const PAGE: &str = include_str!("../../../docs/feliu.md");
 /// The files that the tables of the four sections are of.
 const FROZEN: [&str; 4] = [
-    include_str!("../../../studies/feliu/frozen-2026-11-22-whole-feliu-1.json"),
-    include_str!("../../../studies/feliu/frozen-2026-11-21-feliu-2.json"),
-    include_str!("../../../studies/feliu/frozen-2026-11-22-whole-feliu-3.json"),
-    include_str!("../../../studies/feliu/frozen-2026-11-22-mixes-100-feliu-4.json"),
+    include_str!("../../../studies/feliu-1.json"),
+    include_str!("../../../studies/feliu-2.json"),
+    include_str!("../../../studies/feliu-3.json"),
+    include_str!("../../../studies/feliu-4.json"),
 ];
 
 /// Means over the mixes.

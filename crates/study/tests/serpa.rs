@@ -11,12 +11,8 @@ use colocate_study::serpa::work::Work;
 use colocate_study::serpa::{Report, Study, bench, length, table};
 use expect_test::expect;
 
-/// The first predictions, with applications of half a second; superseded, and kept as they were.
-const FIRST: &str = include_str!("../../../studies/serpa/frozen-2026-11-21.json");
-/// With longer applications, and the simulated kernel before it was held against real ones; superseded as well.
-const SECOND: &str = include_str!("../../../studies/serpa/frozen-2026-11-21-long.json");
-/// The ones that count.
-const FROZEN: &str = include_str!("../../../studies/serpa/frozen-2026-11-21-settled.json");
+/// The kept predictions; `scripts/studies` makes them again.
+const FROZEN: &str = include_str!("../../../studies/serpa.json");
 const KERNELS: &str = include_str!("../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../studies/serpa/nas.toml");
 
@@ -34,27 +30,25 @@ fn with_study<T>(draws: usize, seeds: u32, make: impl FnOnce(Study<'_>) -> T) ->
     })
 }
 
-/// Whoever changes the model, the machine's figures or the kernels' sees here that predictions change: the
-/// frozen ones stay as they were, and docs/serpa.md gets a further column.
+/// A change of the model, the machine's figures or the kernels' shows here if it changes predictions: the kept ones stay as
+/// they are, and docs/serpa.md gets a further column.
 #[test]
 fn what_was_frozen_is_still_predicted() {
     let kernels = PhaseFile::from_toml(KERNELS).unwrap().phases;
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "expected {b}, found {a}");
-    for text in [FIRST, SECOND, FROZEN] {
-        let frozen: serde_json::Value = serde_json::from_str(text).unwrap();
-        let draws = usize::try_from(frozen["draws"].as_u64().unwrap()).unwrap();
-        let frozen: bench::Figures = serde_json::from_value(frozen["bench"].clone()).unwrap();
-        let found = with_study(draws, 1, |study| bench::figures(&study, &kernels).unwrap());
-        assert_eq!(found.kernels, frozen.kernels);
-        for (found, frozen) in [
-            (found.scenario_b, frozen.scenario_b),
-            (found.scenario_c, frozen.scenario_c),
-            (found.best_c, frozen.best_c),
-        ] {
-            near(found.value, frozen.value);
-            near(found.low, frozen.low);
-            near(found.high, frozen.high);
-        }
+    let frozen: serde_json::Value = serde_json::from_str(FROZEN).unwrap();
+    let draws = usize::try_from(frozen["draws"].as_u64().unwrap()).unwrap();
+    let frozen: bench::Figures = serde_json::from_value(frozen["bench"].clone()).unwrap();
+    let found = with_study(draws, 1, |study| bench::figures(&study, &kernels).unwrap());
+    assert_eq!(found.kernels, frozen.kernels);
+    for (found, frozen) in [
+        (found.scenario_b, frozen.scenario_b),
+        (found.scenario_c, frozen.scenario_c),
+        (found.best_c, frozen.best_c),
+    ] {
+        near(found.value, frozen.value);
+        near(found.low, frozen.low);
+        near(found.high, frozen.high);
     }
 }
 
