@@ -3,7 +3,7 @@
 use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::schedule::{Choice, Quantum, QuantumOutcome, QueuedJob};
 use colocate_machine::{PuIdx, PuNr};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -117,29 +117,54 @@ impl<'a> Evidence<'a> {
     /// over have left behind, are left to the kernel; all other jobs wait, also those that were not seen yet.
     #[must_use]
     pub fn plan(&self, choices: &[Choice]) -> Plan {
-        let chosen: BTreeSet<JobIdx> = choices.iter().map(|choice| choice.job).collect();
-        let places = places(choices, self.now.queue);
-        let is_over = |job| self.roster.over.is_some_and(|over| over.contains(&job));
-        let decide = |task: TaskId, name: &Arc<str>| {
-            let (place, why) = match places.get(&task) {
-                Some((pu, why)) => (self.place(*pu), why.clone()),
-                None if chosen.contains(&task.job) || is_over(task.job) => {
-                    (Place::LeftToKernel, Why::LeftToKernel)
-                }
+        let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
+        chosen.sort_unstable();
+        let nameless: Arc<str> = "".into();
+        let mut places = self.places(choices).into_iter().peekable();
+        let mut decide = |task: TaskId, name: &Arc<str>| {
+            while places.peek().is_some_and(|place| place.0 < task) {
+                places.next();
+            }
+            let (place, why) = match places.next_if(|place| place.0 == task) {
+                Some((_, place, why)) => (place, why),
+                None if self.runs(task.job, &chosen) => (Place::LeftToKernel, Why::LeftToKernel),
                 None => (Place::Waiting, Why::NotSelected),
             };
             Decision { task, name: name.clone(), place, why }
         };
-        let nameless: Arc<str> = "".into();
-        let mut decisions: Vec<Decision> =
-            self.roster.living.iter().map(|(task, name)| decide(*task, name)).collect();
-        if self.roster.living.is_empty() {
-            decisions.extend(threads(self.now.queue).map(|task| decide(task, &nameless)));
+        let mut tasks: Vec<(TaskId, &Arc<str>)> =
+            self.roster.living.iter().map(|(task, name)| (*task, name)).collect();
+        if tasks.is_empty() {
+            tasks.extend(threads(self.now.queue).map(|task| (task, &nameless)));
         }
         let unseen = self.roster.unseen.iter().map(|&job| TaskId { job, order: 0 });
-        decisions.extend(unseen.map(|task| decide(task, &nameless)));
-        decisions.sort_by_key(|decision| decision.task);
+        tasks.extend(unseen.map(|task| (task, &nameless)));
+        tasks.sort_unstable_by_key(|(task, _)| *task);
+        let decisions = tasks.into_iter().map(|(task, name)| decide(task, name)).collect();
         Plan { decisions, ..self.empty_plan() }
+    }
+
+    /// The places of the chosen jobs' threads, and why, in the order of the IDs.
+    fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
+        let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
+        by_job.sort_unstable_by_key(|job| job.job);
+        let mut places = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let Ok(at) = by_job.binary_search_by_key(&choice.job, |job| job.job) else { continue };
+            for (thread, (pu, allocated)) in by_job[at].threads.iter().zip(&choice.places) {
+                let (selected, allocated) = (choice.selected.clone(), allocated.clone());
+                let why = Why::Chosen { selected, allocated };
+                places.push((thread.id, self.place(*pu), why));
+            }
+        }
+        places.sort_by_key(|place| place.0);
+        places
+    }
+
+    /// Whether a job runs, or is over and has left tasks behind.
+    fn runs(&self, job: JobIdx, chosen: &[JobIdx]) -> bool {
+        let is_over = || self.roster.over.is_some_and(|over| over.contains(&job));
+        chosen.binary_search(&job).is_ok() || is_over()
     }
 
     /// The plan that lets all jobs run and leaves every thread to the kernel.
@@ -176,18 +201,4 @@ impl<'a> Evidence<'a> {
 
 fn threads(queue: &[QueuedJob]) -> impl Iterator<Item = TaskId> {
     queue.iter().flat_map(|job| &job.threads).map(|thread| thread.id)
-}
-
-/// The places of the chosen jobs' threads, and why.
-fn places(choices: &[Choice], queue: &[QueuedJob]) -> BTreeMap<TaskId, (Option<PuIdx>, Why)> {
-    let by_job: BTreeMap<JobIdx, &QueuedJob> = queue.iter().map(|job| (job.job, job)).collect();
-    let mut places = BTreeMap::new();
-    for choice in choices {
-        let threads = by_job.get(&choice.job).map_or(&[][..], |job| &job.threads);
-        for (thread, (pu, allocated)) in threads.iter().zip(&choice.places) {
-            let (selected, allocated) = (choice.selected.clone(), allocated.clone());
-            places.insert(thread.id, (*pu, Why::Chosen { selected, allocated }));
-        }
-    }
-    places
 }
