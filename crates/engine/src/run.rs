@@ -34,8 +34,10 @@ use crate::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::policy::Roster;
-use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome};
-use colocate_policy::{DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, Task, TaskId};
+use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob};
+use colocate_policy::{
+    DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, Task, TaskId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -184,104 +186,182 @@ pub fn run(
     mut estimate: Option<&mut dyn Estimate>,
     look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Snapshot, HostError> {
-    let knows_mixes = policy.needs().has(Source::Mix);
-    let unknown = unknown_jobs(knows_mixes, workload.jobs);
-    let mut watch = Watch::start(host, unknown, workload.watch);
-    let mut queue = Queue::default();
-    let mut seen = Snapshot::before_the_launch();
-    let (mut plan, mut has_watched, mut last) = (None, false, None::<(Nanos, Vec<JobUsage>)>);
-    // As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
-    let mut machine = host.machine().clone();
-    if workload.may_wait() {
-        // All wait; this only shows which jobs are there.
-        let now = Quantum { number: 0, machine: &machine, pus: &[], queue: &[] };
-        let launch =
-            Situation { workload, knows_mixes, unplaced: &[], seen: &seen, now, last: None };
-        seen = host.run_quantum(&launch.nothing_chosen(), Nanos::ZERO)?;
-    }
+    let mut state = Loop::launch(host, policy.needs(), workload)?;
     for number in 0.. {
-        if seen.end == QuantumEnd::AllJobsEnded {
+        if state.seen.end == QuantumEnd::AllJobsEnded {
             break;
         }
-        if *host.machine() != machine {
-            queue.renumber(&machine, host.machine());
-            machine = host.machine().clone();
-        }
-        queue.meet(&seen);
-        let pus = indices(&machine, host.usable());
-        let queued = queue.queued(&seen);
-        let now = Quantum { number, machine: &machine, pus: &pus, queue: &queued };
-        let situation = Situation {
+        let begun = state.begin(host, policy, number);
+        let Some(quantum) = state.put_at_initial_places(host, &begun)? else { break };
+        let after = host.run_quantum(&state.plan, quantum)?;
+        state.has_watched = state.watch.pass(host, after.at);
+        state.end(begun, after, estimate.as_deref_mut(), look);
+    }
+    Ok(state.seen)
+}
+
+/// What the loop remembers from round to round.
+struct Loop<'w> {
+    workload: &'w Workload<'w>,
+    /// Whether the policy wants to know what tasks do.
+    knows_mixes: bool,
+    watch: Watch,
+    queue: Queue,
+    /// As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
+    machine: Machine,
+    seen: Snapshot,
+    /// The plan in force, once there is one that was decided.
+    plan: Plan,
+    has_plan: bool,
+    /// Whether a watch time was over with the last quantum.
+    has_watched: bool,
+    /// What came of the last quantum, if the policy planned it.
+    last: Option<(Nanos, Vec<JobUsage>)>,
+}
+
+/// A round that has begun.
+struct Begun {
+    number: u64,
+    cause: Option<Cause>,
+    pus: Vec<PuIdx>,
+    queued: Vec<QueuedJob>,
+    /// Whether there was something to choose from.
+    can_decide: bool,
+    /// How long its quantum is to be.
+    asked: Nanos,
+}
+
+impl<'w> Loop<'w> {
+    /// Launches the jobs. Where jobs may wait all do, which shows which are there.
+    fn launch(
+        host: &mut impl Host,
+        needs: SourceSet,
+        workload: &'w Workload<'w>,
+    ) -> Result<Self, HostError> {
+        let knows_mixes = needs.has(Source::Mix);
+        let unknown = unknown_jobs(knows_mixes, workload.jobs);
+        let mut state = Self {
             workload,
             knows_mixes,
-            unplaced: watch.unplaced(),
-            seen: &seen,
-            now,
-            last: last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did }),
+            watch: Watch::start(host, unknown, workload.watch),
+            queue: Queue::default(),
+            machine: host.machine().clone(),
+            seen: Snapshot::before_the_launch(),
+            plan: Plan::default(),
+            has_plan: false,
+            has_watched: false,
+            last: None,
         };
-        let cause = situation.cause(plan.as_ref(), has_watched);
+        if workload.may_wait() {
+            let nothing = state.situation(0, &[], &[]).nothing_chosen();
+            state.seen = host.run_quantum(&nothing, Nanos::ZERO)?;
+        }
+        Ok(state)
+    }
+
+    fn situation<'a>(
+        &'a self,
+        number: u64,
+        pus: &'a [PuIdx],
+        queue: &'a [QueuedJob],
+    ) -> Situation<'a> {
+        let last = self.last.as_ref();
+        Situation {
+            workload: self.workload,
+            knows_mixes: self.knows_mixes,
+            unplaced: self.watch.unplaced(),
+            seen: &self.seen,
+            now: Quantum { number, machine: &self.machine, pus, queue },
+            last: last.map(|(took, did)| QuantumOutcome { took: *took, did }),
+        }
+    }
+
+    /// Begins a round: has the policy decide if there is a reason to.
+    fn begin(&mut self, host: &impl Host, policy: &mut dyn Policy, number: u64) -> Begun {
+        if *host.machine() != self.machine {
+            self.queue.renumber(&self.machine, host.machine());
+            self.machine = host.machine().clone();
+        }
+        self.queue.meet(&self.seen);
+        let pus = indices(&self.machine, host.usable());
+        let queued = self.queue.queued(&self.seen);
+        let situation = self.situation(number, &pus, &queued);
+        let cause = situation.cause(self.has_plan.then_some(&self.plan), self.has_watched);
         let can_decide = situation.can_decide();
-        let mut quantum = match workload.until {
-            Until::Events => watch.quantum(seen.at),
+        let made = cause.map(|_| match can_decide {
+            true => situation.decide(policy),
+            false => situation.nothing_chosen(),
+        });
+        let asked = match self.workload.until {
+            Until::Events => self.watch.quantum(self.seen.at),
             Until::Time(quantum) => quantum,
         };
-        let asked = quantum;
-        if cause.is_some() {
-            let made = match can_decide {
-                true => situation.decide(policy),
-                false => situation.nothing_chosen(),
-            };
-            if !made.initial.is_empty() {
-                let moment = host.run_quantum(&made.initially(), Nanos::ZERO)?;
-                match moment.end {
-                    QuantumEnd::AllJobsEnded => {
-                        seen = moment;
-                        break;
-                    }
-                    // It was chosen for other PUs, so it is over before it begins.
-                    QuantumEnd::MachineChanged => quantum = Nanos::ZERO,
-                    QuantumEnd::Elapsed | QuantumEnd::JobEnded => {}
-                }
-            }
-            plan = Some(made);
+        if let Some(made) = made {
+            (self.plan, self.has_plan) = (made, true);
         }
-        let plan = plan.as_ref().expect("the first round decides");
-        let after = host.run_quantum(plan, quantum)?;
-        has_watched = watch.pass(host, after.at);
-        let placed = placed(plan, &queued, &machine);
+        Begun { number, cause, pus, queued, can_decide, asked }
+    }
+
+    /// Puts threads at the initial places of a new plan, for no time. Says how long the quantum is then; `None` if all jobs
+    /// have ended.
+    fn put_at_initial_places(
+        &mut self,
+        host: &mut impl Host,
+        begun: &Begun,
+    ) -> Result<Option<Nanos>, HostError> {
+        if begun.cause.is_none() || self.plan.initial.is_empty() {
+            return Ok(Some(begun.asked));
+        }
+        let moment = host.run_quantum(&self.plan.initially(), Nanos::ZERO)?;
+        Ok(match moment.end {
+            QuantumEnd::AllJobsEnded => {
+                self.seen = moment;
+                None
+            }
+            // It was chosen for other PUs, so it is over before it begins.
+            QuantumEnd::MachineChanged => Some(Nanos::ZERO),
+            QuantumEnd::Elapsed | QuantumEnd::JobEnded => Some(begun.asked),
+        })
+    }
+
+    /// Takes in what a quantum has shown.
+    fn end(
+        &mut self,
+        begun: Begun,
+        after: Snapshot,
+        estimate: Option<&mut (dyn Estimate + '_)>,
+        look: &mut dyn FnMut(&Round<'_>),
+    ) {
+        let placed = placed(&self.plan, &begun.queued, &self.machine);
         let passed = Passed {
             placed: &placed,
-            machine: &machine,
-            pus: pus.len(),
-            asked,
-            before: &seen,
+            machine: &self.machine,
+            pus: begun.pus.len(),
+            asked: begun.asked,
+            before: &self.seen,
             after: &after,
         };
-        let mut did = queue.note(&passed);
-        if let Some(estimate) = estimate.as_deref_mut() {
+        let mut did = self.queue.note(&passed);
+        if let Some(estimate) = estimate {
             estimate::fill(&mut did, estimate);
         }
-        queue.remember(&did);
-        let all = guard::seen::did(&seen, &after);
+        self.queue.remember(&did);
+        let all = guard::seen::did(&self.seen, &after);
         let done = passed.done(&all);
-        last = can_decide.then(|| (done.took, done.did.to_vec()));
-        let (ran, runnable) = (placed.into_keys().collect(), queue.runnable());
-        let began = seen.at;
-        let round = Round {
-            number,
-            cause,
-            began,
-            plan,
-            ran: &ran,
+        self.last = begun.can_decide.then(|| (done.took, done.did.to_vec()));
+        look(&Round {
+            number: begun.number,
+            cause: begun.cause,
+            began: self.seen.at,
+            plan: &self.plan,
             seen: &after,
             did: &did,
             all: &all,
-            runnable: &runnable,
-        };
-        look(&round);
-        seen = after;
+            runnable: &self.queue.runnable(),
+            ran: &placed.into_keys().collect(),
+        });
+        self.seen = after;
     }
-    Ok(seen)
 }
 
 /// What is known when a round begins.
