@@ -1,6 +1,6 @@
 //! Launch programs, pin their threads, read back, journal, restore.
 //!
-//! An edge crate: it makes system calls, all of them in [`sys`], [`pages::call`] and [`told`], and it implements
+//! An edge crate: it makes system calls, all of them in [`sys`] and [`pages::call`], and it implements
 //! [`colocate_engine::Host`] for this machine.
 
 pub mod guardian;
