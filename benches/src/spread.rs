@@ -428,7 +428,7 @@ fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
         pus: Vec::new(),
         policy: String::new(),
         decisions: (0..threads).map(decision).collect(),
-        newborn: DefaultPlacement::LeaveToKernel,
+        default_placement: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }
 }

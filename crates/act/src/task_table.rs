@@ -717,7 +717,7 @@ impl TaskTable {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
         let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
         let place = plan.place_of(id).or_else(before);
-        place.map_or_else(|| self.default_target(&plan.newborn), Place::pu)
+        place.map_or_else(|| self.default_target(&plan.default_placement), Place::pu)
     }
 
     /// The PU that the newborn rule gives to a task: the one with the fewest living tasks aimed at

@@ -366,7 +366,7 @@ fn table(
     let predicted = plan.predicted.as_deref().unwrap_or(nothing);
     let _ = writeln!(text, "predicted  {}", printable(predicted));
     let _ = writeln!(text, "slowdown   {}", printable(trust));
-    let _ = writeln!(text, "born later {}", born_later(&plan.newborn));
+    let _ = writeln!(text, "born later {}", born_later(&plan.default_placement));
     text
 }
 

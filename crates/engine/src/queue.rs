@@ -4,13 +4,13 @@
 //! - *Queue*: jobs that have work left. Those that ran go to its tail, in the order of the queue.
 //! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
 //!   there yet. Only these need a context; others are left to the kernel while their job runs.
-//! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads wanted a
-//!   PU, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
+//! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads was
+//!   runnable, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
 //! # Properties
 //! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
 //!   `rates_of_the_last_quantum`
-//! - **A pause teaches nothing**: policies hear of it as of a quantum of no length in which nothing ran, and these
+//! - **A pause teaches nothing**: policies see it as a quantum of no length in which nothing ran, and these
 //!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `who_comes_late_still_learns`
 
 mod own_cores;
@@ -39,7 +39,7 @@ pub const ACTIVE: f64 = 0.05;
 /// machine that is busy otherwise a quantum may come to two or three.
 const STRETCHED: u64 = 4;
 
-/// See [`STRETCHED`]. Chosen: of the shortest quanta a busy machine makes many, and nobody stops a run for less.
+/// See [`STRETCHED`]. Chosen: of the shortest quanta a busy machine makes many, and a run is not stopped for less.
 const PAUSE: Nanos = Nanos::from_millis(500);
 
 /// It is none if a chosen thread had a PU or waited for one for more than this share of it. Chosen: what is learned of it is
@@ -101,7 +101,7 @@ impl Passed<'_> {
         tasks.map(move |task| (task, before.find(task.id)))
     }
 
-    /// What the policy hears of it.
+    /// What the policy sees of it.
     pub fn done<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
         match self.teaches() {
             true => QuantumOutcome { took: self.took(), did },
@@ -258,7 +258,7 @@ impl Queue {
                 }
                 known.active = is_active(task, earlier, took, || *fair);
                 known.runnable = rates::runnable(task, earlier, took);
-                // Of who was born and has ended between two looks nobody can say, and it did little.
+                // A thread that was created and has ended between two looks is unknown, and did little.
                 if task.alive() || known.runnable.is_some() {
                     job.runnable = job.runnable.zip(known.runnable).map(|(sum, more)| sum + more);
                 }

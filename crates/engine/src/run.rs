@@ -5,8 +5,8 @@
 //! different evidence and do different things, but all of them decide, act and look.
 //! # Approach
 //! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
-//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). KnownJob jobs are placed from the start.
-//!   Unknown ones are left to the kernel while they are watched, where the policy wants to know what they do; then all are
+//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
+//!   Unknown ones are left to the kernel while they are watched, where the policy needs their mixes; then all are
 //!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
 //!   be moved a moment later.
 //! - *Time*: the policy decides each quantum. All jobs wait at first, as it is to choose among those that are there. Jobs
@@ -22,7 +22,7 @@
 //! - **Follows the machine**: a plan uses only PUs that are usable when it is made; a quantum for which the machine has
 //!   changed meanwhile is over before it begins. -> tests `a_lost_pu_is_left`, `a_machine_that_shrinks_and_grows`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
-//! - **Initial places**: threads are where the plan wants them at first, for no time, before the quantum begins. -> test
+//! - **Initial places**: threads are where the plan has them at first, for no time, before the quantum begins. -> test
 //!   `threads_are_put_somewhere_first`
 
 use crate::estimate::{self, Estimate};
@@ -65,7 +65,7 @@ pub struct Workload<'a> {
     pub policy: &'a str,
     /// What ends a quantum.
     pub until: Until,
-    /// How long unknown jobs are watched before they are placed, where the policy wants to know what they do.
+    /// How long unknown jobs are watched before they are placed, where the policy needs their mixes.
     pub watch: Nanos,
 }
 
@@ -149,7 +149,7 @@ impl Planned {
 
 /// The plan that [`run`] would start with, where only events end a quantum.
 ///
-/// Threads that are not known yet are not in it; a policy that does not want to know what tasks do places each job's
+/// Threads that are not known yet are not in it; a policy that needs no mixes places each job's
 /// first thread.
 #[must_use]
 pub fn first_plan(
@@ -159,12 +159,12 @@ pub fn first_plan(
     workload: &Workload<'_>,
 ) -> Plan {
     let seen = Snapshot::before_the_launch();
-    let knows_mixes = policy.needs().has(Source::Mix);
-    let unplaced = unknown_jobs(knows_mixes, workload.jobs);
+    let needs_mixes = policy.needs().has(Source::Mix);
+    let unplaced = unknown_jobs(needs_mixes, workload.jobs);
     let pus = indices(machine, usable);
     let situation = Situation {
         workload,
-        knows_mixes,
+        needs_mixes,
         unplaced: &unplaced,
         seen: &seen,
         now: Quantum { number: 0, machine, pus: &pus, queue: &[] },
@@ -203,8 +203,8 @@ pub fn run(
 /// What the loop remembers from round to round.
 struct Loop<'w> {
     workload: &'w Workload<'w>,
-    /// Whether the policy wants to know what tasks do.
-    knows_mixes: bool,
+    /// Whether the policy needs the tasks' mixes.
+    needs_mixes: bool,
     watch: Watch,
     queue: Queue,
     /// As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
@@ -238,11 +238,11 @@ impl<'w> Loop<'w> {
         needs: SourceSet,
         workload: &'w Workload<'w>,
     ) -> Result<Self, HostError> {
-        let knows_mixes = needs.has(Source::Mix);
-        let unknown = unknown_jobs(knows_mixes, workload.jobs);
+        let needs_mixes = needs.has(Source::Mix);
+        let unknown = unknown_jobs(needs_mixes, workload.jobs);
         let mut state = Self {
             workload,
-            knows_mixes,
+            needs_mixes,
             watch: Watch::start(host, unknown, workload.watch),
             queue: Queue::default(),
             machine: host.machine().clone(),
@@ -268,7 +268,7 @@ impl<'w> Loop<'w> {
         let last = self.last.as_ref();
         Situation {
             workload: self.workload,
-            knows_mixes: self.knows_mixes,
+            needs_mixes: self.needs_mixes,
             unplaced: self.watch.unplaced(),
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
@@ -367,8 +367,8 @@ impl<'w> Loop<'w> {
 /// What is known when a round begins.
 struct Situation<'a> {
     workload: &'a Workload<'a>,
-    /// Whether the policy wants to know what tasks do.
-    knows_mixes: bool,
+    /// Whether the policy needs the tasks' mixes.
+    needs_mixes: bool,
     /// Jobs that have not been watched long enough to be placed.
     unplaced: &'a [JobIdx],
     seen: &'a Snapshot,
@@ -383,7 +383,7 @@ impl Situation<'_> {
         let has_new_tasks = || self.tasks().iter().any(|task| plan.place_of(task.id).is_none());
         match self.seen.end {
             QuantumEnd::MachineChanged => Some(Cause::MachineChanged),
-            QuantumEnd::JobEnded if self.workload.may_wait() || self.knows_mixes => {
+            QuantumEnd::JobEnded if self.workload.may_wait() || self.needs_mixes => {
                 Some(Cause::JobEnded)
             }
             _ if self.workload.may_wait() => Some(Cause::Elapsed),
@@ -400,7 +400,7 @@ impl Situation<'_> {
     fn decide(&self, policy: &mut dyn Policy) -> Plan {
         let mut plan = self.with_evidence(|evidence| policy.decide(evidence));
         if !self.unplaced.is_empty() {
-            plan.newborn = DefaultPlacement::LeaveToKernel;
+            plan.default_placement = DefaultPlacement::LeaveToKernel;
         }
         self.labelled(plan)
     }
@@ -441,7 +441,7 @@ impl Situation<'_> {
         let jobs = self.workload.jobs;
         let mut tasks = tasks_to_plan(jobs, &self.seen.tasks, self.seen.at);
         tasks.retain(is_worth_a_place);
-        if self.seen.tasks.is_empty() && !self.knows_mixes {
+        if self.seen.tasks.is_empty() && !self.needs_mixes {
             tasks.extend(first_tasks(jobs));
             tasks.sort_by_key(|task| task.id);
         }
@@ -460,12 +460,12 @@ fn indices(machine: &Machine, usable: &[PuNr]) -> Vec<PuIdx> {
 }
 
 /// Jobs that have to be watched before they can be placed.
-fn unknown_jobs(knows_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
-    let unknown = (0..).zip(jobs).filter(|(_, job)| knows_mixes && job.profile.is_none());
+fn unknown_jobs(needs_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
+    let unknown = (0..).zip(jobs).filter(|(_, job)| needs_mixes && job.profile.is_none());
     unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
-/// The first threads of unknown jobs: every job has one, so a policy that does not want to know what tasks do can place
+/// The first threads of unknown jobs: every job has one, so a policy that needs no mixes can place
 /// them before the launch.
 fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());

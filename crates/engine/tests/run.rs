@@ -82,7 +82,7 @@ impl Host for Script {
             let pu = decision.place.pu().map_or("kernel".to_string(), |pu| pu.to_string());
             write!(self.log, " {}→{pu}", decision.task).unwrap();
         }
-        let newborn = match &plan.newborn {
+        let newborn = match &plan.default_placement {
             DefaultPlacement::LeaveToKernel => "kernel".to_string(),
             DefaultPlacement::FillInOrder { pus } => format!("{} PUs", pus.len()),
         };
@@ -147,7 +147,7 @@ impl Policy for Dealer {
         });
         Plan {
             decisions: decisions.collect(),
-            newborn: DefaultPlacement::FillInOrder { pus: pus.clone() },
+            default_placement: DefaultPlacement::FillInOrder { pus: pus.clone() },
             ..empty
         }
     }

@@ -75,7 +75,7 @@ pub fn slowdowns(
         };
         let seats: Vec<Seat<'_>> = plan.decisions.iter().enumerate().map(seat).collect();
         let together = model.predict(&seats);
-        // SoloProfile, tasks that are alike are equally fast on all cores of a kind.
+        // Alone, tasks that are alike are equally fast on all cores of a kind.
         let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
         for (place, (seat, rate)) in seats.iter().zip(&together.tasks).enumerate() {
             let kind = machine.cores[machine.core_of(seat.pu).idx()].kind;

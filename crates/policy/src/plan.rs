@@ -319,7 +319,8 @@ pub struct Plan {
     /// One decision a task, in the order of the tasks' IDs.
     pub decisions: Vec<Decision>,
     /// What becomes of tasks that are not named.
-    pub newborn: DefaultPlacement,
+    #[serde(rename = "newborn")]
+    pub default_placement: DefaultPlacement,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
     /// What the contention model expects of each decision's task, in their order; `None` if nobody asked
@@ -347,7 +348,7 @@ impl Default for Plan {
             pus: Vec::new(),
             policy: String::new(),
             decisions: Vec::new(),
-            newborn: DefaultPlacement::LeaveToKernel,
+            default_placement: DefaultPlacement::LeaveToKernel,
             predicted: None,
             slowdowns: None,
             initial: Vec::new(),

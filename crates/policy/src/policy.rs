@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Decides where tasks run. Pure: the same evidence in the same order gives the same plans, and it never learns which host
 /// it faces.
 pub trait Policy: fmt::Debug {
-    /// Evidence that it wants. What a host cannot provide is unknown to it.
+    /// Evidence that it needs. What a host cannot provide is unknown.
     fn needs(&self) -> SourceSet;
 
     /// The plan for the time until the next decision.
@@ -74,7 +74,7 @@ pub struct Roster<'a> {
 pub struct Evidence<'a> {
     /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
     pub now: Quantum<'a>,
-    /// What came of the last quantum, if this policy planned it and was not told yet.
+    /// What came of the last quantum, if this policy planned it and has not seen it yet.
     pub last: Option<QuantumOutcome<'a>>,
     /// Whether jobs may wait. If not, all of them run all the time.
     pub may_wait: bool,

@@ -24,13 +24,13 @@ pub struct Row {
     pub source: &'static str,
     /// What can be set.
     pub settings: &'static [Setting],
-    /// Evidence that it wants from the host.
+    /// Evidence that it needs from the host.
     pub needs: SourceSet,
     /// What it has to know before the first decision.
     pub prior: &'static [Prior],
     /// When it decides.
     pub cadence: Cadence,
-    /// Whether it lets jobs wait, where it is asked each quantum.
+    /// Whether it lets jobs wait, where it decides each quantum.
     pub waits: bool,
     /// Makes it.
     pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
@@ -98,7 +98,7 @@ pub struct Knowledge<'a> {
     /// What becomes of CPI stacks on a shared core of this machine; without it
     /// [`CpiModel::built_in`], which is that of another.
     pub cpi: Option<&'a CpiModel>,
-    /// What each job demands, by job: for the oracle, and where speed-up factors are asked for.
+    /// What each job demands, by job: for the oracle and for speed-up factors.
     pub demands: &'a [Phase],
     /// How fast the machine is, for the same.
     pub performance: Option<&'a Performance>,
@@ -237,7 +237,7 @@ pub struct Values<'a> {
 impl<'a> Values<'a> {
     fn get(&self, name: &str) -> Option<&'a Value> {
         let at = self.row.settings.iter().position(|setting| setting.name == name);
-        self.values[at.expect("a row asks for its own settings")].as_ref()
+        self.values[at.expect("a row reads its own settings")].as_ref()
     }
 
     /// The whole number `name`; at most what a `u32` holds.
@@ -339,13 +339,13 @@ impl PolicySpec {
         self.row.prior.contains(&prior)
     }
 
-    /// Whether it wants `source`.
+    /// Whether it needs `source`.
     #[must_use]
     pub const fn needs(&self, source: Source) -> bool {
         self.row.needs.has(source)
     }
 
-    /// Whether it lets jobs wait where it is asked each quantum.
+    /// Whether it lets jobs wait where it decides each quantum.
     #[must_use]
     pub const fn waits(&self) -> bool {
         self.row.waits

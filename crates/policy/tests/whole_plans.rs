@@ -300,7 +300,7 @@ fn no_tasks_and_no_pus() {
                 .iter()
                 .all(|d| d.place == Place::LeftToKernel && d.why == Why::LeftToKernel)
         );
-        assert_eq!(nowhere.newborn, DefaultPlacement::LeaveToKernel);
+        assert_eq!(nowhere.default_placement, DefaultPlacement::LeaveToKernel);
     }
 }
 

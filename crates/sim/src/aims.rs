@@ -41,7 +41,7 @@ impl World<'_> {
     /// [`PlanError::PartlyWaiting`] if a job is to wait in part; nothing has changed then.
     pub fn follow(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let waiting = plan.waiting()?;
-        self.aims.fill = match &plan.newborn {
+        self.aims.fill = match &plan.default_placement {
             DefaultPlacement::LeaveToKernel => None,
             DefaultPlacement::FillInOrder { pus } => {
                 Some(pus.iter().filter_map(|&pu| self.usable_pu(pu)).collect())

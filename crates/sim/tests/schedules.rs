@@ -368,7 +368,7 @@ fn memory_comes_to_a_pinned_task() {
     let task = &outcome.tasks[0];
     assert_eq!(task.moves.page_bytes, 64 << 20);
     assert_eq!(task.moves.total(), 0);
-    // SoloProfile and near, an instruction takes 1 + 0.1 * 100 cycles of 1 ns and some waiting; far 10 more.
+    // Alone and near, an instruction takes 1 + 0.1 * 100 cycles of 1 ns and some waiting; far 10 more.
     let (near, took) = (task.alone.as_secs_f64(), outcome.jobs[0].took().unwrap().as_secs_f64());
     let far_time = 2.0;
     let slower = 21.0 / 11.0;

@@ -241,7 +241,8 @@ impl LinuxHost {
         if self.is_over() {
             return;
         }
-        let before = self.plan.as_ref().filter(|before| before.newborn == plan.newborn);
+        let before =
+            self.plan.as_ref().filter(|before| before.default_placement == plan.default_placement);
         let differing = before.map(|before| differing(before, plan));
         let begun = now();
         let mut ids = match differing {
@@ -265,8 +266,8 @@ impl LinuxHost {
         for &(id, _) in &others {
             let before = self.tasks.task(id).and_then(|task| task.target_pu);
             self.tasks.set_target(id, None);
-            let target =
-                kept(before, &plan.newborn).or_else(|| self.tasks.default_target(&plan.newborn));
+            let target = kept(before, &plan.default_placement)
+                .or_else(|| self.tasks.default_target(&plan.default_placement));
             self.tasks.set_target(id, target);
         }
         // Who is stopped stays where it is: it runs nowhere.
@@ -378,7 +379,7 @@ mod tests {
             pus: Vec::new(),
             policy: "p".into(),
             decisions: places.iter().map(decision).collect(),
-            newborn: DefaultPlacement::LeaveToKernel,
+            default_placement: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }

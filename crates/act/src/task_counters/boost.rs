@@ -11,10 +11,10 @@
 //!
 //! A wait is what the kernel's sum has grown by from look to look. The thread looks whenever it has woken, so that is
 //! how long it waited then and since the look before, when it was kept from its work: several in one go are a delay
-//! like one. Short waits of many wakes are looked at one by one, and do not add up. PriorityBoost ends at a look as well: who
+//! like one. Short waits of many wakes are looked at one by one, and do not add up. The boost ends at a look as well: who
 //! sleeps keeps it until it wakes, a second longer at most, and does not use it.
 //! # Properties
-//! - **Modest**: nobody is in boost without a long wait, nor where few threads want to run. -> test `modest`
+//! - **Modest**: there is no boost without a long wait, nor where few threads are runnable. -> test `modest`
 //! - **Told once**: an answer is given only when it is another one than before. -> test `told_once`
 
 use colocate_machine::Nanos;
@@ -25,13 +25,13 @@ use std::path::Path;
 /// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
 /// 0.4 ms, with 64 for 4 ms.
 const LONG: Nanos = Nanos::from_millis(1);
-/// How long boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
+/// How long the boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
 /// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and looking takes up to 4 % of a
 /// PU with short quanta.
 const CROWD: usize = 8;
 
-/// How long a thread waits for PUs, and for how long it is in boost because of that.
+/// How long a thread waits for PUs, and for how long it is boosted because of that.
 #[derive(Debug, Default)]
 pub struct PriorityBoost {
     time: Option<RunTime>,
@@ -52,7 +52,7 @@ impl PriorityBoost {
         self.told.is_some()
     }
 
-    /// Whether the thread is to be in boost from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
+    /// Whether the thread is to be boosted from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
     /// threads want to run on so many PUs, and is asked only after a long wait. Where the kernel keeps no sums, it never is.
     pub fn look(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
         let waited = self.time.as_ref().and_then(RunTime::read_both).map(|(_, waited)| waited);
@@ -92,7 +92,7 @@ mod tests {
 
     /// Sums grow by 5 µs, then by 4 ms among 64 threads on 2 PUs, then by 0.3 ms each 10 ms: a second later all is as before.
     #[test]
-    fn a_long_wait_in_a_crowd_makes_haste_for_a_second() {
+    fn a_long_wait_in_a_crowd_boosts_for_a_second() {
         let mut boost = PriorityBoost::default();
         assert_eq!(told(&mut boost, 100, 0, 64), Some(false), "what was before is no wait");
         assert_eq!(told(&mut boost, 105, 10, 64), None);

@@ -7,6 +7,7 @@ use colocate_act::sys;
 use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
+use colocate_policy::PolicySpec;
 use colocate_study::state::{BARE, JobTime};
 use serde::Deserialize;
 use std::fs::File;
@@ -100,10 +101,7 @@ impl Launcher {
         colocate_files::remove_if_exists(&files.report)?;
         let mut command = Command::new(&self.ourselves);
         // A policy that draws shall draw anew in every block, and the same after an interruption.
-        let policy = match policy {
-            "random" => format!("random:seed={}", self.seed.wrapping_add(u64::from(block))),
-            other => other.to_owned(),
-        };
+        let policy = seeded(policy, self.seed.wrapping_add(u64::from(block)));
         command.args(["run", "--policy", &policy, "--quiet", "--json", "-o"]).arg(&files.report);
         command.arg("--").args(self.commands.join(&":::".to_owned()));
         let child = start(&mut command, &output).context("cannot start colocate run")?;
@@ -157,6 +155,16 @@ fn waiters(children: Vec<Child>) -> Receiver<std::io::Result<End>> {
         });
     }
     arrivals
+}
+
+/// `policy` with `seed`, if it has such a setting and none of its settings are given.
+fn seeded(policy: &str, seed: u64) -> String {
+    let with_seed = || {
+        let mut spec: PolicySpec = policy.parse().ok()?;
+        spec.set("seed", &seed.to_string()).ok()?;
+        Some(spec.to_string())
+    };
+    if policy.contains(':') { policy.to_owned() } else { with_seed().unwrap_or(policy.to_owned()) }
 }
 
 /// Tells a child, and it alone: `colocate run` passes it on to its programs.

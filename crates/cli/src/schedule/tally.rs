@@ -55,9 +55,9 @@ pub struct JobTally {
     pub placed: Vec<Placed>,
     /// Quanta's worth of running alone, where the scheduler says so.
     pub progress: Option<f64>,
-    /// MeanRates over all its quanta.
+    /// Mean rates over all its quanta.
     pub all: MeanRates,
-    /// MeanRates in the last of them.
+    /// Mean rates in the last of them.
     pub now: MeanRates,
     /// When it was serial, parallel or asleep.
     pub timeline: Timeline,
@@ -86,7 +86,7 @@ pub enum State {
     Ended,
 }
 
-/// MeanRates of a job's threads, weighted by the time that they ran.
+/// Mean rates of a job's threads, weighted by the time that they ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MeanRates {
     /// Instructions per cycle.

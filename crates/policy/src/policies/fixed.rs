@@ -20,10 +20,10 @@ impl Policy for FixedPlan {
                 decision.place = Place::LeftToKernel;
             }
         }
-        if let DefaultPlacement::FillInOrder { pus } = &mut plan.newborn {
+        if let DefaultPlacement::FillInOrder { pus } = &mut plan.default_placement {
             pus.retain(|pu| plan.pus.contains(pu));
             if pus.is_empty() {
-                plan.newborn = DefaultPlacement::LeaveToKernel;
+                plan.default_placement = DefaultPlacement::LeaveToKernel;
             }
         }
         plan

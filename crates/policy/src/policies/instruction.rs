@@ -38,7 +38,7 @@
 //!   `unknown_in_the_middle`
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
-use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
 use crate::places::Places;
 use crate::plan::Plan;
@@ -100,7 +100,7 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) ->
         choices[task].pu = Some(pu);
     }
     explain(places, tasks, &ranked, key, &mut choices);
-    Placement { choices, newborn: spread_newborn(places) }
+    Placement { choices, default_placement: spread_default(places) }
 }
 
 /// The class with the largest variance of load, weighted by scarcity; the first among equals.

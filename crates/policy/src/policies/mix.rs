@@ -59,7 +59,7 @@
 //!   a cycle. -> test `a_slow_task_asks_for_little`
 
 use super::instruction::{self, choose_key, partners};
-use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
 use crate::matching::{self, exchange};
 use crate::places::Places;
@@ -111,7 +111,7 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     let groups = groups(places, tasks, &items, &asked);
     let (on_pu, mut choices) = seated(places, tasks, &items, groups, rest);
     explain(places, tasks, &demands, &on_pu, &mut choices);
-    Placement { choices, newborn: spread_newborn(places) }
+    Placement { choices, default_placement: spread_default(places) }
 }
 
 /// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as

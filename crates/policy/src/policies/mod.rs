@@ -28,7 +28,7 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placement {
     pub choices: Vec<Choice>,
-    pub newborn: DefaultPlacement,
+    pub default_placement: DefaultPlacement,
 }
 
 /// Evidence that policies want which look at what tasks do.
@@ -75,7 +75,7 @@ pub(crate) fn planned(
             .zip(placement.choices)
             .map(|(t, c)| decide(&places, t, c))
             .collect(),
-        newborn: placement.newborn,
+        default_placement: placement.default_placement,
         ..evidence.empty_plan()
     }
 }
@@ -94,7 +94,7 @@ fn fill(places: &Places<'_>, order: &[PuIdx], tasks: usize, why: &Why) -> Placem
     let next = order.iter().cycle().take(tasks);
     Placement {
         choices: next.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
-        newborn: DefaultPlacement::FillInOrder { pus: places.nrs(order) },
+        default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(order) },
     }
 }
 
@@ -125,11 +125,11 @@ fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -
     for (task, core) in by_turn.into_iter().zip(places.spread_cores()) {
         choices[task] = Choice { pu: Some(places.cores()[core].pus[0]), why: why(tasks[task]) };
     }
-    Placement { choices, newborn: spread_newborn(places) }
+    Placement { choices, default_placement: spread_default(places) }
 }
 
 /// What a policy that looks at mixes does with a task whose mix nobody knows: least used PU, cores
 /// before siblings, far apart first.
-fn spread_newborn(places: &Places<'_>) -> DefaultPlacement {
+fn spread_default(places: &Places<'_>) -> DefaultPlacement {
     DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }
 }

@@ -49,7 +49,7 @@ impl Policy for Os {
 pub(super) fn place(tasks: usize) -> Placement {
     Placement {
         choices: vec![Choice { pu: None, why: Why::LeftToKernel }; tasks],
-        newborn: DefaultPlacement::LeaveToKernel,
+        default_placement: DefaultPlacement::LeaveToKernel,
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
         let made = plan("os", &machine, &all, &letters("ABC", ""));
         assert_eq!(made.decisions.len(), 3);
         assert!(made.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
-        assert_eq!(made.newborn, DefaultPlacement::LeaveToKernel);
+        assert_eq!(made.default_placement, DefaultPlacement::LeaveToKernel);
         assert_eq!(made.predicted, None);
     }
 

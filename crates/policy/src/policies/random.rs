@@ -95,7 +95,7 @@ pub(super) fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
     let mut rng = SplitMix64::new(seed);
     let mut order = places.pus().to_vec();
     rng.shuffle(&mut order);
-    let newborn = DefaultPlacement::FillInOrder { pus: places.nrs(&order) };
+    let default_placement = DefaultPlacement::FillInOrder { pus: places.nrs(&order) };
     let mut choices = Vec::with_capacity(tasks);
     while choices.len() < tasks {
         let left = tasks - choices.len();
@@ -103,7 +103,7 @@ pub(super) fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
         choices.extend(drawn.map(|&pu| Choice { pu: Some(pu), why: Why::Drawn { seed } }));
         rng.shuffle(&mut order);
     }
-    Placement { choices, newborn }
+    Placement { choices, default_placement }
 }
 
 #[cfg(test)]

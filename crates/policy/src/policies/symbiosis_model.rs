@@ -36,7 +36,7 @@
 
 use super::instruction::partners;
 use super::mix::{self, dealt, groups, items};
-use super::{Choice, Placement, own_cores, spread_newborn};
+use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
 use crate::judge::Judge;
 use crate::matching;
@@ -91,7 +91,7 @@ pub(super) fn place(
     let groups = best(places, tasks, &items, &mut judge);
     let (on_pu, mut choices) = mix::seated(places, tasks, &items, groups, rest);
     explain(places, tasks, &on_pu, &mut judge, &mut choices);
-    Placement { choices, newborn: spread_newborn(places) }
+    Placement { choices, default_placement: spread_default(places) }
 }
 
 /// Of the groups that matching, `mix` and `instruction` make, those with the least loss.

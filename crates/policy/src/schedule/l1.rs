@@ -134,7 +134,7 @@ mod tests {
     use crate::plan::TaskId;
     use crate::testing::machine;
 
-    /// SoloProfile, the jobs ask for 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
+    /// Alone, the jobs ask for 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
     #[test]
     fn by_what_is_known_alone_or_by_the_last_quantum() {
         let machine = machine("core:2 pu:2");

@@ -37,7 +37,7 @@
 //! speed.
 //! # Properties
 //! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
-//! - **SoloProfile is 1**: who runs at its estimated speed has the progress of its quanta. -> test
+//! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
 //!   `progress_by_hand`
 //! - **No more than itself**: progress is never more than the time in which it was made. -> test
 //!   `no_quantum_counts_more_than_itself`

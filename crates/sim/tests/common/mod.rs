@@ -146,7 +146,7 @@ pub fn placed(places: &[Place]) -> Plan {
         pus: Vec::new(),
         policy: String::new(),
         decisions: (0..).zip(places).map(decision).collect(),
-        newborn: DefaultPlacement::LeaveToKernel,
+        default_placement: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }
 }

@@ -20,7 +20,7 @@ fn trained(name: &str, programs: usize) -> CpiModel {
     train(&machine, &performance, &set, &SHORT, &STAMP).unwrap()
 }
 
-/// SoloProfile 100 instructions take 100 cycles of the first component, then 100 take 300 of the second. Together the
+/// Alone 100 instructions take 100 cycles of the first component, then 100 take 300 of the second. Together the
 /// interval has instructions 50 to 150 in 400 cycles: alone these took 50 and 150.
 #[test]
 fn aligned_by_instructions() {

@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
             pus: self.siblings.iter().map(|pu| machine.pus[pu.idx()].os).collect(),
             policy: "training".to_owned(),
             decisions: (0..).zip(self.siblings).take(jobs).map(decision).collect(),
-            newborn: DefaultPlacement::LeaveToKernel,
+            default_placement: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }

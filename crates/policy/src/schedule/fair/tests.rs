@@ -131,7 +131,7 @@ fn filling_by_hand() {
 }
 
 /// Beside others at 0.5; then it sleeps through the quantum in which it has a core of its own, and the 0.5 are still
-/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. SoloProfile it does 2.0 then.
+/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. Alone it does 2.0 then.
 #[test]
 fn asleep_on_cores_of_its_own() {
     let machine = machine("core:1 pu:2");
