@@ -26,7 +26,7 @@ pub trait Host {
     ///
     /// The first call launches the jobs. The quantum ends when its time is over or, earlier, when
     /// something happens that a plan may depend on; see [`QuantumEnd`]. Tasks born meanwhile go
-    /// where [`Plan::newborn`] says.
+    /// where [`Plan::default_placement`] says.
     ///
     /// # Errors
     /// [`HostError`] if the host can no longer watch or place. The programs go on running.
