@@ -4,16 +4,15 @@
 //! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
-mod counting;
 mod filling;
 mod lives;
 mod looking;
 mod pausing;
 mod placing;
 mod preparing;
-mod spinning;
-mod spins;
+mod sources;
 
+use crate::boost::PriorityBoost;
 use crate::guardian::Guardian;
 use crate::journal::Journal;
 use crate::latency::Latencies;
@@ -26,26 +25,27 @@ use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
-use crate::task_counters::{DataLevels, TaskCounters};
 use crate::task_table::{Birth, TaskTable};
-use crate::watch::Watchers;
-use colocate_engine::{Host, HostError, JobEnd, Meanwhile, PlacementStatus, QuantumEnd, Snapshot};
+use colocate_engine::{
+    Host, HostError, JobEnd, Meanwhile, Observation, PlacementStatus, QuantumEnd, Request,
+};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
-use colocate_observe::sample::{Counted, SampleOptions};
+use colocate_observe::sample::Counted;
+use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::{now, wait_readable};
-use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births};
-use colocate_policy::{JobIdx, Plan, TaskId};
+use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births, sample, spin};
+use colocate_policy::{Grant, JobIdx, Plan, TaskId};
 use filling::Fillers;
 use lives::{Leaving, Rest};
 use looking::{GLANCE_EVERY, LOOK_EVERY};
 use preparing::{
-    Kept, counters, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
+    Kept, can_count, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
 };
-use spins::Spins;
+use sources::Sources;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ffi::c_int;
@@ -64,8 +64,6 @@ pub struct Setup {
     pub meanwhile: Meanwhile,
     /// Whether jobs are stopped by signals even where they could have cgroups.
     pub only_signals: bool,
-    /// Whether instructions, cycles and requests to caches and memory are counted.
-    pub count: Count,
     /// What each job has to do; those that are not named have to run to their end once.
     pub targets: Vec<Target>,
     /// Whether jobs that have reached their target run on, and anew, until all have reached theirs.
@@ -77,26 +75,30 @@ pub struct Setup {
     pub settle: Nanos,
     /// How births are heard of.
     pub births: births::Options,
-    /// Samples a second of CPU time that are taken of watched jobs.
-    pub rate_hz: u32,
+    /// How evidence is gathered that is requested.
+    pub sampling: Sampling,
     /// Folders that may hold the journal, best first; see [`crate::rundir::candidates`].
     pub run_dirs: Vec<PathBuf>,
     /// `/proc`.
     pub proc: PathBuf,
 }
 
-/// What is counted of every thread.
-#[derive(Debug, Default)]
-pub enum Count {
-    /// Nothing.
-    #[default]
-    Not,
-    /// What the processor counts; if it counts nothing, a note says so.
-    Hardware,
-    /// The same, and first of all where cycles went; if nothing tells that, [`LinuxHost::stack_parts`] says why.
-    Stacks,
-    /// With these counters.
-    With(Counters),
+/// How evidence is gathered.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// Samples a second of CPU time for the mixes of tasks.
+    pub mix_hz: u32,
+    /// Samples a second of CPU time to tell which tasks only wait in a loop.
+    pub spin_hz: u32,
+    /// Counters that take the place of the processor's, for tests.
+    pub counters: Option<Counters>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        let (mix_hz, spin_hz) = (sample::DEFAULT_RATE_HZ, spin::DEFAULT_RATE_HZ);
+        Self { mix_hz, spin_hz, counters: None }
+    }
 }
 
 /// How long a job that has reached its target may take to end after SIGTERM. Chosen: long enough to close
@@ -154,7 +156,9 @@ pub struct LinuxHost {
     leaving: Vec<Leaving>,
     /// What runs have left behind that others have followed.
     rests: Vec<Rest>,
-    counters_of_tasks: TaskCounters,
+    sources: Sources,
+    /// Whether our own thread waits too long for a PU.
+    boost: PriorityBoost,
     /// Looks in a row that have found a job stopped by somebody else.
     asleep: BTreeMap<JobIdx, u8>,
     births: Births,
@@ -175,10 +179,6 @@ pub struct LinuxHost {
     news: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
     counts: BirthCounts,
-    sampling: SampleOptions,
-    watchers: Watchers,
-    /// Who only waits in a loop, where that is sampled.
-    spins: Option<Spins>,
     /// Measured kinds of cores, where they take the place of those that are reported.
     core_speeds: Option<CoreSpeeds>,
     /// Our own `nice` as we were started with it.
@@ -200,7 +200,7 @@ impl LinuxHost {
         sys::adopt_orphans();
         let jobs = setup.commands.len();
         let targets = Targets::new(jobs, &setup.targets, setup.repeat);
-        let counters = counters(setup, &targets, &mut notes)?;
+        can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
         let usable_now = sys::getaffinity(Tid(0))?;
@@ -252,7 +252,8 @@ impl LinuxHost {
             grace: setup.grace,
             leaving: Vec::new(),
             rests: Vec::new(),
-            counters_of_tasks: TaskCounters::new(counters, setup.may_pause),
+            sources: Sources::new(&setup.sampling, &setup.births, nice),
+            boost: PriorityBoost::default(),
             asleep: BTreeMap::new(),
             births,
             events: Vec::new(),
@@ -270,13 +271,6 @@ impl LinuxHost {
             news: None,
             ended: Vec::new(),
             counts: BirthCounts::default(),
-            sampling: SampleOptions {
-                rate_hz: setup.rate_hz,
-                watch: setup.births.clone(),
-                most_steps: colocate_observe::sample::MOST_STEPS,
-            },
-            watchers: Watchers::new(nice),
-            spins: None,
             core_speeds: None,
             nice,
             notes,
@@ -298,12 +292,12 @@ impl LinuxHost {
         std::mem::take(&mut self.notes)
     }
 
-    /// The parts of the stacks that are counted.
+    /// The parts of the stacks that are counted, after they were requested.
     ///
     /// # Errors
     /// Why none are, in a line.
     pub fn stack_parts(&self) -> Result<Parts, String> {
-        self.counters_of_tasks.stack_parts()
+        self.sources.stack_parts().map_err(|refusal| refusal.why)
     }
 
     /// What was seen of births.
@@ -339,7 +333,7 @@ impl LinuxHost {
     /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
     #[must_use]
     pub fn instructions(&self) -> Option<Vec<u64>> {
-        self.counters_of_tasks.counts().then(|| self.tasks.instructions())
+        self.sources.counts().then(|| self.tasks.instructions())
     }
 
     /// The first processes of the jobs, in order.
@@ -356,8 +350,8 @@ impl LinuxHost {
 
     /// What was found out about each watched job; ends the watching.
     pub fn watched(&mut self) -> Vec<(JobIdx, Counted)> {
-        self.watchers.stop();
-        self.watchers.take()
+        self.sources.mixes.stop();
+        self.sources.mixes.take()
     }
 
     /// Restores the mask and policy of every task that still lives, and ends the journal. Returns lines for the user.
@@ -473,7 +467,7 @@ impl LinuxHost {
         }
         let news = self.news.take();
         // A quantum is over when it is known what was seen in it.
-        let over = |host: &mut Self| host.clock() >= until && host.watchers.up_to_date();
+        let over = |host: &mut Self| host.clock() >= until && host.sources.mixes.up_to_date();
         news.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
     }
 
@@ -493,7 +487,7 @@ impl LinuxHost {
         let at = now();
         let quantum = self.launched.unwrap_or(at) + until;
         let settled = self.settling.peek().map(|Reverse((at, _))| *at);
-        let quantum = self.watchers.awaited().is_none().then_some(quantum);
+        let quantum = self.sources.mixes.awaited().is_none().then_some(quantum);
         let looks = self.next_glance.min(self.next_look);
         let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
@@ -502,17 +496,16 @@ impl LinuxHost {
         }
         let mut fds = self.births.fds();
         fds.push(self.signals.fd());
-        fds.extend(self.watchers.awaited());
+        fds.extend(self.sources.mixes.awaited());
         wait_readable(&fds, timeout)
     }
 
-    fn snapshot(&mut self, mut end: QuantumEnd) -> Snapshot {
+    fn observation(&mut self, mut end: QuantumEnd) -> Observation {
         self.deciding_since = own_time();
         match self.pauser {
             Some(_) => self.look_at_who_ran(),
             None => self.look_at_tasks(),
         }
-        self.look_at_spinning();
         self.note_reached();
         self.end_who_is_done();
         if self.news == Some(QuantumEnd::JobEnded) {
@@ -520,16 +513,16 @@ impl LinuxHost {
             end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };
         }
         if end == QuantumEnd::AllJobsEnded {
-            self.watchers.stop();
+            self.sources.mixes.stop();
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
-        let mut tasks = self.tasks.seen(launch, |tid, born| self.watchers.of(tid, born));
+        let mut tasks = self.tasks.seen(launch, |tid, born| self.sources.mixes.of(tid, born));
         for task in tasks.iter_mut().filter(|task| task.alive()) {
             let stand = std::mem::replace(&mut task.status, PlacementStatus::Waiting);
             task.status = self.status_of(task.id.job, stand);
         }
         self.add_spinning(&mut tasks);
-        Snapshot { at: self.clock(), end, tasks, ended: self.ended.clone() }
+        Observation { at: self.clock(), end, tasks, ended: self.ended.clone() }
     }
 }
 
@@ -557,19 +550,11 @@ impl Host for LinuxHost {
         &self.usable
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        self.watchers.stop();
-        let pid = |job: &JobIdx| Some((*job, self.tasks.jobs().get(job.0 as usize)?.pid));
-        let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
-        if let Err(why) = self.watchers.start(&jobs, &self.sampling) {
-            self.notes.push(format!(
-                "cannot watch what the programs do, because {why}; they are placed by their number \
-                 alone; `colocate doctor` says what lifts it"
-            ));
-        }
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.provide(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let quantum = self.affordable(quantum);
         self.stop_who_waits(plan)?;
         self.adopt(plan);
@@ -585,7 +570,7 @@ impl Host for LinuxHost {
             self.see_off();
             self.look_if_due();
             if let Some(end) = self.end_of_quantum(until) {
-                return Ok(self.snapshot(end));
+                return Ok(self.observation(end));
             }
             self.sleep(until).map_err(|why| HostError {
                 what: "wait for threads to be born".into(),

@@ -3,6 +3,7 @@
 //! An edge crate: it makes system calls, all of them in [`sys`] and [`pages::call`], and it implements
 //! [`colocate_engine::Host`] for this machine.
 
+mod boost;
 pub mod guardian;
 pub mod handle;
 pub mod journal;
@@ -14,7 +15,6 @@ pub mod rundir;
 pub mod signals;
 pub mod stat;
 pub mod sys;
-pub mod watch;
 
 pub mod host;
 pub mod idle;
@@ -24,9 +24,8 @@ pub mod pause;
 pub mod placer;
 pub mod runtime;
 pub mod target;
-pub mod task_counters;
 pub mod task_table;
 
 pub use handle::ProcessHandle;
-pub use host::{Count, LinuxHost, Setup};
+pub use host::{LinuxHost, Sampling, Setup};
 pub use target::Target;

@@ -96,7 +96,7 @@ impl Placer {
         let stat = task.process.as_ref()?.stat_of(task.tid)?;
         task.last_ran = Some(stat.last_ran);
         // Rounded down: who knows it better keeps that.
-        task.cpu_time = task.cpu_time.max(Some(stat.cpu_time));
+        task.usage.note_cpu_time(stat.cpu_time);
         Some(stat)
     }
 

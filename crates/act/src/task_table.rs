@@ -6,11 +6,12 @@ use crate::handle::ProcessHandle;
 use crate::idle::Fair;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
-use crate::task_counters::DataLevels;
 use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
 use colocate_observe::pmu::Metered;
+use colocate_observe::sources::counters::DataLevels;
+use colocate_observe::sources::run_states::Read;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -115,20 +116,53 @@ pub struct Task {
     pub allowed: PuSet,
     /// Where it was last seen to run.
     pub last_ran: Option<PuNr>,
-    /// CPU time, as last read.
-    pub cpu_time: Option<Nanos>,
-    /// Time for which it could run and had no PU, as last read.
-    pub waited: Option<Nanos>,
-    /// What was counted of it, as last read.
-    pub counted: Metered,
-    /// Whether it had not run when it was last read, and did not wait for a PU.
-    pub sleeps: bool,
+    /// What it has done, as last read.
+    pub usage: Usage,
     /// The policy that it had before we put it under SCHED_IDLE, where it is now.
     pub lowered: Option<Fair>,
     /// The same of the last time that it, or its creator, was put there.
     pub was_lowered: Option<Fair>,
     /// Whether it goes on as another task, with its times: see [`TaskTable::born`].
     goes_on: bool,
+}
+
+/// What a task has done since it was created, as last read.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// CPU time.
+    pub cpu_time: Option<Nanos>,
+    /// Time for which it could run and had no PU.
+    pub waited: Option<Nanos>,
+    /// What was counted of it.
+    pub counted: Metered,
+    /// Whether it had not run when it was last read, and did not wait for a PU.
+    pub sleeps: bool,
+}
+
+impl Usage {
+    /// Takes in its times.
+    pub fn note_times(&mut self, read: Read) {
+        self.note_cpu_time(read.times.cpu_time);
+        self.waited = self.waited.max(Some(read.times.waited));
+        self.sleeps = read.sleeps;
+    }
+
+    /// Takes in its CPU time by another clock, which may be coarser.
+    pub fn note_cpu_time(&mut self, time: Nanos) {
+        self.cpu_time = self.cpu_time.max(Some(time));
+    }
+
+    /// Takes in what was counted. What is not counted any more did what was counted before, but what it does now is
+    /// unknown.
+    pub fn note_counted(&mut self, counted: Option<Metered>) {
+        let Some(counted) = counted else {
+            let instructions = self.counted.instructions;
+            self.counted = Metered { instructions, ..Metered::default() };
+            return;
+        };
+        self.note_cpu_time(counted.on_cpu);
+        self.counted = counted;
+    }
 }
 
 impl Task {
@@ -302,7 +336,7 @@ impl TaskTable {
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
         let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
-        let mut times = living.map(|id| self.tasks.get(id).and_then(|task| task.cpu_time));
+        let mut times = living.map(|id| self.tasks.get(id).and_then(|task| task.usage.cpu_time));
         let known = entry.cpu_before + entry.cpu_ended?;
         times.try_fold(known, |sum, time| Some(sum + time?))
     }
@@ -312,7 +346,7 @@ impl TaskTable {
     pub fn instructions(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.jobs.iter().map(|job| job.instructions).collect();
         for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
-            all[task.id.job.0 as usize] += task.counted.instructions.unwrap_or(0);
+            all[task.id.job.0 as usize] += task.usage.counted.instructions.unwrap_or(0);
         }
         all
     }
@@ -451,7 +485,7 @@ impl TaskTable {
 
     /// Those of them that had not gone to sleep.
     pub fn running(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.sleeps);
+        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps);
         self.awake().filter(runs)
     }
 
@@ -459,7 +493,7 @@ impl TaskTable {
     pub fn slept(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
         let process = self.processes.get(&task.pid);
-        if task.sleeps && process.is_some_and(|process| process.living.len() > 1) {
+        if task.usage.sleeps && process.is_some_and(|process| process.living.len() > 1) {
             self.awake.remove(&id);
         } else {
             self.awake.insert(id);
@@ -516,10 +550,7 @@ impl TaskTable {
             exempt: None,
             allowed: PuSet::new(),
             last_ran: None,
-            cpu_time: None,
-            waited: None,
-            counted: Metered::default(),
-            sleeps: false,
+            usage: Usage::default(),
             lowered: None,
             was_lowered,
             goes_on: false,
@@ -612,13 +643,13 @@ impl TaskTable {
             task.status = PlacementStatus::Missed;
         }
         if task.goes_on {
-            (task.cpu_time, task.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
+            (task.usage.cpu_time, task.usage.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
         }
         let (slot, pid) = (task.slot.take(), task.pid);
         let job = &mut self.jobs[id.job.0 as usize];
-        job.instructions += task.counted.instructions.unwrap_or(0);
+        job.instructions += task.usage.counted.instructions.unwrap_or(0);
         if id.order >= job.first {
-            job.cpu_ended = job.cpu_ended.zip(task.cpu_time).map(|(sum, time)| sum + time);
+            job.cpu_ended = job.cpu_ended.zip(task.usage.cpu_time).map(|(sum, time)| sum + time);
         }
         if let Some(process) = self.processes.get_mut(&pid) {
             process.living.remove(&id);
@@ -680,9 +711,10 @@ impl TaskTable {
         let target = task.target_pu.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
-        job.instructions = job.instructions.saturating_sub(task.counted.instructions.unwrap_or(0));
+        job.instructions =
+            job.instructions.saturating_sub(task.usage.counted.instructions.unwrap_or(0));
         if id.order >= job.first {
-            let less = job.cpu_ended.zip(task.cpu_time);
+            let less = job.cpu_ended.zip(task.usage.cpu_time);
             job.cpu_ended = less.map(|(sum, time)| sum.saturating_sub(time));
         }
         let process = Process::new(id.job, Runtime::Plain);
@@ -747,7 +779,7 @@ impl TaskTable {
                 (pus, listed) = (&task.allowed, task.allowed.iter().collect());
             }
             let (mix, cpu_time) = watched(task.tid, task.born).unwrap_or_default();
-            let cpu_time = cpu_time.max(task.cpu_time);
+            let cpu_time = cpu_time.max(task.usage.cpu_time);
             SeenTask { mix, cpu_time, ..self.seen_task(task, launch, listed.clone()) }
         });
         seen.collect()
@@ -759,16 +791,16 @@ impl TaskTable {
             name: task.name.clone(),
             born: task.born.saturating_sub(launch),
             ended: task.ended.map(|end| end.saturating_sub(launch)),
-            cpu_time: task.cpu_time,
-            waited: task.waited,
+            cpu_time: task.usage.cpu_time,
+            waited: task.usage.waited,
             spun: None,
-            instructions: task.counted.instructions,
-            cycles: task.counted.cycles,
+            instructions: task.usage.counted.instructions,
+            cycles: task.usage.counted.cycles,
             counts: Counts {
-                accesses: task.counted.accesses,
-                misses: task.last_ran.and_then(|pu| self.levels.misses(&task.counted, pu)),
+                accesses: task.usage.counted.accesses,
+                misses: task.last_ran.and_then(|pu| self.levels.misses(&task.usage.counted, pu)),
                 memory_bytes: None,
-                stack: task.counted.stack,
+                stack: task.usage.counted.stack,
             },
             mix: Mix::default(),
             target_pu: task.target_pu,

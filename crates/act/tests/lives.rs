@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout)] // it has no harness that would speak for it
 
 use colocate_act::launch::Command;
-use colocate_act::{Count, LinuxHost, Setup, Target};
-use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Snapshot, Until, Workload};
+use colocate_act::{LinuxHost, Sampling, Setup, Target};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
 use colocate_machine::{Nanos, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
@@ -17,7 +17,8 @@ use colocate_observe::pmu::extras::Extra;
 use colocate_observe::pmu::plan::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
-use colocate_policy::{Knowledge, Policy, PolicySpec};
+use colocate_observe::sources::counters::TaskCounters;
+use colocate_policy::{Knowledge, Policy, PolicySpec, Source, SourceSet};
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -46,16 +47,19 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         may_pause: true,
         meanwhile: Meanwhile::Stop,
         only_signals: false,
-        count: Count::With(clock()),
         targets: targets.to_vec(),
         repeat: false,
         grace: Nanos::from_millis(50),
         settle: Nanos::ZERO,
         births: births::Options::here().unwrap(),
-        rate_hz: 250,
+        sampling: counting(clock()),
         run_dirs: Vec::new(),
         proc: PathBuf::from("/proc"),
     }
+}
+
+fn counting(counters: Counters) -> Sampling {
+    Sampling { counters: Some(counters), ..Sampling::default() }
 }
 
 /// The jobs of a host, of which nothing is known, under a policy.
@@ -64,21 +68,28 @@ fn schedule(
     policy: &mut dyn Policy,
     jobs: usize,
     look: &mut dyn FnMut(&Round<'_>),
-) -> Result<Snapshot, HostError> {
+) -> Result<Observation, HostError> {
     let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(QUANTUM), Nanos::ZERO);
-    let workload = Workload { jobs: &jobs, policy: "test", until, watch };
+    let workload = Workload {
+        jobs: &jobs,
+        policy: "test",
+        until,
+        watch,
+        also: SourceSet::of(&[Source::Counters, Source::RunStates]),
+        without: SourceSet::NONE,
+    };
     colocate_engine::run(host, policy, &workload, None, look)
 }
 
 /// The same in turn.
-fn in_turn(host: &mut LinuxHost, jobs: usize) -> Snapshot {
+fn in_turn(host: &mut LinuxHost, jobs: usize) -> Observation {
     let mut policy = PolicySpec::named("round-robin").plain();
     schedule(host, &mut *policy, jobs, &mut |_| ()).unwrap()
 }
 
 /// Runs a workload to its end; the last look, and how often each job ran to an end.
-fn run(setup: &Setup) -> (Snapshot, Vec<u32>) {
+fn run(setup: &Setup) -> (Observation, Vec<u32>) {
     let mut host = LinuxHost::prepare(read::live().unwrap(), setup).unwrap();
     let last = in_turn(&mut host, setup.commands.len());
     let runs = host.runs();
@@ -147,7 +158,11 @@ fn the_load_stays() {
 }
 
 fn without_counters_it_is_refused() {
-    let setup = Setup { count: Count::Not, ..setup(&[WORK], &[Target::Instructions(7)]) };
+    if TaskCounters::find("/proc".as_ref(), false).is_ok() {
+        return println!("skipped: the processor counts");
+    }
+    let sampling = Sampling::default();
+    let setup = Setup { sampling, ..setup(&[WORK], &[Target::Instructions(7)]) };
     let error = LinuxHost::prepare(read::live().unwrap(), &setup).err().unwrap();
     let text = error.to_string();
     assert!(text.starts_with("a target of 7 instructions: expected counters"), "{text}");
@@ -156,13 +171,18 @@ fn without_counters_it_is_refused() {
 
 /// Where the processor counts nothing a note says so, and everything is unknown.
 fn what_the_processor_counts() {
-    let setup = Setup { count: Count::Hardware, ..setup(&[WORK], &[]) };
+    let setup = Setup { sampling: Sampling::default(), ..setup(&[WORK], &[]) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
-    let notes = host.notes();
-    let none = notes.iter().any(|note| note.contains("are counted: expected"));
-    let last = in_turn(&mut host, 1);
+    let mut grants = Vec::new();
+    let mut policy = PolicySpec::named("round-robin").plain();
+    let mut look = |turn: &Round<'_>| grants = turn.grants.to_vec();
+    let last = schedule(&mut host, &mut *policy, 1, &mut look).unwrap();
     host.finish();
-    assert!(last.tasks.iter().all(|task| task.instructions.is_none() == none), "{notes:?}");
+    let answer =
+        |source| grants.iter().find(|grant| grant.source == source).unwrap().answer.clone();
+    let none = answer(Source::Counters).is_err_and(|refusal| refusal.why.contains("expected"));
+    assert!(last.tasks.iter().all(|task| task.instructions.is_none() == none), "{grants:?}");
+    assert!(answer(Source::RunStates).is_ok(), "{grants:?}");
     nobody_is_left();
 }
 
@@ -196,9 +216,8 @@ fn where_cycles_went() {
     counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
     let grows = "exec awk 'BEGIN { for (i = 0; i < 4000000; i++) a[i] = i }'";
     let targets = [Target::Instructions(6 * QUANTUM.0); 2];
-    let setup = Setup { count: Count::With(counters), ..setup(&[grows, grows], &targets) };
+    let setup = Setup { sampling: counting(counters), ..setup(&[grows, grows], &targets) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
-    assert_eq!(host.stack_parts(), Ok(table.parts));
     let model = model_of(table.parts);
     let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
     let mut policy = PolicySpec::named("symbiotic").policy(&known);
@@ -231,6 +250,7 @@ fn where_cycles_went() {
         }
     });
     assert!(told > 0 && learnt, "{told}");
+    assert_eq!(host.stack_parts(), Ok(table.parts));
     // What is known of the cycles is never more than all of them.
     #[allow(clippy::cast_precision_loss)] // seconds in nanoseconds
     for task in last.unwrap().tasks {

@@ -12,16 +12,18 @@ use crate::{exit, input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::host::GRACE;
-use colocate_act::{Count, LinuxHost, Setup, rundir, sys};
-use colocate_engine::{KnownJob, Meanwhile, Planned, Round, Snapshot, Until, Workload, first_plan};
+use colocate_act::{LinuxHost, Sampling, Setup, rundir, sys};
+use colocate_engine::{
+    KnownJob, Meanwhile, Observation, Planned, Round, Until, Workload, first_plan,
+};
 use colocate_files::Dir;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::Profile;
-use colocate_observe::{births, sample};
+use colocate_observe::births;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::Prior;
-use colocate_policy::{Plan, Policy, PolicySpec, Source};
+use colocate_policy::{Grant, Plan, Policy, PolicySpec, Source, SourceSet};
 use jobs::Job;
 use report::{Occasion, Report};
 use std::ffi::OsString;
@@ -232,10 +234,17 @@ fn run(
     notes.iter().for_each(|note| speaker.say(note));
     let known = known(&jobs);
     let mut plans = Vec::new();
-    let mut keep = |round: &Round<'_>| plans.extend(Planned::of(round));
+    let mut grants = Vec::new();
+    let mut keep = |round: &Round<'_>| {
+        if round.number == 0 {
+            grants = round.grants.to_vec();
+        }
+        plans.extend(Planned::of(round));
+    };
     let work = workload(args, &known, name);
     let done = colocate_engine::run(&mut host, policy, &work, None, &mut keep);
-    let later = host.notes();
+    let mut later: Vec<String> = grants.iter().flat_map(Grant::lines).collect();
+    later.extend(host.notes());
     later.iter().for_each(|note| speaker.say(note));
     notes.extend(later);
     for (job, counted) in host.watched() {
@@ -265,7 +274,14 @@ fn run(
 }
 
 fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
-    Workload { jobs, policy: name, until: Until::Events, watch: args.watch_s }
+    Workload {
+        jobs,
+        policy: name,
+        until: Until::Events,
+        watch: args.watch_s,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    }
 }
 
 fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
@@ -273,14 +289,13 @@ fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
         may_pause: false,
         meanwhile: Meanwhile::Stop,
         only_signals: false,
-        count: Count::Not,
         targets: Vec::new(),
         repeat: false,
         grace: GRACE,
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
         births: births::Options::here()?,
-        rate_hz: sample::DEFAULT_RATE_HZ,
+        sampling: Sampling::default(),
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
     })
@@ -304,7 +319,7 @@ pub fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Erro
 }
 
 /// Of several programs, the first in order that is not 0.
-fn exit_status(last: &Snapshot) -> i32 {
+fn exit_status(last: &Observation) -> i32 {
     let mut ended = last.ended.clone();
     ended.sort_by_key(|end| end.job);
     ended.iter().map(|end| end.status).find(|&status| status != 0).unwrap_or(0)

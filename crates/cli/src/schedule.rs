@@ -20,19 +20,19 @@ use crate::policies::Policies;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
 use colocate_act::host::GRACE;
-use colocate_act::{Count, LinuxHost, Setup, sys};
+use colocate_act::{LinuxHost, Sampling, Setup, sys};
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{
-    Host, HostError, KnownJob, Meanwhile, Round, Snapshot, Until, Workload as Work,
+    Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
 };
 use colocate_files::Mode;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
-use colocate_observe::{births, sample, spin};
+use colocate_observe::{births, spin};
 use colocate_policy::table::Prior;
-use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile, Source};
+use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
 use course::{Course, Goal, Heard};
 use live::Live;
 use report::{Occasion, Report};
@@ -145,13 +145,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
     let mut speaker = Speaker::new(args.quiet, nice);
-    speaker.say(watch_spinning(args, &mut host));
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
     speaker.say(cores::doubt(&args.policy, machine, host.usable()));
     core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
     speaker.say(host.notes());
-    speaker.say(facts.stacks(args).trouble(host.stack_parts()));
     let usable = host.usable().iter().copied().collect();
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
@@ -159,7 +157,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
     let live = Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect());
     let course = RefCell::default();
-    let mut look = Look { tally: &mut tally, course: &course, live, speaker: &mut speaker };
+    let stacks = facts.stacks(args);
+    let mut look = Look { tally: &mut tally, course: &course, live, stacks, speaker: &mut speaker };
     let mut policy = facts.policy(args);
     let done = quanta(args, workload, &mut host, (&mut *policy, estimate), &mut look);
     speaker.say(host.notes());
@@ -195,15 +194,21 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Begins to sample who only waits in a loop, if that is wanted; a line if it cannot be.
-fn watch_spinning(args: &Args, host: &mut LinuxHost) -> Option<String> {
-    let usual = if args.policy.needs(Source::Spinning) { spin::DEFAULT_RATE_HZ } else { 0 };
-    let rate = args.spin_rate.unwrap_or(usual);
-    let why = (rate > 0).then(|| host.watch_spinning(rate).err())??;
-    Some(format!(
-        "cannot tell which threads only wait for others in a loop, because {why}; they count as working; \
-         `colocate doctor` says what lifts it"
-    ))
+/// Evidence that is requested beside what the policy needs: what the report tells, and what the user asks for.
+fn also(args: &Args, stacks: Stacks<'_>) -> SourceSet {
+    let always = SourceSet::of(&[Source::Counters, Source::RunStates]);
+    let stacks = if stacks.count() { SourceSet::of(&[Source::Stacks]) } else { SourceSet::NONE };
+    let samples = args.spin_rate.is_some_and(|rate| rate > 0);
+    let spinning = if samples { SourceSet::of(&[Source::Spinning]) } else { SourceSet::NONE };
+    always.and(stacks).and(spinning)
+}
+
+/// Evidence that is not requested although the policy needs it: stacks that are estimated, samples that are switched off.
+fn without(args: &Args, stacks: Stacks<'_>) -> SourceSet {
+    let stacks = if stacks.count() { SourceSet::NONE } else { SourceSet::of(&[Source::Stacks]) };
+    let off = args.spin_rate == Some(0);
+    let spinning = if off { SourceSet::of(&[Source::Spinning]) } else { SourceSet::NONE };
+    stacks.and(spinning)
 }
 
 /// What is known before anything is launched.
@@ -268,6 +273,7 @@ struct Look<'a> {
     tally: &'a mut Tally,
     course: &'a RefCell<Course>,
     live: Live,
+    stacks: Stacks<'a>,
     speaker: &'a mut Speaker,
 }
 
@@ -275,6 +281,13 @@ impl Look<'_> {
     fn at(&mut self, turn: &Round<'_>) {
         self.tally.note(turn);
         let mut course = self.course.borrow_mut();
+        if turn.number == 0 {
+            // Of stacks is said what the policy makes of them.
+            let others = turn.grants.iter().filter(|grant| grant.source != Source::Stacks);
+            self.speaker.say(others.flat_map(Grant::lines));
+            let parts = course.stack_parts.take();
+            self.speaker.say(parts.and_then(|parts| self.stacks.trouble(parts)));
+        }
         let news = course.notes.drain(..).chain(turn.plan.messages.iter().cloned());
         self.speaker.say(news);
         course.widths = self.tally.widths();
@@ -289,7 +302,7 @@ fn quanta(
     host: &mut LinuxHost,
     (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
     look: &mut Look<'_>,
-) -> Result<Snapshot, HostError> {
+) -> Result<Observation, HostError> {
     let name = args.policy.to_string();
     let known = |job: &workload::Job| KnownJob {
         name: job.name.clone(),
@@ -298,7 +311,9 @@ fn quanta(
     };
     let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
     let until = Until::Time(quantum(args, workload));
-    let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO };
+    let stacks = look.stacks;
+    let (also, without) = (also(args, stacks), without(args, stacks));
+    let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
     let mut host = Heard { host, course: look.course };
     let look_at = &mut |turn: &Round<'_>| look.at(turn);
     let done = colocate_engine::run(&mut host, policy, &work, estimate, look_at);
@@ -414,14 +429,16 @@ fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
         may_pause: true,
         meanwhile: args.waiting,
         only_signals: args.only_signals,
-        count: if facts.stacks(args).count() { Count::Stacks } else { Count::Hardware },
         commands: workload.jobs.iter().map(|job| job.command.clone()).collect(),
         targets: workload.jobs.iter().map(|job| job.target).collect(),
         repeat: workload.repeat,
         grace: GRACE,
         settle: Nanos::ZERO,
         births: births::Options::here()?,
-        rate_hz: sample::DEFAULT_RATE_HZ,
+        sampling: Sampling {
+            spin_hz: args.spin_rate.unwrap_or(spin::DEFAULT_RATE_HZ),
+            ..Sampling::default()
+        },
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
     })

@@ -2,7 +2,7 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{JobIdx, Plan, TaskId};
+use colocate_policy::{Grant, JobIdx, Plan, Source, TaskId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -16,11 +16,12 @@ pub trait Host {
     /// inherited affinity mask and in the cgroup's cpuset.
     fn usable(&self) -> &[PuNr];
 
-    /// From now on, finds out the mixes of the tasks of these jobs, and of no others.
+    /// From now on provides what is requested, and nothing else, and says for each request what provides it, or why
+    /// nothing does. A quantum is the same with and without: what is not provided is unknown.
     ///
-    /// Watching costs the watched tasks some time, so it is asked for job by job and can end: an
-    /// empty list stops it. A host that cannot watch goes on and leaves the mixes unknown.
-    fn watch(&mut self, jobs: &[JobIdx]);
+    /// To be called before the jobs are launched; afterwards only less can be requested, as some sources cost the
+    /// programs time.
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant>;
 
     /// Lets the placed tasks run for one quantum and says what each did.
     ///
@@ -30,7 +31,16 @@ pub trait Host {
     ///
     /// # Errors
     /// [`HostError`] if the host can no longer watch or place. The programs go on running.
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError>;
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError>;
+}
+
+/// A request for evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Of this kind.
+    pub source: Source,
+    /// On the tasks of these jobs.
+    pub jobs: &'a [JobIdx],
 }
 
 /// Why a quantum ended.
@@ -153,7 +163,7 @@ pub struct JobEnd {
 
 /// What happened until the end of a quantum.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
+pub struct Observation {
     /// The host's clock at the end of the quantum; 0 is the launch.
     pub at: Nanos,
     /// Why the quantum ended.
@@ -164,7 +174,7 @@ pub struct Snapshot {
     pub ended: Vec<JobEnd>,
 }
 
-impl Snapshot {
+impl Observation {
     /// What is seen before anything was launched.
     pub(crate) fn before_the_launch() -> Self {
         Self { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: Vec::new(), ended: Vec::new() }

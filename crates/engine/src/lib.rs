@@ -12,7 +12,9 @@ mod queue;
 pub mod rates;
 pub mod run;
 
-pub use host::{Counts, Host, HostError, JobEnd, PlacementStatus, QuantumEnd, SeenTask, Snapshot};
+pub use host::{
+    Counts, Host, HostError, JobEnd, Observation, PlacementStatus, QuantumEnd, Request, SeenTask,
+};
 pub use known::KnownJob;
 pub use meanwhile::Meanwhile;
 pub use queue::ACTIVE;

@@ -16,7 +16,7 @@
 mod own_cores;
 mod threads;
 
-use crate::host::{PlacementStatus, SeenTask, Snapshot};
+use crate::host::{Observation, PlacementStatus, SeenTask};
 use crate::lookup::TaskLookup;
 use crate::rates::{self, ThreadRates};
 use colocate_machine::{Machine, Nanos, PuIdx};
@@ -68,8 +68,8 @@ pub(crate) struct Passed<'a> {
     pub pus: usize,
     /// How long it should have been.
     pub asked: Nanos,
-    pub before: &'a Snapshot,
-    pub after: &'a Snapshot,
+    pub before: &'a Observation,
+    pub after: &'a Observation,
 }
 
 impl Passed<'_> {
@@ -192,7 +192,7 @@ impl Job {
 
 impl Queue {
     /// Jobs that are there for the first time go to the tail, jobs that are over leave.
-    pub fn meet(&mut self, seen: &Snapshot) {
+    pub fn meet(&mut self, seen: &Observation) {
         let over = seen.over();
         self.order.retain(|job| !over.contains(job));
         for task in seen.tasks.iter().filter(|task| task.alive() && !over.contains(&task.id.job)) {
@@ -213,7 +213,7 @@ impl Queue {
     }
 
     /// The queue as a scheduler sees it, head first.
-    pub fn queued(&self, seen: &Snapshot) -> Vec<QueuedJob> {
+    pub fn queued(&self, seen: &Observation) -> Vec<QueuedJob> {
         let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
         let by_job: BTreeMap<JobIdx, &[SeenTask]> =
             by_job.map(|tasks| (tasks[0].id.job, tasks)).collect();
@@ -278,7 +278,7 @@ impl Queue {
     }
 
     /// Forgets threads that have ended: a job may create them by the million.
-    fn forget_ended(&mut self, seen: &Snapshot) {
+    fn forget_ended(&mut self, seen: &Observation) {
         let mut seen = TaskLookup::through(&seen.tasks);
         for job in self.known.values_mut() {
             job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));

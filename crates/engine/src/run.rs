@@ -27,7 +27,7 @@
 
 use crate::estimate::{self, Estimate};
 use crate::guard;
-use crate::host::{Host, HostError, QuantumEnd, Snapshot};
+use crate::host::{Host, HostError, Observation, QuantumEnd, Request};
 use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
@@ -36,7 +36,7 @@ use colocate_model::Mix;
 use colocate_policy::policy::Roster;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{
-    DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, Task, TaskId,
+    DefaultPlacement, Evidence, Grant, JobIdx, Plan, Policy, Source, SourceSet, Task, TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,6 +67,10 @@ pub struct Workload<'a> {
     pub until: Until,
     /// How long unknown jobs are watched before they are placed, where the policy needs their mixes.
     pub watch: Nanos,
+    /// Evidence that is requested beside what the policy needs, e.g. for a report.
+    pub also: SourceSet,
+    /// Evidence that is not requested although the policy needs it.
+    pub without: SourceSet,
 }
 
 impl Workload<'_> {
@@ -109,6 +113,8 @@ impl Cause {
 pub struct Round<'a> {
     /// How many there were before.
     pub number: u64,
+    /// What the host answered when evidence was requested, before the launch.
+    pub grants: &'a [Grant],
     /// Why the plan was made; `None` if it is that of the round before.
     pub cause: Option<Cause>,
     /// When the round began, on the host's clock.
@@ -118,7 +124,7 @@ pub struct Round<'a> {
     /// The jobs that ran, of those that were there when it began.
     pub ran: &'a BTreeSet<JobIdx>,
     /// What came of it.
-    pub seen: &'a Snapshot,
+    pub seen: &'a Observation,
     /// What the threads of the jobs that ran did, in the order of their IDs.
     pub did: &'a [ThreadRates],
     /// What the threads of each job did together, also of those that waited and filled idle PUs.
@@ -158,7 +164,7 @@ pub fn first_plan(
     policy: &mut dyn Policy,
     workload: &Workload<'_>,
 ) -> Plan {
-    let seen = Snapshot::before_the_launch();
+    let seen = Observation::before_the_launch();
     let needs_mixes = policy.needs().has(Source::Mix);
     let unplaced = unknown_jobs(needs_mixes, workload.jobs);
     let pus = indices(machine, usable);
@@ -185,7 +191,7 @@ pub fn run(
     workload: &Workload<'_>,
     mut estimate: Option<&mut dyn Estimate>,
     look: &mut dyn FnMut(&Round<'_>),
-) -> Result<Snapshot, HostError> {
+) -> Result<Observation, HostError> {
     let mut state = Loop::launch(host, policy.needs(), workload)?;
     for number in 0.. {
         if state.seen.end == QuantumEnd::AllJobsEnded {
@@ -203,13 +209,14 @@ pub fn run(
 /// What the loop remembers from round to round.
 struct Loop<'w> {
     workload: &'w Workload<'w>,
+    grants: Vec<Grant>,
     /// Whether the policy needs the tasks' mixes.
     needs_mixes: bool,
     watch: Watch,
     queue: Queue,
     /// As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
     machine: Machine,
-    seen: Snapshot,
+    seen: Observation,
     /// The plan in force, once there is one that was decided.
     plan: Plan,
     has_plan: bool,
@@ -239,14 +246,15 @@ impl<'w> Loop<'w> {
         workload: &'w Workload<'w>,
     ) -> Result<Self, HostError> {
         let needs_mixes = needs.has(Source::Mix);
-        let unknown = unknown_jobs(needs_mixes, workload.jobs);
+        let watch = Watch::new(needs.and(workload.also).without(workload.without), workload);
         let mut state = Self {
             workload,
+            grants: host.request(&watch.requests()),
             needs_mixes,
-            watch: Watch::start(host, unknown, workload.watch),
+            watch,
             queue: Queue::default(),
             machine: host.machine().clone(),
-            seen: Snapshot::before_the_launch(),
+            seen: Observation::before_the_launch(),
             plan: Plan::default(),
             has_plan: false,
             has_watched: false,
@@ -269,7 +277,7 @@ impl<'w> Loop<'w> {
         Situation {
             workload: self.workload,
             needs_mixes: self.needs_mixes,
-            unplaced: self.watch.unplaced(),
+            unplaced: if self.needs_mixes { self.watch.unplaced() } else { &[] },
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
             last: last.map(|(took, did)| QuantumOutcome { took: *took, did }),
@@ -328,7 +336,7 @@ impl<'w> Loop<'w> {
     fn end(
         &mut self,
         begun: Begun,
-        after: Snapshot,
+        after: Observation,
         estimate: Option<&mut (dyn Estimate + '_)>,
         look: &mut dyn FnMut(&Round<'_>),
     ) {
@@ -351,6 +359,7 @@ impl<'w> Loop<'w> {
         self.last = begun.can_decide.then(|| (done.took, done.did.to_vec()));
         look(&Round {
             number: begun.number,
+            grants: &self.grants,
             cause: begun.cause,
             began: self.seen.at,
             plan: &self.plan,
@@ -371,7 +380,7 @@ struct Situation<'a> {
     needs_mixes: bool,
     /// Jobs that have not been watched long enough to be placed.
     unplaced: &'a [JobIdx],
-    seen: &'a Snapshot,
+    seen: &'a Observation,
     now: Quantum<'a>,
     last: Option<QuantumOutcome<'a>>,
 }
@@ -479,8 +488,10 @@ fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     })
 }
 
-/// Which jobs are being watched, and until when.
+/// What is requested of the host, and which jobs are being watched for their mixes, until when.
 struct Watch {
+    sources: SourceSet,
+    all: Vec<JobIdx>,
     jobs: Vec<JobIdx>,
     time: Nanos,
     next: Nanos,
@@ -488,11 +499,17 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(host: &mut impl Host, jobs: Vec<JobIdx>, time: Nanos) -> Self {
-        if !jobs.is_empty() {
-            host.watch(&jobs);
-        }
-        Self { jobs, time, next: time, done: 0 }
+    fn new(sources: SourceSet, workload: &Workload<'_>) -> Self {
+        let all = (0..).zip(workload.jobs).map(|(job, _)| JobIdx(job)).collect();
+        let jobs = unknown_jobs(sources.has(Source::Mix), workload.jobs);
+        Self { sources, all, jobs, time: workload.watch, next: workload.watch, done: 0 }
+    }
+
+    /// Requests for all sources. Mixes of jobs with a profile are known.
+    fn requests(&self) -> Vec<Request<'_>> {
+        let jobs = |source| if source == Source::Mix { &self.jobs[..] } else { &self.all[..] };
+        let requests = self.sources.iter().map(|source| Request { source, jobs: jobs(source) });
+        requests.filter(|request| !request.jobs.is_empty()).collect()
     }
 
     /// Time until the next look; for ever if nothing is watched.
@@ -509,7 +526,7 @@ impl Watch {
         self.next = at + self.time;
         if self.done == WATCHES {
             self.jobs.clear();
-            host.watch(&[]);
+            host.request(&self.requests());
         }
         true
     }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use colocate_engine::{
-    Counts, Host, HostError, JobEnd, KnownJob, PlacementStatus, Planned, QuantumEnd, Round,
-    SeenTask, Snapshot, Until, Workload, run,
+    Counts, Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd,
+    Request, Round, SeenTask, Until, Workload, run,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
@@ -12,8 +12,8 @@ use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::schedule::Quantum;
 use colocate_policy::{
-    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, Source, SourceSet, Task,
-    TaskId, Why,
+    Decision, DefaultPlacement, Evidence, Grant, JobIdx, Place, Plan, Policy, Source, SourceSet,
+    Task, TaskId, Why,
 };
 use expect_test::{Expect, expect};
 use std::fmt::Write;
@@ -66,12 +66,18 @@ impl Host for Script {
         &self.usable
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        let jobs: Vec<u32> = jobs.iter().map(|job| job.0).collect();
-        writeln!(self.log, "watch {jobs:?}").unwrap();
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        let text = |request: &Request<'_>| {
+            let jobs: Vec<u32> = request.jobs.iter().map(|job| job.0).collect();
+            format!("{} {jobs:?}", request.source.name())
+        };
+        let texts: Vec<String> = requests.iter().map(text).collect();
+        let texts = if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") };
+        writeln!(self.log, "request: {texts}").unwrap();
+        Vec::new()
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let step = self.steps.next().ok_or_else(|| HostError {
             what: "play on".into(),
             why: "the script is over".into(),
@@ -88,7 +94,7 @@ impl Host for Script {
         };
         writeln!(self.log, " newborn→{newborn}").unwrap();
         self.usable.truncate(step.usable as usize);
-        Ok(Snapshot {
+        Ok(Observation {
             at: Nanos::from_secs(step.at_s),
             end: step.end,
             tasks: step.alive.iter().map(|&id| seen(id)).collect(),
@@ -196,7 +202,14 @@ fn play(
         log: String::new(),
     };
     let (until, watch) = (Until::Events, Nanos::from_secs(2));
-    let workload = Workload { jobs, policy: "dealer", until, watch };
+    let workload = Workload {
+        jobs,
+        policy: "dealer",
+        until,
+        watch,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    };
     let mut plans: Vec<Planned> = Vec::new();
     let mut look = |round: &Round<'_>| plans.extend(Planned::of(round));
     let last = run(&mut host, &mut policy, &workload, None, &mut look);
@@ -226,6 +239,7 @@ fn a_known_job_is_planned_once() {
         &[known(2)],
         steps,
         &expect![[r#"
+            request: nothing
             run for ever: 0.0→cpu0 0.1→cpu1 newborn→4 PUs
             plans: launch at 0 ns
         "#]],
@@ -240,6 +254,7 @@ fn a_static_policy_watches_nobody() {
         &[new(), known(2)],
         steps,
         &expect![[r#"
+            request: nothing
             run for ever: 0.0→cpu0 1.0→cpu1 1.1→cpu2 newborn→4 PUs
             plans: launch at 0 ns
         "#]],
@@ -262,7 +277,7 @@ fn an_unknown_job_is_watched_first() {
         &[new()],
         steps,
         &expect![[r#"
-            watch [0]
+            request: mix [0]
             run for 2.00 s: newborn→kernel
             run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 newborn→4 PUs
             run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 newborn→4 PUs
@@ -282,7 +297,7 @@ fn a_known_job_does_not_wait_for_an_unknown_one() {
         &[known(2), new()],
         steps,
         &expect![[r#"
-            watch [1]
+            request: mix [1]
             run for 2.00 s: 0.0→cpu0 0.1→cpu1 newborn→kernel
             run for 2.00 s: 0.0→cpu0 0.1→cpu1 1.0→cpu2 newborn→4 PUs
             plans: launch at 0 ns, watched at 2.00 s
@@ -305,7 +320,7 @@ fn a_lost_pu_is_left() {
         &[known(2), new()],
         steps,
         &expect![[r#"
-            watch [1]
+            request: mix [1]
             run for 2.00 s: 0.0→cpu0 0.1→cpu1 newborn→kernel
             run for 1.00 s: 0.0→cpu0 0.1→cpu0 newborn→kernel
             run for 2.00 s: 0.0→cpu0 0.1→cpu0 1.0→cpu0 newborn→1 PUs
@@ -328,6 +343,7 @@ fn room_left_by_a_job_is_used() {
         &[known(3), known(1)],
         steps(&[0]),
         &expect![[r#"
+            request: nothing
             run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
             run for ever: 1.0→cpu0 newborn→4 PUs
             plans: launch at 0 ns, job-ended at 5.00 s
@@ -338,6 +354,7 @@ fn room_left_by_a_job_is_used() {
         &[known(3), known(1)],
         steps(&[0]),
         &expect![[r#"
+            request: nothing
             run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
             run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
             plans: launch at 0 ns
@@ -351,7 +368,7 @@ fn watching_ends() {
     let mut steps: Vec<Step> = (1..=10).map(|n| step(2 * n, QuantumEnd::Elapsed, ONE)).collect();
     steps.push(step(99, QuantumEnd::AllJobsEnded, &[]));
     let (log, outcome) = play(MIXES, &[new()], steps);
-    assert_eq!(log.lines().nth(11), Some("watch []"), "{log}");
+    assert_eq!(log.lines().nth(11), Some("request: nothing"), "{log}");
     assert!(log.contains("run for ever"), "{log}");
     assert_eq!(outcome.map(|plans| plans.len()), Some(2));
 }
@@ -386,6 +403,7 @@ fn a_fixed_plan_never_leaves_the_usable_pus() {
         &[new()],
         steps,
         &expect![[r#"
+            request: nothing
             run for ever: 0.0→cpu3 0.1→cpu1 newborn→2 PUs
             run for ever: 0.0→kernel 0.1→cpu1 newborn→1 PUs
             plans: launch at 0 ns, machine-changed at 1.00 s

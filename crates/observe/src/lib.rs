@@ -18,6 +18,7 @@ pub mod privilege;
 pub mod proc;
 pub mod runstate;
 pub mod sample;
+pub mod sources;
 pub mod spin;
 pub mod sys;
 pub mod task;

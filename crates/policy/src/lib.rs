@@ -22,6 +22,7 @@ pub mod policies;
 pub mod policy;
 mod predict;
 pub mod schedule;
+pub mod source;
 pub mod table;
 #[cfg(test)]
 mod testing;
@@ -30,5 +31,6 @@ pub use colocate_model::rng;
 pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
 };
-pub use policy::{Evidence, Policy, Source, SourceSet};
+pub use policy::{Evidence, Policy};
+pub use source::{Grant, Refusal, Source, SourceSet};
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

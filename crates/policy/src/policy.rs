@@ -2,6 +2,7 @@
 
 use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::schedule::{Choice, Quantum, QuantumOutcome, QueuedJob};
+use crate::source::SourceSet;
 use colocate_machine::{PuIdx, PuNr};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,47 +16,6 @@ pub trait Policy: fmt::Debug {
 
     /// The plan for the time until the next decision.
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan;
-}
-
-/// One kind of evidence. That tasks are created and end is always known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// Instruction mixes.
-    Mix,
-    /// Instructions, cycles, requests to caches and memory.
-    Counters,
-    /// CPI stacks.
-    Stacks,
-    /// How long threads had a PU or waited for one.
-    RunStates,
-    /// How long threads only waited for others in a loop.
-    Spinning,
-}
-
-/// Several sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceSet(u8);
-
-impl SourceSet {
-    /// No source.
-    pub const NONE: Self = Self(0);
-
-    /// These sources.
-    #[must_use]
-    pub const fn of(sources: &[Source]) -> Self {
-        let (mut set, mut at) = (0, 0);
-        while at < sources.len() {
-            set |= 1 << sources[at] as u8;
-            at += 1;
-        }
-        Self(set)
-    }
-
-    /// Whether `source` is one of them.
-    #[must_use]
-    pub const fn has(self, source: Source) -> bool {
-        self.0 & (1 << source as u8) != 0
-    }
 }
 
 /// Living tasks and jobs, whether they are in the queue or not.

@@ -2,8 +2,9 @@
 
 use crate::plan::{Plan, Task};
 use crate::policies;
-use crate::policy::{Evidence, Policy, Source, SourceSet};
+use crate::policy::{Evidence, Policy};
 use crate::schedule::{self, Quantum};
+use crate::source::{Source, SourceSet};
 use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};

@@ -8,10 +8,13 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::task::{State, Task};
 use crate::world::World;
-use colocate_engine::{Counts, Host, HostError, Meanwhile, QuantumEnd, SeenTask, Snapshot};
+use colocate_engine::{
+    Counts, Host, HostError, Meanwhile, Observation, QuantumEnd, Request, SeenTask,
+};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
-use colocate_policy::{JobIdx, Plan};
+use colocate_policy::source::Backend;
+use colocate_policy::{Grant, JobIdx, Plan, Refusal, Source};
 
 /// A machine that is not here, with a scenario's jobs on it.
 #[derive(Debug)]
@@ -118,6 +121,15 @@ impl<'a> SimHost<'a> {
     }
 }
 
+/// What the simulation knows of its tasks, it tells.
+fn known() -> Backend {
+    Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+}
+
+fn hidden() -> Refusal {
+    Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario tell it" }
+}
+
 /// The PUs that may be used now, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
     let machine = world.platform.machine();
@@ -149,19 +161,28 @@ impl Host for SimHost<'_> {
         &self.usable
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        let mixes = requests.iter().find(|request| request.source == Source::Mix);
         for (job, number) in self.world.jobs.iter_mut().zip(0..) {
-            job.watched = jobs.contains(&JobIdx(number));
+            job.watched = mixes.is_some_and(|mixes| mixes.jobs.contains(&JobIdx(number)));
         }
+        let grant = |request: &Request<'_>| Grant {
+            source: request.source,
+            answer: match request.source {
+                Source::Spinning if self.hides_spinning => Err(hidden()),
+                _ => Ok(known()),
+            },
+        };
+        requests.iter().map(grant).collect()
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
         let tasks = self.world.tasks.iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.born?)));
-        Ok(Snapshot {
+        Ok(Observation {
             at: self.world.now,
             end,
             tasks: tasks.collect(),

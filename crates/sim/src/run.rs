@@ -10,7 +10,7 @@ use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
 use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
 use colocate_policy::table::Prior;
-use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
+use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile, SourceSet};
 
 /// How a scenario is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +111,14 @@ pub fn simulate_with(
     host.meanwhile(options.meanwhile);
     let jobs = knowns(platform, scenario, options.profiled)?;
     let until = if options.each_quantum { Until::Time(scenario.quantum) } else { Until::Events };
-    let workload = Workload { jobs: &jobs, policy: name, until, watch: options.watch };
+    let workload = Workload {
+        jobs: &jobs,
+        policy: name,
+        until,
+        watch: options.watch,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    };
     colocate_engine::run(&mut host, policy, &workload, None, look)?;
     let mut outcome = host.outcome();
     if options.alone {

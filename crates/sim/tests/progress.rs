@@ -8,7 +8,7 @@
 
 mod common;
 
-use colocate_engine::{Host, HostError, Snapshot};
+use colocate_engine::{Host, HostError, Observation, Request};
 use colocate_engine::{Until, Workload};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr, described};
@@ -19,7 +19,7 @@ use colocate_policy::schedule::Selected;
 use colocate_policy::schedule::fair::{Fair, Mixing};
 use colocate_policy::schedule::progress::Estimating;
 use colocate_policy::{Evidence, Policy, SourceSet};
-use colocate_policy::{JobIdx, Plan};
+use colocate_policy::{Grant, Plan};
 use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Method, PhaseSpec, Platform, Scenario, SimHost, Work};
 use common::{INT, MUL, job, ms, scenario, stretch, thread};
@@ -44,11 +44,11 @@ impl Host for Telling<'_> {
         self.host.usable()
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        self.host.watch(jobs);
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.host.request(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let seen = self.host.run_quantum(plan, quantum)?;
         let mut truth = self.truth.borrow_mut();
         truth.fill(0.0);
@@ -110,7 +110,14 @@ fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) 
     let mut compared = Compared { fair, truth, found: Found::default() };
     let jobs = knowns(&platform, scenario, false).unwrap();
     let (until, watch) = (Until::Time(scenario.quantum), Nanos::ZERO);
-    let workload = Workload { jobs: &jobs, policy: "fair", until, watch };
+    let workload = Workload {
+        jobs: &jobs,
+        policy: "fair",
+        until,
+        watch,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    };
     colocate_engine::run(&mut telling, &mut compared, &workload, None, &mut |_| ()).unwrap();
     let outcome = telling.host.outcome();
     assert!(outcome.complete);

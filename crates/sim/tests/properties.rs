@@ -9,7 +9,7 @@ use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Place, Plan, PolicySpec};
+use colocate_policy::{Place, Plan, PolicySpec, SourceSet};
 use colocate_sim::run::knowns;
 use colocate_sim::{
     Barrier, BarrierWait, Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages,
@@ -160,7 +160,14 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
 /// The plan with which a run would begin.
 fn plan_of(host: &SimHost<'_>, policy: &PolicySpec, jobs: &[KnownJob]) -> Plan {
     let (until, watch) = (Until::Events, Nanos::ZERO);
-    let workload = Workload { jobs, policy: policy.name(), until, watch };
+    let workload = Workload {
+        jobs,
+        policy: policy.name(),
+        until,
+        watch,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    };
     first_plan(host.machine(), host.usable(), &mut *policy.plain(), &workload)
 }
 

@@ -4,10 +4,10 @@
 
 mod common;
 
-use colocate_engine::{Host, SeenTask};
+use colocate_engine::{Host, Request, SeenTask};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::{Assumptions, Mix};
-use colocate_policy::{JobIdx, Place};
+use colocate_policy::{JobIdx, Place, Source};
 use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Platform, Scenario, SimHost, Stretch, ThreadSpec, Work};
 use common::{INT, STREAM, job, machine, ms, placed, scenario, stretch, thread};
@@ -18,7 +18,7 @@ fn watched(jobs: &Scenario, time: Nanos) -> Vec<SeenTask> {
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, jobs).unwrap();
     let all: Vec<JobIdx> = (0..).map(JobIdx).take(jobs.jobs.len()).collect();
-    host.watch(&all);
+    host.request(&[Request { source: Source::Mix, jobs: &all }]);
     let places = vec![Place::Pu(PuNr(0)); jobs.jobs.len()];
     host.run_quantum(&placed(&places), time).unwrap().tasks
 }

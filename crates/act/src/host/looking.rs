@@ -5,14 +5,13 @@
 
 use super::placing::Waiting;
 use super::preparing::usable;
-use super::spinning::not_sampled;
 use super::{LEAST_NICE, LinuxHost, PROMPT, own_time};
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
-use crate::task_counters::DataLevels;
 use colocate_engine::{PlacementStatus, QuantumEnd};
 use colocate_machine::{Nanos, PuSet, read};
+use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
@@ -59,15 +58,15 @@ impl LinuxHost {
 
     /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
     fn look_at_own_waits(&mut self) {
-        if !self.counters_of_tasks.boost.has_told() {
+        if !self.boost.has_told() {
             // Who asks is the first thread.
             let us = Pid(std::process::id().cast_signed());
-            self.counters_of_tasks.boost.watch(&self.placer.proc, us, us.first_thread());
+            self.boost.watch(&self.placer.proc, us, us.first_thread());
         }
         let (table, waiting, pus) = (&self.tasks, &self.waiting, self.usable.len());
         let wants = |id: &TaskId| !waiting.contains(&id.job);
         let crowd = || (table.running().filter(wants).count(), pus);
-        if let Some(hasty) = self.counters_of_tasks.boost.look(now(), crowd) {
+        if let Some(hasty) = self.boost.look(now(), crowd) {
             // Where a larger share is not permitted, newborns wait longer.
             let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
         }
@@ -105,7 +104,7 @@ impl LinuxHost {
     /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
     pub(super) fn watch_new_pus(&mut self, usable: &PuSet) {
         let unheard = !self.births.may_run_on(usable.iter()).is_empty();
-        let known = &mut self.sampling.watch.cpus;
+        let known = &mut self.sources.options.watch.cpus;
         let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
         if new.is_empty() {
             return;
@@ -118,9 +117,7 @@ impl LinuxHost {
                  less than some milliseconds are not placed"
             ));
         }
-        if self.spins.is_some() {
-            self.notes.push(not_sampled(&new));
-        }
+        self.notes.extend(self.sources.not_sampled(&new));
     }
 
     /// Finds first threads of jobs that live although their end was reported: when a program
@@ -158,12 +155,12 @@ impl LinuxHost {
     /// Looks at all tasks that may run.
     pub(super) fn look_at_tasks(&mut self) {
         let (mut asleep, at) = (BTreeMap::new(), now());
-        self.counters_of_tasks.begin(self.tasks.with_threads(), at);
+        self.sources.run_states.begin(self.tasks.with_threads(), at);
         for id in self.who_may_run() {
+            self.ask_what_it_did(id, at);
             let Some(task) = self.tasks.task(id) else { continue };
-            self.counters_of_tasks.read(task, &self.placer.proc, at);
             let stat = self.placer.look(task);
-            self.counters_of_tasks.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
             self.tasks.slept(id);
             let Some(task) = self.tasks.task(id) else { continue };
             if task.status == PlacementStatus::PinnedByProgram && task.target_pu.is_some() {
@@ -175,7 +172,7 @@ impl LinuxHost {
             }
         }
         self.asleep = asleep;
-        self.tasks.with_threads().for_each(|(pid, _)| self.counters_of_tasks.all_read(pid));
+        self.tasks.with_threads().for_each(|(pid, _)| self.sources.run_states.all_read(pid));
     }
 
     /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
@@ -184,12 +181,12 @@ impl LinuxHost {
     /// where they are many.
     pub(super) fn look_at_who_ran(&mut self) {
         let at = now();
-        self.counters_of_tasks.begin(self.tasks.with_threads(), at);
+        self.sources.run_states.begin(self.tasks.with_threads(), at);
         let rests = self.who_rests();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
         let awake: Vec<TaskId> = self.tasks.awake().collect();
         for id in awake {
-            let is_new = self.tasks.task(id).is_some_and(|task| task.cpu_time.is_none());
+            let is_new = self.tasks.task(id).is_some_and(|task| task.usage.cpu_time.is_none());
             if is_new || !rests.contains(&id.job) {
                 self.ask(id, at);
             }
@@ -200,7 +197,7 @@ impl LinuxHost {
         // The kernel tells with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
         let stirred: Vec<Pid> =
-            several.filter(|pid| self.counters_of_tasks.stirred(*pid)).collect();
+            several.filter(|pid| self.sources.run_states.stirred(*pid)).collect();
         let begun = own_time();
         for pid in stirred {
             let asleep = self.tasks.asleep_of(pid);
@@ -208,7 +205,7 @@ impl LinuxHost {
                 continue;
             }
             asleep.into_iter().for_each(|id| self.ask(id, at));
-            self.counters_of_tasks.all_read(pid);
+            self.sources.run_states.all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
         self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
@@ -216,12 +213,14 @@ impl LinuxHost {
 
     /// Asks what a task has done, and where it is if it has run.
     fn ask(&mut self, id: TaskId, at: Nanos) {
+        let time = |host: &mut Self| host.tasks.task(id).and_then(|task| task.usage.cpu_time);
+        let before = time(self);
+        self.ask_what_it_did(id, at);
         let Some(task) = self.tasks.task(id) else { return };
-        let before = task.cpu_time;
-        self.counters_of_tasks.read(task, &self.placer.proc, at);
-        if task.cpu_time > before || task.cpu_time.is_none() || task.last_ran.is_none() {
+        let now = task.usage.cpu_time;
+        if now > before || now.is_none() || task.last_ran.is_none() {
             let stat = self.placer.look_where(task);
-            self.counters_of_tasks.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         }
         self.tasks.slept(id);
     }

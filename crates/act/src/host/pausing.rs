@@ -114,7 +114,7 @@ impl LinuxHost {
         }
         self.given_up = true;
         self.reserve.clear();
-        self.counters_of_tasks.close_files();
+        self.sources.run_states.stop();
         self.leave_to_kernel();
         if self.launched.is_some() {
             self.let_all_go_on();

@@ -57,7 +57,7 @@ impl LinuxHost {
             self.stop_newborn(id, birth.pid);
         }
         self.meet_newborn(id);
-        self.count_newborn(id, birth.pid);
+        self.count_new(id);
         let Some(plan) = &self.plan else {
             if self.is_over() {
                 // Its creator may have been given its mask back in the middle of this birth.

@@ -1,7 +1,7 @@
 //! What has to be there before anything runs.
 
+use super::Setup;
 use super::pausing::IN_USE;
-use super::{Count, Setup};
 use crate::guardian::Guardian;
 use crate::journal::{self, Owner, TOKEN_VARIABLE, Writer};
 use crate::launch::{self, Command, Held, Input, LaunchError};
@@ -11,49 +11,27 @@ use crate::signals::Signals;
 use crate::sys;
 use crate::target::Targets;
 use colocate_machine::{Machine, PuNr, PuSet};
-use colocate_observe::pmu::{Counters, PmuError, Want};
+use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::{Births, Pid, SysError, births};
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 /// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
 pub(super) const MOST_A_SECOND: u32 = 1_000;
 
-/// The counters that are asked for and there; a note says so if none are.
+/// Looks whether the counters are there that targets need.
 ///
 /// # Errors
-/// If there are none, and a target needs them.
-pub(super) fn counters(
-    setup: &Setup,
-    targets: &Targets,
-    notes: &mut Vec<String>,
-) -> Result<Option<Counters>, LaunchError> {
-    let found = |setup: &Setup, want| {
-        let found = Counters::find(&setup.proc, Path::new("/sys"), want);
-        found.map_err(|why: PmuError| why.to_string())
-    };
-    let found = match &setup.count {
-        Count::Not => Err("nothing is to be counted".to_owned()),
-        Count::With(counters) => Ok(counters.clone()),
-        Count::Hardware => found(setup, Want::Traffic),
-        Count::Stacks => found(setup, Want::Stacks),
-    };
-    match (found, targets.instructions()) {
-        (Ok(counters), _) => {
-            notes.extend(counters.notes.iter().cloned());
-            Ok(Some(counters))
-        }
-        (Err(why), Some(target)) => Err(LaunchError::NoCounters { target, why }),
-        (Err(_), None) if matches!(setup.count, Count::Not) => Ok(None),
-        (Err(why), None) => {
-            notes.push(format!(
-                "neither instructions nor requests to caches and memory are counted: {why}; \
-                 `colocate doctor` says what lifts it"
-            ));
-            Ok(None)
-        }
+/// If they are not.
+pub(super) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchError> {
+    let Some(target) = targets.instructions() else { return Ok(()) };
+    if setup.sampling.counters.is_some() {
+        return Ok(());
+    }
+    match TaskCounters::find(&setup.proc, false) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(LaunchError::NoCounters { target, why: why.to_string() }),
     }
 }
 

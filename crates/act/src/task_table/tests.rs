@@ -60,8 +60,8 @@ fn runs_add_up() {
     let mut table = table();
     let counted = Metered { instructions: Some(100), ..Metered::default() };
     let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().counted = counted;
-    table.task(first).unwrap().cpu_time = Some(Nanos(7));
+    table.task(first).unwrap().usage.counted = counted;
+    table.task(first).unwrap().usage.cpu_time = Some(Nanos(7));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
     table.ended(Tid(10), Nanos(3));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
@@ -78,8 +78,8 @@ fn runs_add_up() {
     let again = table.born(birth(30, 30, (1, 1))).unwrap();
     assert_eq!(again.to_string(), "0.2");
     assert!(table.begins_run(again) && !table.begins_run(first));
-    table.task(again).unwrap().counted = counted;
-    table.task(again).unwrap().cpu_time = Some(Nanos(1));
+    table.task(again).unwrap().usage.counted = counted;
+    table.task(again).unwrap().usage.cpu_time = Some(Nanos(1));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
     assert!(table.doubtful().is_empty(), "the first run is over");
 }
@@ -187,8 +187,8 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let further = table.born(birth(10, 11, (10, 10))).unwrap();
     for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
         let task = table.task(id).unwrap();
-        (task.mark, task.cpu_time) = (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
-        task.waited = Some(Nanos(9));
+        (task.mark, task.usage.cpu_time) = (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
+        task.usage.waited = Some(Nanos(9));
     }
     table.ended(Tid(10), Nanos(2));
     let id = table.born(birth(10, 10, (10, parent))).unwrap();
@@ -218,7 +218,7 @@ fn who_executes_a_program_stays_known_to_its_job() {
 fn who_executes_a_program_has_its_time_counted_once() {
     let (mut table, id) = taken_over(11);
     assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked yet");
-    table.task(id).unwrap().cpu_time = Some(Nanos::from_millis(6));
+    table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
     assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
     let executing = &table.seen(Nanos(0), |_, _| None)[1];
     assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));

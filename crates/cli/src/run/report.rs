@@ -2,7 +2,7 @@
 
 use super::jobs::Job;
 use colocate_act::LinuxHost;
-use colocate_engine::{Host, PlacementStatus, Planned, SeenTask, Snapshot};
+use colocate_engine::{Host, Observation, PlacementStatus, Planned, SeenTask};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
@@ -129,7 +129,7 @@ struct ReportedPlan {
 
 impl Report {
     /// The report of a run that has ended.
-    pub fn new(occasion: &Occasion, jobs: &[Job], plans: &[Planned], seen: &Snapshot) -> Self {
+    pub fn new(occasion: &Occasion, jobs: &[Job], plans: &[Planned], seen: &Observation) -> Self {
         let last = &plans[plans.len() - 1].plan;
         let reported = plans.iter().map(|planned| ReportedPlan {
             at_ns: planned.at,
@@ -243,7 +243,7 @@ impl Report {
 }
 
 impl ReportedJob {
-    fn new(number: usize, job: &Job, seen: &Snapshot) -> Self {
+    fn new(number: usize, job: &Job, seen: &Observation) -> Self {
         let end = seen.ended.iter().find(|end| end.job.0 as usize == number);
         Self {
             name: job.command.name(),

@@ -2,9 +2,10 @@
 
 use super::workload::Job;
 use colocate_act::{LinuxHost, Target};
-use colocate_engine::{Host, HostError, Snapshot};
+use colocate_engine::{Host, HostError, Observation, Request};
 use colocate_machine::{Machine, Nanos, PuNr};
-use colocate_policy::{JobIdx, Plan};
+use colocate_model::stack::Parts;
+use colocate_policy::{Grant, Plan};
 use std::cell::RefCell;
 
 /// What a host tells after a quantum, beside what the loop asks it for.
@@ -16,6 +17,8 @@ pub struct Course {
     pub runs: Vec<u32>,
     /// Instructions of each job in all its runs; `None` if nobody counts them.
     pub instructions: Option<Vec<u64>>,
+    /// The parts of the stacks that are counted, or why none are.
+    pub stack_parts: Option<Result<Parts, String>>,
     /// How many PUs each job uses where it has the machine to itself, at least 1; 1 for those after the last one.
     pub widths: Vec<f64>,
 }
@@ -37,15 +40,16 @@ impl Host for Heard<'_> {
         self.host.usable()
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        self.host.watch(jobs);
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.host.request(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let seen = self.host.run_quantum(plan, quantum)?;
         let mut course = self.course.borrow_mut();
         course.notes.extend(self.host.notes());
         (course.runs, course.instructions) = (self.host.runs(), self.host.instructions());
+        course.stack_parts = Some(self.host.stack_parts());
         Ok(seen)
     }
 }

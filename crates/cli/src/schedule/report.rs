@@ -3,7 +3,7 @@
 use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Mean, Placed, Tally};
 use colocate_engine::estimate::Estimated;
-use colocate_engine::{Meanwhile, Snapshot};
+use colocate_engine::{Meanwhile, Observation};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_policy::schedule::{Allocated, Selected};
@@ -139,7 +139,7 @@ pub struct Occasion {
 
 impl Report {
     /// Of a workload that was counted so, by the last look.
-    pub fn new(occasion: Occasion, tally: &Tally, last: &Snapshot) -> Self {
+    pub fn new(occasion: Occasion, tally: &Tally, last: &Observation) -> Self {
         let Occasion { scheduler, quantum, usable, commands, runs, instructions, .. } = occasion;
         let Occasion { meanwhile, notes, .. } = occasion;
         let of = |number: usize| instructions.as_ref()?.get(number).copied();
@@ -352,7 +352,7 @@ impl JobReport {
         number: usize,
         job: &JobTally,
         (command, runs): (Vec<String>, u32),
-        last: &Snapshot,
+        last: &Observation,
     ) -> Self {
         let end = last.ended.iter().find(|end| end.job.0 as usize == number);
         Self {
@@ -449,7 +449,7 @@ mod tests {
             status,
             cpu_time: Some(Nanos::from_millis(90)),
         };
-        let last = Snapshot {
+        let last = Observation {
             at: Nanos::from_millis(400),
             end: QuantumEnd::AllJobsEnded,
             tasks: Vec::new(),

@@ -363,7 +363,7 @@ impl JobTally {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use colocate_engine::{JobEnd, QuantumEnd, Snapshot};
+    use colocate_engine::{JobEnd, Observation, QuantumEnd};
     use colocate_machine::read;
     use colocate_policy::schedule::{JobUsage, Rates, Traffic};
     use colocate_policy::{Decision, Place, Plan, TaskId};
@@ -409,7 +409,7 @@ pub mod tests {
         for (number, (ran, over)) in (0..).zip(quanta) {
             let at = Nanos::from_millis(100 * (number + 1));
             let end = |job: &u32| JobEnd { job: JobIdx(*job), at, status: 0, cpu_time: None };
-            let seen = Snapshot {
+            let seen = Observation {
                 at,
                 end: QuantumEnd::Elapsed,
                 tasks: Vec::new(),
@@ -435,6 +435,7 @@ pub mod tests {
             let filler = JobUsage { job: JobIdx(2), cpu_time, instructions: None };
             let jobs = ran.iter().map(|ran| JobIdx(ran.0)).collect();
             tally.note(&Round {
+                grants: &[],
                 number,
                 cause: None,
                 began: Nanos::ZERO,

@@ -1,6 +1,6 @@
 //! What jobs did between two looks, as the guard wants it.
 
-use crate::host::{SeenTask, Snapshot};
+use crate::host::{Observation, SeenTask};
 use crate::lookup::TaskLookup;
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
@@ -19,7 +19,7 @@ struct Sums {
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
 ///
 /// Threads that ended before anybody could look at them are left out: they did little.
-pub fn did(before: &Snapshot, after: &Snapshot) -> Vec<JobUsage> {
+pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
     for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {

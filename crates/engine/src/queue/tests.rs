@@ -5,14 +5,14 @@ mod pause;
 
 use super::*;
 use crate::host::{Counts, JobEnd, PlacementStatus};
-use crate::host::{Host, HostError, QuantumEnd};
+use crate::host::{Host, HostError, QuantumEnd, Request};
 use crate::{KnownJob, Round, Until, Workload};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::Mix;
 use colocate_model::{CpiStack, Stack};
 use colocate_policy::policy::Roster;
 use colocate_policy::schedule::{Allocated, Choice, Quantum, Selected};
-use colocate_policy::{Decision, Evidence, Policy, PolicySpec, SourceSet};
+use colocate_policy::{Decision, Evidence, Grant, Policy, PolicySpec, SourceSet};
 
 /// Two cores of two PUs.
 pub(super) fn machine() -> Machine {
@@ -63,9 +63,9 @@ impl Scripted {
     }
 
     /// Some of its jobs as they are now.
-    pub(crate) fn snapshot(&self, jobs: &[usize]) -> Snapshot {
+    pub(crate) fn snapshot(&self, jobs: &[usize]) -> Observation {
         let tasks = jobs.iter().map(|&job| self.seen(job)).collect();
-        Snapshot { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
     }
 
     /// All its jobs run for a quantum.
@@ -105,15 +105,17 @@ impl Host for Scripted {
         &self.usable
     }
 
-    fn watch(&mut self, _jobs: &[JobIdx]) {}
+    fn request(&mut self, _requests: &[Request<'_>]) -> Vec<Grant> {
+        Vec::new()
+    }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         self.at += quantum;
         if quantum == Nanos::ZERO {
             let at = plan.decisions.iter().map(|decision| (decision.task.job.0, decision.place));
             self.moments.push(at.collect());
             let tasks = (0..self.ran.len()).map(|job| self.seen(job)).collect();
-            return Ok(Snapshot { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] });
+            return Ok(Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
         let runs: Vec<u32> = runs.map(|decision| decision.task.job.0).collect();
@@ -133,7 +135,7 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Snapshot { at: self.at, end, tasks, ended })
+        Ok(Observation { at: self.at, end, tasks, ended })
     }
 }
 
@@ -141,8 +143,8 @@ impl Host for Scripted {
 fn passed<'a>(
     placed: &'a Placed,
     machine: &'a Machine,
-    before: &'a Snapshot,
-    after: &'a Snapshot,
+    before: &'a Observation,
+    after: &'a Observation,
 ) -> Passed<'a> {
     Passed { placed, machine, pus: machine.pus.len(), asked: Nanos(100), before, after }
 }
@@ -156,7 +158,14 @@ pub(super) fn schedule(
 ) {
     let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(Nanos(100)), Nanos::from_secs(2));
-    let workload = Workload { jobs: &jobs, policy: "test", until, watch };
+    let workload = Workload {
+        jobs: &jobs,
+        policy: "test",
+        until,
+        watch,
+        also: SourceSet::NONE,
+        without: SourceSet::NONE,
+    };
     crate::run(host, policy, &workload, None, look).unwrap();
 }
 
@@ -186,9 +195,9 @@ fn who_has_ended_is_forgotten() {
     let host = Scripted::new(1);
     let mut queue = Queue::default();
     let mut before =
-        Snapshot { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: vec![], ended: vec![] };
+        Observation { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: vec![], ended: vec![] };
     for number in 0..50_u32 {
-        let mut now = Snapshot { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
+        let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
         for task in &mut now.tasks {
             task.ended = task.ended.or(Some(now.at));
         }
@@ -221,7 +230,7 @@ fn an_end_begins_a_quantum() {
 fn what_a_job_leaves_behind_does_not_wait() {
     let host = Scripted::new(2);
     let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
-    let seen = Snapshot { ended: vec![end], ..host.snapshot(&[0, 1]) };
+    let seen = Observation { ended: vec![end], ..host.snapshot(&[0, 1]) };
     let living: Vec<_> = seen.tasks.iter().map(|task| (task.id, task.name.clone())).collect();
     let over = seen.over();
     let roster = Roster { living: &living, over: Some(&over), unseen: &[JobIdx(2)] };
@@ -298,13 +307,13 @@ fn rates_of_the_last_quantum() {
     let seen = |ran: &[u64]| {
         let host = Scripted { ran: ran.to_vec(), ..Scripted::new(2) };
         let tasks = vec![host.seen(0), host.seen(1)];
-        Snapshot { at: Nanos(100), end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation { at: Nanos(100), end: QuantumEnd::Elapsed, tasks, ended: vec![] }
     };
     let mut queue = Queue::default();
     queue.meet(&seen(&[0, 0]));
     let queued = queue.queued(&seen(&[0, 0]));
     assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
-    let before = Snapshot { at: Nanos::ZERO, ..seen(&[0, 0]) };
+    let before = Observation { at: Nanos::ZERO, ..seen(&[0, 0]) };
     let did =
         queue.note(&passed(&ran(1, &[Some(PuIdx(3))]), &host.machine, &before, &seen(&[0, 1])));
     queue.remember(&did);
@@ -379,14 +388,14 @@ fn left_to_kernel(threads: usize) -> Placed {
 }
 
 /// The threads of a job before and after a quantum of 100 ns for which they used CPU time and waited for PUs.
-fn threads(used: &[(u64, Option<u64>)]) -> (Snapshot, Snapshot) {
+fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
     let thread = |(order, &(used, waited)): (u32, &(u64, Option<u64>))| SeenTask {
         id: TaskId { job: JobIdx(0), order },
         cpu_time: Some(Nanos(1_000 + used)),
         waited: waited.map(|waited| Nanos(1_000 + waited)),
         ..Scripted::new(1).seen(0)
     };
-    let at = |at: u64, used: &[(u64, Option<u64>)]| Snapshot {
+    let at = |at: u64, used: &[(u64, Option<u64>)]| Observation {
         at: Nanos(at),
         end: QuantumEnd::Elapsed,
         tasks: (0..).zip(used).map(thread).collect(),
@@ -438,11 +447,11 @@ fn who_came_and_went_unseen_hides_nobody() {
     let mut unseen = SeenTask { cpu_time: None, waited: None, ..second.tasks[0].clone() };
     (unseen.id.order, unseen.ended) = (1, Some(Nanos(50)));
     second.tasks.push(unseen);
-    let mut third = Snapshot { at: Nanos(200), ..second.clone() };
+    let mut third = Observation { at: Nanos(200), ..second.clone() };
     third.tasks[0].cpu_time = Some(Nanos(1_150));
     let mut queue = Queue::default();
     queue.meet(&first);
-    let mut runnable = |before: &Snapshot, after: &Snapshot| {
+    let mut runnable = |before: &Observation, after: &Observation| {
         queue.note(&passed(&left_to_kernel(1), &machine(), before, after));
         queue.runnable().get(&JobIdx(0)).copied()
     };
@@ -457,7 +466,7 @@ fn who_came_and_went_unseen_hides_nobody() {
 fn sleepers_need_no_context() {
     let mut seen = Scripted::new(1).seen(0);
     let mut queue = Queue::default();
-    let snapshot = |tasks: &[SeenTask]| Snapshot {
+    let snapshot = |tasks: &[SeenTask]| Observation {
         at: Nanos(100),
         end: QuantumEnd::Elapsed,
         tasks: tasks.to_vec(),
@@ -471,7 +480,7 @@ fn sleepers_need_no_context() {
     }
     queue.meet(&snapshot(&tasks));
     assert_eq!(queue.queued(&snapshot(&tasks))[0].threads.len(), 3);
-    let before = Snapshot { at: Nanos::ZERO, ..snapshot(&tasks) };
+    let before = Observation { at: Nanos::ZERO, ..snapshot(&tasks) };
     tasks[1].cpu_time = Some(Nanos(6));
     tasks[2].cpu_time = Some(Nanos(4));
     queue.note(&passed(&choices, &machine(), &before, &snapshot(&tasks)));

@@ -22,7 +22,8 @@ use super::{Placement, fill};
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::plan::Why;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

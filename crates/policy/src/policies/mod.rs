@@ -12,8 +12,9 @@ pub mod symbiosis_model;
 
 use crate::places::Places;
 use crate::plan::{Decision, DefaultPlacement, Plan, Task, Why};
-use crate::policy::{Evidence, Source, SourceSet};
+use crate::policy::Evidence;
 use crate::predict;
+use crate::source::{Source, SourceSet};
 use crate::table::Row;
 use colocate_machine::PuIdx;
 

@@ -13,7 +13,8 @@
 
 use super::{Choice, Placement, planned};
 use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

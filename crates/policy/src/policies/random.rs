@@ -17,10 +17,11 @@
 use super::{Choice, Placement, planned};
 use crate::places::Places;
 use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
 use crate::rng::SplitMix64;
 use crate::schedule::allocate::{choices, threads_of};
 use crate::schedule::{self, Allocated, Quantum, Selected};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Kind, Preset, Row, Setting, Shown};
 
 /// Its row in the table of policies.

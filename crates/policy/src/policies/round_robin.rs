@@ -21,9 +21,10 @@
 use super::{Placement, fill, planned};
 use crate::places::Places;
 use crate::plan::{Plan, Why};
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
 use crate::schedule::allocate::{self, choices, threads_of};
 use crate::schedule::{self, Allocated, Quantum, select};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

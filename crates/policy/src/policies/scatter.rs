@@ -23,7 +23,8 @@ use super::planned;
 use super::{Placement, fill};
 use crate::places::Places;
 use crate::plan::{Plan, Why};
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

@@ -42,8 +42,9 @@ use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Plan, Task, Why};
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
 use crate::predict::demands;
+use crate::source::SourceSet;
 use crate::table::{Cadence, Prior, Row};
 use colocate_machine::Performance;
 

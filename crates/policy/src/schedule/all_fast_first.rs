@@ -19,7 +19,8 @@ use super::asymmetric::{News, Seat, choices, cores_of, free_places_of, threads_o
 use super::leave_to_kernel;
 use super::{Allocated, Choice, Quantum, Thread};
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

@@ -6,7 +6,7 @@ pub mod factors;
 pub mod turns;
 
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
-use crate::policy::{Source, SourceSet};
+use crate::source::{Source, SourceSet};
 use crate::table::Knowledge;
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::Phase;

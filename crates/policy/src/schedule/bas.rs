@@ -20,7 +20,8 @@
 use super::COUNTERS;
 use super::{Choice, Quantum, QueuedJob, l1, select};
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.

@@ -29,7 +29,8 @@ use super::progress::{self, Book, Estimating, ordered};
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use super::{bas, l1, select};
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Kind, Preset, Row, Setting, Shown, Values};
 use colocate_machine::PuIdx;
 

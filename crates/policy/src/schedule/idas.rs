@@ -25,7 +25,8 @@ use super::mhas::balance;
 use super::mmas::{ideal, throttle};
 use super::{Choice, Quantum, QueuedJob, select};
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::SoloProfile;
 use crate::table::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
 

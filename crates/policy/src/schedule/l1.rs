@@ -22,7 +22,8 @@ use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, Thread, select};
 use crate::plan::JobIdx;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::{Cadence, Prior, Row};
 use std::collections::BTreeMap;
 

@@ -16,7 +16,8 @@ use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, mmas};
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::SoloProfile;
 use crate::table::{Cadence, Prior, Row};
 

@@ -34,7 +34,8 @@ use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, select};
 use crate::places::Places;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy, SourceSet};
+use crate::policy::{Evidence, Policy};
+use crate::source::SourceSet;
 use crate::table::SoloProfile;
 use crate::table::{Cadence, Prior, Row};
 

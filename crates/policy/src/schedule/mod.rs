@@ -34,7 +34,7 @@ pub(crate) mod testing;
 pub mod utility;
 
 use crate::plan::{JobIdx, TaskId};
-use crate::policy::{Source, SourceSet};
+use crate::source::{Source, SourceSet};
 use crate::table::Row;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::stack::Parts;

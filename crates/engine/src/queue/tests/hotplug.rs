@@ -53,11 +53,11 @@ impl Host for Changing {
         self.scripted.usable()
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        self.scripted.watch(jobs);
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.scripted.request(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         for decision in &plan.decisions {
             if let Place::Pu(pu) = decision.place {
                 self.placed.insert(decision.task, pu);

@@ -17,11 +17,11 @@ impl Host for Late {
         self.scripted.usable()
     }
 
-    fn watch(&mut self, jobs: &[JobIdx]) {
-        self.scripted.watch(jobs);
+    fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.scripted.request(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Snapshot, HostError> {
+    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         if quantum > Nanos::ZERO && !self.by.is_empty() {
             self.scripted.at += self.by.remove(0);
         }
@@ -79,7 +79,7 @@ fn who_comes_late_still_learns() {
         let [at, used, waited] = minutes.map(|minutes| Nanos::from_secs(60 * minutes));
         let task =
             SeenTask { cpu_time: Some(used), waited: Some(waited), ended: None, ..host.seen(0) };
-        Snapshot { at, end: QuantumEnd::Elapsed, tasks: vec![task], ended: vec![] }
+        Observation { at, end: QuantumEnd::Elapsed, tasks: vec![task], ended: vec![] }
     };
     let choices = left_to_kernel(1);
     let teaches = |of: [u64; 3]| {
@@ -99,7 +99,7 @@ fn who_ran_in_a_pause_has_had_its_turn() {
         tasks.iter_mut().zip(orders).for_each(|(task, &order)| task.id.order = order);
         tasks.insert(0, host.seen(0));
         tasks.iter_mut().for_each(|task| task.ended = None);
-        Snapshot { at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation { at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
     };
     let (before, after) = (snapshot(Nanos::ZERO, &[0]), snapshot(Nanos::from_secs(600), &[0, 1]));
     let mut queue = Queue::default();

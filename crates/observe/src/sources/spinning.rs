@@ -1,33 +1,47 @@
-//! For how long threads have only waited for others in a loop, by samples that are taken in where quanta end.
+//! For how long tasks have only waited for others in a loop, by samples that are taken in where quanta end.
 
-use crate::sys;
+use crate::births::Options;
+use crate::pmu::Start;
+use crate::spin::judging::Judging;
+use crate::spin::spun::{self, Spun};
+use crate::sys::SysError;
+use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_observe::pmu::Start;
-use colocate_observe::spin::judging::Judging;
-use colocate_observe::spin::spun::{Spun, Times};
-use colocate_observe::{Pid, SysError, Tid, births};
 use colocate_policy::TaskId;
+use colocate_policy::source::Backend;
 use std::collections::{HashMap, HashSet};
 
 /// Samples of running threads, and what came of them.
 #[derive(Debug)]
-pub struct Spins {
+pub struct Spinning {
     judging: Judging,
+    rate_hz: u32,
     /// What is known of each task, and its times until the last look.
-    of: HashMap<TaskId, (Spun, Times)>,
+    of: HashMap<TaskId, (Spun, spun::Times)>,
 }
 
-impl Spins {
-    /// Samples nobody yet, so often a second of each thread's CPU time. Creates a thread, which has the given `nice`.
+impl Spinning {
+    /// Samples nobody yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
     ///
     /// # Errors
     /// As [`Judging::new`].
-    pub fn new(rate_hz: u32, watch: &births::Options, nice: i32) -> Result<Self, SysError> {
-        // Only the thread that places newborns has to be prompt.
-        let begin = move || {
-            let _ = sys::be_prompt(Nanos::ZERO, nice);
-        };
-        Ok(Self { judging: Judging::new(rate_hz, watch, begin)?, of: HashMap::new() })
+    pub fn new(
+        rate_hz: u32,
+        watch: &Options,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, SysError> {
+        Ok(Self { judging: Judging::new(rate_hz, watch, begin)?, rate_hz, of: HashMap::new() })
+    }
+
+    /// What they are and cost.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        let cost = format!("{} samples for each second of CPU time", self.rate_hz);
+        Backend {
+            name: "perf events: instruction pointers and the code there",
+            cost,
+            limits: Vec::new(),
+        }
     }
 
     /// Samples process `pid`, which waits before its exec, and all that it creates.
@@ -48,7 +62,7 @@ impl Spins {
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
-    pub fn look(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, Times)>) {
+    pub fn look(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, spun::Times)>) {
         let (shares, most) = (self.judging.take(), self.judging.most());
         for (tid, id, now) in tasks {
             let share = shares.get(&tid).copied();

@@ -1,15 +1,15 @@
-//! Finds out what the tasks of unknown jobs do, by samples.
+//! The instruction mixes of tasks, by samples of instruction pointers.
 //!
-//! A thread of its own takes the samples in and decodes files, which can take long; births are
+//! A thread of its own takes the samples in and decodes files, which can take long; new tasks are
 //! placed meanwhile.
 
-use crate::sys;
+use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
+use crate::sys::{SysError, wait_readable};
+use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Mix;
-use colocate_observe::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
-use colocate_observe::sys::wait_readable;
-use colocate_observe::{Pid, SysError, Tid};
 use colocate_policy::JobIdx;
+use colocate_policy::source::Backend;
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,29 +62,31 @@ struct Worker {
     asked: bool,
 }
 
-/// Watches jobs, each by itself, so that each gets a profile of its own.
-#[derive(Debug)]
-pub struct Watchers {
-    nice: i32,
+/// Samples jobs, each by itself, so that each gets a profile of its own.
+#[derive(Debug, Default)]
+pub struct Mixes {
     worker: Option<Worker>,
     done: Vec<(JobIdx, Counted)>,
     seen: HashMap<Tid, Vec<Seen>>,
 }
 
-impl Watchers {
-    /// Watches nothing yet; the thread that will do it has the given `nice`.
-    #[must_use]
-    pub fn new(nice: i32) -> Self {
-        Self { nice, worker: None, done: Vec::new(), seen: HashMap::new() }
-    }
-
-    /// Watches the jobs with these first processes, which wait before their exec. Creates a thread.
+impl Mixes {
+    /// Samples the jobs with these first processes, which wait before their exec. Creates a thread, which calls `begin`
+    /// first.
     ///
     /// # Errors
-    /// As [`Sampler::start`], or if no pipe can be had; then none is watched.
-    pub fn start(&mut self, jobs: &[(JobIdx, Pid)], cpus: &SampleOptions) -> Result<(), SysError> {
+    /// As [`Sampler::start`], or if no pipe can be had; then none is sampled.
+    pub fn start(
+        &mut self,
+        jobs: &[(JobIdx, Pid)],
+        cpus: &SampleOptions,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> Result<Backend, SysError> {
+        let cost = format!("{} samples for each second of CPU time", cpus.rate_hz);
+        let backend =
+            Backend { name: "perf events: instruction pointers", cost, limits: Vec::new() };
         if jobs.is_empty() {
-            return Ok(());
+            return Ok(backend);
         }
         let share = (PAGES / jobs.len()).clamp(LEAST_PAGES, cpus.watch.ring_pages.max(LEAST_PAGES));
         let mut options = cpus.clone();
@@ -95,9 +97,9 @@ impl Watchers {
             .iter()
             .map(|&(job, pid)| Ok((job, Sampler::start(pid, Start::AtExec, options.clone())?)));
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
-        let worker = Worker::start(samplers, self.nice);
+        let worker = Worker::start(samplers, begin);
         self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);
-        Ok(())
+        Ok(backend)
     }
 
     /// Ends all watching and keeps what was found out. Waits for it.
@@ -153,14 +155,16 @@ impl Watchers {
 }
 
 impl Worker {
-    fn start(samplers: Vec<(JobIdx, Sampler)>, nice: i32) -> io::Result<Self> {
+    fn start(
+        samplers: Vec<(JobIdx, Sampler)>,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let (ear, call) = io::pipe()?;
         let (bell, ring) = io::pipe()?;
         let (asks, asked) = channel();
         let (tell, told) = channel();
         std::thread::Builder::new().name("colocate-watch".into()).spawn(move || {
-            // Only the thread that places newborns has to be prompt.
-            let _ = sys::be_prompt(Nanos::ZERO, nice);
+            begin();
             serve(samplers, ear, &asked, &tell, ring);
         })?;
         Ok(Self { asks, call, told, bell, asked: false })

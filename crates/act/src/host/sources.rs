@@ -1,0 +1,215 @@
+//! Which evidence this host provides: one backend of [`colocate_observe::sources`] for each source.
+
+use super::{LinuxHost, Sampling};
+use crate::sys;
+use crate::task_table::Task;
+use colocate_engine::{JobEnd, Request, SeenTask};
+use colocate_machine::{Nanos, PuSet};
+use colocate_model::stack::Parts;
+use colocate_observe::Pid;
+use colocate_observe::pmu::Counters;
+use colocate_observe::sample::SampleOptions;
+use colocate_observe::sources::TaskRef;
+use colocate_observe::sources::counters::TaskCounters;
+use colocate_observe::sources::mix::Mixes;
+use colocate_observe::sources::run_states::RunStates;
+use colocate_observe::sources::spinning::Spinning;
+use colocate_policy::source::Backend;
+use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId};
+
+/// The backends.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub mixes: Mixes,
+    pub run_states: RunStates,
+    counters: Option<TaskCounters>,
+    spinning: Option<Spinning>,
+    /// How often it is sampled, and where.
+    pub options: SampleOptions,
+    spin_rate_hz: u32,
+    /// What counts in place of what the processor has.
+    instead: Option<Counters>,
+    /// Our own `nice` as we were started with it.
+    nice: i32,
+}
+
+impl Sources {
+    pub fn new(sampling: &Sampling, watch: &colocate_observe::births::Options, nice: i32) -> Self {
+        Self {
+            mixes: Mixes::default(),
+            run_states: RunStates::default(),
+            counters: None,
+            spinning: None,
+            options: SampleOptions {
+                rate_hz: sampling.mix_hz,
+                watch: watch.clone(),
+                most_steps: colocate_observe::sample::MOST_STEPS,
+            },
+            spin_rate_hz: sampling.spin_hz,
+            instead: sampling.counters.clone(),
+            nice,
+        }
+    }
+
+    /// The parts of the stacks that are counted.
+    pub fn stack_parts(&self) -> Result<Parts, Refusal> {
+        let nothing = || Refusal::of("nothing is counted");
+        self.counters.as_ref().ok_or_else(nothing)?.stack_parts()
+    }
+
+    /// Whether anything is counted.
+    pub const fn counts(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// What a thread of a backend does first: only the one that places new tasks has to be prompt.
+    fn begin(&self) -> impl FnOnce() + Send + 'static {
+        let nice = self.nice;
+        move || drop(sys::be_prompt(Nanos::ZERO, nice))
+    }
+
+    /// What it means that PUs have come since sampling began, where it matters.
+    pub fn not_sampled(&self, new: &PuSet) -> Option<String> {
+        self.spinning.as_ref()?;
+        Some(format!(
+            "threads on PU {new}, not online at the start, are not sampled: who waits in a loop there is taken to do what \
+             it did before"
+        ))
+    }
+}
+
+impl LinuxHost {
+    /// Answers requests. What targets need is counted without a request.
+    pub(super) fn provide(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        self.sources.mixes.stop();
+        let is_requested = |source| requests.iter().any(|request| request.source == source);
+        if self.sources.counters.is_none() && self.targets.instructions().is_some() {
+            // They were found before anything was launched; should they be gone, the targets are not reached.
+            let _ = self.count(is_requested(Source::Stacks));
+        }
+        let mut grants = Vec::new();
+        for request in requests {
+            let answer = match request.source {
+                Source::Mix => self.sample_mixes(request.jobs),
+                Source::Counters => self.count(is_requested(Source::Stacks)),
+                Source::Stacks => self.count(true).and_then(|backend| {
+                    let parts = self.sources.stack_parts()?;
+                    Ok(Backend { limits: Vec::new(), cost: parts.join(", "), ..backend })
+                }),
+                Source::RunStates => Ok(self.sources.run_states.start()),
+                Source::Spinning => self.sample_spinning(),
+            };
+            grants.push(Grant { source: request.source, answer });
+        }
+        grants
+    }
+
+    fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Backend, Refusal> {
+        let pid = |job: &JobIdx| Some((*job, self.tasks.jobs().get(job.0 as usize)?.pid));
+        let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
+        let begin = self.sources.begin();
+        self.sources.mixes.start(&jobs, &self.sources.options, begin).map_err(Refusal::of)
+    }
+
+    /// Counts every living task, and each that is created.
+    fn count(&mut self, stacks: bool) -> Result<Backend, Refusal> {
+        if self.sources.counters.is_none() {
+            let found = match self.sources.instead.clone() {
+                Some(counters) => TaskCounters::new(counters),
+                None => TaskCounters::find(&self.placer.proc, stacks).map_err(Refusal::of)?,
+            };
+            self.sources.counters = Some(found);
+            let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
+            living.into_iter().for_each(|id| self.count_new(id));
+        }
+        let nothing = || Refusal::of("nothing is counted");
+        self.sources.counters.as_ref().map(TaskCounters::backend).ok_or_else(nothing)
+    }
+
+    fn sample_spinning(&mut self) -> Result<Backend, Refusal> {
+        let rate_hz = self.sources.spin_rate_hz;
+        if self.sources.spinning.is_none() {
+            let begin = self.sources.begin();
+            let watch = &self.sources.options.watch;
+            let mut spinning = Spinning::new(rate_hz, watch, begin).map_err(Refusal::of)?;
+            for job in self.tasks.jobs() {
+                spinning.also(job.pid).map_err(Refusal::of)?;
+            }
+            self.sources.spinning = Some(spinning);
+        }
+        let nothing = || Refusal::of("nothing is sampled");
+        self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
+    }
+
+    /// Opens the counters of a new task.
+    pub(super) fn count_new(&mut self, id: TaskId) {
+        let Some(counters) = &mut self.sources.counters else { return };
+        let Some(task) = self.tasks.task(id) else { return };
+        let held = self.held.get(id.job.0 as usize).and_then(Option::as_ref);
+        let waits = held.is_some_and(|held| held.pid() == task.pid);
+        counters.created(task.named(), waits);
+        self.notes.extend(counters.trouble());
+    }
+
+    /// Asks at `at`, on the kernel's clock, what a living task has done.
+    pub(super) fn ask_what_it_did(&mut self, id: TaskId, at: Nanos) {
+        let Some(task) = self.tasks.task(id) else { return };
+        let read = self.sources.run_states.read(task.named(), &self.placer.proc, at);
+        read.into_iter().for_each(|read| task.usage.note_times(read));
+        if let Some(counters) = &mut self.sources.counters {
+            task.usage.note_counted(counters.read(id));
+        }
+    }
+
+    /// Asks a last time what a task has done, and forgets it.
+    pub(super) fn count_ended(&mut self, id: TaskId) {
+        self.sources.run_states.ended(id);
+        let Some(counters) = &mut self.sources.counters else { return };
+        let counted = counters.ended(id);
+        if let Some(task) = self.tasks.task(id) {
+            task.usage.note_counted(counted);
+        }
+    }
+
+    /// Samples a job that begins anew as well.
+    pub(super) fn sample_anew(&mut self, before: Pid, pid: Pid) {
+        // Where it is denied now, it is unknown how its threads wait.
+        let _ = self.sources.spinning.as_mut().map(|spinning| spinning.instead(before, pid));
+    }
+
+    /// Adds for how long tasks have waited in loops, after their times were read.
+    pub(super) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
+        let Some(spinning) = &mut self.sources.spinning else { return };
+        let awake: Vec<TaskId> = self.tasks.running().collect();
+        let table = &mut self.tasks;
+        spinning.look(awake.into_iter().filter_map(|id| {
+            let task = table.task(id)?;
+            let waited = task.usage.waited.unwrap_or(Nanos::ZERO);
+            Some((task.tid, task.id, (task.usage.cpu_time?, waited)))
+        }));
+        for task in tasks.iter_mut() {
+            task.spun = spinning.spun(task.id);
+        }
+        spinning.keep(tasks.iter().map(|task| task.id));
+    }
+
+    /// Notes which jobs have reached their targets, by what was last read.
+    pub(super) fn note_reached(&mut self) {
+        if self.targets.instructions().is_none() {
+            return;
+        }
+        let at = self.clock();
+        for (job, instructions) in (0..).map(JobIdx).zip(self.tasks.instructions()) {
+            let cpu_time = || self.tasks.cpu_time(job);
+            let end = || JobEnd { job, at, status: 0, cpu_time: cpu_time() };
+            self.targets.counted(job, instructions, end);
+        }
+    }
+}
+
+impl Task {
+    /// As backends know it.
+    pub(crate) const fn named(&self) -> TaskRef {
+        TaskRef { id: self.id, pid: self.pid, tid: self.tid }
+    }
+}

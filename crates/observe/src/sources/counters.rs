@@ -1,0 +1,166 @@
+//! What the processor counts of each task: instructions, cycles, requests to caches and memory, CPI stacks.
+
+use super::TaskRef;
+use crate::limits::Descriptors;
+use crate::pmu::{Counters, Meter, Metered, PmuError, Start, Want};
+use crate::sys::SysError;
+use crate::task::Tid;
+use colocate_machine::{CacheKind, Machine, PuNr};
+use colocate_model::stack::Parts;
+use colocate_policy::TaskId;
+use colocate_policy::source::{Backend, Refusal};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The open counters of living tasks.
+#[derive(Debug)]
+pub struct TaskCounters {
+    counters: Counters,
+    of: HashMap<TaskId, Meter>,
+    /// Descriptors that meters may hold.
+    most_open: usize,
+    /// Why a task could not be counted, until that is told.
+    why: Option<SysError>,
+    said: bool,
+}
+
+impl TaskCounters {
+    /// With what is listed under `proc`, and stacks before all else if they are wanted.
+    ///
+    /// # Errors
+    /// As [`Counters::find`].
+    pub fn find(proc: &Path, stacks: bool) -> Result<Self, PmuError> {
+        let want = if stacks { Want::Stacks } else { Want::Traffic };
+        Counters::find(proc, Path::new("/sys"), want).map(Self::new)
+    }
+
+    /// With these counters.
+    #[must_use]
+    pub fn new(counters: Counters) -> Self {
+        // Half of what we may have: programs are launched and read from the rest.
+        let hard = Descriptors::now().map_or(0, |limits| limits.hard);
+        let most_open = usize::try_from(hard / 2).unwrap_or(usize::MAX);
+        Self { counters, of: HashMap::new(), most_open, why: None, said: false }
+    }
+
+    /// What they are and cost.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        let each = self.counters.descriptors();
+        let cost =
+            format!("{each} descriptors for each task, and the time to save them at each switch");
+        Backend { name: "perf events: counters", cost, limits: self.counters.notes.clone() }
+    }
+
+    /// The parts of the stacks that are counted.
+    ///
+    /// # Errors
+    /// Why none are.
+    pub fn stack_parts(&self) -> Result<Parts, Refusal> {
+        let why = || self.counters.no_stacks.as_deref().unwrap_or("stacks were not requested");
+        self.counters.stack_parts().ok_or_else(|| Refusal::of(why()))
+    }
+
+    /// Opens the counters of a new task; if it waits to become a program, from then on.
+    pub fn created(&mut self, task: TaskRef, waits: bool) {
+        let start = if waits { Start::AtExec } else { Start::Now };
+        match self.meter(task.tid, start) {
+            Ok(meter) => drop(self.of.insert(task.id, meter)),
+            // It has ended already.
+            Err(error) if error.errno() == Some(libc::ESRCH) => {}
+            Err(error) => self.why = Some(error),
+        }
+    }
+
+    fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
+        if (self.of.len() + 1) * self.counters.descriptors() > self.most_open {
+            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+            return Err(SysError { call: "perf_event_open", source });
+        }
+        self.counters.meter(tid, start)
+    }
+
+    /// What a task has done so far; `None` if it is not counted, or not any more, as the kernel takes the counters from
+    /// tasks that gain privileges.
+    pub fn read(&mut self, id: TaskId) -> Option<Metered> {
+        self.of.get_mut(&id)?.read(&self.counters, false).ok()
+    }
+
+    /// Asks what a task has done that has ended, and closes its counters.
+    pub fn ended(&mut self, id: TaskId) -> Option<Metered> {
+        self.of.remove(&id)?.read(&self.counters, true).ok()
+    }
+
+    /// A line that tasks cannot be counted, once.
+    pub fn trouble(&mut self) -> Option<String> {
+        let why = self.why.take().filter(|_| !self.said)?;
+        self.said = true;
+        Some(format!("some threads are not counted ({why}); their instructions are unknown"))
+    }
+}
+
+/// Levels of the data caches over each PU, nearest first.
+#[derive(Clone, Debug, Default)]
+pub struct DataLevels(HashMap<PuNr, Vec<u8>>);
+
+impl DataLevels {
+    /// Those of a machine.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Self {
+        let mut levels: HashMap<PuNr, Vec<u8>> = HashMap::new();
+        let data = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+        for cache in data {
+            for pu in &cache.pus {
+                levels.entry(machine.pus[pu.idx()].os).or_default().push(cache.level);
+            }
+        }
+        levels.values_mut().for_each(|levels| levels.sort_unstable());
+        Self(levels)
+    }
+
+    /// Misses of each data cache over a PU, nearest first, as far as they are known without a gap.
+    #[must_use]
+    pub fn misses(&self, counted: &Metered, pu: PuNr) -> Option<Vec<u64>> {
+        // Where nobody counts, this is asked of every thread in every quantum.
+        counted.misses.iter().flatten().next()?;
+        let of_level = |level: &u8| *counted.misses.get(usize::from(*level).checked_sub(1)?)?;
+        let misses: Vec<u64> = self.0.get(&pu)?.iter().map_while(of_level).collect();
+        (!misses.is_empty()).then_some(misses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::plan::Role;
+    use colocate_model::Class;
+
+    /// Nanoseconds on CPUs and page faults (linux/perf_event.h): two descriptors for each thread.
+    #[test]
+    fn counters_leave_descriptors_for_programs() {
+        let events = [(Role::Instructions, 1), (Role::Class(Class::Load), 2)];
+        let mut counters = TaskCounters::new(Counters::of_software(&events));
+        let limits = Descriptors::now().unwrap();
+        assert_eq!(counters.most_open as u64, limits.hard / 2);
+        counters.most_open = 2;
+        assert!(counters.meter(Tid(0), Start::Now).is_ok());
+        counters.most_open = 1;
+        let refused = counters.meter(Tid(0), Start::Now).unwrap_err();
+        assert_eq!(refused.errno(), Some(libc::EMFILE));
+    }
+
+    /// A second level is not there, a first one for instructions is not asked for.
+    #[test]
+    fn misses_follow_the_caches() {
+        let levels = DataLevels(HashMap::from([(PuNr(4), vec![1, 3]), (PuNr(5), vec![1, 2, 3])]));
+        let counted = Metered { misses: [Some(7), None, Some(2)], ..Metered::default() };
+        assert_eq!(levels.misses(&counted, PuNr(4)), Some(vec![7, 2]));
+        assert_eq!(
+            levels.misses(&counted, PuNr(5)),
+            Some(vec![7]),
+            "what is behind a gap has no place"
+        );
+        assert_eq!(levels.misses(&counted, PuNr(6)), None);
+        assert_eq!(levels.misses(&Metered::default(), PuNr(4)), None);
+    }
+}

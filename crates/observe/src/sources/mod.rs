@@ -1,0 +1,23 @@
+//! Sources of evidence about the tasks of jobs: one backend a file, with a state of its own.
+//!
+//! Whoever follows tasks, tells a backend of them and asks it for values: `colocate_act::LinuxHost` does so in every
+//! quantum. A backend never sees what others know of a task, and none changes a task.
+
+pub mod counters;
+pub mod mix;
+pub mod run_states;
+pub mod spinning;
+
+use crate::task::{Pid, Tid};
+use colocate_policy::TaskId;
+
+/// A task, as backends know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskRef {
+    /// Which one.
+    pub id: TaskId,
+    /// Its process.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: Tid,
+}

@@ -1,0 +1,191 @@
+//! Kinds of evidence, and what a host answers when it is asked for them.
+
+use serde::Serialize;
+
+/// One kind of evidence. That tasks are created and end is always known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Instruction mixes.
+    Mix,
+    /// Instructions, cycles, requests to caches and memory.
+    Counters,
+    /// CPI stacks.
+    Stacks,
+    /// How long threads had a PU or waited for one.
+    RunStates,
+    /// How long threads only waited for others in a loop.
+    Spinning,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Mix, Self::Counters, Self::Stacks, Self::RunStates, Self::Spinning];
+
+    /// Its name, for scripts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mix => "mix",
+            Self::Counters => "counters",
+            Self::Stacks => "stacks",
+            Self::RunStates => "run-states",
+            Self::Spinning => "spinning",
+        }
+    }
+
+    /// What it tells, for people: what follows "cannot tell".
+    #[must_use]
+    pub const fn tells(self) -> &'static str {
+        match self {
+            Self::Mix => "which instructions programs execute",
+            Self::Counters => {
+                "how many instructions threads execute and what they request from caches and memory"
+            }
+            Self::Stacks => "where threads' cycles go",
+            Self::RunStates => "how long threads run and wait for a PU",
+            Self::Spinning => "which threads only wait for others in a loop",
+        }
+    }
+
+    /// What becomes of decisions without it.
+    #[must_use]
+    pub const fn without(self) -> &'static str {
+        match self {
+            Self::Mix => "they are placed by their number alone",
+            Self::Counters => "policies decide without it",
+            Self::Stacks => "policies that need it keep groups as they are",
+            Self::RunStates => "CPU times are those of the kernel's clock ticks",
+            Self::Spinning => "they count as working",
+        }
+    }
+}
+
+/// Several sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceSet(u8);
+
+impl SourceSet {
+    /// No source.
+    pub const NONE: Self = Self(0);
+
+    /// These sources.
+    #[must_use]
+    pub const fn of(sources: &[Source]) -> Self {
+        let (mut set, mut at) = (0, 0);
+        while at < sources.len() {
+            set |= 1 << sources[at] as u8;
+            at += 1;
+        }
+        Self(set)
+    }
+
+    /// Whether `source` is one of them.
+    #[must_use]
+    pub const fn has(self, source: Source) -> bool {
+        self.0 & (1 << source as u8) != 0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// These without those.
+    #[must_use]
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Each of them, in the order of [`Source::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Source> {
+        Source::ALL.into_iter().filter(move |source| self.has(*source))
+    }
+}
+
+/// What a host answers to the request for a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Which source.
+    pub source: Source,
+    /// What provides it, or why nothing does.
+    pub answer: Result<Backend, Refusal>,
+}
+
+/// What provides a source on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Backend {
+    /// What it is, e.g. "perf events: instruction pointers".
+    pub name: &'static str,
+    /// What it costs the programs or the machine, for people.
+    pub cost: String,
+    /// What it does not tell here, one line each.
+    pub limits: Vec<String>,
+}
+
+/// Why a host does not provide a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// What was found, in a line.
+    pub why: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+impl Refusal {
+    /// What nobody here can lift at once; `colocate doctor` knows the causes.
+    #[must_use]
+    pub fn of(why: impl ToString) -> Self {
+        Self { why: why.to_string(), remedy: "`colocate doctor` says what lifts it" }
+    }
+}
+
+impl Grant {
+    /// Lines for people: that the source is not there, or what its backend does not tell.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        match &self.answer {
+            Ok(backend) => backend.limits.clone(),
+            Err(Refusal { why, remedy }) => {
+                let (tells, without) = (self.source.tells(), self.source.without());
+                vec![format!("cannot tell {tells}, because {why}; {without}; {remedy}")]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        let two = SourceSet::of(&[Source::Spinning, Source::Mix]);
+        assert_eq!(two.iter().collect::<Vec<_>>(), [Source::Mix, Source::Spinning]);
+        assert!(
+            !two.has(Source::Stacks)
+                && two.and(SourceSet::of(&[Source::Stacks])).has(Source::Stacks)
+        );
+        let all =
+            Source::ALL.iter().fold(SourceSet::NONE, |set, one| set.and(SourceSet::of(&[*one])));
+        assert_eq!(all, SourceSet::of(&Source::ALL));
+        assert_eq!(all.iter().count(), Source::ALL.len());
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_found_what_follows_and_what_to_do() {
+        let refused = Grant { source: Source::Spinning, answer: Err(Refusal::of("perf is off")) };
+        assert_eq!(
+            refused.lines(),
+            [
+                "cannot tell which threads only wait for others in a loop, because perf is off; they count as working; \
+              `colocate doctor` says what lifts it"
+            ]
+        );
+        let limits = vec!["misses of level 2 are unknown".to_owned()];
+        let backend = Backend { name: "perf events", cost: "none".into(), limits: limits.clone() };
+        assert_eq!(Grant { source: Source::Counters, answer: Ok(backend) }.lines(), limits);
+    }
+}
