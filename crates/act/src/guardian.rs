@@ -8,8 +8,8 @@
 
 mod anchor;
 
+use crate::boost::{LEAST_NICE, PROMPT};
 use crate::handle::ProcessHandle;
-use crate::host::{LEAST_NICE, PROMPT};
 use crate::journal::{Journal, Place, Writer};
 use crate::pause::{How, freezer};
 use crate::restore;

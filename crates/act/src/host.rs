@@ -12,7 +12,7 @@ mod placing;
 mod preparing;
 mod sources;
 
-use crate::boost::PriorityBoost;
+use crate::boost::{LEAST_NICE, PROMPT, PriorityBoost};
 use crate::guardian::Guardian;
 use crate::journal::Journal;
 use crate::latency::Latencies;
@@ -104,15 +104,6 @@ impl Default for Sampling {
 /// How long a job that has reached its target may take to end after SIGTERM. Chosen: long enough to close
 /// files, short enough not to disturb the others for long.
 pub const GRACE: Nanos = Nanos::from_secs(1);
-
-/// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
-/// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
-pub(crate) const PROMPT: Nanos = Nanos(100_000);
-
-/// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
-/// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
-/// end, and in between while such bursts last: it disturbs the programs ([`crate::task_counters`]).
-pub(crate) const LEAST_NICE: i32 = -20;
 
 /// What was seen of births.
 #[derive(Clone, Debug, Default)]

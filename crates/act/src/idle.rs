@@ -18,73 +18,15 @@
 //! Threads with fixed priorities or deadlines are not lowered: who asked for these must not be made to wait by others
 //! at the worst moment, which holding a lock may be.
 
+use crate::fair::Fair;
 use crate::handle::ProcessHandle;
 use crate::placer::Placer;
 use crate::sys::{self, Fork, Schedule};
-use crate::task_table::Task;
+use crate::task::Task;
 use colocate_observe::{Pid, SysError, Tid};
 use std::ffi::c_int;
-use std::fmt;
 use std::path::Path;
 use thiserror::Error;
-
-/// A policy that threads come from and go back to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fair {
-    /// SCHED_OTHER, the usual one.
-    Other,
-    /// SCHED_BATCH.
-    Batch,
-}
-
-impl Fair {
-    /// By the kernel's number; `None` for all other policies.
-    #[must_use]
-    pub const fn of(policy: c_int) -> Option<Self> {
-        match policy {
-            libc::SCHED_OTHER => Some(Self::Other),
-            libc::SCHED_BATCH => Some(Self::Batch),
-            _ => None,
-        }
-    }
-
-    /// The kernel's number.
-    #[must_use]
-    pub const fn policy(self) -> c_int {
-        match self {
-            Self::Other => libc::SCHED_OTHER,
-            Self::Batch => libc::SCHED_BATCH,
-        }
-    }
-
-    /// Reads what [`Fair::letter`] writes.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "o" => Some(Self::Other),
-            "b" => Some(Self::Batch),
-            _ => None,
-        }
-    }
-
-    /// Its letter in the journal.
-    #[must_use]
-    pub const fn letter(self) -> char {
-        match self {
-            Self::Other => 'o',
-            Self::Batch => 'b',
-        }
-    }
-}
-
-impl fmt::Display for Fair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Other => "SCHED_OTHER",
-            Self::Batch => "SCHED_BATCH",
-        })
-    }
-}
 
 /// What lets threads leave SCHED_IDLE again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,13 +138,13 @@ impl Placer {
         if licence == Licence::Limit && !may_come_back(task.pid, found.nice)? {
             return Err(IdleError::NoWayBack);
         }
-        (task.lowered, task.was_lowered) = (Some(fair), Some(fair));
+        (task.placement.lowered, task.placement.was_lowered) = (Some(fair), Some(fair));
         if !self.rewrite(task) {
             return Ok(());
         }
         let done = set(&process, task.tid, &found.under(libc::SCHED_IDLE));
         if done.is_err() {
-            task.lowered = None;
+            task.placement.lowered = None;
             self.rewrite(task);
         }
         done
@@ -213,11 +155,11 @@ impl Placer {
     /// # Errors
     /// [`IdleError`]; the journal then still says what it had.
     pub fn raise(&mut self, task: &mut Task) -> Result<(), IdleError> {
-        let Some(fair) = task.lowered else { return Ok(()) };
+        let Some(fair) = task.placement.lowered else { return Ok(()) };
         if let Some(process) = &task.process {
             raise(process, task.tid, fair)?;
         }
-        task.lowered = None;
+        task.placement.lowered = None;
         self.rewrite(task);
         Ok(())
     }
@@ -231,8 +173,8 @@ impl Placer {
         let is_idle = matches!(found, Some(Ok(it)) if it.policy == libc::SCHED_IDLE);
         if !is_idle {
             self.note(task);
-        } else if task.was_lowered.is_some() {
-            task.lowered = task.was_lowered;
+        } else if task.placement.was_lowered.is_some() {
+            task.placement.lowered = task.placement.was_lowered;
             self.rewrite(task);
         }
     }
@@ -293,7 +235,8 @@ pub fn sessions_are_groups(proc: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Owner, Writer};
+    use crate::journal::Writer;
+    use crate::owner::Owner;
     use crate::pin;
     use crate::runtime::Runtime;
     use crate::task_table::{Birth, TaskTable};
@@ -350,20 +293,20 @@ mod tests {
             sys::set_schedule(tid, &before).unwrap();
             placer.lower(task, licence).unwrap();
             placer.lower(task, licence).unwrap();
-            assert!(is_idle() && task.lowered == Some(fair));
+            assert!(is_idle() && task.placement.lowered == Some(fair));
             // As if it were a newborn that inherits this.
-            task.lowered = None;
+            task.placement.lowered = None;
             placer.meet(task);
-            assert_eq!(task.lowered, Some(fair));
+            assert_eq!(task.placement.lowered, Some(fair));
             placer.raise(task).unwrap();
-            assert_eq!((sys::schedule_of(tid).unwrap(), task.lowered), (before, None));
+            assert_eq!((sys::schedule_of(tid).unwrap(), task.placement.lowered), (before, None));
         }
         // One that its program has put there stays there.
         let own = sys::schedule_of(tid).unwrap().under(libc::SCHED_IDLE);
         sys::set_schedule(tid, &own).unwrap();
         placer.lower(task, licence).unwrap();
         placer.raise(task).unwrap();
-        assert!(is_idle() && task.lowered.is_none());
+        assert!(is_idle() && task.placement.lowered.is_none());
         drop(end);
         thread.join().unwrap();
     }

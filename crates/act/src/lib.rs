@@ -4,11 +4,13 @@
 //! [`colocate_engine::Host`] for this machine.
 
 mod boost;
+mod fair;
 pub mod guardian;
 pub mod handle;
 pub mod journal;
 pub mod launch;
 pub mod original;
+pub mod owner;
 pub mod pin;
 pub mod restore;
 pub mod rundir;
@@ -24,6 +26,7 @@ pub mod pause;
 pub mod placer;
 pub mod runtime;
 pub mod target;
+pub mod task;
 pub mod task_table;
 
 pub use handle::ProcessHandle;

@@ -5,7 +5,7 @@ use crate::journal::{Entry, Mark, Writer};
 use crate::pin::{self, PinError};
 use crate::stat::Stat;
 use crate::sys;
-use crate::task_table::Task;
+use crate::task::Task;
 use colocate_engine::PlacementStatus;
 use colocate_machine::PuSet;
 use colocate_observe::Tid;
@@ -55,11 +55,14 @@ impl Placer {
             self.respect(task, current);
             return Put::Respected;
         }
-        if to == Mark::Original && task.slot.is_none() && self.has_original(task, &current) {
+        if to == Mark::Original
+            && task.placement.slot.is_none()
+            && self.has_original(task, &current)
+        {
             // Nothing was ever done to it, nor to its creator when it was born.
-            task.allowed = current;
-            task.had.clear();
-            (task.mark, task.status) = (to, then);
+            task.placement.allowed = current;
+            task.placement.had.clear();
+            (task.placement.mark, task.placement.status) = (to, then);
             return Put::Done;
         }
         match self.write(task, to) {
@@ -70,12 +73,12 @@ impl Placer {
                 return Self::failed(task, format!("its start in /proc cannot be read: {why}"));
             }
         }
-        task.had.goes(task.mark, to, now());
+        task.placement.had.goes(task.placement.mark, to, now());
         match pin::place(&process, task.tid, &self.mask(to)) {
             Ok(found) => {
-                task.allowed = found;
-                (task.mark, task.status) = (to, then);
-                task.given_back = to == Mark::Original;
+                task.placement.allowed = found;
+                (task.placement.mark, task.placement.status) = (to, then);
+                task.placement.given_back = to == Mark::Original;
                 Put::Done
             }
             Err(PinError::Gone) => Self::gone(task, then),
@@ -85,7 +88,7 @@ impl Placer {
                 Put::Respected
             }
             Err(why) => {
-                task.allowed = current;
+                task.placement.allowed = current;
                 Self::failed(task, why.to_string())
             }
         }
@@ -94,7 +97,7 @@ impl Placer {
     /// Reads back where `task` last ran.
     pub fn look_where(&self, task: &mut Task) -> Option<Stat> {
         let stat = task.process.as_ref()?.stat_of(task.tid)?;
-        task.last_ran = Some(stat.last_ran);
+        task.placement.last_ran = Some(stat.last_ran);
         // Rounded down: who knows it better keeps that.
         task.usage.note_cpu_time(stat.cpu_time);
         Some(stat)
@@ -104,12 +107,14 @@ impl Placer {
     pub fn look(&mut self, task: &mut Task) -> Option<Stat> {
         let current = pin::allowed(task.process.as_ref()?, task.tid).ok()?;
         let stat = self.look_where(task)?;
-        let settled =
-            !matches!(task.status, PlacementStatus::PinnedByProgram | PlacementStatus::Trouble(_));
+        let settled = !matches!(
+            task.placement.status,
+            PlacementStatus::PinnedByProgram | PlacementStatus::Trouble(_)
+        );
         if settled && !self.is_ours(task, &current) {
             self.respect(task, current);
         } else {
-            task.allowed = current;
+            task.placement.allowed = current;
         }
         Some(stat)
     }
@@ -117,8 +122,10 @@ impl Placer {
     /// Whether a mask is what is left of the original one. While only one PU can be used one that we gave to `task` or its
     /// creator looks the same, but would not grow with what can be used.
     fn has_original(&self, task: &Task, current: &PuSet) -> bool {
-        let given = |pu| task.mark.pu() == Some(pu) || task.had.pus().any(|had| had == pu);
-        let may_be_ours = !task.given_back && pin::single(current).is_some_and(given);
+        let given = |pu| {
+            task.placement.mark.pu() == Some(pu) || task.placement.had.pus().any(|had| had == pu)
+        };
+        let may_be_ours = !task.placement.given_back && pin::single(current).is_some_and(given);
         let looks_so = pin::is_untouched(current, &self.original, &self.usable);
         *current == self.original || looks_so && !may_be_ours
     }
@@ -134,7 +141,9 @@ impl Placer {
 
     /// Whether a mask is one that we gave to a task or its creator, or what is left of that.
     fn is_ours(&self, task: &Task, current: &PuSet) -> bool {
-        let ours = [Mark::Original, task.mark].into_iter().chain(task.had.pus().map(Mark::On));
+        let ours = [Mark::Original, task.placement.mark]
+            .into_iter()
+            .chain(task.placement.had.pus().map(Mark::On));
         let given = ours.filter(|mark| *mark != Mark::Programs);
         let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
         let with =
@@ -152,14 +161,15 @@ impl Placer {
     fn respect(&mut self, task: &mut Task, current: PuSet) {
         // What is not in the journal might have its mask from one that we have placed.
         let _ = self.write(task, Mark::Programs);
-        task.allowed = current;
-        task.had.clear();
-        (task.mark, task.status) = (Mark::Programs, PlacementStatus::PinnedByProgram);
+        task.placement.allowed = current;
+        task.placement.had.clear();
+        (task.placement.mark, task.placement.status) =
+            (Mark::Programs, PlacementStatus::PinnedByProgram);
     }
 
     /// Takes in before the end that a task on one PU to which nothing was ever done has bound itself.
     pub fn leave_bound(&mut self, task: &mut Task) {
-        let process = task.process.as_ref().filter(|_| task.slot.is_none());
+        let process = task.process.as_ref().filter(|_| task.placement.slot.is_none());
         let allowed = process.and_then(|process| pin::allowed(process, task.tid).ok());
         if allowed.is_some_and(|allowed| pin::single(&allowed).is_some()) {
             let _ = self.write(task, Mark::Programs);
@@ -169,7 +179,8 @@ impl Placer {
     /// Writes to the journal that a task is ours, so that it can be found again. False if it has ended, or cannot be
     /// read.
     pub fn note(&mut self, task: &mut Task) -> bool {
-        task.slot.is_some() || self.write(task, task.mark).is_ok_and(|written| written)
+        task.placement.slot.is_some()
+            || self.write(task, task.placement.mark).is_ok_and(|written| written)
     }
 
     /// Writes to the journal what is about to be done. False if the task has ended; an error if it may live
@@ -184,28 +195,29 @@ impl Placer {
                 Err(why) => return Err(why),
             },
         };
-        let slot = *task.slot.get_or_insert_with(|| self.journal.slot());
-        let (pid, tid, was, lowered) = (task.pid, task.tid, task.mark, task.lowered);
+        let slot = *task.placement.slot.get_or_insert_with(|| self.journal.slot());
+        let (pid, tid, was, lowered) =
+            (task.pid, task.tid, task.placement.mark, task.placement.lowered);
         self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
         Ok(true)
     }
 
     /// Writes to the journal what has changed of a task beside its place. False if it has ended, or cannot be read.
     pub(crate) fn rewrite(&mut self, task: &mut Task) -> bool {
-        self.write(task, task.mark).is_ok_and(|written| written)
+        self.write(task, task.placement.mark).is_ok_and(|written| written)
     }
 
     fn failed(task: &mut Task, why: String) -> Put {
-        task.status = PlacementStatus::Trouble(why);
+        task.placement.status = PlacementStatus::Trouble(why);
         Put::Failed
     }
 
     /// It has ended; one that was to be left to the kernel was left to it.
     fn gone(task: &mut Task, then: PlacementStatus) -> Put {
         if then == PlacementStatus::LeftToKernel {
-            task.status = then;
-        } else if task.status != PlacementStatus::Placed {
-            task.status = PlacementStatus::Missed;
+            task.placement.status = then;
+        } else if task.placement.status != PlacementStatus::Placed {
+            task.placement.status = PlacementStatus::Missed;
         }
         Put::Gone
     }
@@ -215,7 +227,7 @@ impl Placer {
 mod tests {
     use super::*;
     use crate::handle::ProcessHandle;
-    use crate::journal::Owner;
+    use crate::owner::Owner;
     use crate::runtime::Runtime;
     use crate::task_table::{Birth, TaskTable};
     use colocate_machine::{Nanos, PuNr};
@@ -251,7 +263,7 @@ mod tests {
         table.add_job("job".into(), pid, Runtime::Plain);
         let id = table.born(birth(pid, pid.first_thread())).unwrap();
         let task = table.task(id).unwrap();
-        task.mark = Mark::On(gone);
+        task.placement.mark = Mark::On(gone);
         assert!(placer.is_ours(task, &usable_now));
         assert!(!placer.is_ours(task, &pin::only(PuNr(8190))), "the program moved it");
     }
@@ -274,10 +286,10 @@ mod tests {
             table.hold(id, Some(Arc::new(handle)));
             let task = table.task(id).unwrap();
             assert_eq!(placer.put(task, Mark::Original, PlacementStatus::LeftToKernel), Put::Done);
-            assert!(task.slot.is_none(), "nothing was ever done to it");
-            task.mark = Mark::On(pu);
+            assert!(task.placement.slot.is_none(), "nothing was ever done to it");
+            task.placement.mark = Mark::On(pu);
             assert_eq!(placer.put(task, Mark::Original, PlacementStatus::LeftToKernel), Put::Done);
-            assert!(task.given_back && task.slot.is_some());
+            assert!(task.placement.given_back && task.placement.slot.is_some());
         })
         .join()
         .unwrap();
@@ -293,7 +305,11 @@ mod tests {
         let first = table.born(birth(pid, pid.first_thread())).unwrap();
         let creator = table.task(first).unwrap();
         for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
-            creator.had.goes(Mark::On(PuNr(pu)), Mark::Original, Nanos::from_millis(left_at));
+            creator.placement.had.goes(
+                Mark::On(PuNr(pu)),
+                Mark::Original,
+                Nanos::from_millis(left_at),
+            );
         }
         let id = table.born(birth(pid, Tid(11))).unwrap();
         let task = table.task(id).unwrap();
@@ -332,8 +348,8 @@ mod tests {
         table.add_job("job".into(), pid, Runtime::Plain);
         let first = table.born(birth(pid, pid.first_thread())).unwrap();
         let creator = table.task(first).unwrap();
-        creator.mark = Mark::On(PuNr(0));
-        creator.had.goes(creator.mark, Mark::On(PuNr(1)), Nanos(1));
+        creator.placement.mark = Mark::On(PuNr(0));
+        creator.placement.had.goes(creator.placement.mark, Mark::On(PuNr(1)), Nanos(1));
         let id = table.born(birth(pid, Tid(11))).unwrap();
         let task = table.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));

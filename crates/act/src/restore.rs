@@ -16,9 +16,11 @@
 
 mod workload;
 
+use crate::fair::Fair;
 use crate::handle::ProcessHandle;
-use crate::idle::{self, Fair};
-use crate::journal::{self, Entry, Journal, JournalError, Mark, Owner};
+use crate::idle;
+use crate::journal::{self, Entry, Journal, JournalError, Mark};
+use crate::owner::Owner;
 use crate::pause::{How, freezer};
 use crate::pin;
 use crate::stat::Stat;

@@ -2,16 +2,15 @@
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
+use crate::fair::Fair;
 use crate::handle::ProcessHandle;
-use crate::idle::Fair;
 use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
+use crate::task::{Had, PlacementState, Task, Usage};
 use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
-use colocate_observe::pmu::Metered;
 use colocate_observe::sources::counters::DataLevels;
-use colocate_observe::sources::run_states::Read;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -76,144 +75,6 @@ impl Process {
     fn new(job: JobIdx, runtime: Runtime) -> Self {
         let (handle, living) = (None, BTreeSet::new());
         Self { job, handle, runtime, settled_at: Nanos::ZERO, further: 0, storms: false, living }
-    }
-}
-
-/// A task, living or remembered.
-#[derive(Debug)]
-pub struct Task {
-    /// Which one.
-    pub id: TaskId,
-    /// Its process.
-    pub pid: Pid,
-    /// The thread.
-    pub tid: Tid,
-    /// What all that is done to it goes through. Nothing is done to it without.
-    pub process: Option<Arc<ProcessHandle>>,
-    /// Its job's name and its own, of at most 15 bytes, with a slash between them.
-    pub name: Arc<str>,
-    /// When it was born, on the kernel's clock.
-    pub born: Nanos,
-    /// When it ended; `None` while it lives.
-    pub ended: Option<Nanos>,
-    /// Clock ticks since boot at its birth, once asked for.
-    pub start_ticks: Option<u64>,
-    /// Its line in the journal, once it has one.
-    pub slot: Option<Slot>,
-    /// What was done to it last; what was done to its creator, for a newborn.
-    pub mark: Mark,
-    /// Whether it was itself given the original mask, and not put anywhere since.
-    pub given_back: bool,
-    /// Where it, or its creator, was put before that.
-    pub had: Had,
-    /// Where plan or newborn rule want it.
-    pub target_pu: Option<PuNr>,
-    /// How it stands to that.
-    pub status: PlacementStatus,
-    /// Why it must not be put on one PU, if so.
-    pub exempt: Option<&'static str>,
-    /// Where it may run, as last read back.
-    pub allowed: PuSet,
-    /// Where it was last seen to run.
-    pub last_ran: Option<PuNr>,
-    /// What it has done, as last read.
-    pub usage: Usage,
-    /// The policy that it had before we put it under SCHED_IDLE, where it is now.
-    pub lowered: Option<Fair>,
-    /// The same of the last time that it, or its creator, was put there.
-    pub was_lowered: Option<Fair>,
-    /// Whether it goes on as another task, with its times: see [`TaskTable::born`].
-    goes_on: bool,
-}
-
-/// What a task has done since it was created, as last read.
-#[derive(Clone, Debug, Default)]
-pub struct Usage {
-    /// CPU time.
-    pub cpu_time: Option<Nanos>,
-    /// Time for which it could run and had no PU.
-    pub waited: Option<Nanos>,
-    /// What was counted of it.
-    pub counted: Metered,
-    /// Whether it had not run when it was last read, and did not wait for a PU.
-    pub sleeps: bool,
-}
-
-impl Usage {
-    /// Takes in its times.
-    pub fn note_times(&mut self, read: Read) {
-        self.note_cpu_time(read.times.cpu_time);
-        self.waited = self.waited.max(Some(read.times.waited));
-        self.sleeps = read.sleeps;
-    }
-
-    /// Takes in its CPU time by another clock, which may be coarser.
-    pub fn note_cpu_time(&mut self, time: Nanos) {
-        self.cpu_time = self.cpu_time.max(Some(time));
-    }
-
-    /// Takes in what was counted. What is not counted any more did what was counted before, but what it does now is
-    /// unknown.
-    pub fn note_counted(&mut self, counted: Option<Metered>) {
-        let Some(counted) = counted else {
-            let instructions = self.counted.instructions;
-            self.counted = Metered { instructions, ..Metered::default() };
-            return;
-        };
-        self.note_cpu_time(counted.on_cpu);
-        self.counted = counted;
-    }
-}
-
-impl Task {
-    /// Whether it is the first thread of its process.
-    #[must_use]
-    pub fn is_first(&self) -> bool {
-        self.tid == self.pid.first_thread()
-    }
-}
-
-/// PUs that a task may have handed down beside the one it is on now: those that it was put on or was to be put on
-/// last, and all that it has left within a second before.
-///
-/// A newborn has the mask that its creator had when its birth began, and is heard of when that is over.
-/// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
-/// was read back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Had(Vec<(PuNr, Nanos)>);
-
-/// How long a birth takes at most. Chosen: its creator may have to wait in the middle of it, on a busy machine for
-/// some turns of others.
-const BIRTH_TAKES: Nanos = Nanos::from_secs(1);
-
-impl Had {
-    /// Notes that a task which was put as `from` says is about to be put as `to` says. To be called before the
-    /// deed, which may succeed and not be read back.
-    pub fn goes(&mut self, from: Mark, to: Mark, at: Nanos) {
-        if from != to {
-            [from, to].into_iter().filter_map(Mark::pu).for_each(|pu| self.note(pu, at));
-        }
-    }
-
-    fn note(&mut self, pu: PuNr, at: Nanos) {
-        self.0.retain(|(other, left)| *other != pu && *left + BIRTH_TAKES > at);
-        self.0.push((pu, at));
-    }
-
-    /// The PUs.
-    pub fn pus(&self) -> impl Iterator<Item = PuNr> {
-        self.0.iter().map(|(pu, _)| *pu)
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.0.clear();
     }
 }
 
@@ -288,8 +149,8 @@ impl Default for Inherited {
 
 impl Inherited {
     fn of(creator: &Task) -> Self {
-        let (name, had) = (Some(creator.name.clone()), creator.had.clone());
-        Self { name, mark: creator.mark, had, was_lowered: creator.was_lowered }
+        let (name, had) = (Some(creator.name.clone()), creator.placement.had.clone());
+        Self { name, mark: creator.placement.mark, had, was_lowered: creator.placement.was_lowered }
     }
 }
 
@@ -541,18 +402,8 @@ impl TaskTable {
             born: at,
             ended: None,
             start_ticks: None,
-            slot: None,
-            mark,
-            given_back: false,
-            had,
-            target_pu: None,
-            status: PlacementStatus::LeftToKernel,
-            exempt: None,
-            allowed: PuSet::new(),
-            last_ran: None,
+            placement: PlacementState::inherited(mark, had, was_lowered),
             usage: Usage::default(),
-            lowered: None,
-            was_lowered,
             goes_on: false,
         };
         self.tasks.insert(id, task);
@@ -605,9 +456,13 @@ impl TaskTable {
         }
         let mut any = OfAny { binds_itself: false, had: Had::default(), was_lowered: None };
         for task in self.remembered_of(pid) {
-            any.binds_itself |= task.status == PlacementStatus::PinnedByProgram;
-            task.had.pus().chain(task.mark.pu()).for_each(|pu| any.had.note(pu, at));
-            any.was_lowered = any.was_lowered.or(task.was_lowered);
+            any.binds_itself |= task.placement.status == PlacementStatus::PinnedByProgram;
+            task.placement
+                .had
+                .pus()
+                .chain(task.placement.mark.pu())
+                .for_each(|pu| any.had.note(pu, at));
+            any.was_lowered = any.was_lowered.or(task.placement.was_lowered);
         }
         self.of_any.insert(pid, any.clone());
         any
@@ -639,13 +494,13 @@ impl TaskTable {
         task.ended = Some(at);
         // Its descriptor is not kept for what is only remembered.
         task.process = None;
-        if task.status == PlacementStatus::Settling {
-            task.status = PlacementStatus::Missed;
+        if task.placement.status == PlacementStatus::Settling {
+            task.placement.status = PlacementStatus::Missed;
         }
         if task.goes_on {
             (task.usage.cpu_time, task.usage.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
         }
-        let (slot, pid) = (task.slot.take(), task.pid);
+        let (slot, pid) = (task.placement.slot.take(), task.pid);
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions += task.usage.counted.instructions.unwrap_or(0);
         if id.order >= job.first {
@@ -706,9 +561,9 @@ impl TaskTable {
         let Some((pid, Some(ended))) = task.map(|task| (task.pid, task.ended)) else { return };
         let OfAny { had, .. } = self.of_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.ended, task.had) = (None, had);
+        (task.ended, task.placement.had) = (None, had);
         self.by_tid.insert(task.tid, id);
-        let target = task.target_pu.take();
+        let target = task.placement.target_pu.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions =
@@ -727,13 +582,13 @@ impl TaskTable {
     pub fn set_target(&mut self, id: TaskId, pu: Option<PuNr>) {
         self.set_load(id, pu);
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.target_pu = pu;
+            task.placement.target_pu = pu;
         }
     }
 
     /// Moves a task's weight from the PU it is aimed at to `to`.
     fn set_load(&mut self, id: TaskId, to: Option<PuNr>) {
-        let from = self.tasks.get(&id).and_then(|task| task.target_pu);
+        let from = self.tasks.get(&id).and_then(|task| task.placement.target_pu);
         if let Some(count) = from.and_then(|pu| self.load.get_mut(&pu)) {
             *count = count.saturating_sub(1);
         }
@@ -775,8 +630,8 @@ impl TaskTable {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
         let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
         let seen = self.tasks.values().map(|task| {
-            if task.allowed != *pus {
-                (pus, listed) = (&task.allowed, task.allowed.iter().collect());
+            if task.placement.allowed != *pus {
+                (pus, listed) = (&task.placement.allowed, task.placement.allowed.iter().collect());
             }
             let (mix, cpu_time) = watched(task.tid, task.born).unwrap_or_default();
             let cpu_time = cpu_time.max(task.usage.cpu_time);
@@ -798,15 +653,18 @@ impl TaskTable {
             cycles: task.usage.counted.cycles,
             counts: Counts {
                 accesses: task.usage.counted.accesses,
-                misses: task.last_ran.and_then(|pu| self.levels.misses(&task.usage.counted, pu)),
+                misses: task
+                    .placement
+                    .last_ran
+                    .and_then(|pu| self.levels.misses(&task.usage.counted, pu)),
                 memory_bytes: None,
                 stack: task.usage.counted.stack,
             },
             mix: Mix::default(),
-            target_pu: task.target_pu,
-            status: task.status.clone(),
+            target_pu: task.placement.target_pu,
+            status: task.placement.status.clone(),
             allowed,
-            last_ran: task.last_ran,
+            last_ran: task.placement.last_ran,
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use super::placing::Waiting;
 use super::preparing::usable;
-use super::{LEAST_NICE, LinuxHost, PROMPT, own_time};
+use super::{LinuxHost, own_time};
+use crate::boost::{LEAST_NICE, PROMPT};
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
@@ -163,7 +164,9 @@ impl LinuxHost {
             self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
             self.tasks.slept(id);
             let Some(task) = self.tasks.task(id) else { continue };
-            if task.status == PlacementStatus::PinnedByProgram && task.target_pu.is_some() {
+            if task.placement.status == PlacementStatus::PinnedByProgram
+                && task.placement.target_pu.is_some()
+            {
                 self.tasks.set_target(id, None);
             }
             if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
@@ -218,7 +221,7 @@ impl LinuxHost {
         self.ask_what_it_did(id, at);
         let Some(task) = self.tasks.task(id) else { return };
         let now = task.usage.cpu_time;
-        if now > before || now.is_none() || task.last_ran.is_none() {
+        if now > before || now.is_none() || task.placement.last_ran.is_none() {
             let stat = self.placer.look_where(task);
             self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         }

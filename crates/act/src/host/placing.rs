@@ -8,7 +8,8 @@ use crate::journal::Mark;
 use crate::pin;
 use crate::placer::Put;
 use crate::runtime::Runtime;
-use crate::task_table::{Birth, Task};
+use crate::task::Task;
+use crate::task_table::Birth;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
@@ -132,10 +133,10 @@ impl LinuxHost {
     pub(super) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
         let task = self.tasks.task(id)?;
         if let Waiting::ForEver(why) = waiting {
-            task.exempt = Some(why);
+            task.placement.exempt = Some(why);
         }
-        let waiting = task.exempt.map_or(waiting, Waiting::ForEver);
-        let (to, then) = match (waiting, task.target_pu) {
+        let waiting = task.placement.exempt.map_or(waiting, Waiting::ForEver);
+        let (to, then) = match (waiting, task.placement.target_pu) {
             (_, None) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Waiting::ForEver(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
             (Waiting::Until(at), Some(_)) => {
@@ -157,7 +158,9 @@ impl LinuxHost {
     fn creator_starts_programs(&mut self, tid: Tid) {
         let Some(id) = self.tasks.living(tid) else { return };
         let Some(task) = self.tasks.task(id) else { return };
-        if task.exempt.is_none() && task.status != PlacementStatus::PinnedByProgram {
+        if task.placement.exempt.is_none()
+            && task.placement.status != PlacementStatus::PinnedByProgram
+        {
             self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
         }
     }
@@ -172,7 +175,7 @@ impl LinuxHost {
         }
         for id in self.tasks.living_in(pid) {
             let Some(task) = self.tasks.task(id) else { continue };
-            if task.status != PlacementStatus::PinnedByProgram {
+            if task.placement.status != PlacementStatus::PinnedByProgram {
                 self.start(id, Waiting::ForEver(STORMS));
             }
         }
@@ -208,7 +211,7 @@ impl LinuxHost {
         let settled_at = process.settled_at;
         let Some(plan) = &self.plan else { return };
         let Some(task) = self.tasks.task(id) else { return };
-        if task.exempt.take().is_some() {
+        if task.placement.exempt.take().is_some() {
             let target = self.tasks.target_of(plan, id);
             self.tasks.set_target(id, target);
         }
@@ -223,7 +226,7 @@ impl LinuxHost {
             }
             self.settling.pop();
             let Some(task) = self.tasks.task(id) else { continue };
-            let due = task.status == PlacementStatus::Settling && task.ended.is_none();
+            let due = task.placement.status == PlacementStatus::Settling && task.ended.is_none();
             let pid = task.pid;
             // An exec since then has set a later time, which is in the heap as well.
             if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
@@ -264,7 +267,7 @@ impl LinuxHost {
             self.tasks.set_target(id, place.and_then(Place::pu));
         }
         for &(id, _) in &others {
-            let before = self.tasks.task(id).and_then(|task| task.target_pu);
+            let before = self.tasks.task(id).and_then(|task| task.placement.target_pu);
             self.tasks.set_target(id, None);
             let target = kept(before, &plan.default_placement)
                 .or_else(|| self.tasks.default_target(&plan.default_placement));
@@ -301,17 +304,20 @@ impl LinuxHost {
     fn follow(&mut self, id: TaskId) {
         let at = now();
         let Some(task) = self.tasks.task(id) else { return };
-        let (pid, is_first, status) = (task.pid, task.is_first(), task.status.clone());
-        let wanted = task.target_pu.map_or(Mark::Original, Mark::On);
-        let there = task.mark == wanted && status == PlacementStatus::Placed;
-        let untouched = wanted == Mark::Original && task.mark == wanted;
+        let (pid, is_first, status) = (task.pid, task.is_first(), task.placement.status.clone());
+        let wanted = task.placement.target_pu.map_or(Mark::Original, Mark::On);
+        let there = task.placement.mark == wanted && status == PlacementStatus::Placed;
+        let untouched = wanted == Mark::Original && task.placement.mark == wanted;
         if untouched
             && status == PlacementStatus::LeftToKernel
-            && self.placer.is_original(&task.allowed)
+            && self.placer.is_original(&task.placement.allowed)
         {
             return;
         }
-        if there && task.allowed == pin::only(task.target_pu.unwrap_or(PuNr(u32::MAX))) {
+        if there
+            && task.placement.allowed
+                == pin::only(task.placement.target_pu.unwrap_or(PuNr(u32::MAX)))
+        {
             return;
         }
         let settled_at = self.tasks.process(pid).map(|process| process.settled_at);
@@ -330,7 +336,7 @@ impl LinuxHost {
 /// Whether a task is living and may be put elsewhere.
 fn is_movable(task: &Task) -> bool {
     let stays = matches!(
-        task.status,
+        task.placement.status,
         PlacementStatus::Exempt(_) | PlacementStatus::PinnedByProgram | PlacementStatus::Missed
     );
     task.ended.is_none() && !stays

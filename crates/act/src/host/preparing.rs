@@ -3,8 +3,9 @@
 use super::Setup;
 use super::pausing::IN_USE;
 use crate::guardian::Guardian;
-use crate::journal::{self, Owner, TOKEN_VARIABLE, Writer};
+use crate::journal::{self, TOKEN_VARIABLE, Writer};
 use crate::launch::{self, Command, Held, Input, LaunchError};
+use crate::owner::Owner;
 use crate::pause::Pauser;
 use crate::rundir;
 use crate::signals::Signals;

@@ -2,14 +2,12 @@
 
 use super::{LinuxHost, Sampling};
 use crate::sys;
-use crate::task_table::Task;
 use colocate_engine::{JobEnd, Request, SeenTask};
 use colocate_machine::{Nanos, PuSet};
 use colocate_model::stack::Parts;
 use colocate_observe::Pid;
 use colocate_observe::pmu::Counters;
 use colocate_observe::sample::SampleOptions;
-use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
 use colocate_observe::sources::run_states::RunStates;
@@ -204,12 +202,5 @@ impl LinuxHost {
             let end = || JobEnd { job, at, status: 0, cpu_time: cpu_time() };
             self.targets.counted(job, instructions, end);
         }
-    }
-}
-
-impl Task {
-    /// As backends know it.
-    pub(crate) const fn named(&self) -> TaskRef {
-        TaskRef { id: self.id, pid: self.pid, tid: self.tid }
     }
 }

@@ -3,7 +3,7 @@
 //! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
-use crate::journal::Owner;
+use crate::owner::Owner;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
 use colocate_observe::Pid;
 use colocate_policy::JobIdx;

@@ -13,7 +13,7 @@
 pub mod freezer;
 
 use crate::handle::ProcessHandle;
-use crate::journal::Owner;
+use crate::owner::Owner;
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_observe::sys::now;

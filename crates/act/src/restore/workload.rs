@@ -15,8 +15,8 @@
 //! # Terms
 //! - *Known*: in the journal, and alive.
 
+use crate::fair::Fair;
 use crate::handle::ProcessHandle;
-use crate::idle::Fair;
 use crate::journal::{Entry, Journal, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
 use crate::stat::{Stat, processes};

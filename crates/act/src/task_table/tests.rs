@@ -1,6 +1,7 @@
 //! Tests of the table.
 
 use super::*;
+use colocate_observe::pmu::Metered;
 
 fn birth(pid: i32, tid: i32, parent: (i32, i32)) -> Birth {
     let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));
@@ -126,16 +127,16 @@ fn the_last_to_end_are_remembered() {
 fn a_newborn_inherits_its_creators_mark() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().mark = Mark::On(PuNr(3));
+    table.task(first).unwrap().placement.mark = Mark::On(PuNr(3));
     let id = table.born(birth(10, 11, (10, 10))).unwrap();
-    assert_eq!(table.task(id).unwrap().mark, Mark::On(PuNr(3)));
+    assert_eq!(table.task(id).unwrap().placement.mark, Mark::On(PuNr(3)));
 }
 
 #[test]
 fn a_task_that_ends_while_it_settles_was_missed() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().status = PlacementStatus::Settling;
+    table.task(first).unwrap().placement.status = PlacementStatus::Settling;
     table.ended(Tid(10), Nanos(5));
     assert_eq!(table.seen(Nanos(1), |_, _| None)[0].status, PlacementStatus::Missed);
     assert_eq!(table.seen(Nanos(1), |_, _| None)[0].ended, Some(Nanos(4)));
@@ -148,13 +149,13 @@ fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     let mut table = table();
     for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
         let id = table.born(birth(pid, tid, (10, 10))).unwrap();
-        table.task(id).unwrap().mark = Mark::On(PuNr(pu));
+        table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
     }
     let known = birth(10, 13, (10, 10));
     let lost = Birth { lost: true, ..birth(10, 14, (10, 10)) };
     let had = [known, lost].map(|birth| {
         let id = table.born(birth).unwrap();
-        table.task(id).unwrap().had.pus().collect::<Vec<_>>()
+        table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>()
     });
     assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }
@@ -167,13 +168,13 @@ fn a_newborn_of_an_unknown_creator_may_have_its_policy() {
     let fair = Fair::Batch;
     let lowered = table.born(birth(10, 11, (10, 10))).unwrap();
     let task = table.task(lowered).unwrap();
-    (task.mark, task.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
+    (task.placement.mark, task.placement.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
     let mut newborn = |tid, stand| {
-        table.task(lowered).unwrap().status = stand;
+        table.task(lowered).unwrap().placement.status = stand;
         table.begin_events();
         let id = table.born(Birth { lost: true, ..birth(10, tid, (10, 10)) }).unwrap();
         let task = table.task(id).unwrap();
-        (task.had.pus().collect::<Vec<_>>(), task.was_lowered)
+        (task.placement.had.pus().collect::<Vec<_>>(), task.placement.was_lowered)
     };
     assert_eq!(newborn(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
     assert_eq!(newborn(15, PlacementStatus::PinnedByProgram), (vec![], None));
@@ -187,7 +188,8 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let further = table.born(birth(10, 11, (10, 10))).unwrap();
     for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
         let task = table.task(id).unwrap();
-        (task.mark, task.usage.cpu_time) = (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
+        (task.placement.mark, task.usage.cpu_time) =
+            (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
         task.usage.waited = Some(Nanos(9));
     }
     table.ended(Tid(10), Nanos(2));
@@ -201,7 +203,11 @@ fn who_executes_a_program_stays_known_to_its_job() {
     let (mut table, id) = taken_over(11);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert_eq!(table.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
-    assert_eq!(table.task(id).unwrap().mark, Mark::On(PuNr(1)), "it has the mask that it had");
+    assert_eq!(
+        table.task(id).unwrap().placement.mark,
+        Mark::On(PuNr(1)),
+        "it has the mask that it had"
+    );
     assert!(table.begins_run(id));
     assert!(table.doubtful().is_empty(), "nobody is to be revived");
     let child = table.born(birth(20, 20, (10, 10))).unwrap();
@@ -228,8 +234,8 @@ fn who_executes_a_program_has_its_time_counted_once() {
 fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
     let (mut table, id) = taken_over(10);
     let task = table.task(id).unwrap();
-    assert_eq!(task.mark, Mark::Original);
-    assert_eq!(task.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(task.placement.mark, Mark::Original);
+    assert_eq!(task.placement.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
 }
 
 /// The same by `/proc`, which showed the end of 11 earlier: then the new program of 10 is reported as the end of 10 and
@@ -240,12 +246,12 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     let first = table.living(Tid(10)).unwrap();
     let further = table.born(birth(10, 11, (10, 10))).unwrap();
     for (id, pu) in [(first, 0), (further, 1)] {
-        table.task(id).unwrap().mark = Mark::On(PuNr(pu));
+        table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
     }
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(10), Nanos(3));
     let id = table.born(Birth { lost: true, ..birth(10, 10, (10, 10)) }).unwrap();
-    assert_eq!(table.task(id).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert!(table.begins_run(id) && table.doubtful().is_empty());
     table.ended(Tid(10), Nanos(4));
@@ -258,11 +264,11 @@ fn who_is_revived_may_be_another_thread() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
     let further = table.born(birth(10, 11, (10, 10))).unwrap();
-    table.task(further).unwrap().mark = Mark::On(PuNr(1));
+    table.task(further).unwrap().placement.mark = Mark::On(PuNr(1));
     table.ended(Tid(10), Nanos(2));
     assert_eq!(table.doubtful(), [first]);
     table.revive(first);
-    assert_eq!(table.task(first).unwrap().had.pus().collect::<Vec<_>>(), [PuNr(1)]);
+    assert_eq!(table.task(first).unwrap().placement.had.pus().collect::<Vec<_>>(), [PuNr(1)]);
     assert!(table.doubtful().is_empty());
 }
 

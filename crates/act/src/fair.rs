@@ -1,0 +1,62 @@
+//! The kernel's fair scheduling policies, from which tasks are put under SCHED_IDLE.
+
+use std::ffi::c_int;
+use std::fmt;
+
+/// A policy that threads come from and go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fair {
+    /// SCHED_OTHER, the usual one.
+    Other,
+    /// SCHED_BATCH.
+    Batch,
+}
+
+impl Fair {
+    /// By the kernel's number; `None` for all other policies.
+    #[must_use]
+    pub const fn of(policy: c_int) -> Option<Self> {
+        match policy {
+            libc::SCHED_OTHER => Some(Self::Other),
+            libc::SCHED_BATCH => Some(Self::Batch),
+            _ => None,
+        }
+    }
+
+    /// The kernel's number.
+    #[must_use]
+    pub const fn policy(self) -> c_int {
+        match self {
+            Self::Other => libc::SCHED_OTHER,
+            Self::Batch => libc::SCHED_BATCH,
+        }
+    }
+
+    /// Reads what [`Fair::letter`] writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "o" => Some(Self::Other),
+            "b" => Some(Self::Batch),
+            _ => None,
+        }
+    }
+
+    /// Its letter in the journal.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Other => 'o',
+            Self::Batch => 'b',
+        }
+    }
+}
+
+impl fmt::Display for Fair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Other => "SCHED_OTHER",
+            Self::Batch => "SCHED_BATCH",
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! Which run of colocate something belongs to.
+
+use crate::stat::Stat;
+use colocate_observe::Pid;
+use std::path::Path;
+
+/// A process, so named that a later one with the same number is not mistaken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its number.
+    pub pid: Pid,
+    /// When it was created, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Owner {
+    /// This process. `proc` is `/proc`; where that does not tell, its start is 0.
+    #[must_use]
+    pub fn ours(proc: &Path) -> Self {
+        let pid = Pid(std::process::id().cast_signed());
+        let stat = Stat::read(proc, pid, pid.first_thread());
+        Self { pid, start_ticks: stat.map_or(0, |stat| stat.start_ticks) }
+    }
+
+    /// The name of its journal's file.
+    #[must_use]
+    pub fn file_name(self) -> String {
+        format!("run-{}-{}.journal", self.pid, self.start_ticks)
+    }
+
+    /// Whose journal the file is, by its name.
+    #[must_use]
+    pub fn of_file(path: &Path) -> Option<Self> {
+        let (pid, start) = path.file_stem()?.to_str()?.strip_prefix("run-")?.split_once('-')?;
+        Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
+    }
+}
