@@ -12,7 +12,8 @@ use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Assumptions, Profile};
-use colocate_policy::forecast::{self, Slowdown};
+use colocate_policy::forecast;
+use colocate_policy::plan::Slowdown;
 use colocate_policy::table::Prior;
 use colocate_policy::{
     Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Task, TaskId,

@@ -33,7 +33,7 @@ use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
-use colocate_policy::policy::Roster;
+use colocate_policy::evidence::Roster;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{
     DefaultPlacement, Evidence, Grant, JobIdx, Plan, Policy, Source, SourceSet, Task, TaskId,

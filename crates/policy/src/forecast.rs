@@ -4,26 +4,13 @@
 //! told with the range that it takes while they vary. Where a task's rate was measured on this machine's
 //! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
 
-use crate::plan::{Decision, Plan, Task, TaskId};
+use crate::plan::{Decision, Plan, Slowdown, Task, TaskId};
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
 use colocate_model::system::{Model, ModelError, Seat};
 use colocate_model::{Assumptions, Phase};
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use thiserror::Error;
-
-/// How much slower a task is than alone on the same PU: time beside the others over time alone.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Slowdown {
-    /// With the first assumptions, the usual ones.
-    pub usual: f64,
-    /// The least of all assumptions.
-    pub least: f64,
-    /// The most of all assumptions.
-    pub most: f64,
-}
 
 /// Why there is no forecast.
 #[derive(Debug, Error)]

@@ -13,6 +13,7 @@
 #[cfg(test)]
 extern crate self as colocate_policy; // so that `testing` reads the same here and in tests/
 
+pub mod evidence;
 pub mod forecast;
 mod judge;
 pub mod matching;
@@ -21,16 +22,19 @@ pub mod plan;
 pub mod policies;
 pub mod policy;
 mod predict;
+mod row;
 pub mod schedule;
 pub mod source;
 pub mod table;
 #[cfg(test)]
 mod testing;
+mod why;
 
 pub use colocate_model::rng;
+pub use evidence::Evidence;
 pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
 };
-pub use policy::{Evidence, Policy};
+pub use policy::Policy;
 pub use source::{Grant, Refusal, Source, SourceSet};
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

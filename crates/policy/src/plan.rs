@@ -1,7 +1,6 @@
 //! A plan: a place for every task, the reason of every choice, the predicted effect.
 
-use crate::forecast::Slowdown;
-use crate::schedule::{Allocated, Selected};
+use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, PuNr};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
@@ -302,6 +301,18 @@ pub enum DefaultPlacement {
         /// PUs by the kernel's number, in the order to fill.
         pus: Vec<PuNr>,
     },
+}
+
+/// How much slower a task is than alone on the same PU: time beside the others over time alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slowdown {
+    /// With the first assumptions, the usual ones.
+    pub usual: f64,
+    /// The least of all assumptions.
+    pub least: f64,
+    /// The most of all assumptions.
+    pub most: f64,
 }
 
 /// A place for every task, with reasons.

@@ -18,25 +18,11 @@
 //!
 //! Threads that are pinned stay. Of all groups with the same load the first counts.
 
-use crate::domains::Domains;
 use crate::kernel::PeriodicBalance;
-use crate::queues::TaskNo;
 use crate::task::State;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
-
-/// When each domain is looked at.
-#[derive(Clone, Debug)]
-pub(crate) struct Looks {
-    /// Whether loads have changed since `due` was found out.
-    pub stale: bool,
-    /// By domain; `None` while a look would change nothing.
-    due: Vec<Option<Nanos>>,
-    /// Looks in vain.
-    failures: Vec<u32>,
-    /// PUs that ran out of threads since the last look at all.
-    pub emptied: Vec<PuIdx>,
-}
 
 /// What a look would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +34,6 @@ struct Imbalance {
     waiting: bool,
     /// Whether all groups are full.
     full: bool,
-}
-
-impl Looks {
-    pub fn new(domains: &Domains) -> Self {
-        let domains = domains.all.len();
-        let (due, failures) = (vec![None; domains], vec![0; domains]);
-        Self { stale: true, due, failures, emptied: Vec::new() }
-    }
 }
 
 impl World<'_> {

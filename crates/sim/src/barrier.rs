@@ -12,9 +12,9 @@
 //! - **No deadlock**: who is waited for runs, waits for a PU, sleeps for a time, or is born at a time; a stopped
 //!   job's threads all wait. -> test `barriers_end`
 
-use crate::queues::TaskNo;
 use crate::scenario::BarrierWait;
 use crate::task::State;
+use crate::task::TaskNo;
 use crate::world::World;
 
 impl World<'_> {

@@ -16,22 +16,10 @@
 //! # What is left out
 //! Slices are those of others (3 ms); the balance of fillers between PUs that all are busy.
 
-use crate::queues::TaskNo;
-use crate::task::{State, Task};
+use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_engine::Meanwhile;
 use colocate_policy::{JobIdx, Plan};
-
-/// `NICE_0_LOAD`, scaled down, and `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
-pub(crate) const NORMAL: i64 = 1024;
-pub(crate) const FILLER: i64 = 3;
-
-impl Task {
-    /// Its weight on a queue.
-    pub const fn weight(&self) -> i64 {
-        if self.fills { FILLER } else { NORMAL }
-    }
-}
 
 impl World<'_> {
     /// Of the jobs that a plan has wait, those that fill idle PUs; the others are stopped.

@@ -7,7 +7,7 @@
 //! once. Where the others use all of theirs again and again it is gone sooner.
 
 use crate::platform::Platform;
-use crate::queues::TaskNo;
+use crate::task::TaskNo;
 use colocate_machine::performance::Inclusion;
 use colocate_machine::{CacheKind, PuIdx};
 use colocate_model::Prediction;

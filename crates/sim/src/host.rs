@@ -1,11 +1,10 @@
 //! The simulated machine behind the same trait as a real one.
 
 use crate::SimError;
+use crate::mean_mix::mean_mix;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
-use crate::run::mean_mix;
 use crate::scenario::Scenario;
-use crate::tally::Tally;
 use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{
@@ -53,7 +52,7 @@ impl<'a> SimHost<'a> {
     /// What has come of it so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        Tally::outcome(&self.world)
+        self.world.outcome()
     }
 
     /// Whether everything is over.

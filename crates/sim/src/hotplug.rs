@@ -6,9 +6,9 @@
 //! that was pinned to it may run anywhere from then on. Domains are made anew, and balancing divides what
 //! stands there. A sleeper finds its PU gone when it wakes up.
 
-use crate::balance::Looks;
 use crate::domains::Domains;
-use crate::queues::TaskNo;
+use crate::looks::Looks;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 

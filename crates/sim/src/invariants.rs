@@ -21,7 +21,7 @@
 //! 10. At a barrier nobody goes on before all threads of the job have come that have work left, nor while one of
 //!     them does the serial part.
 
-use crate::pace::OnPu;
+use crate::on_pu::OnPu;
 use crate::people::Job;
 use crate::queues::Queue;
 use crate::scenario::{PuEvent, Scenario};

@@ -5,7 +5,7 @@
 //! same weight, but for those that fill idle PUs (`crate::filling`). Other classes, cgroups, real-time threads, CPU idle states and the kernel's own threads
 //! are not simulated.
 
-use crate::scenario::{ScenarioError, error};
+use crate::error::{ScenarioError, error};
 use colocate_machine::{Bytes, Nanos};
 
 /// How the kernel treats threads that nobody pinned, and PUs that several threads want.

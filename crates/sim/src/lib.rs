@@ -3,21 +3,25 @@
 //! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. Everything that
 //! comes out is simulated.
 
-mod aims;
 mod alone;
 mod balance;
 mod barrier;
 mod domains;
+pub mod error;
 mod filling;
 mod fills;
+mod follow;
 pub mod host;
 mod hotplug;
 mod invariants;
 pub mod kernel;
 mod life;
+mod looks;
+mod mean_mix;
 pub mod metrics;
 mod moves;
 mod numa;
+mod on_pu;
 pub mod outcome;
 mod pace;
 mod people;
@@ -28,7 +32,9 @@ mod rates;
 pub mod run;
 pub mod scenario;
 mod stop;
+mod summary;
 mod tally;
+mod targets;
 mod task;
 mod world;
 
@@ -39,6 +45,7 @@ use colocate_policy::PlanError;
 use thiserror::Error;
 
 pub use alone::alone_of;
+pub use error::ScenarioError;
 pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 pub use outcome::{
@@ -47,8 +54,8 @@ pub use outcome::{
 pub use platform::Platform;
 pub use run::{Options, simulate, simulate_with};
 pub use scenario::{
-    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
-    ScenarioError, Serial, Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario, Serial,
+    Stretch, ThreadSpec, Work,
 };
 
 /// Why there is no simulation.

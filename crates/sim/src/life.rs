@@ -1,7 +1,7 @@
 //! Births, sleep, ends, and what becomes of a job whose work is done.
 
-use crate::queues::TaskNo;
 use crate::scenario::Method;
+use crate::task::TaskNo;
 use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::JobEnd;

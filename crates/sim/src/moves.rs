@@ -1,8 +1,8 @@
 //! Onto queues and off them, from one PU to another, and where memory is touched first.
 
-use crate::queues::TaskNo;
 use crate::scenario::Pages;
 use crate::tally::count_move;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::PuIdx;
 use colocate_model::Seat;

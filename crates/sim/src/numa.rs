@@ -16,8 +16,8 @@
 //! Copying costs nothing but time that nobody accounts for here. Threads that are pinned stay; their memory
 //! comes.
 
-use crate::queues::TaskNo;
 use crate::task::State;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 

@@ -1,8 +1,8 @@
 //! The jobs and their tasks, before anything has happened.
 
 use crate::platform::{Demands, Platform};
-use crate::queues::TaskNo;
 use crate::scenario::Scenario;
+use crate::task::TaskNo;
 use crate::task::{Counted, Course, State, Task, Totals};
 use colocate_machine::Nanos;
 use colocate_policy::{JobIdx, TaskId};

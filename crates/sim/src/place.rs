@@ -1,7 +1,7 @@
 //! Where the simulated kernel puts new and woken threads.
 
 use crate::kernel::{Fork, Wake};
-use crate::queues::TaskNo;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::PuIdx;
 

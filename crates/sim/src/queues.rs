@@ -17,12 +17,8 @@
 //! - **To the end of the slice**: nobody who runs is stopped before, not even for one who wakes up; but fillers are.
 //!   -> test `a_slice_is_run_to_its_end`
 
-use crate::filling::NORMAL;
-use crate::task::Task;
+use crate::task::{NORMAL, Task, TaskNo};
 use colocate_machine::{Nanos, PuIdx};
-
-/// A place in the list of all tasks.
-pub(crate) type TaskNo = usize;
 
 /// What happens on one PU.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! How fast the tasks that run now go on: the model's word, kept for when the same tasks run again.
 
 use crate::platform::{Demands, Platform};
-use crate::queues::TaskNo;
 use crate::task::Task;
+use crate::task::TaskNo;
 use colocate_machine::PuIdx;
 use colocate_model::{Prediction, Search, Seat};
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 use crate::SimError;
 use crate::alone::alone_of;
 use crate::host::SimHost;
+use crate::mean_mix::mean_mix;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
@@ -245,25 +246,4 @@ pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
 fn course_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
     let stretches = thread.course.iter();
     mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, float(s.instructions))))
-}
-
-/// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say;
-/// all are if there are no instructions.
-pub(crate) fn mean_mix(
-    scenario: &Scenario,
-    done: impl Iterator<Item = (usize, f64)> + Clone,
-) -> Mix {
-    let all: f64 = done.clone().map(|(_, instructions)| instructions).sum();
-    let mut mean = Mix::default();
-    if all <= 0.0 {
-        return mean;
-    }
-    for class in colocate_model::Class::ALL {
-        let share = done.clone().map(|(phase, instructions)| {
-            Some(scenario.phases[phase].mix.get(class)?.get() * instructions / all)
-        });
-        let share: Option<f64> = share.sum();
-        mean.set(class, share.and_then(|share| colocate_model::Share::new(share.min(1.0))));
-    }
-    mean
 }

@@ -1,11 +1,11 @@
 //! What is to be simulated: programs, what their threads do, and how the kernel treats them.
 
+use crate::error::{ScenarioError, error};
 use crate::kernel::Kernel;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Class, Mix, Phase, Share};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// A workload, and the rules of the experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,18 +175,6 @@ pub enum Method {
     Restart,
 }
 
-/// Why a scenario cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{place}: expected {expected}, found {found}")]
-pub struct ScenarioError {
-    /// Which part of it, e.g. `job 2, thread 0`.
-    pub place: String,
-    /// What would do.
-    pub expected: &'static str,
-    /// What is there.
-    pub found: String,
-}
-
 impl PhaseSpec {
     /// A phase with the mix that its work says; classes are unknown if the work is not known by kind.
     #[must_use]
@@ -342,8 +330,4 @@ impl Scenario {
             _ => Ok(()),
         }
     }
-}
-
-pub(crate) fn error(place: String, expected: &'static str, found: &str) -> ScenarioError {
-    ScenarioError { place, expected, found: found.to_owned() }
 }

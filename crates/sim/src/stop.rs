@@ -9,8 +9,8 @@
 //!   thread has run. That thread is placed, and touches its memory, when the job goes on.
 //! - What others bring into the caches meanwhile, a stopped task has to bring in again ([`crate::fills`]).
 
-use crate::queues::TaskNo;
 use crate::task::State;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_policy::JobIdx;
 use std::cmp::Reverse;

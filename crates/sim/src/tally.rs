@@ -1,13 +1,10 @@
 //! What is counted while the simulation goes on, and the outcome made of it.
 
-use crate::outcome::{
-    JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
-};
-use crate::pace::OnPu;
-use crate::platform::Platform;
+use crate::on_pu::OnPu;
+use crate::outcome::{LevelUse, Moves, PortGroupUse, Span, Together, Used};
+use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
 use crate::task::Task;
-use crate::world::World;
 use colocate_machine::performance::CachePerformance;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
 use colocate_model::{Prediction, ports};
@@ -15,7 +12,7 @@ use colocate_model::{Prediction, ports};
 /// Counts of a simulation so far.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    together: Together,
+    pub together: Together,
     /// Seconds that each was in use, as if in full.
     used: Used,
     /// Bandwidths of caches: seconds that each was in use, as if in full, by place in `Machine::caches`.
@@ -27,7 +24,7 @@ pub(crate) struct Tally {
     kind_of: Vec<usize>,
     /// The most spans that are kept; more are forgotten.
     pub most_spans: usize,
-    spans: Vec<Span>,
+    pub spans: Vec<Span>,
     /// By PU: where the last span of it stands in `spans`.
     open: Vec<Option<usize>>,
 }
@@ -90,41 +87,15 @@ impl Tally {
         }
     }
 
-    /// The outcome of a simulation that has come so far.
-    pub fn outcome(world: &World<'_>) -> Outcome {
-        let tally = &world.tally;
-        let platform = world.platform;
-        let started = world.jobs.iter().filter_map(|job| job.launched).min();
-        let seconds = (world.now - started.unwrap_or_default()).as_secs_f64();
-        let jobs = world.jobs.iter().zip(&world.scenario.jobs).map(|(job, spec)| JobOutcome {
-            name: spec.name.clone(),
-            launched: job.launched,
-            done: job.done,
-            runs: job.runs,
-            alone: None,
-        });
-        let born = world.tasks.iter().filter(|task| task.born.is_some());
-        Outcome {
-            machine: platform.machine().name.clone(),
-            scenario: world.scenario.name.clone(),
-            seed: world.scenario.seed,
-            assumptions: platform.assumptions(),
-            lasted: world.now,
-            complete: world.jobs.iter().all(|job| job.done.is_some()),
-            jobs: jobs.collect(),
-            tasks: born.map(|task| task_outcome(task, world.now)).collect(),
-            together: tally.together.clone(),
-            used: Used {
-                caches: tally.levels(platform, seconds),
-                port_groups: tally.port_groups(world, seconds),
-                ..share(&tally.used, seconds)
-            },
-            spans: tally.spans.clone(),
+    /// How much of everything was used in so many seconds.
+    pub fn used(&self, platform: &Platform<'_>, demands: &Demands, seconds: f64) -> Used {
+        Used {
+            caches: self.levels(platform, seconds),
+            port_groups: self.port_groups(platform, demands, seconds),
+            ..share(&self.used, seconds)
         }
     }
-}
 
-impl Tally {
     /// How much of each level of caches was used.
     fn levels(&self, platform: &Platform<'_>, seconds: f64) -> Vec<LevelUse> {
         let machine = platform.machine();
@@ -144,15 +115,20 @@ impl Tally {
 
     /// How much of the ports of each kind of core was used. Which of several ports did what is not
     /// simulated; see [`ports`].
-    fn port_groups(&self, world: &World<'_>, seconds: f64) -> Vec<PortGroupUse> {
-        let machine = world.platform.machine();
+    fn port_groups(
+        &self,
+        platform: &Platform<'_>,
+        demands: &Demands,
+        seconds: f64,
+    ) -> Vec<PortGroupUse> {
+        let machine = platform.machine();
         let mut all = Vec::new();
-        for (kind, core) in world.platform.performance().kinds.iter().enumerate() {
+        for (kind, core) in platform.performance().kinds.iter().enumerate() {
             let cores = machine.cores.iter().filter(|core| core.kind.idx() == kind).count();
             #[allow(clippy::cast_precision_loss)] // clock rates and cores are far below 2^53
             let cycles = cores as f64 * core.clock.0 as f64 * seconds;
             let work = self.done.iter().enumerate().flat_map(|(phase, done)| {
-                let asked = world.demands.of(phase, kind).ports.iter();
+                let asked = demands.of(phase, kind).ports.iter();
                 asked.map(move |&(set, each)| (set, done[kind] * each / cycles))
             });
             let uses = ports::spread(core.ports.len(), &work.collect::<Vec<_>>());
@@ -169,31 +145,6 @@ impl Tally {
         }
         all
     }
-}
-
-fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
-    let total = task.total;
-    TaskOutcome {
-        id: task.id,
-        name: task.name.clone(),
-        born: task.born.unwrap_or(now),
-        ended: task.ended.unwrap_or(now),
-        ran: total.ran,
-        spun: total.spun,
-        waited: total.waited + total.stopped,
-        slept: total.slept,
-        instructions: total.instructions,
-        cycles: total.cycles,
-        alone: nanos(total.alone_s),
-        memory_bytes: total.memory_bytes,
-        far_instructions: total.far_instructions,
-        moves: total.moves,
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
-fn nanos(seconds: f64) -> Nanos {
-    Nanos((seconds * 1e9).round() as u64)
 }
 
 fn add(sums: &mut [f64], values: &[f64], times: f64) {
@@ -281,7 +232,7 @@ mod tests {
         while !world.over {
             world.run(Nanos::from_secs(100)).unwrap();
         }
-        super::Tally::outcome(&world)
+        world.outcome()
     }
 
     /// Groups hold the same work as cores: two ways to add it up.

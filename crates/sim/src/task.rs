@@ -7,6 +7,20 @@ use colocate_model::CpiStack;
 use colocate_policy::TaskId;
 use std::collections::BTreeMap;
 
+/// A place in the list of all tasks.
+pub(crate) type TaskNo = usize;
+
+/// `NICE_0_LOAD`, scaled down, and `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
+pub(crate) const NORMAL: i64 = 1024;
+pub(crate) const FILLER: i64 = 3;
+
+impl Task {
+    /// Its weight on a queue.
+    pub const fn weight(&self) -> i64 {
+        if self.fills { FILLER } else { NORMAL }
+    }
+}
+
 /// Whether a task can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {

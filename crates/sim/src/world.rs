@@ -13,19 +13,20 @@
 //! - *step*: the time between two events.
 
 use crate::SimError;
-use crate::aims::Aims;
-use crate::balance::Looks;
 use crate::domains::Domains;
 use crate::fills::Fills;
 use crate::invariants::Checker;
 use crate::kernel::Kernel;
-use crate::pace::OnPu;
+use crate::looks::Looks;
+use crate::on_pu::OnPu;
 use crate::people::{Job, people};
 use crate::platform::{Demands, Platform};
-use crate::queues::{Queue, TaskNo};
+use crate::queues::Queue;
 use crate::rates::Rates;
 use crate::scenario::{PuEvent, Scenario};
 use crate::tally::Tally;
+use crate::targets::Targets;
+use crate::task::TaskNo;
 use crate::task::{Next, State, Task};
 use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
@@ -60,7 +61,7 @@ pub(crate) struct World<'a> {
     pub jobs: Vec<Job>,
     /// By PU.
     pub queues: Vec<Queue>,
-    pub aims: Aims,
+    pub targets: Targets,
     pub looks: Looks,
     /// When NUMA balancing looks at the first task next, or before.
     pub scan_at: Nanos,
@@ -110,7 +111,7 @@ impl<'a> World<'a> {
             meanwhile: Meanwhile::Stop,
             #[allow(clippy::cast_precision_loss)] // a line is small
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
-            aims: Aims::new(tasks.len()),
+            targets: Targets::new(tasks.len()),
             looks: Looks::new(&domains),
             scan_at: Nanos(u64::MAX),
             queues: vec![Queue::default(); machine.pus.len()],

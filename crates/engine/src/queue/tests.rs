@@ -10,7 +10,7 @@ use crate::{KnownJob, Round, Until, Workload};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::Mix;
 use colocate_model::{CpiStack, Stack};
-use colocate_policy::policy::Roster;
+use colocate_policy::evidence::Roster;
 use colocate_policy::schedule::{Allocated, Choice, Quantum, Selected};
 use colocate_policy::{Decision, Evidence, Grant, Policy, PolicySpec, SourceSet};
 

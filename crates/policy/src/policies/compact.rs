@@ -19,12 +19,13 @@
 
 use super::planned;
 use super::{Placement, fill};
+use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::plan::Why;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

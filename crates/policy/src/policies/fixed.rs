@@ -1,7 +1,8 @@
 //! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: a file stands for it.
 
+use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Place, Plan};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
 use crate::source::SourceSet;
 
 /// Follows the plan.

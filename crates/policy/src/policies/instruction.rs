@@ -40,12 +40,13 @@
 
 use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
+use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Kind, Preset, Row, Setting};
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;

@@ -61,13 +61,14 @@
 use super::instruction::{self, choose_key, partners};
 use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
+use crate::evidence::Evidence;
 use crate::matching::{self, exchange};
 use crate::places::Places;
 use crate::plan::{Plan, Task, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
 use crate::predict::{demands, taking_turns, unit, within};
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;

@@ -10,12 +10,12 @@ pub mod round_robin;
 pub mod scatter;
 pub mod symbiosis_model;
 
+use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Decision, DefaultPlacement, Plan, Task, Why};
-use crate::policy::Evidence;
 use crate::predict;
+use crate::row::Row;
 use crate::source::{Source, SourceSet};
-use crate::table::Row;
 use colocate_machine::PuIdx;
 
 /// Where one task goes, and why, before time-sharing is noted.

@@ -12,10 +12,11 @@
 //! - **Hands off**: no decision names a PU. -> test `hands_off`
 
 use super::{Choice, Placement, planned};
+use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

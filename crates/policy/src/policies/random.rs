@@ -15,14 +15,15 @@
 //!   whole-plan tests
 
 use super::{Choice, Placement, planned};
+use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
 use crate::rng::SplitMix64;
+use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown};
 use crate::schedule::allocate::{choices, threads_of};
 use crate::schedule::{self, Allocated, Quantum, Selected};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Kind, Preset, Row, Setting, Shown};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

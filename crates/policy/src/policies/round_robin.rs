@@ -19,13 +19,14 @@
 //! - **Wraps around**: with more tasks than PUs every PU gets ⌊n/P⌋ or ⌈n/P⌉. -> test `wraps_around`
 
 use super::{Placement, fill, planned};
+use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::schedule::allocate::{self, choices, threads_of};
 use crate::schedule::{self, Allocated, Quantum, select};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -38,14 +38,15 @@ use super::instruction::partners;
 use super::mix::{self, dealt, groups, items};
 use super::{Choice, Placement, own_cores, spread_default};
 use super::{MIX, planned};
+use crate::evidence::Evidence;
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Plan, Task, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
 use crate::predict::demands;
+use crate::row::{Cadence, Prior, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Prior, Row};
 use colocate_machine::Performance;
 
 /// Its row in the table of policies.

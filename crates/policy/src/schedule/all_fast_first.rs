@@ -18,10 +18,11 @@
 use super::asymmetric::{News, Seat, choices, cores_of, free_places_of, threads_of};
 use super::leave_to_kernel;
 use super::{Allocated, Choice, Quantum, Thread};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

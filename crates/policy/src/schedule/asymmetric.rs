@@ -6,8 +6,8 @@ pub mod factors;
 pub mod turns;
 
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
+use crate::row::Knowledge;
 use crate::source::{Source, SourceSet};
-use crate::table::Knowledge;
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::Phase;
 use cores::Cores;

@@ -19,10 +19,11 @@
 
 use super::COUNTERS;
 use super::{Choice, Quantum, QueuedJob, l1, select};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -35,11 +35,12 @@ use super::asymmetric::{
 use super::leave_to_kernel;
 use super::phases::ASLEEP;
 use super::{Allocated, Choice, Quantum, QueuedJob, Thread};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::plan::TaskId;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Kind, Preset, Row, Setting};
 use colocate_machine::Performance;
 use colocate_model::Phase;
 use std::collections::BTreeSet;

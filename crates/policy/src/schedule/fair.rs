@@ -28,10 +28,11 @@ use super::allocate::{self, choices, threads_of};
 use super::progress::{self, Book, Estimating, ordered};
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use super::{bas, l1, select};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown, Values};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Kind, Preset, Row, Setting, Shown, Values};
 use colocate_machine::PuIdx;
 
 /// How much of the contexts goes by progress.

@@ -24,11 +24,12 @@ use super::COUNTERS;
 use super::mhas::balance;
 use super::mmas::{ideal, throttle};
 use super::{Choice, Quantum, QueuedJob, select};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::SoloProfile;
+use crate::row::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
 use crate::source::SourceSet;
-use crate::table::SoloProfile;
-use crate::table::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
 /// percent more than the mean for each t/µs has the mean traffic reserved once more.

@@ -20,11 +20,12 @@
 use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, Thread, select};
+use crate::evidence::Evidence;
 use crate::plan::JobIdx;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Prior, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Prior, Row};
 use std::collections::BTreeMap;
 
 /// Its row in the table of policies.

@@ -15,11 +15,12 @@
 use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, mmas};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::SoloProfile;
+use crate::row::{Cadence, Prior, Row};
 use crate::source::SourceSet;
-use crate::table::SoloProfile;
-use crate::table::{Cadence, Prior, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -39,7 +39,7 @@
 use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
 use crate::plan::{JobIdx, TaskId};
-use crate::table::{Kind, Preset, Setting, Values};
+use crate::row::{Kind, Preset, Setting, Values};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 

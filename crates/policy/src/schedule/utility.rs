@@ -44,11 +44,12 @@ use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hys
 use super::select::float;
 use super::sorted::Sorted;
 use super::{Allocated, Choice, Quantum, QueuedJob};
+use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::plan::{JobIdx, TaskId};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
+use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
-use crate::table::{Cadence, Row};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;

@@ -1,8 +1,9 @@
 //! A machine whose jobs do what a test says, quantum by quantum: for tests only.
 
 use super::super::{Allocated, Quantum, QuantumOutcome, QueuedJob, Rates, Thread};
+use crate::evidence::Evidence;
 use crate::plan::{JobIdx, Place, TaskId, Why};
-use crate::policy::{Evidence, Policy};
+use crate::policy::Policy;
 use crate::testing::machine;
 use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, PuNr, described};
 use std::collections::BTreeMap;

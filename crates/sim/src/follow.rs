@@ -1,38 +1,12 @@
 //! Where a plan wants each task, and making it so.
 
-use crate::queues::TaskNo;
+use crate::targets::Target;
 use crate::task::State;
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
-
-/// What a plan says of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// This PU.
-    Pu(PuIdx),
-    /// A PU that cannot be used.
-    Unusable(PuNr),
-    /// The kernel may choose, or its job waits.
-    Kernel,
-    /// Nothing; the rule for newborn tasks says.
-    DefaultPlacement,
-}
-
-/// What the plan in force says.
-#[derive(Clone, Debug)]
-pub(crate) struct Aims {
-    of: Vec<Target>,
-    /// PUs to fill with tasks that the plan does not name; `None` leaves them to the kernel.
-    fill: Option<Vec<PuIdx>>,
-}
-
-impl Aims {
-    pub fn new(tasks: usize) -> Self {
-        Self { of: vec![Target::DefaultPlacement; tasks], fill: None }
-    }
-}
 
 impl World<'_> {
     /// Puts the plan in force: moves the tasks that live, and remembers it for those to be born.
@@ -41,14 +15,14 @@ impl World<'_> {
     /// [`PlanError::PartlyWaiting`] if a job is to wait in part; nothing has changed then.
     pub fn follow(&mut self, plan: &Plan) -> Result<(), PlanError> {
         let waiting = plan.waiting()?;
-        self.aims.fill = match &plan.default_placement {
+        self.targets.fill = match &plan.default_placement {
             DefaultPlacement::LeaveToKernel => None,
             DefaultPlacement::FillInOrder { pus } => {
                 Some(pus.iter().filter_map(|&pu| self.usable_pu(pu)).collect())
             }
         };
         for task in 0..self.tasks.len() {
-            self.aims.of[task] = match plan.place_of(self.tasks[task].id) {
+            self.targets.of[task] = match plan.place_of(self.tasks[task].id) {
                 None => Target::DefaultPlacement,
                 Some(Place::LeftToKernel | Place::Waiting) => Target::Kernel,
                 Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Target::Unusable(pu), Target::Pu),
@@ -74,7 +48,7 @@ impl World<'_> {
 
     /// Pins a task where the plan wants it, or sets it free.
     pub fn set_target(&mut self, task: TaskNo) {
-        let pinned = match self.aims.of[task] {
+        let pinned = match self.targets.of[task] {
             _ if self.is_stopped(task) => None,
             Target::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
             Target::Kernel | Target::Unusable(_) => None,
@@ -101,7 +75,7 @@ impl World<'_> {
 
     /// Of the PUs to fill, the first with the fewest living tasks placed on it; where it is if it is on one.
     fn newborn_pu(&self, task: TaskNo) -> Option<PuIdx> {
-        let fill = self.aims.fill.as_ref()?;
+        let fill = self.targets.fill.as_ref()?;
         if let Some(kept) = self.tasks[task].pinned.filter(|pu| fill.contains(pu)) {
             return Some(kept);
         }
@@ -120,7 +94,7 @@ impl World<'_> {
         if self.is_stopped(task) || self.tasks[task].fills {
             return (None, PlacementStatus::Waiting);
         }
-        match (self.aims.of[task], self.tasks[task].pinned) {
+        match (self.targets.of[task], self.tasks[task].pinned) {
             (Target::Unusable(pu), _) => (
                 None,
                 PlacementStatus::Trouble(format!("expected a PU that can be used, found {pu}")),

@@ -1,0 +1,312 @@
+//! Evidence: what a policy decides by.
+
+use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
+use crate::why::{Allocated, Selected};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_model::stack::Parts;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Levels of caches that rates are kept of.
+pub const LEVELS: usize = 4;
+
+/// What a thread asked of the memory hierarchy while it last ran, in transactions per microsecond.
+///
+/// `None` where nobody counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Requests to its cache of level 1, 2, …; those to the first are its loads and stores.
+    pub caches: [Option<f64>; LEVELS],
+    /// Requests to main memory: misses of its last cache.
+    pub memory: Option<f64>,
+}
+
+impl Traffic {
+    /// Requests to the caches of `level`, counted from 1; 0 if unknown.
+    ///
+    /// Unknown is 0 here because a job that has not run yet has no rate, and Feliu's schedulers then
+    /// take them in the order of the queue, which equal rates bring about.
+    #[must_use]
+    pub fn at(&self, level: u8) -> f64 {
+        let place = usize::from(level).checked_sub(1);
+        place.and_then(|place| *self.caches.get(place)?).unwrap_or(0.0)
+    }
+
+    /// Requests to main memory; 0 if unknown, see [`Self::at`].
+    #[must_use]
+    pub fn to_memory(&self) -> f64 {
+        self.memory.unwrap_or(0.0)
+    }
+}
+
+/// What one thread did in the last quantum in which it ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Instructions per cycle; `None` if nobody counts.
+    pub ipc: Option<f64>,
+    /// What it asked of the memory hierarchy.
+    pub traffic: Traffic,
+    /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if nobody counts.
+    pub stack: Option<Vec<f64>>,
+    /// The names of the parts of `stack`; none where nobody counts.
+    pub parts: Parts,
+}
+
+/// A thread that wants to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Which task.
+    pub id: TaskId,
+    /// What it last did; `None` if it never ran.
+    pub ran: Option<Rates>,
+    /// Where it last ran; `None` if it never did.
+    pub pu: Option<PuIdx>,
+    /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
+    /// did not only wait for others in a loop. `None` if nobody can say.
+    pub runnable: Option<f64>,
+    /// Whether its program chose the PUs that it may use, so that it runs on these wherever it is put.
+    pub bound: bool,
+}
+
+impl Thread {
+    /// What it asked of the memory hierarchy; all unknown if it never ran.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.ran.as_ref().map(|ran| ran.traffic).unwrap_or_default()
+    }
+}
+
+/// A job in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedJob {
+    /// Which job.
+    pub job: JobIdx,
+    /// Its threads in the order of their creation. Never empty: a job always has its first thread.
+    pub threads: Vec<Thread>,
+    /// Mean number of its threads that were runnable in the last quantum in which it ran, also of those that hardly
+    /// were and are not among `threads`; `None` if nobody can say.
+    pub runnable: Option<f64>,
+    /// Whether it ran in the quantum before this one, and that was one to learn from.
+    pub just_ran: bool,
+    /// Whether, when it last ran, no other job had a thread on any of its cores.
+    pub had_own_cores: bool,
+}
+
+impl QueuedJob {
+    /// Contexts that it takes: one a thread, but no more than there are.
+    #[must_use]
+    pub fn width(&self, contexts: usize) -> usize {
+        self.threads.len().clamp(1, contexts.max(1))
+    }
+
+    /// Requests of all threads to main memory, in transactions per microsecond; unknown is 0.
+    #[must_use]
+    pub fn to_memory(&self) -> f64 {
+        self.threads
+            .iter()
+            .map(|thread| thread.traffic().to_memory())
+            .fold(0.0, |sum, each| sum + each)
+    }
+}
+
+/// What a scheduler is asked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantum<'a> {
+    /// How many there were before.
+    pub number: u64,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The PUs that may be used, in logical order. Never empty.
+    pub pus: &'a [PuIdx],
+    /// Jobs that have work left, head first.
+    pub queue: &'a [QueuedJob],
+}
+
+/// A job that runs in the next quantum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The job.
+    pub job: JobIdx,
+    /// Why it and not another.
+    pub selected: Selected,
+    /// A PU for each of its threads, in their order, and why; `None` leaves it to the kernel.
+    pub places: Vec<(Option<PuIdx>, Allocated)>,
+}
+
+/// What came of a quantum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QuantumOutcome<'a> {
+    /// How long it took: less than was asked for if a job ended, and 0 if there is nothing to learn from it, as
+    /// everything was stopped meanwhile.
+    pub took: Nanos,
+    /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
+    pub did: &'a [JobUsage],
+}
+
+/// What the threads of a job did in a quantum, all together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobUsage {
+    /// The job.
+    pub job: JobIdx,
+    /// CPU time; `None` if the host cannot say of all threads.
+    pub cpu_time: Option<Nanos>,
+    /// Instructions; `None` if they are not counted of all threads.
+    pub instructions: Option<u64>,
+}
+
+/// All jobs run, and the kernel places their threads.
+#[must_use]
+pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
+    let free = |job: &QueuedJob| Choice {
+        job: job.job,
+        selected: Selected::Room,
+        places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
+    };
+    queue.iter().map(free).collect()
+}
+
+/// Living tasks and jobs, whether they are in the queue or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roster<'a> {
+    /// Every living task with its name, in the order of the IDs.
+    pub living: &'a [(TaskId, Arc<str>)],
+    /// Jobs that are over. Tasks of theirs may live on.
+    pub over: Option<&'a BTreeSet<JobIdx>>,
+    /// Jobs of which no task was seen yet.
+    pub unseen: &'a [JobIdx],
+}
+
+/// What a policy decides by.
+#[derive(Clone, Copy)]
+pub struct Evidence<'a> {
+    /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
+    pub now: Quantum<'a>,
+    /// What came of the last quantum, if this policy planned it and has not seen it yet.
+    pub last: Option<QuantumOutcome<'a>>,
+    /// Whether jobs may wait. If not, all of them run all the time.
+    pub may_wait: bool,
+    /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
+    pub is_control: bool,
+    /// Living tasks and jobs.
+    pub roster: Roster<'a>,
+    /// See [`Self::tasks`].
+    pub expected: &'a dyn Fn() -> Vec<Task>,
+}
+
+impl fmt::Debug for Evidence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evidence").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Evidence<'a> {
+    /// Of a queue alone, where nothing else is known: for tests, and to ask a policy without a host.
+    #[must_use]
+    pub fn of_queue(now: Quantum<'a>) -> Self {
+        Self {
+            now,
+            last: None,
+            may_wait: true,
+            is_control: false,
+            roster: Roster::default(),
+            expected: &Vec::new,
+        }
+    }
+
+    /// Tasks worth a place, whether they exist yet or not, by profiles and by what was seen of them. In the order of their
+    /// IDs. Without those of jobs that have not been watched long enough.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Task> {
+        (self.expected)()
+    }
+
+    /// The plan that says what was chosen: threads of chosen jobs get their PUs; their other threads, and what jobs that are
+    /// over have left behind, are left to the kernel; all other jobs wait, also those that were not seen yet.
+    #[must_use]
+    pub fn plan(&self, choices: &[Choice]) -> Plan {
+        let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
+        chosen.sort_unstable();
+        let nameless: Arc<str> = "".into();
+        let mut places = self.places(choices).into_iter().peekable();
+        let mut decide = |task: TaskId, name: &Arc<str>| {
+            while places.peek().is_some_and(|place| place.0 < task) {
+                places.next();
+            }
+            let (place, why) = match places.next_if(|place| place.0 == task) {
+                Some((_, place, why)) => (place, why),
+                None if self.runs(task.job, &chosen) => (Place::LeftToKernel, Why::LeftToKernel),
+                None => (Place::Waiting, Why::NotSelected),
+            };
+            Decision { task, name: name.clone(), place, why }
+        };
+        let mut tasks: Vec<(TaskId, &Arc<str>)> =
+            self.roster.living.iter().map(|(task, name)| (*task, name)).collect();
+        if tasks.is_empty() {
+            tasks.extend(threads(self.now.queue).map(|task| (task, &nameless)));
+        }
+        let unseen = self.roster.unseen.iter().map(|&job| TaskId { job, order: 0 });
+        tasks.extend(unseen.map(|task| (task, &nameless)));
+        tasks.sort_unstable_by_key(|(task, _)| *task);
+        let decisions = tasks.into_iter().map(|(task, name)| decide(task, name)).collect();
+        Plan { decisions, ..self.empty_plan() }
+    }
+
+    /// The places of the chosen jobs' threads, and why, in the order of the IDs.
+    fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
+        let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
+        by_job.sort_unstable_by_key(|job| job.job);
+        let mut places = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let Ok(at) = by_job.binary_search_by_key(&choice.job, |job| job.job) else { continue };
+            for (thread, (pu, allocated)) in by_job[at].threads.iter().zip(&choice.places) {
+                let (selected, allocated) = (choice.selected.clone(), allocated.clone());
+                let why = Why::Chosen { selected, allocated };
+                places.push((thread.id, self.place(*pu), why));
+            }
+        }
+        places.sort_by_key(|place| place.0);
+        places
+    }
+
+    /// Whether a job runs, or is over and has left tasks behind.
+    fn runs(&self, job: JobIdx, chosen: &[JobIdx]) -> bool {
+        let is_over = || self.roster.over.is_some_and(|over| over.contains(&job));
+        chosen.binary_search(&job).is_ok() || is_over()
+    }
+
+    /// The plan that lets all jobs run and leaves every thread to the kernel.
+    #[must_use]
+    pub fn leave_to_kernel(&self) -> Plan {
+        self.plan(&leave_to_kernel(self.now.queue))
+    }
+
+    /// A plan without a decision: tasks that it does not name are left to the kernel.
+    #[must_use]
+    pub fn empty_plan(&self) -> Plan {
+        let machine = self.now.machine;
+        Plan {
+            machine: machine.name.clone(),
+            pus: self.now.pus.iter().map(|&pu| self.number(pu)).collect(),
+            ..Plan::default()
+        }
+    }
+
+    /// Initial places, by the kernel's numbers.
+    #[must_use]
+    pub fn initial(&self, places: &[(TaskId, PuIdx)]) -> Vec<(TaskId, PuNr)> {
+        places.iter().map(|&(task, pu)| (task, self.number(pu))).collect()
+    }
+
+    fn place(&self, pu: Option<PuIdx>) -> Place {
+        Place::from(pu.map(|pu| self.number(pu)))
+    }
+
+    fn number(&self, pu: PuIdx) -> PuNr {
+        self.now.machine.pus[pu.idx()].os
+    }
+}
+
+fn threads(queue: &[QueuedJob]) -> impl Iterator<Item = TaskId> {
+    queue.iter().flat_map(|job| &job.threads).map(|thread| thread.id)
+}
