@@ -142,9 +142,10 @@ fn ctrl_c_reaches_the_program_once() {
     let ours = env!("CARGO_BIN_EXE_colocate");
     // `exec`: a shell that waits for us would die of the Ctrl-C itself, and its status be seen.
     let line = format!("exec {ours} run --quiet -- sh {}", scratch.path("counter").display());
-    let mut command = Command::new("script");
+    // A shell has what it starts in the background ignore the key.
+    let mut command = Command::new("env");
     scratch.homes(&mut command);
-    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.args(["--default-signal=INT", "script", "-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let mut seen = String::new();

@@ -8,7 +8,7 @@ use crate::perf::ring::page_size;
 use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
-use crate::pmu::{self, counters};
+use crate::pmu::{self, specs};
 use crate::privilege;
 use crate::sys::SysError;
 use crate::task::Tid;
@@ -156,7 +156,7 @@ fn affinity_of_others() -> Result<(), Errno> {
 }
 
 fn count(kind: u32, config: u64) -> Result<(), Errno> {
-    counters::counts(&[Spec { kind, config }]).map_err(|error| errno(&error))
+    specs::counts(&[Spec { kind, config }]).map_err(|error| errno(&error))
 }
 
 fn count_together() -> Result<(), Errno> {

@@ -2,21 +2,23 @@
 
 use super::affinity::move_this_thread;
 use super::cpu::Cpu;
+use super::events::Reading;
 use super::extras::{self, Events};
 use super::open::{OpenGroup, Spec, Start};
-use super::pfm::Pfm;
 use super::plan::{Event, Group, Grouping, Role, Source};
-use super::scale::{Reading, Totals, over_pmus, totals};
+use super::scale::{Totals, over_pmus, totals};
+use super::specs::{INSTRUCTIONS, busy, generic, spec, specs};
 use super::stack::StackPlan;
 use super::sysfs::{CorePmu, core_pmus};
 use super::trial::{Tried, try_out};
+
+pub use super::trial::Want;
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Why threads cannot be counted here. `colocate doctor` names the cause and what lifts it.
@@ -58,20 +60,6 @@ impl PmuError {
             | Self::Taken { source, .. } => source,
         }
     }
-}
-
-/// What is to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// Instructions, cycles and classes.
-    Mix,
-    /// What demand vectors are made of, too.
-    Demand,
-    /// Instructions, cycles, and requests to caches and memory: what schedulers want to know of
-    /// every quantum.
-    Traffic,
-    /// The same, and before all else where the cycles went.
-    Stacks,
 }
 
 /// One PMU's groups, ready to be opened on any thread.
@@ -227,9 +215,6 @@ impl Counters {
     }
 }
 
-/// `PERF_COUNT_HW_INSTRUCTIONS`.
-const INSTRUCTIONS: u64 = c::PERF_COUNT_HW_INSTRUCTIONS as u64;
-
 /// A core's PMU on a kernel that does not list it.
 fn unlisted() -> CorePmu {
     CorePmu {
@@ -241,79 +226,6 @@ fn unlisted() -> CorePmu {
         listed: std::collections::BTreeSet::new(),
         slots: None,
     }
-}
-
-pub(super) fn specs(events: &[Event], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
-    events.iter().map(|event| spec(event.source, Some(pmu), alone)).collect()
-}
-
-fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
-    match (source, pmu) {
-        (Source::Generic(number), Some(pmu)) => generic(pmu, alone, number),
-        (Source::Generic(number), None) => Spec { kind: c::PERF_TYPE_HARDWARE, config: number },
-        (Source::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
-        (Source::Raw(code), pmu) => {
-            let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| family.pfm);
-            // The table's own code serves a processor that libpfm4 does not know.
-            let config = Pfm::get().ok().filter(|_| !name.is_empty());
-            let config = config.and_then(|pfm| pfm.code(name, code).ok()).unwrap_or(code.config);
-            Spec { kind: pmu.map_or(c::PERF_TYPE_RAW, |pmu| pmu.kind), config }
-        }
-    }
-}
-
-/// perf's generic event `number` on `pmu`.
-///
-/// With several kinds of cores the kernel must be told which. Intel's takes the PMU's number in
-/// the upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`); Arm's kernels learned
-/// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES, BR_MIS_PRED,
-/// BR_RETIRED.
-fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
-    const PERF_PMU_TYPE_SHIFT: u32 = 32;
-    const CYCLES: u64 = c::PERF_COUNT_HW_CPU_CYCLES as u64;
-    const BRANCH_MISSES: u64 = c::PERF_COUNT_HW_BRANCH_MISSES as u64;
-    if alone {
-        return Spec { kind: c::PERF_TYPE_HARDWARE, config: number };
-    }
-    match (pmu.cpu, number) {
-        (Cpu::Arm { .. }, INSTRUCTIONS) => Spec { kind: pmu.kind, config: 0x08 },
-        (Cpu::Arm { .. }, CYCLES) => Spec { kind: pmu.kind, config: 0x11 },
-        (Cpu::Arm { .. }, BRANCH_MISSES) => Spec { kind: pmu.kind, config: 0x10 },
-        (Cpu::Arm { .. }, _) => Spec { kind: pmu.kind, config: 0x21 },
-        _ => {
-            let config = u64::from(pmu.kind) << PERF_PMU_TYPE_SHIFT | number;
-            Spec { kind: c::PERF_TYPE_HARDWARE, config }
-        }
-    }
-}
-
-/// How long a group gets to be put on the processor. The kernel takes turns every tick, at most
-/// 10 ms apart (`HZ` is 100 to 1000).
-const TURN: Duration = Duration::from_millis(20);
-
-/// Counts `specs` together on the calling thread until they have really counted.
-///
-/// The kernel accepts a group that would fit an idle processor; one whose counter is held by
-/// somebody else, such as the NMI watchdog, is accepted too and then never runs.
-///
-/// # Errors
-/// As [`OpenGroup::open`]; `EBUSY` if others held the counters all the time.
-pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
-    let group = OpenGroup::open(specs, Tid(0), Start::Now)?;
-    let begun = Instant::now();
-    while group.read()?.running_ns == 0 {
-        if begun.elapsed() >= TURN {
-            return Err(busy());
-        }
-        std::hint::spin_loop();
-    }
-    Ok(())
-}
-
-/// What the kernel would say if it did not let everybody wait for a turn.
-fn busy() -> SysError {
-    let source = std::io::Error::from_raw_os_error(libc::EBUSY);
-    SysError { call: "perf_event_open", source }
 }
 
 /// Runs `work` on a core of `pmu`, on a thread of its own where that has to be chosen.
@@ -370,6 +282,7 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::pmu::plan::{grouping, wanted};
+    use crate::pmu::specs::counts;
     use crate::pmu::table::{self, Code};
     use expect_test::expect;
 

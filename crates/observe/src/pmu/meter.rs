@@ -24,18 +24,17 @@
 //!   `stacks_of_stretches_add_up`
 
 use super::counters::{Counters, OpenCounters};
-use super::extras::Extra;
+use super::events::Reading;
 use super::open::{OpenGroup, Start};
-use super::plan::{Bundle, Group, Role};
-use super::scale::{ENOUGH, Reading, due, is_enough, scaled};
+use super::plan::{Group, ROLES, Role};
+use super::scale::{ENOUGH, due, is_enough, scaled};
 use super::stack::{StackPlan, of_readings};
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::Nanos;
-use colocate_model::{Class, Stack};
+use colocate_model::Stack;
 
-/// Levels of caches that events are known for.
-pub const LEVELS: usize = 3;
+pub use super::plan::LEVELS;
 
 /// What was counted of one thread since its counters were opened, in the stretches in which it was counted. `None` is
 /// what they do not tell of the time since the last look: only differences of two known figures say something.
@@ -56,16 +55,6 @@ pub struct Metered {
     pub on_cpu: Nanos,
 }
 
-/// What is added up, in this order.
-const ROLES: [Role; 4 + LEVELS] = [
-    Role::Instructions,
-    Role::Cycles,
-    Role::Class(Class::Load),
-    Role::Class(Class::Store),
-    Role::Extra(Extra::Misses(1)),
-    Role::Extra(Extra::Misses(2)),
-    Role::Extra(Extra::Misses(3)),
-];
 const INSTRUCTIONS: usize = 0;
 const CYCLES: usize = 1;
 const LOADS: usize = 2;
@@ -75,25 +64,6 @@ const MISSES: usize = 4;
 /// CPU time after which a look counts although not every group has had its turn: some are held by
 /// others then. Chosen: the kernel changes groups every tick, and no machine has ten of them.
 const TURNS_NS: u64 = 100_000_000;
-
-/// Of all that a processor can count, what is worth counting here; misses first, as they matter most
-/// where not everything fits. Loads without stores say nothing of the requests to the first cache, so they are
-/// left out.
-pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> {
-    let role = |bundle: &Bundle| bundle.last().map(|event| event.role);
-    let has = |class| classes.iter().any(|bundle| role(bundle) == Some(Role::Class(class)));
-    let both = has(Class::Load) && has(Class::Store);
-    let is_one = |bundle: &Bundle| match role(bundle) {
-        Some(Role::Class(_)) if !both => false,
-        role => role.is_some_and(|role| ROLES.contains(&role)),
-    };
-    let (cycles, classes): (Vec<Bundle>, Vec<Bundle>) = classes
-        .iter()
-        .filter(|bundle| is_one(bundle))
-        .cloned()
-        .partition(|bundle| role(bundle) == Some(Role::Cycles));
-    cycles.into_iter().chain(extras.into_iter().filter(is_one)).chain(classes).collect()
-}
 
 /// The counters of one thread, read again and again.
 #[derive(Debug)]
@@ -316,10 +286,13 @@ fn since(now: &Reading, then: &Reading) -> Reading {
 mod tests {
     use super::*;
     use crate::pmu::cpu::Cpu;
+    use crate::pmu::events::Extra;
     use crate::pmu::open::tests::touch;
+    use crate::pmu::plan::traffic;
     use crate::pmu::plan::{grouping, wanted};
-    use crate::pmu::stack::ARM_CYCLES;
+    use crate::pmu::stack_rows::ARM_CYCLES;
     use crate::pmu::{extras, table};
+    use colocate_model::Class;
     use perf_event_open_sys::bindings as c;
     use proptest::prelude::*;
 

@@ -12,13 +12,17 @@
 mod affinity;
 pub mod counters;
 pub mod cpu;
+pub mod events;
+mod extra_rows;
 pub mod extras;
 pub mod meter;
 pub mod open;
 pub mod pfm;
 pub mod plan;
 pub mod scale;
+pub(crate) mod specs;
 pub mod stack;
+mod stack_rows;
 pub mod sysfs;
 pub mod table;
 mod trial;

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)] // perf_event_open, its ioctl, read
 
-use super::scale::Reading;
+use super::events::Reading;
 use crate::privilege;
 use crate::sys::SysError;
 use crate::task::Tid;

@@ -4,56 +4,12 @@
 //! with the instructions (but for one that Intel's slots have to lead, where they follow), so that the
 //! shares of the classes in it are exact for the time it ran, whatever the other groups do. As few groups as the counters allow: one, where all fit.
 
-use super::extras::Extra;
+use super::events::Extra;
 use super::stack;
-use super::table::{Base, Code, Family, INST_SPEC, Row};
+use super::table::{Base, Family, INST_SPEC, Row};
+
+pub use super::events::{Bundle, Code, Event, Group, Role, Source};
 use colocate_model::Class;
-
-/// What an event counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions retired.
-    Instructions,
-    /// Instructions begun.
-    Begun,
-    /// Core cycles.
-    Cycles,
-    /// Work of one class; a class may have several events, which add up.
-    Class(Class),
-    /// What a demand vector says beside the classes.
-    Extra(Extra),
-    /// One of the events that tell where cycles went, by its place in their table.
-    Stack(u8),
-}
-
-/// How perf is asked for an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// One of perf's generic hardware events, by its number.
-    Generic(u64),
-    /// A code of the processor's own.
-    Raw(Code),
-    /// One of the kernel's own events, by its number; these need no counters.
-    Software(u64),
-}
-
-/// An event to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// What it counts.
-    pub role: Role,
-    /// What a class's count is a share of; `Role::Instructions` for the others.
-    pub base: Role,
-    /// How perf is asked for it.
-    pub source: Source,
-}
-
-/// Events that are counted together; one is the instructions, and as a rule the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// The events, in the order they are opened and read.
-    pub events: Vec<Event>,
-}
 
 /// perf's numbers of its generic hardware events (`enum perf_hw_id`, linux/perf_event.h).
 const CYCLES: u64 = 0;
@@ -66,34 +22,6 @@ const fn generic(role: Role, number: u64) -> Event {
 
 /// The leader of every group.
 const LEADER: Event = generic(Role::Instructions, INSTRUCTIONS);
-
-impl Group {
-    /// The sum of the counts with `role`, or `None` if the group does not count it.
-    #[must_use]
-    pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
-        let mut matching =
-            self.events.iter().zip(counts).filter(|(event, _)| event.role == role).peekable();
-        matching.peek()?;
-        Some(matching.map(|(_, count)| count).sum())
-    }
-
-    /// The classes that the group counts, each once, with what they are a share of.
-    pub fn classes(&self) -> impl Iterator<Item = (Class, Role)> + '_ {
-        Class::ALL.into_iter().filter_map(|class| {
-            let event = self.events.iter().find(|event| event.role == Role::Class(class))?;
-            Some((class, event.base))
-        })
-    }
-
-    /// A group of generic events with `roles`, for tests of arithmetic.
-    #[cfg(test)]
-    pub(crate) fn of_roles(roles: &[Role]) -> Self {
-        Self { events: roles.iter().map(|&role| generic(role, 0)).collect() }
-    }
-}
-
-/// Events that must be in one group with each other: a class with all its parts and its base.
-pub type Bundle = Vec<Event>;
 
 /// What to count on a processor of `family`, in the order of importance; `None` is a processor
 /// that the table does not know, which gets perf's generic branches.
@@ -173,6 +101,39 @@ fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
         }
     }
     grown
+}
+
+/// Levels of caches whose misses are counted.
+pub const LEVELS: usize = 3;
+
+/// What is counted from look to look, in this order.
+pub(super) const ROLES: [Role; 4 + LEVELS] = [
+    Role::Instructions,
+    Role::Cycles,
+    Role::Class(Class::Load),
+    Role::Class(Class::Store),
+    Role::Extra(Extra::Misses(1)),
+    Role::Extra(Extra::Misses(2)),
+    Role::Extra(Extra::Misses(3)),
+];
+
+/// Of all that a processor can count, what is worth counting here; misses first, as they matter most
+/// where not everything fits. Loads without stores say nothing of the requests to the first cache, so they are
+/// left out.
+pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> {
+    let role = |bundle: &Bundle| bundle.last().map(|event| event.role);
+    let has = |class| classes.iter().any(|bundle| role(bundle) == Some(Role::Class(class)));
+    let both = has(Class::Load) && has(Class::Store);
+    let is_one = |bundle: &Bundle| match role(bundle) {
+        Some(Role::Class(_)) if !both => false,
+        role => role.is_some_and(|role| ROLES.contains(&role)),
+    };
+    let (cycles, classes): (Vec<Bundle>, Vec<Bundle>) = classes
+        .iter()
+        .filter(|bundle| is_one(bundle))
+        .cloned()
+        .partition(|bundle| role(bundle) == Some(Role::Cycles));
+    cycles.into_iter().chain(extras.into_iter().filter(is_one)).chain(classes).collect()
 }
 
 #[cfg(test)]

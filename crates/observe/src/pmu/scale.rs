@@ -5,20 +5,9 @@
 //! nanoseconds of the thread's run time. Shares are taken inside one group, whose events always
 //! count together, so they need no scaling; totals are scaled by enabled over running.
 
+use super::events::{Group, Reading, Role};
 use super::extras::Extras;
-use super::plan::{Group, Role};
 use colocate_model::{Mix, Share};
-
-/// One reading of one group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// How long the group was enabled, in ns of the thread's time on a CPU.
-    pub enabled_ns: u64,
-    /// How long it counted, in ns. At most `enabled_ns`.
-    pub running_ns: u64,
-    /// The counts, in the order of the group's events.
-    pub counts: Vec<u64>,
-}
 
 /// What the counters said of one thread, on one PMU or on all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -16,19 +16,11 @@
 //!   `tools/perf/pmu-events/arch/powerpc/`.
 
 use super::cpu::Cpu;
-use super::extras::{self, ExtraRow};
-use super::stack::{self, StackTable};
-use colocate_model::Class;
+use super::events::{ExtraRow, StackTable};
+use super::{extra_rows, stack_rows};
 
-/// One hardware event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
-    /// Its name in libpfm4, after `pmu::`. Several, separated by a space, where libpfm4 does not
-    /// combine the masks that the processor does: their codes are joined bit by bit.
-    pub name: &'static str,
-    /// Its code: what perf takes as `config` of a raw event.
-    pub config: u64,
-}
+pub use super::events::Code;
+use colocate_model::Class;
 
 /// What one count of an event stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,70 +200,70 @@ const HASWELL: Family = Family {
     name: "Intel Haswell",
     pfm: "hsw",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
-    extras: extras::INTEL_2013,
-    stack: Some(&stack::INTEL_2013),
+    extras: extra_rows::INTEL_2013,
+    stack: Some(&stack_rows::INTEL_2013),
     caveat: "",
 };
 const BROADWELL: Family = Family {
     name: "Intel Broadwell",
     pfm: "bdw",
     rows: &[INTEL_BRANCH, FP_256, OLD_LOAD, OLD_STORE],
-    extras: extras::INTEL_2013,
-    stack: Some(&stack::INTEL_2013),
+    extras: extra_rows::INTEL_2013,
+    stack: Some(&stack_rows::INTEL_2013),
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE: Family = Family {
     name: "Intel Skylake client",
     pfm: "skl",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
-    extras: extras::INTEL_2015,
-    stack: Some(&stack::INTEL_2015),
+    extras: extra_rows::INTEL_2015,
+    stack: Some(&stack_rows::INTEL_2015),
     caveat: INTEL_CAVEAT,
 };
 const SKYLAKE_X: Family = Family {
     name: "Intel Skylake, Cascade Lake or Cooper Lake server",
     pfm: "skx",
     rows: &[INTEL_BRANCH, FP_512, INTEL_LOAD, INTEL_STORE],
-    extras: extras::INTEL_2015,
-    stack: Some(&stack::INTEL_2015),
+    extras: extra_rows::INTEL_2015,
+    stack: Some(&stack_rows::INTEL_2015),
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE: Family = Family {
     name: "Intel Ice Lake, Tiger Lake or Rocket Lake",
     pfm: "icl",
     rows: &[INTEL_BRANCH, FP_JOINED, INTEL_LOAD, INTEL_STORE],
-    extras: extras::INTEL_2019,
-    stack: Some(&stack::INTEL_METRICS),
+    extras: extra_rows::INTEL_2019,
+    stack: Some(&stack_rows::INTEL_METRICS),
     caveat: INTEL_CAVEAT,
 };
 const ICE_LAKE_X: Family = Family { name: "Intel Ice Lake server", pfm: "icx", ..ICE_LAKE };
 const SAPPHIRE_RAPIDS: Family = Family {
     name: "Intel Sapphire Rapids or Emerald Rapids",
     pfm: "spr",
-    extras: extras::INTEL_2021,
+    extras: extra_rows::INTEL_2021,
     ..ICE_LAKE
 };
 const GOLDEN_COVE: Family = Family {
     name: "Intel Alder Lake or Raptor Lake, performance cores",
     pfm: "",
     rows: &[INTEL_BRANCH, FP_256, INTEL_LOAD, INTEL_STORE],
-    extras: extras::INTEL_2021,
-    stack: Some(&stack::INTEL_METRICS),
+    extras: extra_rows::INTEL_2021,
+    stack: Some(&stack_rows::INTEL_METRICS),
     caveat: INTEL_CAVEAT,
 };
 const GRACEMONT: Family = Family {
     name: "Intel Alder Lake or Raptor Lake, efficient cores",
     pfm: "",
     rows: &[INTEL_BRANCH, OLD_LOAD, OLD_STORE],
-    extras: extras::INTEL_ATOM,
-    stack: Some(&stack::INTEL_ATOM),
+    extras: extra_rows::INTEL_ATOM,
+    stack: Some(&stack_rows::INTEL_ATOM),
     caveat: "",
 };
 const ZEN1: Family = Family {
     name: "AMD Zen",
     pfm: "amd64_fam17h_zen1",
     rows: &[AMD_BRANCH, ZEN1_FLOPS, AMD_LOAD, AMD_STORE],
-    extras: extras::ZEN1,
+    extras: extra_rows::ZEN1,
     stack: None,
     caveat: ZEN_CAVEAT,
 };
@@ -279,26 +271,26 @@ const ZEN2: Family = Family {
     name: "AMD Zen 2",
     pfm: "amd64_fam17h_zen2",
     rows: &[AMD_BRANCH, ZEN2_FLOPS, AMD_LOAD, AMD_STORE],
-    extras: extras::ZEN2,
+    extras: extra_rows::ZEN2,
     stack: None,
     caveat: ZEN_CAVEAT,
 };
 const ZEN3: Family =
-    Family { name: "AMD Zen 3", pfm: "amd64_fam19h_zen3", extras: extras::ZEN3, ..ZEN2 };
+    Family { name: "AMD Zen 3", pfm: "amd64_fam19h_zen3", extras: extra_rows::ZEN3, ..ZEN2 };
 const ZEN4: Family = Family {
     name: "AMD Zen 4",
     pfm: "amd64_fam19h_zen4",
     rows: &[AMD_BRANCH, ZEN4_FP_OPS, AMD_LOAD, AMD_STORE],
-    extras: extras::ZEN4,
-    stack: Some(&stack::ZEN4),
+    extras: extra_rows::ZEN4,
+    stack: Some(&stack_rows::ZEN4),
     caveat: ZEN4_CAVEAT,
 };
-const ZEN5: Family = Family { name: "AMD Zen 5", pfm: "", stack: Some(&stack::ZEN5), ..ZEN4 };
+const ZEN5: Family = Family { name: "AMD Zen 5", pfm: "", stack: Some(&stack_rows::ZEN5), ..ZEN4 };
 const CORTEX_A57: Family = Family {
     name: "Arm Cortex-A57 or A72",
     pfm: "",
     rows: A57_ROWS,
-    extras: extras::ARM,
+    extras: extra_rows::ARM,
     stack: None,
     caveat: ARM_CAVEAT,
 };
@@ -306,7 +298,7 @@ const NEOVERSE_N1: Family = Family {
     name: "Arm Neoverse N1",
     pfm: "arm_n1",
     rows: ARM_ROWS,
-    extras: extras::ARM,
+    extras: extra_rows::ARM,
     stack: None,
     caveat: ARM_CAVEAT,
 };
@@ -314,7 +306,7 @@ const ARM_RECENT: Family = Family {
     name: "Arm Cortex-A76 to A710, X1, X2, Neoverse V1, N2 or V2",
     pfm: "",
     rows: ARM_ROWS,
-    extras: extras::ARM,
+    extras: extra_rows::ARM,
     stack: None,
     caveat: ARM_CAVEAT,
 };
@@ -326,7 +318,7 @@ const POWER8: Family = Family {
         row(Class::Load, &[code("PM_LD_REF_L1", 0x1_00ee)], "PVR"),
     ],
     extras: &[],
-    stack: Some(&stack::POWER8),
+    stack: Some(&stack_rows::POWER8),
     caveat: "branches and loads are counted when they finish, mispredicted paths included",
 };
 const POWER9: Family = Family {
@@ -515,7 +507,8 @@ mod tests {
         }
         text += STACKS_HEAD;
         let stacks = ALL.iter().filter_map(|family| Some((family.name, family.stack?)));
-        let arm = stack::ARM.into_iter().map(|table| ("Arm, where the kernel lists them", table));
+        let arm =
+            stack_rows::ARM.into_iter().map(|table| ("Arm, where the kernel lists them", table));
         for (family, table) in stacks.chain(arm) {
             let codes: Vec<String> =
                 table.events.iter().map(|c| format!("`{}` {:#x}", c.name, c.config)).collect();

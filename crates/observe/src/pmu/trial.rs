@@ -1,16 +1,29 @@
 //! What a PMU really counts, found out by counting the calling thread.
 
-use super::counters::{Want, counts, specs};
 use super::extras;
-use super::meter;
 use super::open::{OpenGroup, Spec, Start};
-use super::plan::{Bundle, Group, Grouping, Role, grouping, wanted};
+use super::plan::{Bundle, Group, Grouping, Role, grouping, traffic, wanted};
 use super::scale::ENOUGH;
+use super::specs::{counts, specs};
 use super::stack::{self, MOST_EVENTS, StackPlan};
 use super::sysfs::CorePmu;
 use crate::task::Tid;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+
+/// What is to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Instructions, cycles and classes.
+    Mix,
+    /// What demand vectors are made of, too.
+    Demand,
+    /// Instructions, cycles, and requests to caches and memory: what schedulers want to know of
+    /// every quantum.
+    Traffic,
+    /// The same, and before all else where the cycles went.
+    Stacks,
+}
 
 /// What a PMU counts, and whether that tells where cycles go.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +43,7 @@ pub(super) fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Tried {
     match want {
         Want::Mix => {}
         Want::Demand => wanted.extend(extras),
-        Want::Traffic | Want::Stacks => wanted = meter::traffic(wanted, extras),
+        Want::Traffic | Want::Stacks => wanted = traffic(wanted, extras),
     }
     let group =
         |wanted: &[Bundle]| grouping(wanted, |events| counts(&specs(events, pmu, alone)).is_ok());
@@ -131,8 +144,8 @@ mod tests {
     use super::*;
     use crate::pmu::Counters;
     use crate::pmu::cpu::Cpu;
-    use crate::pmu::plan::{Event, Source};
-    use crate::pmu::stack::{ARM_CYCLES, INTEL_2015, INTEL_METRICS, POWER8, StackTable};
+    use crate::pmu::events::{Event, Source, StackTable};
+    use crate::pmu::stack_rows::{ARM_CYCLES, INTEL_2015, INTEL_METRICS, POWER8};
     use crate::pmu::table::{self, Family};
     use perf_event_open_sys::bindings as c;
 
@@ -144,7 +157,7 @@ mod tests {
     #[test]
     fn the_order_of_what_matters() {
         let family = table::family(Cpu::Intel { family: 6, model: 85 }, "cpu");
-        let all = meter::traffic(wanted(family, |_| true), extras::wanted(family, |_| true));
+        let all = traffic(wanted(family, |_| true), extras::wanted(family, |_| true));
         let roles = |plan: &StackPlan| -> Vec<Role> {
             let all = with_stack(plan, all.clone());
             all.iter().take(3).map(|bundle| bundle.last().unwrap().role).collect()
@@ -203,10 +216,8 @@ mod tests {
         let all = match (want, stack) {
             (Want::Mix, _) => classes,
             (Want::Demand, _) => [classes, extras].concat(),
-            (Want::Stacks, Some(table)) => {
-                with_stack(&plan(table), meter::traffic(classes, extras))
-            }
-            _ => meter::traffic(classes, extras),
+            (Want::Stacks, Some(table)) => with_stack(&plan(table), traffic(classes, extras)),
+            _ => traffic(classes, extras),
         };
         grouping(&all, fits).groups.iter().map(|group| group.events.len()).sum()
     }

@@ -1,7 +1,7 @@
 //! Tests of stacks, by hand.
 
-use super::super::meter;
-use super::super::plan::grouping;
+use super::super::plan::{grouping, traffic};
+use super::super::stack_rows::*;
 use super::super::table;
 use super::*;
 use proptest::prelude::*;
@@ -201,7 +201,7 @@ fn power8_needs_two_groups() {
     // Nor is there a third one for the requests, of which it counts loads alone: nobody can use those.
     let family = table::family(Cpu::Power { generation: 8 }, "cpu");
     let classes = super::super::plan::wanted(family, |_| true);
-    let all = [wanted(&plan(&POWER8, 0.0)), meter::traffic(classes, Vec::new())].concat();
+    let all = [wanted(&plan(&POWER8, 0.0)), traffic(classes, Vec::new())].concat();
     assert_eq!(grouping(&all, fits).groups.len(), 2);
 }
 
