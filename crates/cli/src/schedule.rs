@@ -2,7 +2,9 @@
 
 mod cores;
 mod course;
+mod figures;
 mod live;
+mod mean;
 pub mod phases;
 pub mod policy;
 mod report;

@@ -1,6 +1,7 @@
 //! `colocate advise-threads`: how many threads a program should have, and why no more.
 
 mod apply;
+mod command;
 mod library;
 mod regions;
 mod report;

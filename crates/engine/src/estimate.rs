@@ -21,7 +21,7 @@
 //! # What is left out
 //! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
 
-use crate::rates::{ThreadRates, by_level, data_levels};
+use crate::rates::{Estimated, ThreadRates, by_level, data_levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
@@ -37,24 +37,6 @@ use thiserror::Error;
 pub trait Estimate {
     /// Rates of each of `all`, which ran in the same quantum, in their order; `None` where it cannot say.
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>>;
-}
-
-/// Which rates of a thread, or of several, are estimated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimated {
-    /// Instructions per cycle.
-    pub ipc: bool,
-    /// Requests to caches and memory.
-    pub traffic: bool,
-    /// Where the cycles went.
-    pub stack: bool,
-}
-
-impl Estimated {
-    /// Whether any is.
-    pub const fn any(self) -> bool {
-        self.ipc || self.traffic || self.stack
-    }
 }
 
 /// Puts estimates in where nothing was counted: instructions per cycle, traffic and stack each by itself.

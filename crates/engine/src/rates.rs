@@ -3,12 +3,29 @@
 //! A figure that was not known at the last look has no difference: what it says now is of an unknown time. Only of who
 //! was not there then, or had not run, is all that was counted since.
 
-use crate::estimate::Estimated;
 use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
 use colocate_policy::TaskId;
 use colocate_policy::schedule::{Rates, Traffic};
+
+/// Which rates of a thread, or of several, are estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimated {
+    /// Instructions per cycle.
+    pub ipc: bool,
+    /// Requests to caches and memory.
+    pub traffic: bool,
+    /// Where the cycles went.
+    pub stack: bool,
+}
+
+impl Estimated {
+    /// Whether any is.
+    pub const fn any(self) -> bool {
+        self.ipc || self.traffic || self.stack
+    }
+}
 
 /// What a thread of a chosen job did in a quantum.
 #[derive(Clone, Debug, PartialEq)]

@@ -392,6 +392,19 @@ fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
 
 const PARENT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
+/// Removes the file at `path`, or the link that has that name; that there is none is no error.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
+    let name = path.file_name().ok_or_else(|| Why::from(Errno::ISDIR).of(Action::Remove, path))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match Dir::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.remove(name)) {
+        Err(why) if !why.is_missing() => Err(why),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

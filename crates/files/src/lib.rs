@@ -28,11 +28,11 @@ mod size;
 mod walk;
 mod write;
 
-pub use dir::Dir;
+pub use dir::{Dir, remove_if_exists};
 pub use error::{Action, FileError};
 pub use read::{Accept, Code, open, open_code, read, read_text};
 pub use size::MaxSize;
-pub use write::{FIFO_LIMIT, Mode, append, create, has_place, remove_if_exists, try_write, write};
+pub use write::{FIFO_LIMIT, Mode, append, create, has_place, try_write, write};
 
 use rustix::fs::OFlags;
 

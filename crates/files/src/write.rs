@@ -1,6 +1,5 @@
 //! The one writer.
 
-use crate::dir::Dir;
 use crate::error::{Action, FileError, Why};
 use crate::walk::{self, Object, Place};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -289,19 +288,6 @@ pub fn has_place(path: &Path) -> Result<(), FileError> {
     place.map_err(|why| why.of(Action::Write, path))
 }
 
-/// Removes the file at `path`, or the link that has that name; that there is none is no error.
-///
-/// # Errors
-/// If it cannot be removed.
-pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
-    let name = path.file_name().ok_or_else(|| Why::from(Errno::ISDIR).of(Action::Remove, path))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match Dir::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.remove(name)) {
-        Err(why) if !why.is_missing() => Err(why),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,7 +412,7 @@ mod tests {
         assert_eq!((std::fs::read(&path).unwrap(), mode_of(&path)), (b"ab".to_vec(), 0o600));
         create(&path, Mode::ByUmask).unwrap().write_all(b"c").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"c");
-        remove_if_exists(&path).unwrap();
-        remove_if_exists(&path).unwrap();
+        crate::remove_if_exists(&path).unwrap();
+        crate::remove_if_exists(&path).unwrap();
     }
 }

@@ -21,6 +21,7 @@ mod clock;
 mod gnu;
 mod llvm;
 mod real;
+mod region;
 mod regions;
 mod start;
 mod tool;

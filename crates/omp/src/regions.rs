@@ -7,6 +7,7 @@
 
 use crate::clock::now;
 use crate::learn::{Execution, Learner};
+use crate::region::Region;
 use crate::{env, report};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -38,18 +39,6 @@ static TEAM: AtomicU32 = AtomicU32::new(0);
 static BUSY: AtomicU64 = AtomicU64::new(0);
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 static WAITED: AtomicU64 = AtomicU64::new(0);
-
-/// A parallel region.
-pub struct Region {
-    /// The function that the compiler made of it.
-    pub body: usize,
-    /// `;file;function;line;column;;`, as LLVM's compilers say it; the loader's null if nothing is said.
-    pub said: Option<String>,
-    /// Whether the program says itself how many threads it wants, or relies on as many as it was told it gets.
-    pub explicit: bool,
-    /// What was learnt.
-    pub learner: Learner,
-}
 
 /// Times of this thread that are not added up yet, in ns.
 #[derive(Clone, Copy, Default)]

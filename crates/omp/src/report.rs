@@ -5,7 +5,7 @@
 
 use crate::learn::{Learnt, Sums};
 use crate::real;
-use crate::regions::Region;
+use crate::region::Region;
 use colocate_model::threads::Limit;
 use std::ffi::{CStr, c_void};
 

@@ -1,7 +1,7 @@
 //! What a terminal shows while a workload runs: a table, drawn anew several times a second.
 
 use super::course::{Course, Goal};
-use super::report::{mostly, rate, seconds};
+use super::figures::{mostly, rate, seconds};
 use super::screen::{Frame, Size};
 use super::tally::{JobTally, State, Tally};
 use super::voice;

@@ -1,6 +1,6 @@
 //! The phases of jobs as they are told: in JSON, as text and in the picture.
 
-use super::report::seconds;
+use super::figures::seconds;
 use super::tally::Tally;
 use super::timeline::{self, ORDER, Timeline};
 use colocate_machine::Nanos;

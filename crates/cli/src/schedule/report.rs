@@ -1,8 +1,10 @@
 //! What came of a scheduled workload, as JSON (docs/schemas/scheduled.json), text and picture.
 
+use super::figures::{marked, mostly, seconds, unknown};
+use super::mean::Mean;
 use super::phases::{self, PhasesReport};
-use super::tally::{JobTally, Mean, Placed, Tally};
-use colocate_engine::estimate::Estimated;
+use super::tally::{JobTally, Placed, Tally};
+use colocate_engine::rates::Estimated;
 use colocate_engine::{Meanwhile, Observation};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::{Nanos, PuNr, PuSet};
@@ -398,35 +400,10 @@ impl PlaceReport {
     }
 }
 
-/// Seconds for people.
-pub fn seconds(time: Option<Nanos>) -> String {
-    time.map_or_else(unknown, |time| format!("{:.2}", time.as_secs_f64()))
-}
-
-/// A rate for people, marked where it is estimated.
-pub fn rate(mean: Mean, estimated: bool) -> String {
-    marked(mean.get(), estimated)
-}
-
-/// Where most cycles went, for people, marked where it is estimated.
-pub fn mostly(most: Option<(&'static str, f64)>, estimated: bool) -> String {
-    let mark = if estimated { "~" } else { "" };
-    most.map_or_else(unknown, |(part, share)| format!("{mark}{part} {:.0} %", 100.0 * share))
-}
-
 /// What is estimated, as the JSON calls it.
 fn names(Estimated { ipc, traffic, stack }: Estimated) -> Vec<&'static str> {
     let all = [("ipc", ipc), ("traffic", traffic), ("cycles", stack)];
     all.into_iter().filter(|(_, estimated)| *estimated).map(|(name, _)| name).collect()
-}
-
-fn marked(rate: Option<f64>, estimated: bool) -> String {
-    let mark = if estimated { "~" } else { "" };
-    rate.map_or_else(unknown, |rate| format!("{mark}{rate:.2}"))
-}
-
-fn unknown() -> String {
-    "?".to_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What is counted while a workload runs: who ran, where, beside whom and how fast.
 
+use super::mean::Mean;
 use super::timeline::Timeline;
 use colocate_engine::Round;
-use colocate_engine::estimate::Estimated;
+use colocate_engine::rates::Estimated;
 use colocate_engine::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
@@ -99,31 +100,6 @@ pub struct MeanRates {
     pub cycles: Cycles,
     /// Which of it is the model's word.
     pub estimated_of: Estimated,
-}
-
-/// A mean over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Mean {
-    sum: f64,
-    seconds: f64,
-}
-
-impl Mean {
-    /// Of nothing.
-    pub const NONE: Self = Self { sum: 0.0, seconds: 0.0 };
-
-    /// Adds a value, if it is known, that held for so long.
-    pub fn add(&mut self, value: Option<f64>, seconds: f64) {
-        if let Some(value) = value {
-            self.sum += value * seconds;
-            self.seconds += seconds;
-        }
-    }
-
-    /// The mean; `None` if nothing is known.
-    pub fn get(self) -> Option<f64> {
-        (self.seconds > 0.0).then(|| self.sum / self.seconds)
-    }
 }
 
 /// Where cycles went: means over time of the shares of parts.

@@ -3,7 +3,7 @@
 //! A stretch is made of quanta, so it begins and ends with one: a phase that is shorter is not seen. What a
 //! quantum's phase is says [`Hysteresis::next`], which the schedulers that look at phases ask as well.
 
-use super::tally::Mean;
+use super::mean::Mean;
 use colocate_machine::Nanos;
 use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! What `colocate advise-threads` tells, as text and as JSON (docs/schemas/threads.json).
 
-use super::runs::has_place;
+use super::command::has_place;
 use colocate_machine::printable::{self, printable};
 use colocate_study::stats::{Estimate, Interval};
 use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};

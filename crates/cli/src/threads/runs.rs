@@ -1,5 +1,6 @@
 //! Whole runs of a program with several numbers of threads.
 
+use super::command::prepared;
 use super::library::Library;
 use super::regions;
 use super::report::Report;
@@ -9,16 +10,13 @@ use anyhow::Context;
 use colocate_act::sys;
 use colocate_observe::Pid;
 use colocate_study::threads::{Tried, advise, cut_after, next};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// What CMD has for the number of threads.
-const PLACE: &[u8] = b"{threads}";
 /// How often we look whether somebody asked us to stop. Nothing is timed by it.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How long a program may take to end when it is asked to, before it is killed. Chosen.
@@ -133,34 +131,6 @@ fn watched(
     Ok(())
 }
 
-/// The command with so many threads.
-fn prepared(command: &[OsString], threads: u32) -> Command {
-    let number = threads.to_string();
-    let words: Vec<OsString> = command.iter().map(|word| with_number(word, &number)).collect();
-    let mut prepared = Command::new(&words[0]);
-    prepared.args(&words[1..]).env("OMP_NUM_THREADS", &number);
-    prepared.stdin(Stdio::null()).stdout(Stdio::null());
-    prepared
-}
-
-/// `word` with the number wherever it has a place for it.
-fn with_number(word: &OsStr, number: &str) -> OsString {
-    let mut rest = word.as_bytes();
-    let mut all = Vec::new();
-    while let Some(at) = rest.windows(PLACE.len()).position(|part| part == PLACE) {
-        all.extend_from_slice(&rest[..at]);
-        all.extend_from_slice(number.as_bytes());
-        rest = &rest[at + PLACE.len()..];
-    }
-    all.extend_from_slice(rest);
-    OsString::from_vec(all)
-}
-
-/// Whether CMD says where the number goes.
-pub fn has_place(command: &[String]) -> bool {
-    command.iter().any(|word| word.as_bytes().windows(PLACE.len()).any(|part| part == PLACE))
-}
-
 /// One run, ended after `cut` seconds or when the time is over. When this returns, nothing of it runs on, except what
 /// has left its process group.
 fn whole(
@@ -259,18 +229,6 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_number_is_put_in_its_places() {
-        let with = |word: &str| with_number(OsStr::new(word), "12").into_string().unwrap();
-        assert_eq!(with("-t{threads}"), "-t12");
-        assert_eq!(with("{threads}:{threads}"), "12:12");
-        assert_eq!(with("{thread}{threads"), "{thread}{threads");
-        assert_eq!(with(""), "");
-        assert!(
-            has_place(&["a".to_owned(), "-j{threads}".to_owned()]) && !has_place(&["a".to_owned()])
-        );
-    }
 
     /// A shell that ends by itself, and one that heeds SIGTERM where what it has started does not.
     #[test]

@@ -145,7 +145,10 @@ fn ctrl_c_reaches_the_program_once() {
     // A shell has what it starts in the background ignore the key.
     let mut command = Command::new("env");
     scratch.homes(&mut command);
-    command.args(["--default-signal=INT", "script", "-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .args(["--default-signal=INT", "script", "-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let mut seen = String::new();

@@ -125,7 +125,11 @@ fn without_perf_there_are_lines_and_a_run() {
         1,
         "{said}"
     );
-    assert_eq!(said.matches("colocate: cannot tell which instructions programs execute").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("colocate: cannot tell which instructions programs execute").count(),
+        1,
+        "{said}"
+    );
     assert!(said.contains("heard of by proc"), "{said}");
 }
 

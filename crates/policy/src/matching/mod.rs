@@ -6,6 +6,7 @@ pub mod exchange;
 pub mod near;
 #[cfg(test)]
 mod oracle;
+mod partners;
 mod prices;
 
 pub use costs::{Costs, MAX_COST, in_steps};

@@ -19,7 +19,7 @@
 //! - **Proves** what is cheapest by far. -> test `proves_what_stays`
 
 use super::Costs;
-use super::near::exchange;
+use super::partners::exchange;
 
 /// Cells of a row that are looked at together; rows are filled up to a multiple of it. Chosen: four registers of
 /// four numbers each, which every x86-64 and ARM has.

@@ -66,7 +66,7 @@ use crate::source::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;
-use groups::{exchanged, is_even, staying};
+use groups::{Groups, exchanged, is_even, staying};
 use pairs::Pairs;
 use serde::{Deserialize, Serialize};
 use solo::{Alone, Ration};
@@ -296,9 +296,6 @@ impl Symbiotic {
         }
     }
 }
-
-/// Threads by usable core.
-pub(super) type Groups = Vec<Vec<usize>>;
 
 /// Tells what groups cost.
 struct Judge<'a> {

@@ -26,8 +26,7 @@
 use super::Thread;
 use super::allocate::on_cores;
 use super::sorted::Sorted;
-use super::symbiotic::Groups;
-use super::symbiotic::groups::exchanged;
+use super::symbiotic::groups::{Groups, exchanged};
 use super::symbiotic::there::There;
 use crate::matching;
 use crate::places::Places;

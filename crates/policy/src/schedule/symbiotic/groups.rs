@@ -1,8 +1,10 @@
 //! Groups of threads by core: those that are, and how to better them step by step.
 
-use super::Groups;
 use crate::places::Places;
 use crate::schedule::Thread;
+
+/// Threads by usable core.
+pub(in crate::schedule) type Groups = Vec<Vec<usize>>;
 
 /// Whether all usable cores have as many usable PUs.
 pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
