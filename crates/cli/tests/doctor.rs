@@ -160,7 +160,7 @@ fn the_capabilities_that_it_advises_take_nothing_away() {
     let plain = folder.path().join("plain");
     std::fs::copy(PROGRAM, &plain).unwrap();
     let (without, with) = (examined(&plain), examined(&program));
-    for name in ["affinity", "births", "sample", "live-code", "page-scan"] {
+    for name in ["affinity", "thread-creation", "mix", "live-code", "page-scan"] {
         let status = |diagnosis| capability(diagnosis, name)["status"].clone();
         let refused = status(&without) != "yes";
         assert!(refused || status(&with) == "yes", "{name}: {}", why(&with, name));
@@ -219,7 +219,7 @@ fn filters_are_named_and_told_from_missing_kernels() {
         // Nothing is left to watch with.
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(diagnosis["works"], false);
-        for (ability, status) in [("sample", "no"), ("pmu", "no"), ("births", "partly")] {
+        for (ability, status) in [("mix", "no"), ("counters", "no"), ("thread-creation", "partly")] {
             assert_eq!(capability(&diagnosis, ability)["status"], status);
             let why = why(&diagnosis, ability);
             assert!(why.contains("seccomp filter"), "{why}");

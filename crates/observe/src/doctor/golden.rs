@@ -105,7 +105,7 @@ fn where_cycles_go() {
     let mut case = user();
     case.own.stacks = Err("armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0".into());
     case.check("stacks", &expect![[r#"
-        no  stacks        tell where threads' cycles go (CPI stacks): armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0
+        no  stacks          where threads' cycles go: armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0
             expected counters of stalls (docs/pmu.md); without them symbiotic needs --machine-speeds and demand vectors, and nothing else needs them
     "#]]);
 }
@@ -118,50 +118,53 @@ fn a_plain_user_on_a_friendly_server() {
         colocate works here: tasks can be placed, programs can be watched
 
         this place
-                kernel        6.12.0
-                user          1000, tier own-process
-                cpus allowed  0-63
-                numa nodes    2
-                machine       no hypervisor seen
-                container     none seen
-                seccomp       no filter
+                kernel          6.12.0
+                user            1000, tier own-process
+                cpus allowed    0-63
+                numa nodes      2
+                machine         no hypervisor seen
+                container       none seen
+                seccomp         no filter
 
         placing
-           yes  affinity      pin this user's tasks to PUs: sched_setaffinity of a child, read back as it was set
-            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+           yes  affinity        pin this user's tasks to PUs: sched_setaffinity of a child, read back as it was set
+            no  other-tasks     pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
-           yes  births        hear of every thread's birth at once: perf_event_open with notes of tasks: works
-           yes  processes     find threads in /proc: /proc shows all processes
-            no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
+           yes  thread-creation see every thread creation at once: perf_event_open with notes of tasks: works
+           yes  processes       find threads in /proc: /proc shows all processes
+            no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
                   now:      sudo /usr/bin/colocate ARGUMENTS
-            no  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+            no  freezer         pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
                   now:      sudo /usr/bin/colocate ARGUMENTS
-           yes  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is there and unused
+           yes  scheduler       the kernel's own scheduler decides when tasks run: sched_ext is there and unused
 
-        watching
-           yes  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: works
-           yes  live-code     read code that JIT compilers make: process_vm_readv of a child: works
-           yes  pmu           watch programs by hardware counters: all events of this thread at once: counted
-           yes  event-names   codes of hardware events from libpfm4: libpfm.so.4 is loaded
-           yes  stacks        tell where threads' cycles go (CPI stacks): Arm cycles without dispatch: frontend, backend, dispatching
-           yes  emulate       exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
-           yes  run-state     see which threads want a CPU: /proc/self/schedstat is there
+        evidence
+           yes  mix             which instructions programs execute: software clock with samples on a child: works
+           yes  counters        how many instructions threads execute and what they request from caches and memory: all events of this thread at once: counted
+           yes  stacks          where threads' cycles go: Arm cycles without dispatch: frontend, backend, dispatching
+           yes  run-states      how long threads run and wait for a PU: /proc/self/schedstat is there
+           yes  spinning        which threads only wait for others in a loop: software clock with samples on a child: works
+
+        what else evidence uses
+           yes  live-code       read code that JIT compilers make: process_vm_readv of a child: works
+           yes  event-names     codes of hardware events from libpfm4: libpfm.so.4 is loaded
+           yes  emulate         exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
 
         memory
-           yes  numa-calls    ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
-            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+           yes  numa-calls      ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
-           yes  pages-stay    pages stay where they are put: kernel.numa_balancing is 0
-           yes  user-faults   see which pages are written, by userfaultfd: userfaultfd: works
-           yes  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: works
+           yes  pages-stay      pages stay where they are put: kernel.numa_balancing is 0
+           yes  user-faults     see which pages are written, by userfaultfd: userfaultfd: works
+           yes  page-scan       find written pages quickly: ioctl PAGEMAP_SCAN: works
 
         upkeep
-           yes  files         keep counters and run states open: limit 1024, may be raised to 1048576
-           yes  journal       put masks back after kill -9: /run/user/1000/colocate is ours
+           yes  files           keep counters and run states open: limit 1024, may be raised to 1048576
+           yes  journal         put masks back after kill -9: /run/user/1000/colocate is ours
 
         beyond the tier own-process
                 CAP_PERFMON (Linux 5.8) would add: counting what other users' programs do
@@ -178,18 +181,18 @@ fn quiet_says_only_what_does_not_work() {
         colocate works here: tasks can be placed, programs can be watched
 
         placing
-            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+            no  other-tasks     pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
-            no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
+            no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
                   now:      sudo /usr/bin/colocate ARGUMENTS
-            no  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+            no  freezer         pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
                   now:      sudo /usr/bin/colocate ARGUMENTS
 
         memory
-            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
     "#]]
@@ -207,9 +210,9 @@ fn paranoid_levels_that_forbid_name_the_level_and_both_commands() {
         assert_eq!(why, &format!("{expected} {level}"));
     }
     user().at(|place| place.paranoid = Some(4)).refusing(&PERF, libc::EACCES).check(
-        "sample",
+        "mix",
         &expect![[r#"
-            no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EACCES
+            no  mix             which instructions programs execute: software clock with samples on a child: EACCES
                 expected kernel.perf_event_paranoid of at most 2, found 4
                   now:      sudo sysctl -w kernel.perf_event_paranoid=2
                   for good: echo 'kernel.perf_event_paranoid = 2' | sudo tee -a /etc/sysctl.d/90-colocate.conf
@@ -237,8 +240,8 @@ fn paranoid_levels_that_allow_are_not_blamed() {
     let text = with(21).examine().text(false);
     assert!(!text.contains("perf_event_paranoid of at most"), "{text}");
     // CAP_PERFMON is not enough in the kernels that know such levels.
-    with(38).check("sample", &expect![[r#"
-        no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EACCES
+    with(38).check("mix", &expect![[r#"
+        no  mix             which instructions programs execute: software clock with samples on a child: EACCES
             expected kernel.perf_event_paranoid of at most 2, found 4; above that, CAP_PERFMON is not enough here
               now:      sudo sysctl -w kernel.perf_event_paranoid=2
               for good: echo 'kernel.perf_event_paranoid = 2' | sudo tee -a /etc/sysctl.d/90-colocate.conf
@@ -253,9 +256,9 @@ fn a_seccomp_filter_that_answers_eperm() {
         place.container = Some("Docker");
     });
     docker.refusing(&PERF, libc::EPERM).check(
-        "births",
+        "thread-creation",
         &expect![[r#"
-            partly  births        hear of every thread's birth at once: perf_event_open with notes of tasks: EPERM
+            partly  thread-creation see every thread creation at once: perf_event_open with notes of tasks: EPERM
                 a seccomp filter of Docker answers perf_event_open with EPERM; /proc is looked through instead, and short threads are missed
                   now:      docker run --security-opt seccomp=unconfined IMAGE COMMAND
         "#]],
@@ -269,18 +272,18 @@ fn a_seccomp_filter_that_answers_enosys() {
         place.container = Some("Podman");
     });
     podman.refusing(&PERF, libc::ENOSYS).check(
-        "pmu",
+        "counters",
         &expect![[r#"
-                no  pmu           watch programs by hardware counters: task-clock: ENOSYS; instructions: ENOSYS
-                    a seccomp filter of Podman answers perf_event_open with ENOSYS
-                      now:      podman run --security-opt seccomp=unconfined IMAGE COMMAND
+            no  counters        how many instructions threads execute and what they request from caches and memory: task-clock: ENOSYS; instructions: ENOSYS
+                a seccomp filter of Podman answers perf_event_open with ENOSYS
+                  now:      podman run --security-opt seccomp=unconfined IMAGE COMMAND
         "#]],
     );
     let unit = user().at(|place| place.seccomp = Some(2)).refusing(&PERF, libc::EPERM);
     unit.check(
-        "sample",
+        "mix",
         &expect![[r#"
-            no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EPERM
+            no  mix             which instructions programs execute: software clock with samples on a child: EPERM
                 a seccomp filter answers perf_event_open with EPERM
                   for good: sudo systemctl edit UNIT  # if a unit set the filter: add [Service] and SystemCallFilter=CALL; else start colocate outside of what set it
         "#]],
@@ -291,10 +294,10 @@ fn a_seccomp_filter_that_answers_enosys() {
 fn a_kernel_without_perf_is_not_a_filter() {
     let case = user().at(|place| place.paranoid = None).refusing(&PERF, libc::ENOSYS);
     case.check(
-        "sample",
+        "mix",
         &expect![[r#"
-                no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: ENOSYS
-                    expected a kernel with CONFIG_PERF_EVENTS, found one without (ENOSYS, and no /proc/sys/kernel/perf_event_paranoid)
+            no  mix             which instructions programs execute: software clock with samples on a child: ENOSYS
+                expected a kernel with CONFIG_PERF_EVENTS, found one without (ENOSYS, and no /proc/sys/kernel/perf_event_paranoid)
         "#]],
     );
 }
@@ -306,9 +309,9 @@ fn a_virtual_machine_without_counters_still_works() {
         .refusing(&[Probe::CountInstructions], libc::ENOENT);
     assert!(case.examine().works);
     case.check(
-        "pmu",
+        "counters",
         &expect![[r#"
-            no  pmu           watch programs by hardware counters: task-clock: counted; instructions: ENOENT
+            no  counters        how many instructions threads execute and what they request from caches and memory: task-clock: counted; instructions: ENOENT
                 this virtual machine was given no counters (ENOENT); nothing inside it can change that; `sample` and `emulate` need none
                   or:       qemu-system-ARCH -enable-kvm -cpu host,pmu=on  # on the host
                   or:       virsh edit GUEST  # on the host, with libvirt: add <pmu state='on'/> to its <features>
@@ -316,10 +319,10 @@ fn a_virtual_machine_without_counters_still_works() {
     );
     let bare = user().refusing(&[Probe::CountInstructions], libc::EOPNOTSUPP);
     bare.check(
-        "pmu",
+        "counters",
         &expect![[r#"
-                no  pmu           watch programs by hardware counters: task-clock: counted; instructions: EOPNOTSUPP
-                    the kernel knows no counters of this processor (EOPNOTSUPP): they are off in the firmware, or the kernel is older than the processor
+            no  counters        how many instructions threads execute and what they request from caches and memory: task-clock: counted; instructions: EOPNOTSUPP
+                the kernel knows no counters of this processor (EOPNOTSUPP): they are off in the firmware, or the kernel is older than the processor
         "#]],
     );
 }
@@ -330,22 +333,22 @@ fn the_watchdog_and_missing_names() {
         let case = user().refusing(&[Probe::CountTogether], libc::EBUSY);
         case.at(|place| place.nmi_watchdog = Some(watchdog))
     };
-    turns(false).check("pmu", &expect![[r#"
-        partly  pmu           watch programs by hardware counters: instructions of this thread: counted; all events at once: EBUSY
+    turns(false).check("counters", &expect![[r#"
+        partly  counters        how many instructions threads execute and what they request from caches and memory: instructions of this thread: counted; all events at once: EBUSY
             too few counters are free for all events, so they take turns and figures are scaled
     "#]]);
     let taken = user().refusing(&[Probe::CountInstructions, Probe::CountTogether], libc::EBUSY);
-    taken.check("pmu", &expect![[r#"
-        no  pmu           watch programs by hardware counters: task-clock: counted; instructions: EBUSY
+    taken.check("counters", &expect![[r#"
+        no  counters        how many instructions threads execute and what they request from caches and memory: task-clock: counted; instructions: EBUSY
             other programs hold every counter (EBUSY), as `perf stat -a` with many events does
     "#]]);
     // Where all events fit, the watchdog does no harm.
     let fits = user().at(|place| place.nmi_watchdog = Some(true)).examine();
     assert_eq!(fits.sections[1].capabilities[2].status, Status::Yes);
     turns(true).check(
-        "pmu",
+        "counters",
         &expect![[r#"
-            partly  pmu           watch programs by hardware counters: instructions of this thread: counted; all events at once: EBUSY
+            partly  counters        how many instructions threads execute and what they request from caches and memory: instructions of this thread: counted; all events at once: EBUSY
                 too few counters are free for all events, so they take turns and figures are scaled; the NMI watchdog may hold one
                   now:      sudo sysctl -w kernel.nmi_watchdog=0
                   for good: echo 'kernel.nmi_watchdog = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
@@ -354,7 +357,7 @@ fn the_watchdog_and_missing_names() {
     user().refusing(&[Probe::LibPfm], libc::ENOENT).check(
         "event-names",
         &expect![[r#"
-            partly  event-names   codes of hardware events from libpfm4: libpfm.so.4 is not found
+            partly  event-names     codes of hardware events from libpfm4: libpfm.so.4 is not found
                 expected the library libpfm 4; the codes of colocate's own table are used
                   for good: sudo apt-get install libpfm4
         "#]],
@@ -366,7 +369,7 @@ fn other_distributions_name_the_library_otherwise() {
     let command = |distribution: Option<&str>| {
         let case = user().at(|place| place.distribution = distribution.map(str::to_owned));
         let diagnosis = case.refusing(&[Probe::LibPfm], libc::ENOENT).examine();
-        let names = &diagnosis.sections[1].capabilities[3];
+        let names = &diagnosis.sections[2].capabilities[1];
         assert_eq!(names.name, "event-names");
         names.cause.as_ref().unwrap().fixes.first().map(|fix| fix.command.clone())
     };
@@ -385,7 +388,7 @@ fn too_few_files() {
     case.check(
         "files",
         &expect![[r#"
-            partly  files         keep counters and run states open: limit 256, may be raised to 1024
+            partly  files           keep counters and run states open: limit 256, may be raised to 1024
                 expected room for more open files, found limits of 256 (soft) and 1024 (hard)
                   now:      prlimit --pid $$ --nofile=65536:65536  # for this shell
                   for good: echo 'root - nofile 65536' | tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
@@ -395,9 +398,9 @@ fn too_few_files() {
         place.descriptors = Some((64, 64));
     });
     none_left.check(
-        "sample",
+        "mix",
         &expect![[r#"
-            no  sample        watch programs by samples of the instruction pointer: software clock with samples on a child: EMFILE
+            no  mix             which instructions programs execute: software clock with samples on a child: EMFILE
                 expected room for more open files, found limits of 64 (soft) and 64 (hard)
                   now:      sudo prlimit --pid $$ --nofile=65536:65536  # for this shell
                   for good: echo '* - nofile 65536' | sudo tee -a /etc/security/limits.d/90-colocate.conf  # from the next login on
@@ -408,9 +411,9 @@ fn too_few_files() {
 #[test]
 fn small_rings() {
     user().refusing(&[Probe::TaskNotes], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
-        "births",
+        "thread-creation",
         &expect![[r#"
-            partly  births        hear of every thread's birth at once: a ring of 16 pages: EPERM; of 1 page: works
+            partly  thread-creation see every thread creation at once: a ring of 16 pages: EPERM; of 1 page: works
                 expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are born in bursts
                   now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
                   for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
@@ -436,7 +439,7 @@ fn yama() {
     user().at(|place| place.ptrace_scope = Some(1)).check(
         "live-code",
         &expect![[r#"
-            partly  live-code     read code that JIT compilers make: process_vm_readv of a child: works
+            partly  live-code       read code that JIT compilers make: process_vm_readv of a child: works
                 expected kernel.yama.ptrace_scope 0 to read others, found 1; code of programs that colocate has not started is not read
                   now:      sudo sysctl -w kernel.yama.ptrace_scope=0
                   for good: echo 'kernel.yama.ptrace_scope = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf
@@ -449,18 +452,18 @@ fn yama() {
     refused(2).check(
         "live-code",
         &expect![[r#"
-                no  live-code     read code that JIT compilers make: process_vm_readv of a child: EPERM
-                    expected kernel.yama.ptrace_scope of at most 1, found 2
-                      now:      sudo sysctl -w kernel.yama.ptrace_scope=1
-                      for good: echo 'kernel.yama.ptrace_scope = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+            no  live-code       read code that JIT compilers make: process_vm_readv of a child: EPERM
+                expected kernel.yama.ptrace_scope of at most 1, found 2
+                  now:      sudo sysctl -w kernel.yama.ptrace_scope=1
+                  for good: echo 'kernel.yama.ptrace_scope = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
     // The kernel refuses to lower 3, so no command is offered.
     refused(3).check(
         "live-code",
         &expect![[r#"
-                no  live-code     read code that JIT compilers make: process_vm_readv of a child: EPERM
-                    kernel.yama.ptrace_scope is 3, which lasts until the next boot
+            no  live-code       read code that JIT compilers make: process_vm_readv of a child: EPERM
+                kernel.yama.ptrace_scope is 3, which lasts until the next boot
         "#]],
     );
 }
@@ -481,20 +484,20 @@ fn memory_in_a_container() {
     case.check(
         "numa-calls",
         &expect![[r#"
-                no  numa-calls    ask where pages are, and move them: move_pages: EPERM
-                    a seccomp filter of Kubernetes answers move_pages with EPERM
-                      for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
+            no  numa-calls      ask where pages are, and move them: move_pages: EPERM
+                a seccomp filter of Kubernetes answers move_pages with EPERM
+                  for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
         "#]],
     );
     kubernetes_without(&[Probe::BindMemory, Probe::SetPolicy]).check("numa-calls", &expect![[r#"
-        partly  numa-calls    ask where pages are, and move them: set_mempolicy: ENOSYS, mbind: ENOSYS
+        partly  numa-calls      ask where pages are, and move them: set_mempolicy: ENOSYS, mbind: ENOSYS
             a seccomp filter of Kubernetes answers set_mempolicy, mbind with ENOSYS
               for good: kubectl patch deployment NAME --type=merge -p '{"spec":{"template":{"spec":{"securityContext":{"seccompProfile":{"type":"Unconfined"}}}}}}'
     "#]]);
     case.check(
         "pages-stay",
         &expect![[r#"
-            partly  pages-stay    pages stay where they are put: kernel.numa_balancing is 1, with 2 nodes
+            partly  pages-stay      pages stay where they are put: kernel.numa_balancing is 1, with 2 nodes
                 the kernel moves pages by itself and may undo ours
                   now:      sudo sysctl -w kernel.numa_balancing=0  # outside of the container
                   for good: echo 'kernel.numa_balancing = 0' | sudo tee -a /etc/sysctl.d/90-colocate.conf  # outside of the container
@@ -503,18 +506,18 @@ fn memory_in_a_container() {
     case.check(
         "page-scan",
         &expect![[r#"
-                no  page-scan     find written pages quickly: ioctl PAGEMAP_SCAN: ENOTTY
-                    expected Linux 6.7 or later, found a kernel that does not know it
+            no  page-scan       find written pages quickly: ioctl PAGEMAP_SCAN: ENOTTY
+                expected Linux 6.7 or later, found a kernel that does not know it
         "#]],
     );
     let plain = user().at(|place| place.unprivileged_userfault = Some(false));
     plain.refusing(&[Probe::UserFault], libc::EPERM).check(
         "user-faults",
         &expect![[r#"
-                no  user-faults   see which pages are written, by userfaultfd: userfaultfd: EPERM
-                    expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither
-                      now:      sudo sysctl -w vm.unprivileged_userfaultfd=1
-                      for good: echo 'vm.unprivileged_userfaultfd = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
+            no  user-faults     see which pages are written, by userfaultfd: userfaultfd: EPERM
+                expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither
+                  now:      sudo sysctl -w vm.unprivileged_userfaultfd=1
+                  for good: echo 'vm.unprivileged_userfaultfd = 1' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
     );
 }
@@ -533,33 +536,35 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
         colocate works here: tasks can be placed, programs can be watched
 
         placing
-            no  other-tasks   pin other users' tasks: sched_setaffinity of process 1: EPERM
+            no  other-tasks     pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
-        partly  processes     find threads in /proc: /proc shows this user's processes
+        partly  processes       find threads in /proc: /proc shows this user's processes
                 /proc is mounted with hidepid, so other users' programs are not seen
                   now:      sudo mount -o remount,hidepid=0 /proc
-            no  cpuset        place whole groups of processes: no control groups are mounted
+            no  cpuset          place whole groups of processes: no control groups are mounted
                 expected a cgroup2 or cpuset mount; run needs none
-            no  freezer       pause groups of processes: no control groups are mounted
+            no  freezer         pause groups of processes: no control groups are mounted
                 expected a cgroup2 or freezer mount; signals pause single processes
-        partly  scheduler     the kernel's own scheduler decides when tasks run: sched_ext is enabled
+        partly  scheduler       the kernel's own scheduler decides when tasks run: sched_ext is enabled
                 a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules of its own when threads run
 
-        watching
-            no  emulate       exact counts under QEMU: no qemu-x86_64 in /home/u/.cache/colocate/qemu
-                expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs are older or built without; neither run nor plan needs it
-                  for good: make tracer  # in the folder of colocate's source
-            no  run-state     see which threads want a CPU: /proc/self/schedstat is missing
+        evidence
+            no  run-states      how long threads run and wait for a PU: /proc/self/schedstat is missing
                 expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat
 
+        what else evidence uses
+            no  emulate         exact counts under QEMU: no qemu-x86_64 in /home/u/.cache/colocate/qemu
+                expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs are older or built without; neither run nor plan needs it
+                  for good: make tracer  # in the folder of colocate's source
+
         memory
-            no  other-memory  read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
 
         upkeep
-        partly  journal       put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file
+        partly  journal         put masks back after kill -9: /tmp/colocate-1000: expected a folder, found a file
                 without a folder for its journal colocate cannot undo after a crash
                   now:      export XDG_RUNTIME_DIR=FOLDER  # one that only you can write to
     "#]]
@@ -623,7 +628,7 @@ fn whatever_comes_back_has_a_cause_and_nothing_panics() {
                 assert_eq!(explained, capability.status < Status::Yes, "{capability:?}");
             }
             let empty = examine(&Place::default(), &case_probes(&all, errno), &user().own);
-            assert_eq!(empty.version, 1);
+            assert_eq!(empty.version, super::VERSION);
         }
     }
 }

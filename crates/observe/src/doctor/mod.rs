@@ -20,7 +20,7 @@ pub use probe::{Errno, Probe, Probes};
 use serde::Serialize;
 
 /// Version of the JSON form.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Whether something works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -123,25 +123,6 @@ pub struct Capability {
     pub cause: Option<Cause>,
 }
 
-impl Capability {
-    fn yes(name: &'static str, what: &'static str, found: impl Into<String>) -> Self {
-        Self { name, what, status: Status::Yes, found: found.into(), cause: None }
-    }
-
-    fn no(name: &'static str, what: &'static str, found: impl Into<String>, cause: Cause) -> Self {
-        Self { name, what, status: Status::No, found: found.into(), cause: Some(cause) }
-    }
-
-    fn partly(
-        name: &'static str,
-        what: &'static str,
-        found: impl Into<String>,
-        cause: Cause,
-    ) -> Self {
-        Self { name, what, status: Status::Partly, found: found.into(), cause: Some(cause) }
-    }
-}
-
 /// Capabilities that belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Section {
@@ -227,7 +208,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
         all.find(|capability| capability.name == name).map_or(Status::No, |found| found.status)
     };
     // Thread births have /proc to fall back on, which is there when anything is.
-    let watching = ["pmu", "sample", "emulate"].into_iter().any(|way| status(way) > Status::No);
+    let watching = ["counters", "mix", "emulate"].into_iter().any(|way| status(way) > Status::No);
     let works = status("affinity") > Status::No && watching;
     Diagnosis {
         version: VERSION,

@@ -5,7 +5,7 @@ use colocate_machine::printable;
 use std::fmt::Write;
 
 /// Room for the longest name of a capability.
-const NAME: usize = 14;
+const NAME: usize = 16;
 
 /// The whole text; with `quiet`, only what does not work fully.
 pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
@@ -36,7 +36,7 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
 }
 
 const WORKS: &str = "colocate works here: tasks can be placed, programs can be watched";
-const FAILS: &str = "colocate does not work here: see what says no under placing and watching";
+const FAILS: &str = "colocate does not work here: see what says no under placing and evidence";
 
 fn put_capability(text: &mut String, capability: &Capability) {
     let status = match capability.status {

@@ -127,7 +127,7 @@ pub fn tells_the_paranoid_level() -> anyhow::Result<()> {
         for level in -1..=4 {
             fs::write(PARANOID, level.to_string())?;
             told += &format!("{} at level {level}\n", who.name);
-            told += &lines_of(&who.doctor()?, &["births", "sample", "pmu"])?;
+            told += &lines_of(&who.doctor()?, &["thread-creation", "mix", "counters"])?;
         }
     }
     fs::write(PARANOID, before)?;
@@ -227,9 +227,9 @@ const fn ill(who: Who, capability: &'static str, make: &'static str) -> Ill {
 }
 
 const ILLS: [Ill; 17] = [
-    ill(NONE, "births", "sysctl -w kernel.perf_event_paranoid=3"),
-    ill(NONE, "sample", "sysctl -w kernel.perf_event_paranoid=4"),
-    ill(PERFMON, "sample", "sysctl -w kernel.perf_event_paranoid=3"),
+    ill(NONE, "thread-creation", "sysctl -w kernel.perf_event_paranoid=3"),
+    ill(NONE, "mix", "sysctl -w kernel.perf_event_paranoid=4"),
+    ill(PERFMON, "mix", "sysctl -w kernel.perf_event_paranoid=3"),
     ill(NONE, "other-tasks", "true"),
     ill(NONE, "other-memory", "true"),
     ill(NONE, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
@@ -259,7 +259,7 @@ const ILLS: [Ill; 17] = [
     Ill { within: &["prlimit", "--nofile=1000:1000"], ..ill(NONE, "files", "true") },
     Ill {
         within: &["prlimit", "--memlock=0:0"],
-        ..ill(NONE, "births", "sysctl -w kernel.perf_event_paranoid=2 kernel.perf_event_mlock_kb=4")
+        ..ill(NONE, "thread-creation", "sysctl -w kernel.perf_event_paranoid=2 kernel.perf_event_mlock_kb=4")
     },
 ];
 

@@ -14,24 +14,24 @@ fn inside(ours: bool, cpuset: bool) -> Case {
 #[test]
 fn a_group_that_was_handed_over() {
     inside(true, true).check("cpuset", &expect![[r#"
-        yes  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
+        yes  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
     "#]]);
     inside(true, false).check("cpuset", &expect![[r#"
-        no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
+        no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
             expected cpuset in /sys/fs/cgroup/user.slice/a/cgroup.controllers; run needs none
               now:      echo +cpuset | sudo tee /sys/fs/cgroup/user.slice/cgroup.subtree_control
     "#]]);
     // The freezer needs no controller.
     inside(true, false).check("freezer", &expect![[r#"
-        yes  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
+        yes  freezer         pause groups of processes: version 2 at /sys/fs/cgroup, own group /sys/fs/cgroup/user.slice/a is ours
     "#]]);
     inside(false, true).check(
         "freezer",
         &expect![[r#"
-        no  freezer       pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
-            expected a control group of this user's own; run needs none
-              now:      sudo /usr/bin/colocate ARGUMENTS
-    "#]],
+            no  freezer         pause groups of processes: version 2 at /sys/fs/cgroup, for root to change
+                expected a control group of this user's own; run needs none
+                  now:      sudo /usr/bin/colocate ARGUMENTS
+        "#]],
     );
 }
 
@@ -44,9 +44,9 @@ fn groups_of_containers_are_read_only() {
     container.check(
         "cpuset",
         &expect![[r#"
-        no  cpuset        place whole groups of processes: version 2 at /sys/fs/cgroup, read-only
-            expected a mount that may be written to, as containers do not have; run needs none
-    "#]],
+            no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, read-only
+                expected a mount that may be written to, as containers do not have; run needs none
+        "#]],
     );
 }
 
@@ -61,7 +61,7 @@ fn groups_of_version_1_are_roots() {
     };
     assert_eq!(old(0).examine().sections[0].capabilities[4].status, Status::Yes);
     old(1000).check("cpuset", &expect![[r#"
-        no  cpuset        place whole groups of processes: version 1 at /sys/fs/cgroup/cpuset, for root to change
+        no  cpuset          place whole groups of processes: version 1 at /sys/fs/cgroup/cpuset, for root to change
             expected a control group of this user's own; run needs none
               now:      sudo /usr/bin/colocate ARGUMENTS
     "#]]);
