@@ -1,55 +1,16 @@
 //! A terminal that hangs up ends the programs where colocate leads the terminal's session, as it ends a program that does.
-#![allow(unsafe_code)] // opens terminals, and starts programs on them
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 mod run_support;
 mod schedule_support;
+mod terminal_support;
 
 use run_support::{Scratch, allowed, await_that};
 use schedule_support::workload;
-use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-
-/// Both ends of a terminal: ours, and that of programs.
-fn terminal() -> (File, OwnedFd) {
-    let (mut ours, mut theirs) = (-1, -1);
-    let null = std::ptr::null_mut();
-    // SAFETY: the descriptors are valid places; name, modes and size are not asked for.
-    let ret = unsafe {
-        libc::openpty(&raw mut ours, &raw mut theirs, null, std::ptr::null(), std::ptr::null())
-    };
-    assert_eq!(ret, 0);
-    // SAFETY: both descriptors were opened just now and belong to nobody else.
-    unsafe {
-        // Nobody else shall keep our end open.
-        libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
-        libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
-        (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-    }
-}
-
-/// Starts a command as the leader of a session of its own that has the terminal.
-fn start(command: &mut Command, theirs: OwnedFd) -> Child {
-    let end = || Stdio::from(theirs.try_clone().unwrap());
-    command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "dumb");
-    // SAFETY: only system calls, of which none takes a pointer.
-    unsafe {
-        command.pre_exec(|| {
-            // Under nohup these tests are told to ignore it, and would tell their children.
-            libc::signal(libc::SIGHUP, libc::SIG_DFL);
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            Ok(())
-        });
-    }
-    let child = command.spawn().unwrap();
-    // It keeps ends of the terminal for as long as it is there.
-    *command = Command::new("true");
-    child
-}
+use std::process::{Command, ExitStatus};
+use terminal_support::Pty;
 
 /// The numbers that programs have written into a folder, one each.
 fn pids(folder: &Path) -> Vec<i32> {
@@ -62,13 +23,13 @@ fn pids(folder: &Path) -> Vec<i32> {
 fn hung_up(scratch: &Scratch, command: &mut Command, programs: usize) -> ExitStatus {
     let folder = scratch.path("pids");
     std::fs::create_dir(&folder).unwrap();
-    let (ours, theirs) = terminal();
-    let mut child = start(command, theirs);
+    let pty = Pty::new(24, 80);
+    let mut child = pty.start(command.env("TERM", "dumb"));
     let pids = await_that("programs run", || {
         let pids = pids(&folder);
         (pids.len() == programs).then_some(pids)
     });
-    drop(ours);
+    drop(pty);
     let status = await_that("the command ends", || child.try_wait().unwrap());
     for pid in pids {
         await_that("a program ends", || allowed(pid, pid).is_none().then_some(()));
@@ -139,7 +100,7 @@ fn nohup_is_heeded() {
     let scratch = Scratch::new();
     let folder = scratch.path("pids");
     std::fs::create_dir(&folder).unwrap();
-    let (ours, theirs) = terminal();
+    let pty = Pty::new(24, 80);
     let end = scratch.path("end");
     let wait = format!(
         "echo $$ > {}; while [ ! -e {} ]; do sleep 0.05; done; exit 7",
@@ -150,9 +111,9 @@ fn nohup_is_heeded() {
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate")).args(["run", "--quiet", "--", "sh", "-c", &wait]);
     command.current_dir(scratch.dir.path());
-    let mut child = start(&mut command, theirs);
+    let mut child = pty.start(command.env("TERM", "dumb"));
     await_that("the program runs", || (pids(&folder).len() == 1).then_some(()));
-    drop(ours);
+    drop(pty);
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(child.try_wait().unwrap(), None);
     std::fs::write(end, "").unwrap();

@@ -1,19 +1,18 @@
 //! Whole runs with names that would drive a terminal or forge a line: every byte that colocate writes is looked at.
-#![allow(unsafe_code)] // opens a terminal, and starts a program on it
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 mod run_support;
+mod terminal_support;
 
 use run_support::{Scratch, await_that};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use terminal_support::Pty;
 
 /// Clears the screen, forges a line of ours, and begins sequences in eight bits and in Unicode's C1; turns the direction
 /// of the text. Short enough to be whole in a thread's name of 15 bytes up to the forged line.
@@ -213,7 +212,7 @@ fn schedule_on_a_terminal() {
     let workload = place.file(".toml", &text);
     let mut command = place.0.colocate();
     command.args(["schedule", "--no-guard", "--policy", "round-robin"]).arg(&workload);
-    let shown = on_a_terminal(&mut command);
+    let shown = on_a_terminal(&command);
     assert!(shown.contains("\x1b[r"), "nothing was drawn: {shown:?}");
     let other = without_ours(&shown);
     check("schedule on a terminal", other.as_bytes());
@@ -244,38 +243,12 @@ fn without_ours(shown: &str) -> String {
 }
 
 /// What a command writes to a terminal of its own.
-fn on_a_terminal(command: &mut Command) -> String {
-    let (mut ours, mut theirs) = (-1, -1);
-    let size = libc::winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
-    let (name, modes) = (std::ptr::null_mut(), std::ptr::null());
-    // SAFETY: the descriptors and the size are valid places; the name and the modes are not asked for.
-    let ret =
-        unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, modes, &raw const size) };
-    assert_eq!(ret, 0);
-    // SAFETY: both descriptors were opened just now and belong to nobody else.
-    let (ours, theirs) = unsafe { (fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
-    let end = || Stdio::from(theirs.try_clone().unwrap());
-    command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm").env_remove("NO_COLOR");
-    // SAFETY: only two system calls, of which neither takes a pointer.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            Ok(())
-        });
-    }
-    let mut child = command.spawn().unwrap();
-    let reader = std::thread::spawn(move || {
-        let (mut ours, mut all, mut some) = (ours, Vec::new(), [0; 4096]);
-        while let Ok(read @ 1..) = ours.read(&mut some) {
-            all.extend(&some[..read]);
-        }
-        String::from_utf8(all).unwrap()
-    });
+fn on_a_terminal(command: &Command) -> String {
+    let pty = Pty::new(24, 200);
+    let mut child = pty.start(command);
+    let written = pty.read_to_end();
     child.wait().unwrap();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    drop(theirs);
-    reader.join().unwrap()
+    written
 }
 
 #[test]

@@ -1,71 +1,27 @@
 //! `colocate schedule` on terminals and pipes: what programs print stays, and who does not read holds up nobody.
 
-#![allow(unsafe_code)] // opens terminals, and starts programs on them
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a failed set-up stops the test; a skip is said
 
 mod run_support;
 mod schedule_support;
+mod terminal_support;
 
 use run_support::{Scratch, await_that};
-use schedule_support::terminal::Terminal;
+use rustix::pipe::fcntl_getpipe_size;
+use rustix::termios::{Action, tcflow};
 use schedule_support::{signal, wait_until, workload};
-use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use terminal_support::{Pty, all, assert_usual, terminal};
 
 const LINES: u16 = 24;
 const COLUMNS: u16 = 100;
-
-/// Both ends of a terminal: ours, and that of programs.
-fn terminal() -> (File, OwnedFd) {
-    let (mut ours, mut theirs) = (-1, -1);
-    let size = libc::winsize { ws_row: LINES, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
-    let (name, modes) = (std::ptr::null_mut(), std::ptr::null());
-    // SAFETY: the descriptors and the size are valid places; the name and the modes are not asked for.
-    let ret =
-        unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, modes, &raw const size) };
-    assert_eq!(ret, 0);
-    // Nobody else shall keep our end open.
-    // SAFETY: both descriptors were opened just now and belong to nobody else.
-    unsafe {
-        libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
-        libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
-        (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-    }
-}
-
-/// Starts a command as a session of its own that has the terminal.
-fn start(mut command: Command, theirs: &OwnedFd) -> Child {
-    let end = || Stdio::from(theirs.try_clone().unwrap());
-    command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm");
-    // SAFETY: only two system calls, of which neither takes a pointer.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            Ok(())
-        });
-    }
-    command.spawn().unwrap()
-}
 
 fn schedule(scratch: &Scratch) -> Command {
     let mut command = scratch.colocate();
     command.args(["schedule", "--no-guard", "--policy", "round-robin", "-o"]);
     command.arg(scratch.path("report.json"));
     command
-}
-
-/// Everything that is written until nobody has the terminal any more.
-fn read_all(mut ours: File) -> String {
-    let mut all = Vec::new();
-    let mut some = [0; 4096];
-    while let Ok(read @ 1..) = ours.read(&mut some) {
-        all.extend(&some[..read]);
-    }
-    String::from_utf8(all).unwrap()
 }
 
 fn end_of(child: &mut Child) -> ExitStatus {
@@ -77,28 +33,27 @@ const COUNT: &str = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
 #[test]
 fn a_table_below_what_programs_print() {
     let scratch = Scratch::new();
-    let (ours, theirs) = terminal();
+    let pty = Pty::new(LINES, COLUMNS);
     let word = format!("{COUNT}; echo result: 42");
     let many = format!("{COUNT}; seq 100 140; {COUNT}");
     let jobs = [word.as_str(), many.as_str(), COUNT, COUNT].map(|script| (script, ""));
     let mut command = schedule(&scratch);
     command.arg(workload(&scratch, "", &jobs));
-    let mut child = start(command, &theirs);
-    drop(theirs);
-    let written = read_all(ours);
+    let mut child = pty.start(&command);
+    let written = pty.read_to_end();
     assert!(end_of(&mut child).success(), "{written}");
     for wanted in ["quanta: ", " waiting", "sh#4"] {
         assert!(written.contains(wanted), "{wanted:?} is missing: {written}");
     }
-    let mut terminal = Terminal::new(LINES.into(), COLUMNS.into());
-    terminal.take(&written);
-    let seen: Vec<String> = terminal.above.iter().cloned().chain(terminal.screen()).collect();
+    let mut terminal = terminal(LINES.into(), COLUMNS.into());
+    terminal.feed(&written);
+    let seen = all(&terminal);
     let lines: Vec<String> = (100..=140).map(|n| n.to_string()).collect();
     for line in lines.iter().map(String::as_str).chain(["result: 42"]) {
         assert_eq!(seen.iter().filter(|seen| *seen == line).count(), 1, "{line}: {seen:#?}");
     }
     assert!(!seen.iter().any(|line| line.contains("quanta")), "the table is gone: {seen:#?}");
-    assert_eq!(terminal.region(), (0, LINES.into()));
+    assert_usual(&mut terminal);
 }
 
 /// Neither is anything drawn where a shell has the terminal, nor is anybody stopped by the terminal for writing
@@ -106,7 +61,7 @@ fn a_table_below_what_programs_print() {
 #[test]
 fn nothing_in_the_background() {
     let scratch = Scratch::new();
-    let (ours, theirs) = terminal();
+    let pty = Pty::new(LINES, COLUMNS);
     let file = workload(&scratch, "", &[("exit 7", ""), (COUNT, ""), (COUNT, ""), (COUNT, "")]);
     let mut shell = Command::new("sh");
     scratch.homes(&mut shell);
@@ -114,10 +69,9 @@ fn nothing_in_the_background() {
                   -o \"$1\" \"$2\" & wait $!";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_colocate")]);
     shell.arg(scratch.path("report.json")).arg(file);
-    let mut child = start(shell, &theirs);
-    drop(theirs);
+    let mut child = pty.start(&shell);
     let status = end_of(&mut child);
-    let written = read_all(ours);
+    let written = pty.read_to_end();
     assert!(!written.contains('\u{1b}') && status.code() == Some(7), "{status}: {written}");
 }
 
@@ -125,27 +79,24 @@ fn nothing_in_the_background() {
 #[test]
 fn a_stopped_terminal_stops_nobody() {
     let scratch = Scratch::new();
-    let (ours, theirs) = terminal();
-    // SAFETY: takes no pointer.
-    assert_eq!(unsafe { libc::tcflow(theirs.as_raw_fd(), libc::TCOOFF) }, 0);
+    let pty = Pty::new(LINES, COLUMNS);
+    tcflow(&pty.theirs, Action::OOff).unwrap();
     let files: Vec<_> = (0..6).map(|job| scratch.path(&format!("done-{job}"))).collect();
     let scripts: Vec<String> =
         files.iter().map(|file| format!("{COUNT}; : > {}", file.display())).collect();
     let jobs: Vec<(&str, &str)> = scripts.iter().map(|script| (script.as_str(), "")).collect();
     let mut command = schedule(&scratch);
     command.arg(workload(&scratch, "", &jobs));
-    let mut child = start(command, &theirs);
+    let mut child = pty.start(&command);
     wait_until("everybody is done", || files.iter().all(|file| file.exists()));
     assert!(end_of(&mut child).success());
-    drop((ours, theirs));
 }
 
 /// A pipe that takes nothing more.
 fn full() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: takes no pointer.
-    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) };
-    writer.write_all(&vec![b'.'; size.try_into().unwrap()]).unwrap();
+    let size = fcntl_getpipe_size(&writer).unwrap();
+    writer.write_all(&vec![b'.'; size]).unwrap();
     (reader, writer)
 }
 

@@ -109,16 +109,29 @@ impl Screen {
 }
 
 #[cfg(test)]
-#[path = "../../tests/schedule_support/terminal.rs"]
-mod terminal;
-
-#[cfg(test)]
 mod tests {
-    use super::terminal::Terminal;
     use super::*;
+    use avt::Terminal;
     use proptest::prelude::*;
 
     const SIZE: Size = Size { lines: 8, columns: 20 };
+
+    /// A terminal of this size that keeps the lines that go over its top.
+    fn terminal() -> Terminal {
+        Terminal::with_scrollback(SIZE.columns, SIZE.lines, None).unwrap()
+    }
+
+    /// The lines of its screen, without blanks at their ends.
+    fn seen(terminal: &Terminal) -> Vec<String> {
+        let lines = terminal.screen().visible_lines();
+        lines.map(|line| line.text().trim_end().to_owned()).collect()
+    }
+
+    /// Whether the whole screen scrolls: a region keeps what is below it.
+    fn scrolls_whole(mut terminal: Terminal) -> bool {
+        terminal.feed("\r\n".repeat(2 * SIZE.lines).as_str());
+        seen(&terminal).concat().is_empty()
+    }
 
     fn frame(rows: usize) -> Frame {
         let text: String = (0..rows).map(|row| format!("table {row}\n")).collect();
@@ -128,37 +141,36 @@ mod tests {
     /// Three lines are kept at the bottom, and five scroll.
     #[test]
     fn a_table_at_the_bottom() {
-        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
-        terminal.take("$ colocate\r\nbegun");
-        terminal.take(&screen.show(&frame(3), Some(SIZE)));
-        let seen = ["$ colocate", "begun", "", "", "", "table 0", "table 1", "table 2"];
-        assert_eq!(terminal.screen(), seen);
-        terminal.take(" at last\r\n1\r\n2\r\n3\r\n4");
-        let seen = ["begun at last", "1", "2", "3", "4", "table 0", "table 1", "table 2"];
-        assert_eq!(terminal.screen(), seen);
-        assert_eq!(terminal.above, ["$ colocate"]);
+        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        terminal.feed("$ colocate\r\nbegun");
+        terminal.feed(screen.show(&frame(3), Some(SIZE)));
+        let expected = ["$ colocate", "begun", "", "", "", "table 0", "table 1", "table 2"];
+        assert_eq!(seen(&terminal), expected);
+        terminal.feed(" at last\r\n1\r\n2\r\n3\r\n4");
+        let expected = ["begun at last", "1", "2", "3", "4", "table 0", "table 1", "table 2"];
+        assert_eq!(seen(&terminal), expected);
+        assert_eq!(terminal.screen().text()[0], "$ colocate", "it is above the screen");
         // It grows by a line: everything else moves up, the cursor too.
-        terminal.take(&screen.show(&frame(4), Some(SIZE)));
-        terminal.take("!");
-        let seen = ["1", "2", "3", "4!", "table 0", "table 1", "table 2", "table 3"];
-        assert_eq!(terminal.screen(), seen);
+        terminal.feed(screen.show(&frame(4), Some(SIZE)));
+        terminal.feed("!");
+        let expected = ["1", "2", "3", "4!", "table 0", "table 1", "table 2", "table 3"];
+        assert_eq!(seen(&terminal), expected);
     }
 
     #[test]
     fn it_is_taken_away() {
-        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
-        terminal.take(&screen.show(&frame(3), Some(SIZE)));
-        terminal.take("done\r\n");
-        terminal.take(&screen.leave(Some(SIZE)));
-        assert_eq!(terminal.screen().concat(), "done");
-        assert_eq!(terminal.region(), (0, 8));
+        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        terminal.feed(screen.show(&frame(3), Some(SIZE)));
+        terminal.feed("done\r\n");
+        terminal.feed(screen.leave(Some(SIZE)));
+        assert_eq!(seen(&terminal).concat(), "done");
         assert_eq!(screen.leave(Some(SIZE)), "", "there is nothing to take away any more");
         // Behind a shell's back nothing is cleared.
-        terminal.take(&screen.show(&frame(3), Some(SIZE)));
-        terminal.take(&screen.show(&frame(3), None));
-        assert_eq!(terminal.screen().concat(), "donetable 0table 1table 2");
-        assert_eq!(terminal.region(), (0, 8));
+        terminal.feed(screen.show(&frame(3), Some(SIZE)));
+        terminal.feed(screen.show(&frame(3), None));
+        assert_eq!(seen(&terminal).concat(), "donetable 0table 1table 2");
         assert_eq!(screen.show(&frame(3), None), "");
+        assert!(scrolls_whole(terminal));
     }
 
     #[test]
@@ -174,26 +186,26 @@ mod tests {
     /// What was drawn before is gone, wherever the terminal has put it.
     #[test]
     fn another_size() {
-        let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
-        terminal.take("one\r\n");
-        terminal.take(&screen.show(&frame(3), Some(SIZE)));
-        terminal.grow(4);
+        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        terminal.feed("one\r\n");
+        terminal.feed(screen.show(&frame(3), Some(SIZE)));
+        terminal.resize(SIZE.columns, 12);
         let now = Size { lines: 12, ..SIZE };
         assert_eq!(screen.show(&frame(3), Some(now)), "", "it was made for another size");
-        terminal.take("two\r\n");
-        terminal.take(&screen.show(&Frame { size: now, ..frame(2) }, Some(now)));
-        assert_eq!(terminal.screen().concat(), "onetwotable 0table 1");
+        terminal.feed("two\r\n");
+        terminal.feed(screen.show(&Frame { size: now, ..frame(2) }, Some(now)));
+        assert_eq!(seen(&terminal).concat(), "onetwotable 0table 1");
     }
 
     proptest! {
         /// Programs print lines, some in pieces; tables of any height are drawn in between, or taken away.
         #[test]
         fn what_programs_print_stays(begin in 0_usize..12, deeds in prop::collection::vec(0_usize..9, 0..60)) {
-            let (mut screen, mut terminal) = (Screen::default(), Terminal::new(8, 20));
+            let (mut screen, mut terminal) = (Screen::default(), terminal());
             let mut printed: Vec<String> = Vec::new();
             let mut print = |terminal: &mut Terminal, between: &str| {
                 let line = format!("line {}", printed.len());
-                terminal.take(&format!("{}{between}{}\r\n", &line[..3], &line[3..]));
+                terminal.feed(format!("{}{between}{}\r\n", &line[..3], &line[3..]));
                 printed.push(line);
             };
             (0..begin).for_each(|_| print(&mut terminal, ""));
@@ -206,13 +218,12 @@ mod tests {
                 if deed % 2 == 0 {
                     print(&mut terminal, &drawn);
                 } else {
-                    terminal.take(&drawn);
+                    terminal.feed(drawn);
                     print(&mut terminal, "");
                 }
             }
-            terminal.take(&screen.leave(Some(SIZE)));
-            let mut seen = terminal.above.clone();
-            seen.extend(terminal.screen());
+            terminal.feed(screen.leave(Some(SIZE)));
+            let mut seen = terminal.screen().text();
             seen.retain(|line| !line.is_empty());
             prop_assert_eq!(seen, printed);
         }

@@ -2,8 +2,6 @@
 #![allow(dead_code)] // not every test file uses everything
 #![allow(clippy::unwrap_used)] // helpers fail as tests do
 
-pub mod terminal;
-
 use crate::run_support::{Scratch, await_that};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
