@@ -8,17 +8,21 @@
 //! - **Nothing unprintable leaves**: neither on a stream nor in a file. -> test `nothing_unprintable_leaves`
 
 mod progress;
+mod redraw;
 
 use anyhow::Context;
 use colocate_files::Mode;
 use colocate_machine::{printable, printable_lines};
 use console::Term;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 pub use progress::Bar;
+pub use redraw::Redraw;
 
 /// A standard stream for what we say.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,10 +41,20 @@ pub fn is_terminal(stream: Stream) -> bool {
     }
 }
 
-/// Lines and columns of the terminal on a stream; `None` if it does not say.
-pub fn size(stream: Stream) -> Option<(usize, usize)> {
+/// How large a terminal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Lines.
+    pub lines: usize,
+    /// Characters in a line.
+    pub columns: usize,
+}
+
+/// How large the terminal on a stream is; `None` if it does not say.
+pub fn size(stream: Stream) -> Option<Size> {
     let term = if stream == Stream::Out { Term::stdout() } else { Term::stderr() };
-    term.size_checked().map(|(lines, columns)| (lines.into(), columns.into()))
+    term.size_checked()
+        .map(|(lines, columns)| Size { lines: lines.into(), columns: columns.into() })
 }
 
 /// Writes `text` to `path`, or to standard output if there is none or it is `-`.
@@ -78,21 +92,8 @@ pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<(
 /// # Errors
 /// If it cannot be written to, as on a full disk.
 pub fn print(text: &str) -> anyhow::Result<bool> {
-    put_out(&printable_lines(text))
-}
-
-/// Writes to a terminal on standard output what may hold our own control sequences; names are escaped already. False
-/// if its reader has gone away.
-///
-/// # Errors
-/// As [`print()`].
-pub fn draw(text: &str) -> anyhow::Result<bool> {
-    put_out(text)
-}
-
-fn put_out(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(printable_lines(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         done => done.map(|()| true).context("cannot write to standard output"),
     }
@@ -152,9 +153,11 @@ impl OwnStderr {
         std::io::stderr().as_fd().try_clone_to_owned().map(|fd| Self(fd.into()))
     }
 
-    /// What it leads to.
-    pub fn file(&self) -> &File {
-        &self.0
+    /// How large the terminal is, if this process may draw on it: `None` while another process group has it, as a shell
+    /// that runs colocate in the background (tcgetpgrp(3)).
+    pub fn drawable(&self) -> Option<Size> {
+        let is_ours = tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp());
+        is_ours.then(|| size(Stream::Err)).flatten()
     }
 
     /// Writes in one piece what may hold our own control sequences; names are escaped already.

@@ -9,7 +9,7 @@ mod watched;
 
 use crate::compare::stop_flag;
 use crate::exit::Failure;
-use crate::output::{self, Stream};
+use crate::output;
 use crate::schedule::phases;
 use anyhow::{Context, ensure};
 use colocate_machine::{Nanos, read};
@@ -87,7 +87,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
     let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;
-    let mut screen = Screen::new(output::is_terminal(Stream::Out) && !args.json, args.rows);
+    let mut screen = Screen::new(args.rows)?;
     let places = Places::of(machine.as_ref());
     let (begun, mut pace) = (now(), Pace::of(args.interval));
     for number in 1.. {
@@ -100,11 +100,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
         let table = watch.table();
-        table.denied.iter().for_each(|line| output::remark(line));
-        let text =
-            if args.json { shown::json(&table, &places) } else { screen.text(&table, &places) };
-        let draws = !args.json && screen.is_terminal();
-        let goes_on = if draws { output::draw(&text)? } else { output::print(&text)? };
+        table.denied.iter().for_each(|line| screen.remark(line));
+        let goes_on = if args.json {
+            output::print(&shown::json(&table, &places))?
+        } else {
+            screen.show(&table, &places)?
+        };
         let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
         if !goes_on || over || watch.is_over() {
             break;

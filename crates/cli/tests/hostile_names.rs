@@ -196,7 +196,7 @@ fn top_on_a_terminal() {
         "--pid",
         &sleeping.pid(),
     ]));
-    assert!(shown.contains("\x1b[J"), "nothing was drawn: {shown:?}");
+    assert!(shown.contains("\x1b[0J"), "nothing was drawn: {shown:?}");
     let other = without_ours(&shown);
     check("top on a terminal", other.as_bytes());
     assert!(other.contains("FORGED"), "{other}");

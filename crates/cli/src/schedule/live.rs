@@ -2,10 +2,9 @@
 
 use super::course::{Course, Goal};
 use super::figures::{mostly, rate, seconds};
-use super::screen::{Frame, Size};
+use super::screen::{Frame, room};
 use super::tally::{JobTally, State, Tally};
-use super::voice;
-use crate::output::{self, Stream};
+use crate::output::{self, Size, Stream};
 use colocate_machine::Nanos;
 use colocate_machine::printable;
 use colocate_study::table::aligned;
@@ -16,8 +15,8 @@ use std::fmt::Write;
 const EVERY: Nanos = Nanos::from_millis(250);
 /// Lines beside those of jobs: the sum, the heading, how many are left out, and the scheduler's.
 const OTHER_LINES: usize = 4;
-/// Most characters of a name.
-const NAME: usize = 24;
+/// Most columns that a name takes.
+const NAME: usize = 25;
 
 /// A table for standard error, if that is a terminal.
 pub struct Live {
@@ -44,14 +43,14 @@ impl Live {
         if !self.draws || tally.at < self.next {
             return None;
         }
-        let size = voice::size()?;
+        let size = output::size(Stream::Err)?;
         self.next = tally.at + EVERY;
         Some(Frame { text: table(tally, &self.goals, course, size), size })
     }
 
     /// What takes it away; `None` if there is none.
     pub fn end(&self) -> Option<Frame> {
-        let size = voice::size().filter(|_| self.draws)?;
+        let size = output::size(Stream::Err).filter(|_| self.draws)?;
         Some(Frame { text: String::new(), size })
     }
 }
@@ -67,7 +66,7 @@ fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
         of_state(State::Waiting),
         of_state(State::Ended)
     );
-    let most = size.room().saturating_sub(OTHER_LINES).max(1);
+    let most = room(size).saturating_sub(OTHER_LINES).max(1);
     let mut jobs: Vec<(usize, &JobTally)> = tally.jobs.iter().enumerate().collect();
     if jobs.len() > most {
         jobs.sort_by_key(|(_, job)| match job.state {
@@ -127,7 +126,7 @@ fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
         let places: Vec<String> = job.places.iter().take(4).map(|pu| pu.0.to_string()).collect();
         let more = if job.places.len() > 4 { " …" } else { "" };
         rows.push(pick([
-            shortened(&job.name),
+            truncate_str(&printable(&job.name), NAME, "…").into_owned(),
             state(job.state).to_owned(),
             done.clone(),
             job.quanta.to_string(),
@@ -154,14 +153,6 @@ fn state(state: State) -> &'static str {
         State::Running => "running",
         State::Waiting => "waiting",
         State::Ended => "ended",
-    }
-}
-
-fn shortened(name: &str) -> String {
-    let name = printable(name).into_owned();
-    match name.char_indices().nth(NAME) {
-        Some((end, _)) => name[..end].to_owned() + "…",
-        None => name,
     }
 }
 

@@ -12,6 +12,7 @@
 //!   `what_programs_print_stays`
 //! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
 
+use crate::output::Size;
 use std::fmt::Write;
 
 /// Keeps the cursor's place, and comes back to it.
@@ -24,20 +25,9 @@ const DOWN: &str = "\u{1b}D";
 /// Clears from the cursor to the end of the screen.
 const CLEAR: &str = "\u{1b}[J";
 
-/// How large a terminal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Lines.
-    pub lines: usize,
-    /// Characters in a line.
-    pub columns: usize,
-}
-
-impl Size {
-    /// Lines that a table may take: half of them, and a region that scrolls needs two.
-    pub fn room(self) -> usize {
-        if self.lines < 4 { 0 } else { self.lines / 2 }
-    }
+/// Lines that a table may take on a terminal: half of them, and a region that scrolls needs two.
+pub fn room(size: Size) -> usize {
+    if size.lines < 4 { 0 } else { size.lines / 2 }
 }
 
 /// A table that is to be shown.
@@ -59,7 +49,7 @@ pub struct Screen {
 impl Screen {
     /// What to write so that `frame` is shown on a terminal that is as large `now`; `None` where nothing may be drawn.
     pub fn show(&mut self, frame: &Frame, now: Option<Size>) -> String {
-        let rows: Vec<&str> = frame.text.lines().take(frame.size.room()).collect();
+        let rows: Vec<&str> = frame.text.lines().take(room(frame.size)).collect();
         if rows.is_empty() || now.is_none() {
             self.leave(now)
         } else if now == Some(frame.size) {

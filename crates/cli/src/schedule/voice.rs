@@ -1,14 +1,11 @@
 //! What colocate says while programs run, written by a thread of its own: a terminal that was stopped by Ctrl-S, or a
 //! pipe that nobody reads, holds up nobody but that thread.
 
-use super::screen::{Frame, Screen, Size};
-use crate::output::{self, OwnStderr, Stream};
+use super::screen::{Frame, Screen};
+use crate::output::{self, OwnStderr};
 use colocate_act::sys;
-use colocate_files::kernel;
 use colocate_machine::Nanos;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,9 +125,9 @@ fn speak(desk: &Desk, mut stderr: OwnStderr) {
     loop {
         let (mut text, frame, over) = desk.take();
         if let Some(frame) = frame.filter(|_| !over) {
-            text += &screen.show(&frame, drawable(stderr.file()));
+            text += &screen.show(&frame, stderr.drawable());
         } else if over {
-            text += &screen.leave(drawable(stderr.file()));
+            text += &screen.leave(stderr.drawable());
         }
         // In one piece, so that what programs write does not get in between.
         stderr.draw(&text);
@@ -140,51 +137,10 @@ fn speak(desk: &Desk, mut stderr: OwnStderr) {
     }
 }
 
-/// How large the terminal is, if it is ours to draw on: `None` while another process group has it, as a shell that
-/// runs colocate in the background.
-fn drawable(stderr: &File) -> Option<Size> {
-    let stat = kernel::read_text("/proc/self/stat".as_ref()).ok()?;
-    is_in_foreground(&stat, stderr.metadata().ok()?.rdev()).then(size).flatten()
-}
-
-/// How large the terminal on standard error is; `None` if it does not say.
-pub fn size() -> Option<Size> {
-    let (lines, columns) = output::size(Stream::Err)?;
-    Some(Size { lines, columns })
-}
-
-/// Whether a process has the terminal with this device number, says its line in `/proc/PID/stat` (proc(5)).
-fn is_in_foreground(stat: &str, device: u64) -> bool {
-    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
-    let fields: Vec<i64> =
-        fields.split_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
-    let &[_parent, group, _session, terminal, foreground, ..] = fields.as_slice() else {
-        return false;
-    };
-    let (major, minor) = (i64::from(libc::major(device)), i64::from(libc::minor(device)));
-    // The kernel writes the number in 32 bits, of which it takes the highest for the sign.
-    let number = (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12);
-    terminal == number && group == foreground
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_has_the_terminal() {
-        let line = |group: u32, terminal: u32, foreground: i32| {
-            format!("77 (a) b) S 50 {group} 50 {terminal} {foreground} 4194560 121 0")
-        };
-        // /dev/pts/3 and /dev/pts/300: major 136, which is 34816 of 256, and 300 is 44 and 1 << 20 of them.
-        let [near, far] = [3, 300].map(|minor| libc::makedev(136, minor));
-        assert!(is_in_foreground(&line(77, 34_819, 77), near));
-        assert!(is_in_foreground(&line(77, 34_816 + 44 + (1 << 20), 77), far));
-        assert!(!is_in_foreground(&line(77, 34_819, 50), near), "a shell has it");
-        assert!(!is_in_foreground(&line(77, 34_819, 77), far), "it is another terminal");
-        assert!(!is_in_foreground(&line(77, 0, -1), near), "there is none");
-        assert!(!is_in_foreground("", near));
-    }
+    use crate::output::Size;
 
     /// Nobody takes anything: tables take each other's place, lines are counted that are too many.
     #[test]

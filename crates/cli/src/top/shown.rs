@@ -2,11 +2,10 @@
 
 use super::picture::picture;
 use super::watch::{Line, Table};
-use crate::output::{self, Stream};
+use crate::output::{self, Redraw};
 use crate::schedule::timeline::ORDER;
 use colocate_machine::printable::{self, printable};
 use colocate_machine::{Machine, Nanos, PuNr};
-use console::truncate_str;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -84,46 +83,44 @@ fn pus(line: &Line<'_>) -> Vec<PuNr> {
     pus.into_iter().map(|(pu, _)| pu).collect()
 }
 
-/// Where tables go: a terminal, on which each takes the place of the one before, or lines below each other.
+/// Where tables for people go: a terminal, on which each takes the place of the one before, or lines below each other.
 pub struct Screen {
-    is_terminal: bool,
+    terminal: Option<Redraw>,
     most: Option<usize>,
-    /// Lines of the table that is there.
-    lines: usize,
     /// Whether the heading was written.
     is_headed: bool,
 }
 
 impl Screen {
-    /// A terminal, or not; with at most so many rows, if anybody said so.
-    pub fn new(is_terminal: bool, most: Option<usize>) -> Self {
-        Self { is_terminal: is_terminal && !console::is_dumb(), most, lines: 0, is_headed: false }
+    /// Of standard output; with at most so many rows, if anybody said so.
+    ///
+    /// # Errors
+    /// If signals cannot be caught.
+    pub fn new(most: Option<usize>) -> anyhow::Result<Self> {
+        Ok(Self { terminal: Redraw::of_stdout()?, most, is_headed: false })
     }
 
-    /// Whether tables take each other's place.
-    pub fn is_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
-    /// A table, with what takes the one before away.
-    pub fn text(&mut self, table: &Table<'_>, places: &Places) -> String {
-        if !self.is_terminal {
+    /// Shows a table. False if nobody reads any more.
+    ///
+    /// # Errors
+    /// If standard output cannot be written to.
+    pub fn show(&mut self, table: &Table<'_>, places: &Places) -> anyhow::Result<bool> {
+        let Some(terminal) = &mut self.terminal else {
             let head = if self.is_headed { String::new() } else { head() };
             self.is_headed = true;
-            return head + &body(table, places, self.most.unwrap_or(super::ROWS));
+            return output::print(&(head + &body(table, places, self.most.unwrap_or(super::ROWS))));
+        };
+        let fits = terminal.size().lines.saturating_sub(OTHER_LINES).max(1);
+        terminal.draw(&(head() + &body(table, places, self.most.unwrap_or(fits).min(fits))))?;
+        Ok(true)
+    }
+
+    /// Says a line on standard error.
+    pub fn remark(&mut self, line: &str) {
+        match &mut self.terminal {
+            Some(terminal) => terminal.remark(line),
+            None => output::remark(line),
         }
-        let (lines, columns) = output::size(Stream::Out).unwrap_or((24, 80));
-        let fits = usize::saturating_sub(lines, OTHER_LINES).max(1);
-        let text = head() + &body(table, places, self.most.unwrap_or(fits).min(fits));
-        let cut: String = text
-            .lines()
-            .map(|line| truncate_str(&printable(line), columns, "…").into_owned() + "\n")
-            .collect();
-        // Up to the first line of the table before, and all below it cleared (ECMA-48, CPL and ED).
-        let clear =
-            if self.lines > 0 { format!("\x1b[{}F\x1b[J", self.lines) } else { String::new() };
-        self.lines = cut.lines().count();
-        clear + &cut
     }
 }
 

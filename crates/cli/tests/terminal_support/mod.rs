@@ -2,7 +2,7 @@
 #![allow(dead_code)] // not every test file uses everything
 #![allow(clippy::unwrap_used)] // helpers fail as tests do
 
-use crate::run_support::await_that;
+use crate::run_support::PATIENCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Both ends of a terminal. The one that hears nothing more from `ours` hangs up.
 pub struct Pty {
@@ -85,9 +86,9 @@ impl Screen {
 
     /// Changes the size of both.
     pub fn resize(&mut self, lines: u16, columns: u16) {
+        self.pty.resize(lines, columns);
         self.take();
         self.terminal.resize(columns.into(), lines.into());
-        self.pty.resize(lines, columns);
     }
 
     /// What somebody types.
@@ -95,13 +96,18 @@ impl Screen {
         self.pty.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the lines on the screen are as wanted, and returns them.
+    /// Waits until the lines on the screen and above it are as wanted, and returns them.
     pub fn await_lines(&mut self, what: &str, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
-        await_that(what, || {
+        let begun = Instant::now();
+        loop {
             self.take();
-            let lines = visible(&self.terminal);
-            wanted(&lines).then_some(lines)
-        })
+            let lines = all(&self.terminal);
+            if wanted(&lines) {
+                return lines;
+            }
+            assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}: {lines:#?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Draws what was written since the last time.
