@@ -174,6 +174,8 @@ pub struct LinuxHost {
     core_speeds: Option<CoreSpeeds>,
     /// Our own `nice` as we were started with it.
     nice: i32,
+    /// What is done before this process stops itself.
+    before_stop: Box<dyn FnMut()>,
     notes: Vec<String>,
 }
 
@@ -264,6 +266,7 @@ impl LinuxHost {
             counts: BirthCounts::default(),
             core_speeds: None,
             nice,
+            before_stop: Box::new(|| ()),
             notes,
         };
         // Some may have come since the list of them was read.
@@ -276,6 +279,12 @@ impl LinuxHost {
     /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
     pub fn keep_measured(&mut self, speeds: CoreSpeeds) {
         self.core_speeds = Some(speeds);
+    }
+
+    /// From now on, calls `act` before this process stops itself because of SIGTSTP, as by Ctrl-Z. Programs that got the
+    /// signal from the terminal are stopped by then.
+    pub fn before_stop(&mut self, act: impl FnMut() + 'static) {
+        self.before_stop = Box::new(act);
     }
 
     /// Lines for the user that have come up since the last call.
@@ -441,6 +450,7 @@ impl LinuxHost {
                 self.stop_again();
             }
             if asked.stop {
+                (self.before_stop)();
                 let me = Pid(std::process::id().cast_signed());
                 let _ = sys::kill(me, libc::SIGSTOP);
             }

@@ -42,7 +42,7 @@ pub fn is_terminal(stream: Stream) -> bool {
 }
 
 /// How large a terminal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Lines.
     pub lines: usize,

@@ -147,6 +147,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
         .map_err(|why| jobs::failure(&why))?;
     let mut speaker = Speaker::new(args.quiet, nice);
+    speaker.voice.iter().for_each(|voice| host.before_stop(voice.hide()));
     speaker.say(speeds::note(speeds.as_ref(), workload));
     speaker.say(cores::note(args.core_speeds.as_deref(), machine));
     speaker.say(cores::doubt(&args.policy, machine, host.usable()));
@@ -363,6 +364,13 @@ impl Speaker {
         if let Some(voice) = self.voice.take() {
             voice.end(patience);
         }
+    }
+}
+
+/// Also in a panic the table is taken away, so that the terminal is as it was.
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        self.end(Some(PATIENCE));
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::termios::{Action, tcflow};
 use schedule_support::{signal, wait_until, workload};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use terminal_support::{Pty, all, assert_usual, terminal};
+use terminal_support::{Pty, Screen, all, assert_usual, has, modes, shell, terminal, visible};
 
 const LINES: u16 = 24;
 const COLUMNS: u16 = 100;
@@ -54,6 +54,84 @@ fn a_table_below_what_programs_print() {
     }
     assert!(!seen.iter().any(|line| line.contains("quanta")), "the table is gone: {seen:#?}");
     assert_usual(&mut terminal);
+}
+
+/// `colocate schedule` of jobs that do not end by themselves.
+fn endless(scratch: &Scratch) -> Command {
+    let mut command = schedule(scratch);
+    command.arg(workload(scratch, "", &[("while :; do :; done", ""); 4]));
+    command
+}
+
+/// Whether a table is there.
+fn is_drawn(lines: &[String]) -> bool {
+    lines.iter().any(|line| line.contains(" quanta: "))
+}
+
+/// Waits until colocate has ended by a signal, and fails unless the terminal is as it was.
+fn ends(mut screen: Screen, mut child: Child, before: &str, code: i32) {
+    let status = await_that("colocate ends", || {
+        screen.take();
+        child.try_wait().unwrap()
+    });
+    screen.take();
+    let lines = visible(&screen.terminal);
+    assert!(status.code() == Some(code) && !is_drawn(&lines), "{status}: {lines:#?}");
+    assert_eq!(modes(&screen), before);
+    assert_usual(&mut screen.terminal);
+}
+
+/// Ctrl-C, and a signal, in terminals of several sizes.
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    for (lines, columns, signal) in [(24, 80, 2), (10, 40, 2), (24, 80, 15), (10, 40, 1)] {
+        let (scratch, mut screen) = (Scratch::new(), Screen::new(lines, columns));
+        let before = modes(&screen);
+        let child = screen.pty.start(&endless(&scratch));
+        screen.await_lines("a table is drawn", is_drawn);
+        match signal {
+            2 => screen.type_keys("\u{3}"),
+            other => self::signal(&format!("-{other}"), child.id().cast_signed()),
+        }
+        ends(screen, child, &before, 128 + signal);
+    }
+}
+
+#[test]
+fn another_size() {
+    let (scratch, mut screen) = (Scratch::new(), Screen::new(24, 80));
+    let before = modes(&screen);
+    let child = screen.pty.start(&endless(&scratch));
+    screen.await_lines("a table is drawn", is_drawn);
+    screen.resize(10, 40);
+    screen.await_lines("a narrower table is drawn", |lines| {
+        is_drawn(lines) && lines.iter().any(|line| line.ends_with('…'))
+    });
+    screen.resize(24, 80);
+    screen.await_lines("a wider table is drawn", |lines| {
+        is_drawn(lines) && lines.iter().all(|line| !line.ends_with('…'))
+    });
+    screen.type_keys("\u{3}");
+    ends(screen, child, &before, 130);
+}
+
+/// Ctrl-Z and `fg`: the shell has the whole screen in between.
+#[test]
+fn a_shell_in_between() {
+    let (scratch, mut screen) = (Scratch::new(), Screen::new(24, 80));
+    let before = modes(&screen);
+    let script = "\"$@\"; seq 100 140; echo has stopped; read go; fg; exit $?";
+    let child = screen.pty.start(&shell(script, &endless(&scratch)));
+    screen.await_lines("a table is drawn", is_drawn);
+    screen.type_keys("\u{1a}");
+    screen.await_lines("Ctrl-Z stops it", |lines| has(lines, "has stopped"));
+    let lines = visible(&screen.terminal);
+    let shell: Vec<String> = (119..=140).map(|n| n.to_string()).collect();
+    assert_eq!(lines, [&shell[..], &["has stopped".into(), String::new()]].concat());
+    screen.type_keys("\n");
+    screen.await_lines("it goes on", is_drawn);
+    screen.type_keys("\u{3}");
+    ends(screen, child, &before, 130);
 }
 
 /// Neither is anything drawn where a shell has the terminal, nor is anybody stopped by the terminal for writing

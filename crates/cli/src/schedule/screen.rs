@@ -31,7 +31,7 @@ pub fn room(size: Size) -> usize {
 }
 
 /// A table that is to be shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Frame {
     /// Its lines, none longer than the terminal's; those without room are left out. Empty to take away what is shown.
     pub text: String,

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Most bytes of lines that wait to be written. Chosen: as much as a pipe takes; who reads no more has enough of it.
 const MOST: usize = 64 << 10;
+/// Longest wait before colocate stops. Chosen: a terminal that was stopped by Ctrl-S takes nothing.
+const TO_HIDE: Duration = Duration::from_millis(200);
 
 /// Who writes to standard error.
 pub struct Voice {
@@ -35,6 +37,8 @@ struct Waiting {
     left_out: usize,
     /// The newest table; older ones that were not written yet are of no use.
     frame: Option<Frame>,
+    /// Whether the thread has written everything that it has taken.
+    idle: bool,
     over: bool,
 }
 
@@ -67,6 +71,18 @@ impl Voice {
         self.desk.changed.notify_all();
     }
 
+    /// What takes the table away until the next one is shown, and waits until that is done, at most for [`TO_HIDE`].
+    pub fn hide(&self) -> impl FnMut() + use<> {
+        let desk = Arc::clone(&self.desk);
+        move || {
+            let mut waiting = desk.open();
+            waiting.frame = Some(Frame::default());
+            desk.changed.notify_all();
+            let shown = |waiting: &mut Waiting| waiting.frame.is_some() || !waiting.idle;
+            drop(desk.changed.wait_timeout_while(waiting, TO_HIDE, shown));
+        }
+    }
+
     /// Takes the table away, and waits until everything is written, for as long as `patience` if there is one.
     pub fn end(self, patience: Option<Duration>) {
         self.desk.open().over = true;
@@ -89,8 +105,12 @@ impl Desk {
         let nothing = |waiting: &mut Waiting| {
             waiting.lines.is_empty() && waiting.frame.is_none() && !waiting.over
         };
-        let found = self.changed.wait_while(self.open(), nothing);
-        let mut waiting = found.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.open();
+        waiting.idle = true;
+        self.changed.notify_all();
+        let found = self.changed.wait_while(waiting, nothing);
+        waiting = found.unwrap_or_else(PoisonError::into_inner);
+        waiting.idle = false;
         (waiting.take_lines(), waiting.frame.take(), waiting.over)
     }
 }

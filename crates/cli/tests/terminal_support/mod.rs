@@ -5,7 +5,7 @@
 use crate::run_support::PATIENCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -39,18 +39,13 @@ impl Pty {
     }
 
     /// Starts a command as the leader of a session that has the terminal. Its process keeps its number: `env` and `setsid`
-    /// execute the next program. Under nohup, tests inherit that SIGHUP is ignored; the program does not.
+    /// execute the next program. It ignores no signal, though tests do in the background of a shell, or under nohup.
     pub fn start(&self, command: &Command) -> Child {
         let end = || Stdio::from(self.theirs.try_clone().unwrap());
         let mut leader = Command::new("env");
-        leader.args(["--default-signal=HUP", "setsid", "--ctty"]).arg(command.get_program());
+        leader.args(["--default-signal", "setsid", "--ctty"]).arg(command.get_program());
         leader.args(command.get_args()).env("TERM", "xterm").env_remove("NO_COLOR");
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => leader.env(name, value),
-                None => leader.env_remove(name),
-            };
-        }
+        take_environment(&mut leader, command);
         if let Some(folder) = command.get_current_dir() {
             leader.current_dir(folder);
         }
@@ -131,6 +126,29 @@ impl Screen {
     }
 }
 
+/// A shell with job control that runs `script`, in which `"$@"` is the command.
+pub fn shell(script: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-mc", script, "sh"]).arg(command.get_program()).args(command.get_args());
+    take_environment(&mut shell, command);
+    shell
+}
+
+/// Gives a command the variables that were set for another one.
+fn take_environment(to: &mut Command, from: &Command) {
+    for (name, value) in from.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+}
+
+/// Whether a line ends so: keys are echoed before.
+pub fn has(lines: &[String], end: &str) -> bool {
+    lines.iter().any(|line| line.ends_with(end))
+}
+
 /// An empty screen that keeps the lines that go over its top.
 pub fn terminal(lines: usize, columns: usize) -> avt::Terminal {
     avt::Terminal::with_scrollback(columns, lines, None).unwrap()
@@ -145,6 +163,13 @@ pub fn visible(terminal: &avt::Terminal) -> Vec<String> {
 /// The same with all lines that have gone over its top, oldest first.
 pub fn all(terminal: &avt::Terminal) -> Vec<String> {
     terminal.screen().all_lines().map(|line| line.text().trim_end().to_owned()).collect()
+}
+
+/// What a terminal does with keys and text.
+pub fn modes(screen: &Screen) -> String {
+    let Termios { input_modes, output_modes, control_modes, local_modes, special_codes, .. } =
+        tcgetattr(&screen.pty.theirs).unwrap();
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {special_codes:?}")
 }
 
 /// Fails unless a terminal is as programs expect it: the whole screen scrolls, it is not the alternate one, and the cursor
