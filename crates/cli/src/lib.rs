@@ -5,6 +5,7 @@
 mod bench;
 mod compare;
 mod doctor;
+mod evidence;
 mod exit;
 mod generate;
 mod input;

@@ -367,17 +367,21 @@ fn table(
     let predicted = plan.predicted.as_deref().unwrap_or(nothing);
     let _ = writeln!(text, "predicted  {}", printable(predicted));
     let _ = writeln!(text, "slowdown   {}", printable(trust));
-    let _ = writeln!(text, "born later {}", born_later(&plan.default_placement));
+    let _ = writeln!(text, "default    {}", by_default(&plan.default_placement));
     text
 }
 
-fn born_later(newborn: &DefaultPlacement) -> String {
-    let DefaultPlacement::FillInOrder { pus } = newborn else {
-        return "left to the kernel".to_owned();
+/// Where threads go that are created later.
+fn by_default(placement: &DefaultPlacement) -> String {
+    let DefaultPlacement::FillInOrder { pus } = placement else {
+        return "threads created later: left to the kernel".to_owned();
     };
     let first: Vec<String> = pus.iter().take(8).map(|pu| pu.0.to_string()).collect();
     let more = if pus.len() > first.len() { ", …" } else { "" };
-    format!("the PU with the fewest tasks, earliest in {}{more}", first.join(", "))
+    format!(
+        "threads created later: the PU with the fewest tasks, earliest in {}{more}",
+        first.join(", ")
+    )
 }
 
 /// One row a task, in the order of cores; with a heading.

@@ -258,8 +258,8 @@ fn run(
         Ok(last) => last,
         Err(why) => return Err(give_up(host, why)),
     };
-    let occasion =
-        Occasion::of(&host, policy.needs().has(Source::Mix).then_some(args.watch_s), notes);
+    let watched = policy.needs().has(Source::Mix).then_some(args.watch_s);
+    let occasion = Occasion::of(&host, watched, &grants, notes);
     finish(host, speaker);
     let report = Report::new(&occasion, &jobs, &plans, &last);
     let written = write_report(args, &report);

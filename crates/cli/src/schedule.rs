@@ -183,6 +183,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         runs,
         instructions,
         meanwhile: args.waiting,
+        grants: course.take().grants,
         notes: speaker.said.clone(),
     };
     let report = Report::new(occasion, &tally, &last);
@@ -286,6 +287,7 @@ impl Look<'_> {
         let mut course = self.course.borrow_mut();
         if turn.number == 0 {
             // Of stacks is said what the policy makes of them.
+            course.grants = turn.grants.to_vec();
             let others = turn.grants.iter().filter(|grant| grant.source != Source::Stacks);
             self.speaker.say(others.flat_map(Grant::lines));
             let parts = course.stack_parts.take();

@@ -219,7 +219,8 @@ fn filters_are_named_and_told_from_missing_kernels() {
         // Nothing is left to watch with.
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(diagnosis["works"], false);
-        for (ability, status) in [("mix", "no"), ("counters", "no"), ("thread-creation", "partly")] {
+        for (ability, status) in [("mix", "no"), ("counters", "no"), ("thread-creation", "partly")]
+        {
             assert_eq!(capability(&diagnosis, ability)["status"], status);
             let why = why(&diagnosis, ability);
             assert!(why.contains("seccomp filter"), "{why}");

@@ -67,7 +67,7 @@ fn its_mask_is_given_back_at_the_end() {
         let report = scratch.report();
         let is_it = |task: &&serde_json::Value| task["name"] == "exec_by_thread/sleep";
         let task = report["tasks"].as_array().unwrap().iter().find(is_it).unwrap();
-        assert_eq!(task["stands"], "placed", "{task}");
+        assert_eq!(task["status"], "placed", "{task}");
     }
 }
 

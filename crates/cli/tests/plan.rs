@@ -78,7 +78,7 @@ fn shows_who_goes_where_and_why() {
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
             slowdown   not predicted: nobody has described how fast this machine is
-            born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
+            default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
     check(
@@ -98,7 +98,7 @@ fn shows_who_goes_where_and_why() {
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0416 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
             slowdown   not predicted: nobody has described how fast this machine is
-            born later the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
+            default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
     check(
@@ -117,7 +117,7 @@ fn shows_who_goes_where_and_why() {
 
             predicted  nothing: no task is placed
             slowdown   not predicted: nobody has described how fast this machine is
-            born later left to the kernel
+            default    threads created later: left to the kernel
         "#]],
     );
 }
@@ -145,7 +145,7 @@ fn cpus_leave_out_the_rest() {
             idle       0 of 3 usable PUs
             predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
             slowdown   not predicted: nobody has described how fast this machine is
-            born later the PU with the fewest tasks, earliest in 0, 2, 3
+            default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 3
         "#]],
     );
     check(
@@ -257,7 +257,7 @@ fn copies_are_programs_of_their_own() {
             idle       0 of 4 usable PUs
             predicted  mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0000 for round-robin
             slowdown   not predicted: nobody has described how fast this machine is
-            born later the PU with the fewest tasks, earliest in 0, 1, 2, 3
+            default    threads created later: the PU with the fewest tasks, earliest in 0, 1, 2, 3
         "#]],
     );
 }
@@ -327,7 +327,7 @@ fn no_threads_is_a_plan_too() {
 
             predicted  nothing: no task is placed
             slowdown   not predicted: nobody has described how fast this machine is
-            born later the PU with the fewest tasks, earliest in 0, 1
+            default    threads created later: the PU with the fewest tasks, earliest in 0, 1
         "#]],
     );
 }

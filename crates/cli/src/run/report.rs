@@ -1,19 +1,20 @@
 //! What `run` reports: where every task was meant to be, where it really was, and why.
 
 use super::jobs::Job;
+use crate::evidence::Evidence;
 use colocate_act::LinuxHost;
 use colocate_engine::{Host, Observation, PlacementStatus, Planned, SeenTask};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
-use colocate_policy::{Place, Plan, TaskId, Why};
+use colocate_policy::{Grant, Place, Plan, TaskId, Why};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Version of the report's form.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Tasks that the text shows one by one; the JSON has all that are remembered.
 const SHOWN: usize = 100;
@@ -25,7 +26,8 @@ pub struct Occasion {
     usable: Vec<PuNr>,
     quota: Option<CpuQuota>,
     watch: Option<Nanos>,
-    births: Births,
+    evidence: Vec<Evidence>,
+    creation: Creation,
     most_living: usize,
     forgotten: u64,
     notes: Vec<String>,
@@ -33,7 +35,12 @@ pub struct Occasion {
 
 impl Occasion {
     /// Asks the host, at the end.
-    pub fn of(host: &LinuxHost, watch: Option<Nanos>, notes: Vec<String>) -> Self {
+    pub fn of(
+        host: &LinuxHost,
+        watch: Option<Nanos>,
+        grants: &[Grant],
+        notes: Vec<String>,
+    ) -> Self {
         let counts = host.births();
         Self {
             machine: host.machine().name.clone(),
@@ -41,11 +48,12 @@ impl Occasion {
             usable: host.usable().to_vec(),
             quota: read::usable(host.machine(), &Sysfs::at(Path::new("/"))).quota,
             watch,
-            births: Births {
-                heard_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
-                born: counts.born,
+            evidence: Evidence::of(grants),
+            creation: Creation {
+                seen_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
+                created: counts.born,
                 lost: counts.lost,
-                pinned_at_birth: counts.waited.count(),
+                pinned_at_creation: counts.waited.count(),
                 waited_median_ns: counts.waited.percentile(50),
                 waited_p99_ns: counts.waited.percentile(99),
             },
@@ -69,7 +77,8 @@ pub struct Report {
     tasks: Vec<ReportedTask>,
     forgotten_tasks: u64,
     most_tasks_at_once: usize,
-    births: Births,
+    evidence: Vec<Evidence>,
+    threads_created: Creation,
     plans: Vec<ReportedPlan>,
     notes: Vec<String>,
 }
@@ -98,24 +107,24 @@ struct ReportedJob {
 struct ReportedTask {
     task: TaskId,
     name: String,
-    born_ns: Nanos,
+    created_ns: Nanos,
     ended_ns: Option<Nanos>,
     cpu_ns: Option<Nanos>,
     mix: Mix,
     planned: Option<PuNr>,
     why: Option<Why>,
-    stands: &'static str,
+    status: &'static str,
     detail: Option<String>,
     allowed: Option<PuSet>,
     last_ran: Option<PuNr>,
 }
 
 #[derive(Clone, Serialize)]
-struct Births {
-    heard_by: &'static str,
-    born: u64,
+struct Creation {
+    seen_by: &'static str,
+    created: u64,
     lost: u64,
-    pinned_at_birth: u64,
+    pinned_at_creation: u64,
     waited_median_ns: Option<Nanos>,
     waited_p99_ns: Option<Nanos>,
 }
@@ -152,7 +161,8 @@ impl Report {
             tasks: seen.tasks.iter().map(|task| ReportedTask::new(task, plans)).collect(),
             forgotten_tasks: occasion.forgotten,
             most_tasks_at_once: occasion.most_living,
-            births: occasion.births.clone(),
+            evidence: occasion.evidence.clone(),
+            threads_created: occasion.creation.clone(),
             plans: reported.collect(),
             notes: occasion.notes.clone(),
         }
@@ -190,13 +200,14 @@ impl Report {
         if let Some(predicted) = &self.predicted {
             let _ = writeln!(text, "predicted: {}", printable(predicted));
         }
-        let Births { heard_by, born, pinned_at_birth, .. } = &self.births;
+        let Creation {
+            seen_by, created, pinned_at_creation, waited_median_ns, waited_p99_ns, ..
+        } = &self.threads_created;
         let _ = write!(
             text,
-            "births: {born} heard of by {heard_by}, {pinned_at_birth} pinned when born"
+            "threads created: {created} (seen by {seen_by}), {pinned_at_creation} pinned at creation"
         );
-        if let (Some(median), Some(p99)) = (self.births.waited_median_ns, self.births.waited_p99_ns)
-        {
+        if let (Some(median), Some(p99)) = (waited_median_ns, waited_p99_ns) {
             let _ = write!(text, ", after {median} (median), {p99} (99th percentile)");
         }
         text.push('\n');
@@ -220,7 +231,7 @@ impl Report {
         let names = self.tasks.iter().take(SHOWN).map(|task| printable(&task.name));
         let name_width = names.map(|name| name.chars().count()).max();
         let width = name_width.unwrap_or(0).max(4);
-        let _ = writeln!(text, "  task   {:width$}  planned  allowed  last on  stands", "name");
+        let _ = writeln!(text, "  task   {:width$}  planned  allowed  last on  status", "name");
         for task in self.tasks.iter().take(SHOWN) {
             let _ = writeln!(text, "  {}", task.row(width, explain));
         }
@@ -231,6 +242,9 @@ impl Report {
     }
 
     fn plans_text(&self, text: &mut String) {
+        for evidence in &self.evidence {
+            let _ = writeln!(text, "{}", printable(&evidence.line()));
+        }
         for planned in &self.plans {
             let tasks = planned.plan.decisions.len();
             let _ = writeln!(
@@ -269,17 +283,17 @@ impl ReportedTask {
             let decisions = &planned.plan.decisions;
             decisions.binary_search_by_key(&task.id, |d| d.task).ok().map(|place| &decisions[place])
         });
-        let (stands, detail) = stands(&task.status);
+        let (status, detail) = status(&task.status);
         Self {
             task: task.id,
             name: task.name.to_string(),
-            born_ns: task.born,
+            created_ns: task.born,
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,
             mix: task.mix,
             planned: task.target_pu,
             why: decision.map(|decision| decision.why.clone()),
-            stands,
+            status,
             detail,
             allowed: (!task.allowed.is_empty()).then(|| task.allowed.iter().copied().collect()),
             last_ran: task.last_ran,
@@ -295,21 +309,21 @@ impl ReportedTask {
             printable(&self.name),
             pu(self.planned, "kernel"),
             pu(self.last_ran, "unseen"),
-            self.stands,
+            self.status,
         );
         if let Some(detail) = &self.detail {
             let _ = write!(row, ": {}", printable(detail));
         }
         if explain {
             let why =
-                self.why.as_ref().map_or("by the newborn rule".to_owned(), ToString::to_string);
+                self.why.as_ref().map_or("by default placement".to_owned(), ToString::to_string);
             let _ = write!(row, "; {}", printable(&why));
         }
         row
     }
 }
 
-fn stands(status: &PlacementStatus) -> (&'static str, Option<String>) {
+fn status(status: &PlacementStatus) -> (&'static str, Option<String>) {
     match status {
         PlacementStatus::Placed => ("placed", None),
         PlacementStatus::LeftToKernel => ("left to the kernel", None),
@@ -335,7 +349,7 @@ pub fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
             (None, Some(watch)) => {
                 format!("not seen before: left to the kernel and watched for {watch}, then placed")
             }
-            (None, None) => "placed as its threads are born".to_owned(),
+            (None, None) => "placed as its threads are created".to_owned(),
         };
         let _ = writeln!(text, "job {number}: {}, {known}", printable(&job.command.name()));
     }

@@ -17,6 +17,8 @@ pub struct Course {
     pub runs: Vec<u32>,
     /// Instructions of each job in all its runs; `None` if nobody counts them.
     pub instructions: Option<Vec<u64>>,
+    /// What it answered when evidence was requested.
+    pub grants: Vec<Grant>,
     /// The parts of the stacks that are counted, or why none are.
     pub stack_parts: Option<Result<Parts, String>>,
     /// How many PUs each job uses where it has the machine to itself, at least 1; 1 for those after the last one.

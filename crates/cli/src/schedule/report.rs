@@ -4,10 +4,12 @@ use super::figures::{marked, mostly, seconds, unknown};
 use super::mean::Mean;
 use super::phases::{self, PhasesReport};
 use super::tally::{JobTally, Placed, Tally};
+use crate::evidence::Evidence;
 use colocate_engine::rates::Estimated;
 use colocate_engine::{Meanwhile, Observation};
 use colocate_machine::printable::{self, printable};
 use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_policy::Grant;
 use colocate_policy::schedule::{Allocated, Selected};
 use colocate_study::simulate::gantt;
 use colocate_study::table::aligned;
@@ -16,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Version of the report format that this build writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
 const MOST_TOGETHER: usize = 12;
 
@@ -36,6 +38,7 @@ pub struct Report {
     jobs: Vec<JobReport>,
     /// Pairs of jobs that shared a core in a quantum at least.
     shared_core: Vec<SharedCore>,
+    evidence: Vec<Evidence>,
     notes: Vec<String>,
 }
 
@@ -135,6 +138,8 @@ pub struct Occasion {
     pub instructions: Option<Vec<u64>>,
     /// What jobs did that had to wait.
     pub meanwhile: Meanwhile,
+    /// What the host answered when evidence was requested.
+    pub grants: Vec<Grant>,
     /// Lines for the user that have come up.
     pub notes: Vec<String>,
 }
@@ -143,7 +148,7 @@ impl Report {
     /// Of a workload that was counted so, by the last look.
     pub fn new(occasion: Occasion, tally: &Tally, last: &Observation) -> Self {
         let Occasion { scheduler, quantum, usable, commands, runs, instructions, .. } = occasion;
-        let Occasion { meanwhile, notes, .. } = occasion;
+        let Occasion { meanwhile, grants, notes, .. } = occasion;
         let of = |number: usize| instructions.as_ref()?.get(number).copied();
         let machine = &tally.machine;
         let jobs = tally.jobs.iter().zip(commands.into_iter().zip(runs)).enumerate();
@@ -167,6 +172,7 @@ impl Report {
             shared_core: shared
                 .map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta })
                 .collect(),
+            evidence: Evidence::of(&grants),
             notes,
         }
     }
@@ -440,6 +446,7 @@ mod tests {
             runs: vec![1, 12, 0],
             instructions: None,
             meanwhile,
+            grants: Vec::new(),
             notes: Vec::new(),
         };
         Report::new(occasion, tally, &last)

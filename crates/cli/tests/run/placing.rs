@@ -98,7 +98,7 @@ fn a_thread_that_its_program_has_bound_is_left() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     let report = scratch.report();
-    assert_eq!(report["tasks"][1]["stands"], "pinned by the program", "{report}");
+    assert_eq!(report["tasks"][1]["status"], "pinned by the program", "{report}");
     assert_eq!(report["tasks"][1]["planned"], Value::Null);
 }
 
@@ -115,7 +115,7 @@ fn taskset_is_respected() {
     send("-TERM", child.id());
     assert!(child.wait().unwrap().success());
     let task = &scratch.report()["tasks"][0];
-    assert_eq!(task["stands"], "pinned by the program", "{task}");
+    assert_eq!(task["status"], "pinned by the program", "{task}");
     assert_eq!(task["allowed"], last);
 }
 
@@ -179,7 +179,7 @@ fn a_script_that_becomes_a_program_is_placed() {
     let scratch = Scratch::new();
     let script = ["sh", "-c", "sleep 0; exec sleep 0.3"];
     run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &script);
-    assert_eq!(scratch.report()["tasks"][0]["stands"], "placed", "{}", scratch.report());
+    assert_eq!(scratch.report()["tasks"][0]["status"], "placed", "{}", scratch.report());
 }
 
 /// A daemon outlives colocate, with its original mask and without our journal.

@@ -51,7 +51,7 @@ fn a_program_seen_before_is_planned_at_once() {
     let words = ["sh", "-c", busy];
     run(&scratch, &["--watch-s", "0.5"], &words);
     let first = scratch.report();
-    if first["births"]["heard_by"] != "perf" || first["jobs"][0]["profile"].is_null() {
+    if first["threads_created"]["seen_by"] != "perf" || first["jobs"][0]["profile"].is_null() {
         eprintln!("skipped: this kernel lets us sample nothing: {}", first["notes"]);
         return;
     }

@@ -130,7 +130,7 @@ fn without_perf_there_are_lines_and_a_run() {
         1,
         "{said}"
     );
-    assert!(said.contains("heard of by proc"), "{said}");
+    assert!(said.contains("(seen by proc)"), "{said}");
 }
 
 /// A set-user-ID child that becomes root altogether cannot be placed by an ordinary user.
@@ -153,7 +153,7 @@ fn another_users_thread_is_reported() {
     send("-TERM", child.id());
     assert!(child.wait().unwrap().success());
     let task = &scratch.report()["tasks"][0];
-    assert_eq!(task["stands"], "trouble", "{task}");
+    assert_eq!(task["status"], "trouble", "{task}");
     assert!(task["detail"].as_str().unwrap().contains("another user"), "{task}");
     assert_eq!(task["allowed"], original(), "the report says where it really may run");
 }

@@ -127,7 +127,7 @@ impl Scratch {
 /// The tasks of a report with what they stand like.
 pub fn stands(report: &Value) -> Vec<String> {
     let tasks = report["tasks"].as_array().unwrap();
-    tasks.iter().map(|task| task["stands"].as_str().unwrap().to_owned()).collect()
+    tasks.iter().map(|task| task["status"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A test that failed ends no programs; those that work for ever, or create others, would be beside all tests after it.

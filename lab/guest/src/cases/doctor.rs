@@ -259,7 +259,11 @@ const ILLS: [Ill; 17] = [
     Ill { within: &["prlimit", "--nofile=1000:1000"], ..ill(NONE, "files", "true") },
     Ill {
         within: &["prlimit", "--memlock=0:0"],
-        ..ill(NONE, "thread-creation", "sysctl -w kernel.perf_event_paranoid=2 kernel.perf_event_mlock_kb=4")
+        ..ill(
+            NONE,
+            "thread-creation",
+            "sysctl -w kernel.perf_event_paranoid=2 kernel.perf_event_mlock_kb=4",
+        )
     },
 ];
 

@@ -65,7 +65,7 @@ pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
     session.await_tasks("places within the cpuset", |tasks| meant.is_so(tasks, &effective))?;
     let report = session.end()?;
     let stands: Vec<_> =
-        report["tasks"].as_array().into_iter().flatten().map(|task| &task["stands"]).collect();
+        report["tasks"].as_array().into_iter().flatten().map(|task| &task["status"]).collect();
     let left = stands.iter().filter(|stand| **stand == "left to the kernel").count();
     let expected = meant.left_to_kernel();
     // The first thread may have had a place or none; the others had one each.
@@ -121,7 +121,7 @@ fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result
     let changes = plans.iter().filter(|plan| plan["cause"] == "machine-changed").count();
     // The kernel takes one change in several steps, and each may be seen.
     ensure!(changes >= expected, "expected {expected} changes of the machine, found {changes}");
-    let of_programs = |task: &&Value| task["stands"] == "pinned by the program";
+    let of_programs = |task: &&Value| task["status"] == "pinned by the program";
     let taken = report["tasks"].as_array().into_iter().flatten().filter(of_programs).count();
     ensure!(taken == 0, "expected every task to stay ours, found {report:#}");
     Ok(())
