@@ -7,7 +7,9 @@
 
 use colocate_machine::exact::Exact;
 use colocate_machine::{Machine, picture, read};
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,8 +38,38 @@ fn check(test: &str) {
     let text = picture(&seen.machine, seen.usable.as_ref());
     expect_test::expect_file![field("text")].assert_eq(&text);
     let exact = Exact::new(seen.machine, seen.usable);
-    expect_test::expect_file![field("json")].assert_eq(&exact.to_json());
+    let json = compact(&exact.to_json());
+    expect_test::expect_file![field("json")].assert_eq(&json);
+    assert_eq!(Exact::from_json(&json).as_ref(), Ok(&exact));
     assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact));
+}
+
+/// The same JSON with a line for each field of the machine; lists fill lines of 120 characters.
+fn compact(json: &str) -> String {
+    const WIDTH: usize = 120;
+    let exact: Map<String, Value> = serde_json::from_str(json).unwrap();
+    let line = |value: &Value| match value {
+        Value::Array(items) => {
+            let mut lines = vec![String::new()];
+            for item in items.iter().map(Value::to_string) {
+                if lines.last().unwrap().len() + item.len() > WIDTH {
+                    lines.push(String::new());
+                }
+                write!(lines.last_mut().unwrap(), "{item},").unwrap();
+            }
+            format!("[{}]", lines.join("\n").trim_end_matches(','))
+        }
+        other => other.to_string(),
+    };
+    let fields = |object: &Map<String, Value>| {
+        let fields = object.iter().map(|(name, value)| format!("{name:?}: {}", line(value)));
+        fields.collect::<Vec<_>>().join(",\n")
+    };
+    let parts = exact.iter().map(|(name, value)| match value {
+        Value::Object(object) => format!("{name:?}: {{\n{}\n}}", fields(object)),
+        other => format!("{name:?}: {}", line(other)),
+    });
+    format!("{{\n{}\n}}\n", parts.collect::<Vec<_>>().join(",\n"))
 }
 
 #[test]
