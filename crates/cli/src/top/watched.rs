@@ -6,9 +6,9 @@
 use super::spinning::Spinning;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::asleep::{Waits, Whole};
+use colocate_observe::asleep::Whole;
 use colocate_observe::proc::Proc;
-use colocate_observe::runstate::RunTime;
+use colocate_observe::sources::run_states::{Read, TaskTimes};
 use colocate_observe::spin::spun::Spun;
 use colocate_observe::sys::process_time;
 use colocate_observe::{Pid, Tid};
@@ -33,10 +33,7 @@ pub struct Watched {
 /// A thread of it.
 #[derive(Debug)]
 struct Thread {
-    time: RunTime,
-    waits: Waits,
-    /// Time on PUs, and waiting for one, at the last look.
-    last: (Nanos, Nanos),
+    times: TaskTimes,
     /// Whether it was runnable then.
     is_awake: bool,
     spun: Spun,
@@ -159,8 +156,8 @@ impl Watched {
     /// Opens what tells of a thread. What it did before counts if all others were known: then it is new. False if
     /// nothing can be opened for want of descriptors or memory, which says nothing of the thread.
     fn meet(&mut self, proc: &Path, tid: Tid) -> bool {
-        let time = match RunTime::open(proc, self.pid, tid) {
-            Ok(time) => time,
+        let mut times = match TaskTimes::open(proc, self.pid, tid) {
+            Ok(times) => times,
             Err(why) => {
                 self.is_denied |= why.kind() == ErrorKind::PermissionDenied;
                 return !matches!(
@@ -169,14 +166,10 @@ impl Watched {
                 );
             }
         };
-        let before = if self.is_known { None } else { time.read_both() };
-        let mut waits = Waits::default();
-        if let Some(sums) = before {
-            waits.read(sums, Nanos::ZERO);
+        if !self.is_known {
+            times.read(Nanos::ZERO);
         }
-        let last = before.unwrap_or_default();
-        let thread = Thread { time, waits, last, is_awake: true, spun: Spun::default() };
-        self.threads.insert(tid, thread);
+        self.threads.insert(tid, Thread { times, is_awake: true, spun: Spun::default() });
         true
     }
 }
@@ -190,14 +183,13 @@ impl Thread {
     /// Takes in what it did since the look before; returns for how long it ran.
     fn look(&mut self, (pid, tid): (Pid, Tid), look: &mut Look<'_>, did: &mut Did) -> Nanos {
         // One that has ended is forgotten when all are read.
-        let Some(sums) = self.time.read_both() else {
+        let before = self.times.last();
+        let Some(Read { times, .. }) = self.times.read(look.at) else {
             self.is_awake = false;
             return Nanos::ZERO;
         };
-        let waited = self.waits.read(sums, look.at);
-        let (ran, queued) =
-            (sums.0.saturating_sub(self.last.0), waited.saturating_sub(self.last.1));
-        self.last = (sums.0, waited.max(self.last.1));
+        let ran = times.cpu_time.saturating_sub(before.cpu_time);
+        let queued = times.waited.saturating_sub(before.waited);
         self.is_awake = ran + queued > Nanos::ZERO;
         let looped = look.spinning.as_ref().map_or(Some(Nanos::ZERO), |spinning| {
             spinning.waited(tid, &mut self.spun, (ran, queued))
@@ -210,7 +202,7 @@ impl Thread {
         });
         if ran > Nanos::ZERO || look.took == Nanos::ZERO {
             let stat = Stat::read(look.proc, pid, tid);
-            self.waits.could_run(stat.is_some_and(|stat| stat.could_run()), look.at);
+            self.times.could_run(stat.is_some_and(|stat| stat.could_run()), look.at);
             self.is_awake |= stat.is_some_and(|stat| stat.could_run());
             if let Some(stat) = stat {
                 *did.places.entry(stat.last_ran).or_default() += ran;
@@ -290,7 +282,7 @@ mod tests {
             while watched.threads.contains_key(&gone) || !watched.threads.contains_key(&new.tid) {
                 look(&mut watched);
             }
-            let ran = |watched: &Watched| watched.threads[&new.tid].last.0;
+            let ran = |watched: &Watched| watched.threads[&new.tid].times.last().cpu_time;
             let mut places = look(&mut watched).places;
             while ran(&watched) == Nanos::ZERO || places.values().all(|ran| *ran == Nanos::ZERO) {
                 places = look(&mut watched).places;

@@ -8,11 +8,12 @@ use crate::asleep::{Waits, Whole};
 use crate::limits::Descriptors;
 use crate::runstate::RunTime;
 use crate::sys::process_time;
-use crate::task::Pid;
+use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_policy::TaskId;
 use colocate_policy::source::Backend;
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 /// For so long for each of its threads a process's clock is not asked again. Chosen: the kernel takes 0.17 µs for each of
@@ -33,17 +34,24 @@ pub struct RunStates {
     most_open: usize,
 }
 
+/// The times of one task, from look to look. `top` reads them, too.
 #[derive(Debug, Default)]
-struct OfTask {
+pub struct TaskTimes {
+    /// `None` while it is closed.
     file: Option<RunTime>,
-    /// Whether its times were asked for in vain, other than for want of descriptors.
-    is_silent: bool,
     waits: Waits,
     last: Option<Times>,
 }
 
+#[derive(Debug, Default)]
+struct OfTask {
+    times: TaskTimes,
+    /// Whether its times were asked for in vain, other than for want of descriptors.
+    is_silent: bool,
+}
+
 /// Times of a task since it was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// CPU time.
     pub cpu_time: Nanos,
@@ -130,50 +138,73 @@ impl RunStates {
             return None;
         }
         let of = self.of.entry(task.id).or_default();
-        let (was_open, room) = (of.file.is_some(), self.open < self.most_open);
-        let sums = of.sums(task, proc, room);
-        self.open += usize::from(!was_open && of.file.is_some());
-        let (cpu_time, waited) = sums?;
-        let times = Times { cpu_time, waited: of.waits.read((cpu_time, waited), at) };
-        let before = of.last.replace(times);
+        let (was_open, before) = (of.times.file.is_some(), of.times.last());
+        of.open(task, proc);
+        let read = of.times.read(at);
+        // The file stays open if there is room for it.
+        of.times.file.take_if(|_| !was_open && self.open >= self.most_open);
+        self.open += usize::from(!was_open && of.times.file.is_some());
+        let read = read?;
         if let Some(whole) = self.wholes.get_mut(&task.pid) {
-            let ran_before = before.map_or(Nanos::ZERO, |before| before.cpu_time);
-            whole.0.add(times.cpu_time.saturating_sub(ran_before));
+            whole.0.add(read.times.cpu_time.saturating_sub(before.cpu_time));
         }
-        Some(Read { times, sleeps: before == Some(times) })
+        Some(read)
     }
 
     /// Notes whether a living task could run when it was asked for its state, at `at` or later, and after
     /// [`RunStates::read`].
     pub fn could_run(&mut self, id: TaskId, could: bool, at: Nanos) {
         if let Some(of) = self.of.get_mut(&id) {
-            of.waits.could_run(could, at);
+            of.times.could_run(could, at);
         }
     }
 
     /// Forgets a task that has ended.
     pub fn ended(&mut self, id: TaskId) {
         let of = self.of.remove(&id);
-        self.open -= usize::from(of.is_some_and(|of| of.file.is_some()));
+        self.open -= usize::from(of.is_some_and(|of| of.times.file.is_some()));
+    }
+}
+
+impl TaskTimes {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// If the thread has ended, must not be read, or no file can be opened.
+    pub fn open(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
+        Ok(Self { file: Some(RunTime::open(proc, pid, tid)?), ..Self::default() })
+    }
+
+    /// As last read; nothing if they never were.
+    #[must_use]
+    pub fn last(&self) -> Times {
+        self.last.unwrap_or_default()
+    }
+
+    /// Asks for them at `at`, on the kernel's clock; `None` if the thread has ended or they are closed.
+    pub fn read(&mut self, at: Nanos) -> Option<Read> {
+        let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
+        let waited = self.waits.read((cpu_time, waited), at);
+        let times = Times { cpu_time, waited: waited.max(self.last().waited) };
+        let sleeps = self.last.replace(times) == Some(times);
+        Some(Read { times, sleeps })
+    }
+
+    /// Notes whether it could run when it was asked for its state, at `at` or later, and after [`TaskTimes::read`].
+    pub fn could_run(&mut self, could: bool, at: Nanos) {
+        self.waits.could_run(could, at);
     }
 }
 
 impl OfTask {
-    /// What the kernel has summed up of a task. The file stays open if there is `room` for it.
-    fn sums(&mut self, task: TaskRef, proc: &Path, room: bool) -> Option<(Nanos, Nanos)> {
-        if self.file.is_some() || self.is_silent {
-            return self.file.as_ref().and_then(RunTime::read_both);
+    /// Opens its file, unless it is open or was refused.
+    fn open(&mut self, task: TaskRef, proc: &Path) {
+        if self.times.file.is_some() || self.is_silent {
+            return;
         }
         match RunTime::open(proc, task.pid, task.tid) {
-            Ok(file) => {
-                let sums = file.read_both();
-                self.file = room.then_some(file);
-                sums
-            }
-            Err(why) => {
-                self.is_silent = why.raw_os_error() != Some(libc::EMFILE);
-                None
-            }
+            Ok(file) => self.times.file = Some(file),
+            Err(why) => self.is_silent = why.raw_os_error() != Some(libc::EMFILE),
         }
     }
 }
@@ -187,8 +218,7 @@ mod tests {
     #[test]
     fn times_and_sleep() {
         let proc = tempfile::tempdir().unwrap();
-        let task =
-            TaskRef { id: TaskId { job: JobIdx(0), order: 0 }, pid: Pid(7), tid: crate::Tid(8) };
+        let task = TaskRef { id: TaskId { job: JobIdx(0), order: 0 }, pid: Pid(7), tid: Tid(8) };
         let folder = proc.path().join("7/task/8");
         std::fs::create_dir_all(&folder).unwrap();
         let sums = |text: &str| std::fs::write(folder.join("schedstat"), text).unwrap();
