@@ -7,6 +7,7 @@
 mod filling;
 mod lives;
 mod looking;
+mod paging;
 mod pausing;
 mod placing;
 mod preparing;
@@ -42,6 +43,7 @@ use colocate_policy::{Grant, JobIdx, Plan, TaskId};
 use filling::Fillers;
 use lives::{Leaving, Rest};
 use looking::{GLANCE_EVERY, LOOK_EVERY};
+use paging::Pager;
 use preparing::{
     Kept, can_count, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
 };
@@ -126,6 +128,8 @@ pub struct LinuxHost {
     held: Vec<Option<Held>>,
     pauser: Option<Pauser>,
     fillers: Option<Fillers>,
+    /// Moves memory, once a plan has ordered that.
+    pager: Option<Pager>,
     /// Jobs that wait.
     waiting: BTreeSet<JobIdx>,
     /// What could not be done to whom, so that it is said once.
@@ -233,6 +237,7 @@ impl LinuxHost {
             held: held.into_iter().map(Some).collect(),
             pauser,
             fillers,
+            pager: None,
             waiting: BTreeSet::new(),
             told: BTreeSet::new(),
             ending: None,
@@ -356,7 +361,8 @@ impl LinuxHost {
 
     /// Restores the mask and policy of every task that still lives, and ends the journal. Returns lines for the user.
     pub fn finish(mut self) -> Vec<String> {
-        // Nothing is placed or stopped any more.
+        // Nothing is placed, moved or stopped any more.
+        self.stop_pages();
         self.plan = None;
         self.let_all_go_on();
         self.births.tell_all();
@@ -523,7 +529,8 @@ impl LinuxHost {
             task.status = self.status_of(task.id.job, stand);
         }
         self.add_spinning(&mut tasks);
-        Observation { at: self.clock(), end, tasks, ended: self.ended.clone() }
+        let moved = self.pages_moved();
+        Observation { at: self.clock(), end, tasks, ended: self.ended.clone(), moved }
     }
 }
 
@@ -563,6 +570,7 @@ impl Host for LinuxHost {
             self.launch();
         }
         self.let_chosen_go_on();
+        self.order_pages(&plan.pages);
         let until = self.clock() + quantum;
         loop {
             self.hear();

@@ -8,7 +8,7 @@
 use colocate_act::launch::Command;
 use colocate_act::{LinuxHost, Sampling, Setup, Target};
 use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
-use colocate_machine::{Nanos, read};
+use colocate_machine::{Bytes, Nanos, NodeNr, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
 use colocate_observe::Tid;
@@ -18,7 +18,9 @@ use colocate_observe::pmu::plan::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sources::counters::TaskCounters;
-use colocate_policy::{Knowledge, Policy, PolicySpec, Source, SourceSet};
+use colocate_policy::{
+    Evidence, JobIdx, Knowledge, PageMove, Plan, Policy, PolicySpec, Source, SourceSet,
+};
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -261,6 +263,55 @@ fn where_cycles_went() {
     nobody_is_left();
 }
 
+/// Jobs in turn, and once orders to move the first one's memory.
+#[derive(Debug)]
+struct Orders {
+    turns: Box<dyn Policy>,
+    pages: Vec<PageMove>,
+}
+
+impl Policy for Orders {
+    fn needs(&self) -> SourceSet {
+        self.turns.needs()
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let pages =
+            if evidence.now.number == 3 { std::mem::take(&mut self.pages) } else { Vec::new() };
+        Plan { pages, ..self.turns.decide(evidence) }
+    }
+}
+
+/// Memory goes where it is, which is done, and to a node that is not there, which is told. `lab` has machines with two.
+fn memory_is_moved_as_ordered() {
+    let machine = read::live().unwrap();
+    let Some(node) = machine.nodes.first().map(|node| node.os) else {
+        return println!("skipped: no NUMA node is shown");
+    };
+    let order = |to| PageMove {
+        job: JobIdx(0),
+        range: None,
+        to,
+        budget: Bytes::mib(1024),
+        why: "a test".to_owned(),
+    };
+    let fills = "exec awk 'BEGIN { for (i = 0; i < 2000000; i++) a[i] = i }'";
+    let mut host = LinuxHost::prepare(machine, &setup(&[fills], &[])).unwrap();
+    let turns = PolicySpec::named("round-robin").plain();
+    let mut policy = Orders { turns, pages: vec![order(node), order(NodeNr(4095))] };
+    let mut told = Vec::new();
+    let look = &mut |turn: &Round<'_>| told.extend(turn.seen.moved.iter().cloned());
+    schedule(&mut host, &mut policy, 1, look).unwrap();
+    let notes = host.finish();
+    nobody_is_left();
+    if told.first().is_some_and(|first| first.trouble.is_some()) {
+        return println!("skipped: {told:?}");
+    }
+    assert_eq!(told.len(), 2, "{told:?} {notes:?}");
+    assert_eq!((told[0].to, told[0].moved, &told[0].trouble), (node, Bytes(0), &None), "{told:?}");
+    assert!(told[1].trouble.is_some() && told[1].moved == Bytes(0), "{told:?}");
+}
+
 /// The last PU is not in the list of those that are online: a program that runs there alone is seen all the same.
 fn who_is_born_on_a_pu_that_has_come_is_found() {
     let mut setup = setup(&[], &[]);
@@ -282,7 +333,7 @@ fn who_is_born_on_a_pu_that_has_come_is_found() {
 }
 
 fn main() {
-    let tests: [(&str, &dyn Fn()); 9] = [
+    let tests: [(&str, &dyn Fn()); 10] = [
         ("instructions_add_up", &|| instructions_add_up(false)),
         ("instructions_add_up by signals", &|| instructions_add_up(true)),
         ("who_ignores_the_request_is_killed", &|| who_ignores_the_request_is_killed(false)),
@@ -294,6 +345,7 @@ fn main() {
         ("without_counters_it_is_refused", &without_counters_it_is_refused),
         ("what_the_processor_counts", &what_the_processor_counts),
         ("where_cycles_went", &where_cycles_went),
+        ("memory_is_moved_as_ordered", &memory_is_moved_as_ordered),
     ];
     if let Err(why) = clock().open(Tid(0), Start::Now) {
         println!("skipped: the kernel lets nobody count: {why}");

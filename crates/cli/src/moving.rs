@@ -132,7 +132,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let target = target(args.to, &nodes, &allowed)?;
     let name = pages::name(process.pid());
     let spans = if args.all { vec![Span::ALL] } else { args.range.clone() };
-    let order = Order { spans, target, dry: args.dry_run };
+    let order = Order { spans, target, dry: args.dry_run, budget: None };
     let mut interrupt = Interrupt::new()?;
     let before = HugeMoves::read(Path::new("/proc"));
     let moved =

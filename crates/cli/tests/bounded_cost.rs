@@ -55,7 +55,7 @@ fn a_storm_of_threads_costs_less_than_the_program() {
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     let report = scratch.report();
-    let followed = report["births"]["born"].as_u64().unwrap();
+    let followed = report["threads_created"]["created"].as_u64().unwrap();
     println!("{created} created, {followed} followed, {own} of {program} ns");
     assert_eq!(said.matches("creates more than 1000 threads a second").count(), 1, "{said}");
     // The first 1,000, what comes until then at the rate, and what is left over when the storm pauses on a busy machine.
@@ -73,7 +73,7 @@ fn what_lives_on_is_followed_later() {
     let mut child = command.spawn().unwrap();
     ends(&mut child);
     let report = scratch.report();
-    assert_eq!(report["births"]["born"], 2_500, "{}", report["births"]);
+    assert_eq!(report["threads_created"]["created"], 2_500, "{}", report["threads_created"]);
 }
 
 /// CPU time of colocate until so many sleeping threads are there and known, and in the 3 s after that, as a share of a PU.

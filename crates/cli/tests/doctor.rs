@@ -43,7 +43,7 @@ fn the_exit_status_and_both_forms_agree() {
     let cache = empty();
     let output = doctor(cache.path()).arg("--json").output().unwrap();
     let diagnosis = json(&output);
-    assert_eq!(diagnosis["version"], 1);
+    assert_eq!(diagnosis["version"], 2);
     let works = diagnosis["works"].as_bool().unwrap();
     assert_eq!(output.status.code(), Some(if works { 0 } else { 3 }));
     assert_eq!(capability(&diagnosis, "affinity")["status"], "yes");

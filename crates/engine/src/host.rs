@@ -2,7 +2,7 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{Grant, JobIdx, Plan, Source, TaskId};
+use colocate_policy::{Grant, JobIdx, PagesMoved, Plan, Source, TaskId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -172,12 +172,20 @@ pub struct Observation {
     pub tasks: Vec<SeenTask>,
     /// Jobs that have ended so far, in the order of their end.
     pub ended: Vec<JobEnd>,
+    /// What came of orders to move memory that have been carried out since the observation before.
+    pub moved: Vec<PagesMoved>,
 }
 
 impl Observation {
     /// What is seen before anything was launched.
     pub(crate) fn before_the_launch() -> Self {
-        Self { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: Vec::new(), ended: Vec::new() }
+        Self {
+            at: Nanos::ZERO,
+            end: QuantumEnd::Elapsed,
+            tasks: Vec::new(),
+            ended: Vec::new(),
+            moved: Vec::new(),
+        }
     }
 
     /// The jobs that are over. Tasks of theirs may live on.

@@ -36,7 +36,8 @@ use colocate_model::Mix;
 use colocate_policy::evidence::Roster;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{
-    DefaultPlacement, Evidence, Grant, JobIdx, Plan, Policy, Source, SourceSet, Task, TaskId,
+    DefaultPlacement, Evidence, Grant, JobIdx, PagesMoved, Plan, Policy, Source, SourceSet, Task,
+    TaskId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -175,6 +176,7 @@ pub fn first_plan(
         seen: &seen,
         now: Quantum { number: 0, machine, pus: &pus, queue: &[] },
         last: None,
+        moved: &[],
     };
     situation.decide(policy)
 }
@@ -224,6 +226,8 @@ struct Loop<'w> {
     has_watched: bool,
     /// What came of the last quantum, if the policy planned it.
     last: Option<(Nanos, Vec<JobUsage>)>,
+    /// What came of orders to move memory since the last decision.
+    moved: Vec<PagesMoved>,
 }
 
 /// A round that has begun.
@@ -259,6 +263,7 @@ impl<'w> Loop<'w> {
             has_plan: false,
             has_watched: false,
             last: None,
+            moved: Vec::new(),
         };
         if workload.may_wait() {
             let nothing = state.situation(0, &[], &[]).nothing_chosen();
@@ -281,6 +286,7 @@ impl<'w> Loop<'w> {
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
             last: last.map(|(took, did)| QuantumOutcome { took: *took, did }),
+            moved: &self.moved,
         }
     }
 
@@ -306,6 +312,7 @@ impl<'w> Loop<'w> {
         };
         if let Some(made) = made {
             (self.plan, self.has_plan) = (made, true);
+            self.moved.clear();
         }
         Begun { number, cause, pus, queued, can_decide, asked }
     }
@@ -321,6 +328,7 @@ impl<'w> Loop<'w> {
             return Ok(Some(begun.asked));
         }
         let moment = host.run_quantum(&self.plan.initially(), Nanos::ZERO)?;
+        self.moved.extend(moment.moved.iter().cloned());
         Ok(match moment.end {
             QuantumEnd::AllJobsEnded => {
                 self.seen = moment;
@@ -369,6 +377,9 @@ impl<'w> Loop<'w> {
             runnable: &self.queue.runnable(),
             ran: &placed.into_keys().collect(),
         });
+        // An order is given once.
+        self.plan.pages.clear();
+        self.moved.extend(after.moved.iter().cloned());
         self.seen = after;
     }
 }
@@ -383,6 +394,7 @@ struct Situation<'a> {
     seen: &'a Observation,
     now: Quantum<'a>,
     last: Option<QuantumOutcome<'a>>,
+    moved: &'a [PagesMoved],
 }
 
 impl Situation<'_> {
@@ -440,6 +452,7 @@ impl Situation<'_> {
             last: self.last,
             may_wait: self.workload.may_wait(),
             is_control: false,
+            moved: self.moved,
             roster: Roster { living: &living, over: Some(&over), unseen: &unseen },
             expected: &|| self.tasks(),
         })

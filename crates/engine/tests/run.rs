@@ -99,6 +99,7 @@ impl Host for Script {
             end: step.end,
             tasks: step.alive.iter().map(|&id| seen(id)).collect(),
             ended: step.ended_jobs.iter().map(|&job| ended(job)).collect(),
+            moved: vec![],
         })
     }
 }

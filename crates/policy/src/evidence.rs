@@ -1,5 +1,6 @@
 //! Evidence: what a policy decides by.
 
+use crate::pages::PagesMoved;
 use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
@@ -188,6 +189,8 @@ pub struct Evidence<'a> {
     pub may_wait: bool,
     /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
     pub is_control: bool,
+    /// What came of orders to move memory that have been carried out since the evidence before.
+    pub moved: &'a [PagesMoved],
     /// Living tasks and jobs.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
@@ -209,6 +212,7 @@ impl<'a> Evidence<'a> {
             last: None,
             may_wait: true,
             is_control: false,
+            moved: &[],
             roster: Roster::default(),
             expected: &Vec::new,
         }

@@ -15,8 +15,10 @@ extern crate self as colocate_policy; // so that `testing` reads the same here a
 
 pub mod evidence;
 pub mod forecast;
+mod ids;
 mod judge;
 pub mod matching;
+pub mod pages;
 pub mod places;
 pub mod plan;
 pub mod policies;
@@ -32,6 +34,7 @@ mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;
+pub use pages::{AddressRange, PageMove, PagesMoved};
 pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
 };

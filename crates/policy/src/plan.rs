@@ -1,5 +1,6 @@
 //! A plan: a place for every task, the reason of every choice, the predicted effect.
 
+use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, PuNr};
 use colocate_model::{Class, Mix, Phase};
@@ -9,35 +10,15 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
+pub use crate::ids::{JobIdx, TaskId};
+
 /// Version of the plan format that this build reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The most partners that a reason holds. A core has at most seven others while each task has a PU of
 /// its own (SMT-8); an eighth says that there are more. With thousands of tasks on a few PUs, lists
 /// of all of them would grow with the square of their number.
 pub const MAX_PARTNERS: usize = 8;
-
-/// A place in the workload's list of jobs, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct JobIdx(pub u32);
-
-/// Which task of a workload: the job and the place in the job's order of thread creation.
-///
-/// Known before the task exists, so a plan can be made from profiles and applied at birth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TaskId {
-    /// The job.
-    pub job: JobIdx,
-    /// Place in the job's order of thread creation, from 0.
-    pub order: u32,
-}
-
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.job.0, self.order)
-    }
-}
 
 /// What a policy knows of one task.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,8 +311,10 @@ pub struct Plan {
     /// One decision a task, in the order of the tasks' IDs.
     pub decisions: Vec<Decision>,
     /// What becomes of tasks that are not named.
-    #[serde(rename = "newborn")]
     pub default_placement: DefaultPlacement,
+    /// Memory that is to be moved, once, when the plan comes into force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageMove>,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
     /// What the contention model expects of each decision's task, in their order; `None` if nobody asked
@@ -360,6 +343,7 @@ impl Default for Plan {
             policy: String::new(),
             decisions: Vec::new(),
             default_placement: DefaultPlacement::LeaveToKernel,
+            pages: Vec::new(),
             predicted: None,
             slowdowns: None,
             initial: Vec::new(),
@@ -474,10 +458,10 @@ impl Plan {
         chosen.collect()
     }
 
-    /// The plan that puts threads at their initial places; the others are where this plan has them.
+    /// The plan that puts threads at their initial places; the others are where this plan has them, and no memory is moved.
     #[must_use]
     pub fn initially(&self) -> Self {
-        let mut plan = self.clone();
+        let mut plan = Self { pages: Vec::new(), ..self.clone() };
         for (task, pu) in &self.initial {
             let at = plan.decisions.binary_search_by_key(task, |decision| decision.task);
             let decision = at.ok().map(|at| &mut plan.decisions[at]);

@@ -70,8 +70,8 @@ fn tells_reasons_in_words() {
 #[test]
 fn refuses_another_version_whatever_else_it_holds() {
     assert_eq!(
-        refusal(r#"{ "version": 2, "who": 1 }"#),
-        "expected a plan of version 1, found version 2; plan again"
+        refusal(r#"{ "version": 1, "who": 1 }"#),
+        "expected a plan of version 2, found version 1; plan again"
     );
 }
 

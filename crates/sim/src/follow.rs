@@ -39,6 +39,7 @@ impl World<'_> {
             }
         }
         self.let_go(&stopped);
+        self.move_pages(&plan.pages);
         Ok(())
     }
 

@@ -186,6 +186,7 @@ impl Host for SimHost<'_> {
             end,
             tasks: tasks.collect(),
             ended: self.world.ended.clone(),
+            moved: std::mem::take(&mut self.world.moved),
         })
     }
 }

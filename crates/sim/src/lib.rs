@@ -24,6 +24,7 @@ mod numa;
 mod on_pu;
 pub mod outcome;
 mod pace;
+mod pages;
 mod people;
 mod place;
 pub mod platform;

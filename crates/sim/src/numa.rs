@@ -144,17 +144,11 @@ impl World<'_> {
         if self.tasks[no].scanned_from.replace(node) != Some(node) {
             return;
         }
-        let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
-        let thread = &self.scenario.jobs[self.tasks[no].id.job.0 as usize].threads[no - first];
-        let resident = thread.resident.0 as f64;
+        let resident = self.resident(no);
         let part = if resident > 0.0 { (scan as f64 / resident).min(1.0) } else { 1.0 };
-        let task = &mut self.tasks[no];
-        let far = 1.0 - task.pages[node];
+        let far = 1.0 - self.tasks[no].pages[node];
         let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
-        task.pages.iter_mut().for_each(|share| *share *= stays);
-        task.pages[node] += 1.0 - task.pages.iter().sum::<f64>();
-        task.pages_version += 1;
-        task.total.moves.page_bytes += (resident * far * (1.0 - stays)) as u64;
-        self.stale = true;
+        self.bring(no, node, stays);
+        self.tasks[no].total.moves.page_bytes += (resident * far * (1.0 - stays)) as u64;
     }
 }

@@ -31,6 +31,7 @@ use crate::task::{Next, State, Task};
 use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;
+use colocate_policy::PagesMoved;
 use colocate_policy::rng::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,6 +81,8 @@ pub(crate) struct World<'a> {
     pub tally: Tally,
     pub checker: Checker,
     pub ended: Vec<JobEnd>,
+    /// What came of orders to move memory that nobody was told of.
+    pub moved: Vec<PagesMoved>,
     /// Whether a job ended since the flag was last taken down.
     pub job_ended: bool,
     pub over: bool,
@@ -125,6 +128,7 @@ impl<'a> World<'a> {
             fresh: true,
             wakes: BinaryHeap::new(),
             ended: Vec::new(),
+            moved: Vec::new(),
             job_ended: false,
             over: false,
             platform,

@@ -71,6 +71,7 @@ impl LinuxHost {
             return;
         }
         self.ending = Some(signal);
+        self.stop_pages();
         self.let_all_go_on();
         self.dissolve();
         self.leave_to_kernel();
@@ -115,6 +116,7 @@ impl LinuxHost {
         self.given_up = true;
         self.reserve.clear();
         self.sources.run_states.stop();
+        self.stop_pages();
         self.leave_to_kernel();
         if self.launched.is_some() {
             self.let_all_go_on();

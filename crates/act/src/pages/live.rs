@@ -13,6 +13,7 @@ use colocate_observe::{Pid, SysError, sys};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -107,7 +108,7 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
 /// A process whose pages can be asked for and moved.
 #[derive(Debug)]
 pub struct Process {
-    handle: ProcessHandle,
+    handle: Arc<ProcessHandle>,
     page_b: u64,
     /// Size of the huge pages that the kernel makes by itself; `None` if it makes none.
     block_b: Option<u64>,
@@ -122,10 +123,16 @@ impl Process {
     /// [`PagesError::NoProcess`].
     pub fn find(proc: &Path, sys: &Path, pid: Pid, shared: bool) -> Result<Self, PagesError> {
         let handle = ProcessHandle::open(proc, pid).map_err(|_| PagesError::NoProcess(pid))?;
+        Ok(Self::of(Arc::new(handle), sys, shared))
+    }
+
+    /// The process of `handle`; otherwise as [`Process::find`].
+    #[must_use]
+    pub fn of(handle: Arc<ProcessHandle>, sys: &Path, shared: bool) -> Self {
         let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
         let block_b = kernel::read_text(&size).ok().and_then(|text| text.trim().parse().ok());
         let page_b = call::page_bytes();
-        Ok(Self { handle, page_b, block_b, shared })
+        Self { handle, page_b, block_b, shared }
     }
 
     /// Its number.
@@ -288,6 +295,8 @@ pub struct Order {
     pub target: Target,
     /// Whether only to look, and count as moved what would be tried.
     pub dry: bool,
+    /// At most so much is tried to be moved, of huge pages less than one more; `None` for no limit.
+    pub budget: Option<Bytes>,
 }
 
 /// Moves pages of `process` as ordered, until `stop` says no more.
@@ -301,7 +310,8 @@ pub fn move_spans(
     stop: &mut impl FnMut() -> bool,
 ) -> Result<Moved, PagesError> {
     let chosen = chosen(process, &order.spans)?;
-    let mut work = Work::new(process.page_b, order.target.clone(), order.dry);
+    let most = order.budget.map_or(u64::MAX, |budget| budget.0 / process.page_b);
+    let mut work = Work::new(process.page_b, order.target.clone(), order.dry).at_most(most);
     let (mut end, mut reached) = (End::Done, None);
     for (mapping, window) in chosen
         .iter()

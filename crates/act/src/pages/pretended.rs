@@ -14,7 +14,7 @@ use std::io;
 /// Bytes in a page.
 pub const PAGE_B: u64 = 4096;
 /// Pages in a block.
-const BLOCK: usize = 4;
+pub const BLOCK: usize = 4;
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,8 @@
 //!   -> test `moved_means_there`
 //! - **Nothing else moves**: only pages that were given, and huge pages that they are part of.
 //!   -> test `nothing_else_moves`
+//! - **Within the budget**: no more moves than was allowed, of huge pages less than one more. -> test
+//!   `within_the_budget`
 //! - **Huge pages stay whole** while their node has room. -> test `huge_pages_stay_whole`
 //! - **Ends** -> every test
 
@@ -147,6 +149,9 @@ pub struct Work {
     target: Target,
     /// Whether pages are only looked at, and those that would be moved count as moved.
     dry: bool,
+    /// Pages that the kernel is asked to move at most, and has been asked to.
+    most: u64,
+    asked: u64,
     /// What is still to do in this round, lowest addresses first.
     queue: VecDeque<Piece>,
     /// Busy pages for the next round, with their grain.
@@ -176,6 +181,8 @@ impl Work {
             page_b,
             target,
             dry,
+            most: u64::MAX,
+            asked: 0,
             queue: VecDeque::new(),
             later: Vec::new(),
             round: 0,
@@ -189,6 +196,14 @@ impl Work {
             sample: Sample::default(),
             batches: Vec::new(),
         }
+    }
+
+    /// The same, and tries to move at most so many pages, of huge ones less than one more. A page that is tried again
+    /// counts again.
+    #[must_use]
+    pub const fn at_most(mut self, most: u64) -> Self {
+        self.most = most;
+        self
     }
 
     /// Adds pages that are not in memory, or cannot be moved.
@@ -230,7 +245,8 @@ impl Work {
         self.elsewhere.clear();
         loop {
             while !self.queue.is_empty() {
-                let done = if stop() { Ok(false) } else { self.batch(memory).map(|()| true) };
+                let is_over = stop() || self.asked >= self.most;
+                let done = if is_over { Ok(false) } else { self.batch(memory).map(|()| true) };
                 if !matches!(done, Ok(true)) {
                     self.abandon();
                     return done;
@@ -294,7 +310,9 @@ impl Work {
             return Ok(0);
         }
         let mut puts = BTreeMap::new();
+        let unit = if batch.whole { batch.grain_b / self.page_b } else { 1 };
         for (node, chosen) in self.chosen(batch, &before) {
+            self.asked += chosen.len() as u64 * unit;
             let put = memory.put(&chosen, node);
             match put.done {
                 Err(error) if ends_it(&error) => return Err(error),
@@ -329,6 +347,11 @@ impl Work {
             (self.small.limit().max(self.ahead), 1)
         };
         let mut room = units as u64 * unit;
+        // What is looked at ahead may all be moved.
+        let budget = self.most.saturating_sub(self.asked);
+        if budget < room {
+            room = budget.next_multiple_of(unit);
+        }
         let mut pages = Vec::new();
         while let Some(piece) = self.queue.front_mut() {
             if room == 0 || (piece.grain_b, piece.whole) != (grain_b, whole) {

@@ -210,8 +210,8 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
     let report: Report = serde_json::from_str(&text)
         .with_context(|| format!("expected a report in {}", path.display()))?;
     anyhow::ensure!(
-        report.version == 1 && report.jobs.len() == jobs,
-        "expected a report of version 1 with {jobs} jobs, found version {} with {}",
+        report.version == 2 && report.jobs.len() == jobs,
+        "expected a report of version 2 with {jobs} jobs, found version {} with {}",
         report.version,
         report.jobs.len(),
     );

@@ -437,6 +437,7 @@ mod tests {
             end: QuantumEnd::AllJobsEnded,
             tasks: Vec::new(),
             ended: vec![end(1, 0), end(0, 3)],
+            moved: vec![],
         };
         let occasion = Occasion {
             scheduler: "fair".into(),

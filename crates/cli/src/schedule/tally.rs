@@ -390,6 +390,7 @@ pub mod tests {
                 end: QuantumEnd::Elapsed,
                 tasks: Vec::new(),
                 ended: over.iter().map(end).collect(),
+                moved: vec![],
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },

@@ -44,7 +44,7 @@ fn a_static_program_is_placed() {
         &[threads.to_str().unwrap(), "0", "4"],
     );
     assert_eq!(text(&output.stdout), "ready\n");
-    assert_eq!(scratch.report()["births"]["born"], 5);
+    assert_eq!(scratch.report()["threads_created"]["created"], 5);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn ten_thousand_short_threads() {
     );
     assert_eq!(text(&output.stdout), "ready\n", "{}", text(&output.stderr));
     assert!(output.status.success());
-    assert!(scratch.report()["births"]["born"].as_u64() > Some(1));
+    assert!(scratch.report()["threads_created"]["created"].as_u64() > Some(1));
 }
 
 /// The program counts the PUs that it may use, not the one it is put on, and creates as many

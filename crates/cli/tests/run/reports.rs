@@ -38,7 +38,7 @@ fn a_plan_is_followed() {
     let output = run(&scratch, &["--plan", file], &["true"]);
     assert_eq!(output.status.code(), Some(125));
     let said = text(&output.stderr);
-    assert!(said.contains("expected a plan of version 1, found version 99"), "{said}");
+    assert!(said.contains("expected a plan of version 2, found version 99"), "{said}");
 }
 
 /// A program that was watched once has a profile the next time, and a spoilt one costs a line.

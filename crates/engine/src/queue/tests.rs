@@ -65,7 +65,7 @@ impl Scripted {
     /// Some of its jobs as they are now.
     pub(crate) fn snapshot(&self, jobs: &[usize]) -> Observation {
         let tasks = jobs.iter().map(|&job| self.seen(job)).collect();
-        Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
     }
 
     /// All its jobs run for a quantum.
@@ -115,7 +115,13 @@ impl Host for Scripted {
             let at = plan.decisions.iter().map(|decision| (decision.task.job.0, decision.place));
             self.moments.push(at.collect());
             let tasks = (0..self.ran.len()).map(|job| self.seen(job)).collect();
-            return Ok(Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![] });
+            return Ok(Observation {
+                at: self.at,
+                end: QuantumEnd::Elapsed,
+                tasks,
+                ended: vec![],
+                moved: vec![],
+            });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
         let runs: Vec<u32> = runs.map(|decision| decision.task.job.0).collect();
@@ -135,7 +141,7 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Observation { at: self.at, end, tasks, ended })
+        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![] })
     }
 }
 
@@ -194,8 +200,13 @@ fn who_ran_goes_to_the_tail() {
 fn who_has_ended_is_forgotten() {
     let host = Scripted::new(1);
     let mut queue = Queue::default();
-    let mut before =
-        Observation { at: Nanos::ZERO, end: QuantumEnd::Elapsed, tasks: vec![], ended: vec![] };
+    let mut before = Observation {
+        at: Nanos::ZERO,
+        end: QuantumEnd::Elapsed,
+        tasks: vec![],
+        ended: vec![],
+        moved: vec![],
+    };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
         for task in &mut now.tasks {
@@ -307,7 +318,13 @@ fn rates_of_the_last_quantum() {
     let seen = |ran: &[u64]| {
         let host = Scripted { ran: ran.to_vec(), ..Scripted::new(2) };
         let tasks = vec![host.seen(0), host.seen(1)];
-        Observation { at: Nanos(100), end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation {
+            at: Nanos(100),
+            end: QuantumEnd::Elapsed,
+            tasks,
+            ended: vec![],
+            moved: vec![],
+        }
     };
     let mut queue = Queue::default();
     queue.meet(&seen(&[0, 0]));
@@ -400,6 +417,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         end: QuantumEnd::Elapsed,
         tasks: (0..).zip(used).map(thread).collect(),
         ended: vec![],
+        moved: vec![],
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -471,6 +489,7 @@ fn sleepers_need_no_context() {
         end: QuantumEnd::Elapsed,
         tasks: tasks.to_vec(),
         ended: vec![],
+        moved: vec![],
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

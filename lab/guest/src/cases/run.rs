@@ -227,7 +227,11 @@ pub fn places_newborns() -> anyhow::Result<()> {
         let what = format!("{policy}: places {:?}", meant.places);
         session.await_tasks(&what, |tasks| meant.is_so(tasks, ""))?;
         let report = session.end()?;
-        ensure!(report["births"]["born"] == pus + 6, "expected {} births, found {report}", pus + 6);
+        ensure!(
+            report["threads_created"]["created"] == pus + 6,
+            "expected {} threads created, found {report}",
+            pus + 6
+        );
     }
     Ok(())
 }

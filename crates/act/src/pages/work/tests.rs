@@ -1,6 +1,6 @@
 //! What becomes of pages, traced by hand and for any memory.
 
-use super::super::pretended::{PAGE_B, Page, Pretended};
+use super::super::pretended::{BLOCK, PAGE_B, Page, Pretended};
 use super::*;
 use proptest::prelude::*;
 
@@ -232,6 +232,18 @@ proptest! {
             });
             prop_assert!(is_given || before[&page] == node, "{page}");
         }
+    }
+
+    #[test]
+    fn within_the_budget(mut memory in any_memory(), target in any_target(), most in 0_u64..100) {
+        let given = memory.pieces();
+        let (before, pages) = (memory.places(), given.iter().map(|piece| piece.pages).sum::<u64>());
+        let mut work = Work::new(PAGE_B, target, false).at_most(most);
+        let done = work.carry_out(&given, &mut memory, &mut || false).unwrap();
+        prop_assert_eq!(work.counts().total(), pages);
+        prop_assert!(done || work.asked >= most);
+        let elsewhere = memory.places().iter().filter(|(page, node)| before[*page] != **node).count();
+        prop_assert!(elsewhere as u64 <= most.next_multiple_of(BLOCK as u64), "{} of {}", elsewhere, most);
     }
 
     #[test]

@@ -79,7 +79,13 @@ fn who_comes_late_still_learns() {
         let [at, used, waited] = minutes.map(|minutes| Nanos::from_secs(60 * minutes));
         let task =
             SeenTask { cpu_time: Some(used), waited: Some(waited), ended: None, ..host.seen(0) };
-        Observation { at, end: QuantumEnd::Elapsed, tasks: vec![task], ended: vec![] }
+        Observation {
+            at,
+            end: QuantumEnd::Elapsed,
+            tasks: vec![task],
+            ended: vec![],
+            moved: vec![],
+        }
     };
     let choices = left_to_kernel(1);
     let teaches = |of: [u64; 3]| {
@@ -99,7 +105,7 @@ fn who_ran_in_a_pause_has_had_its_turn() {
         tasks.iter_mut().zip(orders).for_each(|(task, &order)| task.id.order = order);
         tasks.insert(0, host.seen(0));
         tasks.iter_mut().for_each(|task| task.ended = None);
-        Observation { at, end: QuantumEnd::Elapsed, tasks, ended: vec![] }
+        Observation { at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
     };
     let (before, after) = (snapshot(Nanos::ZERO, &[0]), snapshot(Nanos::from_secs(600), &[0, 1]));
     let mut queue = Queue::default();

@@ -1,0 +1,136 @@
+//! Moves memory of jobs as plans order it, on a thread of its own: a batch of pages takes up to 20 ms, and new threads
+//! are placed meanwhile.
+//!
+//! `colocate move` has the same pages moved by [`crate::pages`]. Nothing of it is journalled: a page is on one node or on
+//! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
+
+use super::LinuxHost;
+use crate::handle::ProcessHandle;
+use crate::pages::live::{self, Order, PagesError, Process};
+use crate::pages::work::Target;
+use crate::pages::{Addr, Span};
+use crate::sys;
+use colocate_machine::{Bytes, Nanos};
+use colocate_policy::{PageMove, PagesMoved};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// An order, and the processes whose memory it is about.
+struct Task {
+    order: PageMove,
+    processes: Vec<Arc<ProcessHandle>>,
+}
+
+/// The thread that moves memory. It ends, between two batches, when this is dropped.
+#[derive(Debug)]
+pub(super) struct Pager {
+    /// `None` while it ends.
+    orders: Option<Sender<Task>>,
+    results: Receiver<PagesMoved>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pager {
+    /// Begins the thread, which has the given `nice`.
+    fn start(nice: i32) -> io::Result<Self> {
+        let (orders, ordered) = channel::<Task>();
+        let (tell, results) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&stop);
+        let thread =
+            std::thread::Builder::new().name("colocate-pages".into()).spawn(move || {
+                // Only the thread that places new threads has to be prompt.
+                let _ = sys::be_prompt(Nanos::ZERO, nice);
+                for task in ordered {
+                    let moved = carry_out(&task, &is_over);
+                    if is_over.load(Ordering::Relaxed) || tell.send(moved).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self { orders: Some(orders), results, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.orders = None;
+        // A panic of that thread moves nothing any more, as its end does.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl LinuxHost {
+    /// Has memory moved as a plan orders it. What the orders before have not done is done first.
+    pub(super) fn order_pages(&mut self, orders: &[PageMove]) {
+        if orders.is_empty() || self.is_over() {
+            return;
+        }
+        if self.pager.is_none() {
+            match Pager::start(self.nice) {
+                Ok(pager) => self.pager = Some(pager),
+                Err(why) => return self.notes.push(format!("no memory is moved: {why}")),
+            }
+        }
+        for order in orders {
+            let processes = self.tasks.handles_of(order.job);
+            let task = Task { order: order.clone(), processes };
+            let orders = self.pager.as_ref().and_then(|pager| pager.orders.as_ref());
+            let _ = orders.map(|orders| orders.send(task));
+        }
+    }
+
+    /// What has come of orders since this was last asked.
+    pub(super) fn pages_moved(&mut self) -> Vec<PagesMoved> {
+        let moved: Vec<PagesMoved> =
+            self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
+        for PagesMoved { job, to, trouble, .. } in &moved {
+            if let Some(why) = trouble.as_ref().filter(|_| self.told.insert((*job, "move"))) {
+                self.say(*job, &format!("has memory that is not moved to {to}: {why}"));
+            }
+        }
+        moved
+    }
+
+    /// Ends the moving of memory, also in the middle of an order.
+    pub(super) fn stop_pages(&mut self) {
+        self.pager = None;
+    }
+}
+
+/// Moves memory of one process after the other, until the budget is spent.
+fn carry_out(task: &Task, is_over: &AtomicBool) -> PagesMoved {
+    let Task { order, processes } = task;
+    let mut sum =
+        PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
+    for handle in processes {
+        let mut process = Process::of(Arc::clone(handle), Path::new("/sys"), false);
+        let spans = order
+            .range
+            .map_or(Span::ALL, |range| Span { start: Addr(range.start), end: Addr(range.end) });
+        let wanted = Order {
+            spans: vec![spans],
+            target: Target::Node(order.to),
+            dry: false,
+            budget: Some(Bytes(order.budget.0.saturating_sub(sum.moved.0))),
+        };
+        match live::move_spans(&mut process, &wanted, &mut || is_over.load(Ordering::Relaxed)) {
+            Ok(found) => {
+                let counts = found.counts;
+                let bytes = |pages: u64| pages * process.page_b();
+                sum.moved.0 += bytes(counts.moved);
+                sum.left.0 += bytes(counts.busy + counts.no_memory + counts.not_reached);
+            }
+            // It has ended, or its program has nothing there.
+            Err(PagesError::NoProcess(_) | PagesError::NothingMapped { .. }) => {}
+            Err(why) => sum.trouble = Some(why.to_string()),
+        }
+    }
+    sum
+}

@@ -1,0 +1,26 @@
+//! Which job, and which task.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A place in the workload's list of jobs, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobIdx(pub u32);
+
+/// Which task of a workload: the job and the place in the job's order of thread creation.
+///
+/// Known before the task exists, so a plan can be made from profiles and applied at birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskId {
+    /// The job.
+    pub job: JobIdx,
+    /// Place in the job's order of thread creation, from 0.
+    pub order: u32,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.job.0, self.order)
+    }
+}
