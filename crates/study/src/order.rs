@@ -29,12 +29,17 @@ pub struct Slot {
 #[must_use]
 pub fn blocks(policies: usize, blocks: u32, seed: u64) -> Vec<Slot> {
     let mut random = Random::new(seed);
-    let mut order = Vec::new();
-    for block in 0..blocks {
-        let mut members: Vec<usize> = (0..policies).collect();
-        random.shuffle(&mut members);
-        order.extend(members.into_iter().map(|policy| Slot { block, policy }));
-    }
+    let mut slots = |number| {
+        block(policies, &mut random).into_iter().map(move |policy| Slot { block: number, policy })
+    };
+    (0..blocks).flat_map(&mut slots).collect()
+}
+
+/// The order within the next block: the numbers from 0 to `members` − 1, each once.
+#[must_use]
+pub fn block(members: usize, random: &mut Random) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..members).collect();
+    random.shuffle(&mut order);
     order
 }
 

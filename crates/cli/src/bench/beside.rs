@@ -1,5 +1,6 @@
-//! How fast workloads are beside each other: the one thing that is measured.
+//! How fast workloads are beside each other, each on its PU: what scenarios and the search for siblings measure.
 
+use super::harness::Measurement;
 use anyhow::Context;
 use smt_bench::measure::{CHUNK, Job, together};
 use smt_bench::overlap::{Pace, paces};
@@ -15,14 +16,10 @@ pub struct Sample {
     pub share_of_pu: f64,
 }
 
-/// A machine on which workloads run beside each other: this one, or a pretended one in tests.
-pub trait Beside {
-    /// Runs `jobs` at the same time, each on its PU.
-    ///
-    /// # Errors
-    /// If a PU cannot be used.
-    fn beside(&mut self, jobs: &[Job]) -> anyhow::Result<Sample>;
-}
+/// A machine on which workloads run beside each other.
+pub trait Bench: Measurement<Cell = Vec<Job>, Sample = Sample> {}
+
+impl<M: Measurement<Cell = Vec<Job>, Sample = Sample>> Bench for M {}
 
 /// This machine.
 pub struct Here {
@@ -42,8 +39,12 @@ impl Here {
 /// Chosen. A short measurement needs only half of its length.
 const ENOUGH_CHUNKS: u32 = 20;
 
-impl Beside for Here {
-    fn beside(&mut self, jobs: &[Job]) -> anyhow::Result<Sample> {
+impl Measurement for Here {
+    type Cell = Vec<Job>;
+    type Sample = Sample;
+    const UNIT: &'static str = "measurements";
+
+    fn measure(&mut self, jobs: &Vec<Job>) -> anyhow::Result<Option<Sample>> {
         let enough = (CHUNK * ENOUGH_CHUNKS).min(self.length / 2);
         let mut sample = Sample { iteration_ns: None, share_of_pu: 1.0 };
         for factor in std::iter::once(1).chain(self.patience.iter().copied()) {
@@ -55,7 +56,7 @@ impl Beside for Here {
                 break;
             }
         }
-        Ok(sample)
+        Ok(Some(sample))
     }
 }
 
@@ -121,8 +122,9 @@ mod tests {
     #[test]
     fn this_machine_answers_for_every_job() {
         let cpu = usable().unwrap()[0];
-        let jobs = [Job { workload: Kernel::IntMul.into(), cpu }];
-        let sample = Here::new(Duration::from_millis(2), &[4, 16]).beside(&jobs).unwrap();
+        let jobs = vec![Job { workload: Kernel::IntMul.into(), cpu }];
+        let mut here = Here::new(Duration::from_millis(2), &[4, 16]);
+        let sample = here.measure(&jobs).unwrap().unwrap();
         assert!((0.0..=1.0).contains(&sample.share_of_pu));
         // On a machine without a free PU there is no answer, and that is one.
         if let Some(times) = sample.iteration_ns {

@@ -6,18 +6,17 @@
 mod figures;
 mod text;
 
+use super::harness::{self, Measurement};
 use crate::compare::idle;
-use crate::exit::Failure;
-use crate::output::{self, Bar};
+use crate::output;
 use anyhow::Context;
 use colocate_files::Mode;
 use colocate_machine::measured::{CoreSpeeds, VERSION, cores_of, disagreements};
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, read};
-use colocate_study::order;
+use colocate_study::stats::Random;
 use figures::Measured;
 use smt_bench::speed::{self, Length, Portion, Visit};
-use smt_bench::thread;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,8 +54,7 @@ pub struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok().filter(|s| (0.001..=10.0).contains(s));
-    found.ok_or_else(|| format!("expected seconds from 0.001 to 10, found {text}"))
+    harness::number(text, "seconds", 0.001..=10.0)
 }
 
 /// Runs `colocate bench cores`.
@@ -65,33 +63,18 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// If the PUs asked for cannot be used, the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
-    let usable = thread::usable().context("cannot tell which PUs may be used")?;
+    let usable = harness::usable()?;
     let machine = read::live()?;
-    let pus = asked(args.cpus.as_ref(), &usable)?;
+    let pus = harness::asked(args.cpus.as_ref().map(harness::numbers), &usable)?;
+    if pus.is_empty() {
+        let usable = harness::list(&usable);
+        return Err(harness::wrong(format!("--cpus: expected PUs, of {usable}, found none")));
+    }
     in_cores(&machine, &pus)?;
     let speeds = measured(args, &machine, &pus)?;
     let text = if args.json { speeds.to_json() } else { text::text(&speeds) };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The PUs to measure, in ascending order.
-fn asked(cpus: Option<&PuSet>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
-    let asked: Vec<u32> =
-        cpus.map_or_else(|| usable.to_vec(), |cpus| cpus.iter().map(|pu| pu.0).collect());
-    let usable: PuSet = usable.iter().map(|&pu| PuNr(pu)).collect();
-    let lost: PuSet = asked.iter().map(|&pu| PuNr(pu)).filter(|&pu| !usable.contains(pu)).collect();
-    let message = if asked.is_empty() {
-        format!("--cpus: expected PUs, of {usable}, found none")
-    } else if lost.is_empty() {
-        return Ok(asked);
-    } else {
-        format!(
-            "--cpus: {lost} cannot be used: expected PUs that are online and in the inherited affinity mask and \
-             cpuset, which are {usable}"
-        )
-    };
-    Err(Failure { code: 2, message }.into())
 }
 
 /// Whether the topology has a core for each of `pus`: where /sys is not mounted it may have other numbers.
@@ -110,17 +93,13 @@ fn measured(args: &Args, machine: &Machine, pus: &[u32]) -> anyhow::Result<CoreS
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let before = idle::look(Path::new("/proc"));
     let timed = Duration::from_secs_f64(args.seconds);
-    let bar = Bar::new(
-        pus.len() as u64 * u64::from(args.repeat),
-        "{bar:40} {pos}/{len} visits, {eta} left",
-        false,
-    );
-    let mut here = Here {
+    let mut visits = Visits {
         portion: speed::portion(pus[0]).context("cannot measure")?,
         length: Length { warm_up: timed / 6, timed },
     };
-    let visits = rounds(&mut here, pus, args.repeat, args.seed, || bar.advance(1))?;
-    bar.clear();
+    let random = &mut Random::new(args.seed);
+    let taken = harness::rounds(&mut visits, pus, args.repeat, random, false)?;
+    let visits = harness::by_cell(taken, pus.len());
     let numbers: Vec<PuNr> = pus.iter().map(|&pu| PuNr(pu)).collect();
     let cores = cores_of(machine);
     let reported = Sysfs::at(Path::new("/")).reported(machine, &numbers);
@@ -142,67 +121,25 @@ fn measured(args: &Args, machine: &Machine, pus: &[u32]) -> anyhow::Result<CoreS
     })
 }
 
-/// PUs that can be visited: those of this machine, or pretended ones in tests.
-trait Visits {
-    /// Does portions on PU `pu`.
-    ///
-    /// # Errors
-    /// If it cannot be used.
-    fn visit(&mut self, pu: u32) -> anyhow::Result<Visit>;
-}
-
-/// This machine.
-struct Here {
+/// Visits to PUs of this machine, each with portions of the same size.
+struct Visits {
     portion: Portion,
     length: Length,
 }
 
-impl Visits for Here {
-    fn visit(&mut self, pu: u32) -> anyhow::Result<Visit> {
-        speed::visit(pu, self.portion, self.length).context("cannot measure")
-    }
-}
+impl Measurement for Visits {
+    type Cell = u32;
+    type Sample = Visit;
+    const UNIT: &'static str = "visits";
 
-/// What `repeat` visits to each of `pus` found: for each PU, its visits by round. Every round visits all of them in
-/// an order of its own, so that what drifts hits all alike.
-fn rounds(
-    visits: &mut impl Visits,
-    pus: &[u32],
-    repeat: u32,
-    seed: u64,
-    mut progress: impl FnMut(),
-) -> anyhow::Result<Vec<Vec<Visit>>> {
-    let mut found = vec![Vec::new(); pus.len()];
-    for slot in order::blocks(pus.len(), repeat, seed) {
-        found[slot.policy].push(visits.visit(pus[slot.policy])?);
-        progress();
+    fn measure(&mut self, pu: &u32) -> anyhow::Result<Option<Visit>> {
+        speed::visit(*pu, self.portion, self.length).map(Some).context("cannot measure")
     }
-    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn usable_pus_are_the_default() {
-        assert_eq!(asked(None, &[0, 3]).unwrap(), [0, 3]);
-        let set = PuSet::parse_list("3").unwrap();
-        assert_eq!(asked(Some(&set), &[0, 3]).unwrap(), [3]);
-    }
-
-    #[test]
-    fn what_cannot_be_measured_is_named() {
-        let told = |list: &str| {
-            asked(Some(&PuSet::parse_list(list).unwrap()), &[0, 1, 2, 3]).unwrap_err().to_string()
-        };
-        assert_eq!(
-            told("0,5-6"),
-            "--cpus: 5-6 cannot be used: expected PUs that are online and in the inherited affinity mask and \
-             cpuset, which are 0-3"
-        );
-        assert_eq!(told(""), "--cpus: expected PUs, of 0-3, found none");
-    }
 
     #[test]
     fn pus_without_a_core_are_refused_before_anything_is_measured() {
@@ -212,41 +149,5 @@ mod tests {
             in_cores(&machine, &[0, 4, 5]).unwrap_err().to_string(),
             "expected PUs that are in cores (colocate topo), found 4-5 in none: measure the others with --cpus"
         );
-    }
-
-    #[test]
-    fn seconds_have_a_range() {
-        assert_eq!(seconds("0.5"), Ok(0.5));
-        for wrong in ["0", "11", "-1", "nan", "x"] {
-            let expected = format!("expected seconds from 0.001 to 10, found {wrong}");
-            assert_eq!(seconds(wrong), Err(expected));
-        }
-    }
-
-    /// Notes who was visited, and fails at PU 9.
-    struct Noting(Vec<u32>);
-
-    impl Visits for Noting {
-        fn visit(&mut self, pu: u32) -> anyhow::Result<Visit> {
-            anyhow::ensure!(pu != 9, "no PU 9");
-            self.0.push(pu);
-            let portions = self.0.len() as u64;
-            Ok(Visit { portions, wall_ns: 1, cpu_ns: 1, additions: 1, additions_cpu_ns: 1 })
-        }
-    }
-
-    #[test]
-    fn every_round_visits_every_pu_once() {
-        let mut noting = Noting(Vec::new());
-        let mut progress = 0;
-        let found = rounds(&mut noting, &[0, 2, 5], 4, 7, || progress += 1).unwrap();
-        assert_eq!((noting.0.len(), progress), (12, 12));
-        for (round, visited) in noting.0.chunks(3).enumerate() {
-            for (place, pu) in [0, 2, 5].into_iter().enumerate() {
-                let at = visited.iter().position(|&found| found == pu).unwrap();
-                assert_eq!(found[place][round].portions, (3 * round + at + 1) as u64);
-            }
-        }
-        assert_eq!(rounds(&mut noting, &[9], 3, 1, || ()).unwrap_err().to_string(), "no PU 9");
     }
 }

@@ -3,6 +3,7 @@
 mod bandwidth;
 mod beside;
 mod cores;
+mod harness;
 #[cfg(test)]
 mod pretend;
 mod scenario_text;

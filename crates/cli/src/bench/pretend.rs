@@ -1,6 +1,7 @@
 //! A pretended machine: which PUs share execution units, how noisy it is, and how busy.
 
-use super::beside::{Beside, Sample};
+use super::beside::Sample;
+use super::harness::Measurement;
 use colocate_study::stats::Random;
 use smt_bench::Kernel;
 use smt_bench::measure::Job;
@@ -59,11 +60,15 @@ impl Pretend {
     }
 }
 
-impl Beside for Pretend {
-    fn beside(&mut self, jobs: &[Job]) -> anyhow::Result<Sample> {
+impl Measurement for Pretend {
+    type Cell = Vec<Job>;
+    type Sample = Sample;
+    const UNIT: &'static str = "measurements";
+
+    fn measure(&mut self, jobs: &Vec<Job>) -> anyhow::Result<Option<Sample>> {
         self.jobs += jobs.len();
         if self.lost_one_in > 0 && self.random.below(self.lost_one_in) == 0 {
-            return Ok(Sample { iteration_ns: None, share_of_pu: 0.4 });
+            return Ok(Some(Sample { iteration_ns: None, share_of_pu: 0.4 }));
         }
         let crowd = f64::from(u32::try_from(jobs.len()).unwrap()) / 64.0;
         let clock = self.turbo.powf(crowd);
@@ -74,6 +79,6 @@ impl Beside for Pretend {
         });
         let exact: Vec<f64> = times.collect();
         let noisy = exact.into_iter().map(|time| time * self.factor()).collect();
-        Ok(Sample { iteration_ns: Some(noisy), share_of_pu: 1.0 })
+        Ok(Some(Sample { iteration_ns: Some(noisy), share_of_pu: 1.0 }))
     }
 }

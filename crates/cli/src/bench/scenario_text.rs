@@ -116,7 +116,7 @@ mod tests {
     use expect_test::expect;
     use smt_bench::Kernel;
 
-    fn shown(mut machine: Pretend, repeat: usize, matrix: bool) -> String {
+    fn shown(mut machine: Pretend, repeat: u32, matrix: bool) -> String {
         let kernels = [Kernel::FpDiv, Kernel::IntMul, Kernel::LoadDep].map(Workload::from);
         let question = Question {
             pus: [0, 2],
@@ -126,7 +126,7 @@ mod tests {
             seconds: 0.1,
             seed: 1,
         };
-        text(&measure(&mut machine, &question, || {}).unwrap(), matrix)
+        text(&measure(&mut machine, &question).unwrap(), matrix)
     }
 
     #[test]

@@ -5,12 +5,12 @@
 //! PU in the same repetition; both arrangements of a pair count. A repetition thus gives one matrix
 //! and one geometric mean for each scenario, and intervals are over repetitions.
 
-use super::beside::{Beside, Quality};
+use super::beside::{Bench, Quality, Sample};
+use super::harness::{by_cell, rounds};
 use colocate_study::stats::{Estimate, Random, geometric_estimate, geometric_mean};
 use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
-use std::collections::BTreeMap;
 
 /// What is asked.
 pub struct Question<'a> {
@@ -21,7 +21,7 @@ pub struct Question<'a> {
     /// The kernels, each once.
     pub kernels: &'a [Workload],
     /// Repetitions, at least 1.
-    pub repeat: usize,
+    pub repeat: u32,
     /// How long a measurement takes, for the report.
     pub seconds: f64,
     /// Decides the order.
@@ -76,7 +76,7 @@ pub struct Report {
     /// How long a measurement took.
     pub seconds: f64,
     /// Repetitions.
-    pub repeat: usize,
+    pub repeat: u32,
     /// What decided the order.
     pub seed: u64,
     /// Geometric means.
@@ -105,109 +105,93 @@ impl Report {
     }
 }
 
-/// How many measurements `measure` takes.
-pub fn measurements(kernels: usize, repeat: usize) -> usize {
-    repeat * kernels * (kernels + 2)
-}
-
-/// Measures all scenarios on `bench`; `tick` is called after every measurement.
+/// Measures all scenarios on `bench`.
 ///
 /// # Errors
 /// If a PU cannot be used.
-pub fn measure(
-    bench: &mut impl Beside,
-    question: &Question,
-    mut tick: impl FnMut(),
-) -> anyhow::Result<Report> {
-    let mut random = Random::new(question.seed);
+pub fn measure(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Report> {
+    let cells = cells(question);
+    let repeat = question.repeat;
+    let taken = rounds(bench, &cells, repeat, &mut Random::new(question.seed), false)?;
     let mut quality = Quality::default();
-    let mut repetitions = Vec::with_capacity(question.repeat);
-    for _ in 0..question.repeat {
-        let mut plan = conditions(question);
-        random.shuffle(&mut plan);
-        let mut found = Repetition::default();
-        for jobs in plan {
-            let sample = bench.beside(&jobs)?;
-            quality.note(&sample);
-            found.add(&jobs, sample.iteration_ns);
-            tick();
-        }
-        repetitions.push(found);
-    }
-    Ok(reported(question, &repetitions, quality))
+    taken.iter().for_each(|taken| quality.note(&taken.sample));
+    let samples = by_cell(taken, cells.len());
+    Ok(reported(question, &Times { samples, kernels: question.kernels.len() }, quality))
 }
 
-/// Every kernel alone on either PU, and every ordered pair.
-fn conditions(question: &Question) -> Vec<Vec<Job>> {
+/// For each kernel: alone on either PU, and on the first PU beside each kernel on the second.
+fn cells(question: &Question) -> Vec<Vec<Job>> {
     let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: question.pus[pu] };
-    let mut plan = Vec::new();
+    let mut cells = Vec::new();
     for first in question.kernels {
-        plan.extend([vec![job(first, 0)], vec![job(first, 1)]]);
-        plan.extend(question.kernels.iter().map(|second| vec![job(first, 0), job(second, 1)]));
+        cells.extend([vec![job(first, 0)], vec![job(first, 1)]]);
+        cells.extend(question.kernels.iter().map(|second| vec![job(first, 0), job(second, 1)]));
     }
-    plan
+    cells
 }
 
-/// What one repetition found.
-#[derive(Default)]
-struct Repetition {
-    /// Nanoseconds an iteration takes alone.
-    alone: BTreeMap<(Workload, u32), f64>,
-    /// Nanoseconds an iteration of the first takes on the PU, beside the second.
-    beside: BTreeMap<(Workload, Workload, u32), f64>,
+/// The samples of [`cells`], by cell and round. Kernels and PUs are places in the question's lists.
+struct Times {
+    samples: Vec<Vec<Sample>>,
+    kernels: usize,
 }
 
-impl Repetition {
-    fn add(&mut self, jobs: &[Job], times: Option<Vec<f64>>) {
-        let times = times.unwrap_or_default();
-        match (jobs, times.as_slice()) {
-            ([job], [time]) => drop(self.alone.insert((job.workload, job.cpu), *time)),
-            ([a, b], [of_a, of_b]) => {
-                self.beside.insert((a.workload, b.workload, a.cpu), *of_a);
-                self.beside.insert((b.workload, a.workload, b.cpu), *of_b);
-            }
-            _ => {}
+impl Times {
+    /// What an iteration of job `job` took in a cell, in each round.
+    fn of(&self, kernel: usize, column: usize, job: usize) -> Series {
+        let samples = &self.samples[kernel * (self.kernels + 2) + column];
+        samples.iter().map(|sample| Some(sample.iteration_ns.as_ref()?[job])).collect()
+    }
+
+    /// What an iteration of `kernel` took alone on `pu`, in each round.
+    fn alone(&self, kernel: usize, pu: usize) -> Series {
+        self.of(kernel, pu, 0)
+    }
+
+    /// Time of `kernel` beside `other` relative to alone, in each round: the geometric mean of both
+    /// PUs, or the one that could be measured.
+    fn ratio(&self, kernel: usize, other: usize) -> Series {
+        let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
+        let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
+        let on = |pu: usize, round: usize| Some(beside[pu][round]? / alone[pu][round]?);
+        let both = |round| (0..2).filter_map(|pu| on(pu, round)).collect::<Vec<f64>>();
+        (0..alone[0].len()).map(|round| geometric_mean(&both(round))).collect()
+    }
+}
+
+/// A value for each round; `None` where it could not be measured.
+type Series = Vec<Option<f64>>;
+
+/// The geometric mean of the known values.
+fn estimate(series: &Series) -> Option<Estimate> {
+    geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
+}
+
+fn reported(question: &Question, times: &Times, quality: Quality) -> Report {
+    let (kernels, count) = (question.kernels, question.kernels.len());
+    let mut alone = Vec::new();
+    let mut matrix = Vec::new();
+    let (mut repeats, mut same, mut different) = (Vec::new(), Vec::new(), Vec::new());
+    for kernel in 0..count {
+        for (place, &pu) in question.pus.iter().enumerate() {
+            let series = times.alone(kernel, place);
+            let iteration_ns = estimate(&series);
+            let mean = iteration_ns.map(|found| found.value);
+            repeats.push(series.iter().map(|time| Some((*time)? / mean?)).collect());
+            alone.push(Alone { kernel: kernels[kernel], pu, iteration_ns });
+        }
+        for other in 0..count {
+            let series = times.ratio(kernel, other);
+            let time = estimate(&series);
+            matrix.push(Cell { kernel: kernels[kernel], beside: kernels[other], time });
+            if kernel == other { &mut same } else { &mut different }.push(series);
         }
     }
-
-    /// Time of `kernel` beside `other` relative to alone: the geometric mean of both PUs, or the
-    /// one that could be measured.
-    fn ratio(&self, kernel: Workload, other: Workload, pus: [u32; 2]) -> Option<f64> {
-        let on = |pu: &u32| {
-            Some(self.beside.get(&(kernel, other, *pu))? / self.alone.get(&(kernel, *pu))?)
-        };
-        geometric_mean(&pus.iter().filter_map(on).collect::<Vec<f64>>())
-    }
-}
-
-fn reported(question: &Question, repetitions: &[Repetition], quality: Quality) -> Report {
-    let kernels = question.kernels;
-    let pairs = || kernels.iter().flat_map(|&k| kernels.iter().map(move |&beside| (k, beside)));
-    let cell = |(kernel, beside): (Workload, Workload)| {
-        let ratios = repetitions.iter().filter_map(|r| r.ratio(kernel, beside, question.pus));
-        let time = geometric_estimate(&ratios.collect::<Vec<_>>());
-        Cell { kernel, beside, time }
-    };
-    let on = |(kernel, pu): (Workload, u32)| {
-        let times = repetitions.iter().filter_map(|r| r.alone.get(&(kernel, pu)).copied());
-        Alone { kernel, pu, iteration_ns: geometric_estimate(&times.collect::<Vec<_>>()) }
-    };
-    let alone: Vec<Alone> =
-        kernels.iter().flat_map(|&k| question.pus.map(|pu| (k, pu))).map(on).collect();
-    let matrix: Vec<Cell> = pairs().map(cell).collect();
-    let scenario = |same: bool| {
-        let cases: Vec<_> = pairs().filter(|(k, beside)| (k == beside) == same).collect();
-        let of_repetition = |r: &Repetition| -> Option<Vec<f64>> {
-            cases.iter().map(|&(k, beside)| r.ratio(k, beside, question.pus)).collect()
-        };
-        let cells = matrix.iter().filter(|cell| (cell.kernel == cell.beside) == same);
-        let known: Vec<f64> = cells.filter_map(|cell| Some(cell.time?.value)).collect();
-        over_kernels(&known, repetitions.iter().map(of_repetition))
-    };
     let scenarios = Scenarios {
-        alone: alone_repeats(&alone, repetitions),
-        same: scenario(true),
-        different: scenario(false),
+        // By definition; rounding may have it a little beside 1.
+        alone: over_kernels(&repeats).map(|found| Estimate { value: 1.0, ..found }),
+        same: over_kernels(&same),
+        different: over_kernels(&different),
     };
     Report {
         version: 1,
@@ -223,27 +207,18 @@ fn reported(question: &Question, repetitions: &[Repetition], quality: Quality) -
     }
 }
 
-/// The geometric mean of the kernels' values; its interval from the repetitions that have a value
-/// for every kernel, if there are two.
-fn over_kernels(
-    known: &[f64],
-    repetitions: impl Iterator<Item = Option<Vec<f64>>>,
-) -> Option<Estimate> {
-    let value = geometric_mean(known)?;
-    let complete: Vec<f64> = repetitions.flatten().filter_map(|r| geometric_mean(&r)).collect();
+/// The geometric mean of the kernels' values; its interval from the rounds that have a value for every kernel, if
+/// there are two.
+fn over_kernels(kernels: &[Series]) -> Option<Estimate> {
+    let known: Vec<f64> =
+        kernels.iter().filter_map(|series| Some(estimate(series)?.value)).collect();
+    let value = geometric_mean(&known)?;
+    let of_round = |round: usize| -> Option<f64> {
+        geometric_mean(&kernels.iter().map(|series| series[round]).collect::<Option<Vec<f64>>>()?)
+    };
+    let complete: Vec<f64> = (0..kernels[0].len()).filter_map(of_round).collect();
     let interval = geometric_estimate(&complete).and_then(|estimate| estimate.interval);
     Some(Estimate { value, interval })
-}
-
-/// Scenario A: each repetition's times alone, relative to their mean over all repetitions.
-fn alone_repeats(alone: &[Alone], repetitions: &[Repetition]) -> Option<Estimate> {
-    let of_repetition = |r: &Repetition| -> Option<Vec<f64>> {
-        let ratio = |a: &Alone| Some(r.alone.get(&(a.kernel, a.pu))? / a.iteration_ns?.value);
-        alone.iter().map(ratio).collect()
-    };
-    let measured = alone.iter().any(|a| a.iteration_ns.is_some());
-    let one = measured.then_some(1.0);
-    over_kernels(one.as_slice(), repetitions.iter().map(of_repetition))
 }
 
 #[cfg(test)]
@@ -270,7 +245,7 @@ mod tests {
     fn scenarios_of_two_siblings_traced_by_hand() {
         let kernels = paper();
         let mut machine = Pretend::quiet(vec![vec![0, 1]]);
-        let report = measure(&mut machine, &question(&kernels), || {}).unwrap();
+        let report = measure(&mut machine, &question(&kernels)).unwrap();
         assert!((value(report.scenarios.alone) - 1.0).abs() < 1e-12);
         assert!((value(report.scenarios.same) - 1.800_5).abs() < 0.01);
         assert!((value(report.scenarios.different) - 1.03).abs() < 0.01);
@@ -286,7 +261,7 @@ mod tests {
     #[test]
     fn without_smt_nothing_slows() {
         let kernels = paper();
-        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels), || {}).unwrap();
+        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
         for cell in &report.matrix {
             assert!((value(cell.time) - 1.0).abs() < 0.02, "{cell:?}");
         }
@@ -295,11 +270,10 @@ mod tests {
     #[test]
     fn every_pair_is_measured_once_a_repetition() {
         let kernels = paper();
-        let mut ticks = 0;
         let mut machine = Pretend::quiet(vec![]);
-        let report = measure(&mut machine, &question(&kernels), || ticks += 1).unwrap();
+        let report = measure(&mut machine, &question(&kernels)).unwrap();
         // 16 alone and 64 ordered pairs, five times.
-        assert_eq!((ticks, measurements(8, 5), report.quality.measured), (400, 400, 400));
+        assert_eq!(report.quality.measured, 400);
         assert_eq!(machine.jobs, 5 * (16 + 2 * 64));
         assert_eq!((report.alone.len(), report.matrix.len()), (16, 64));
         assert_eq!(report.kernels(), kernels);
@@ -309,11 +283,11 @@ mod tests {
     fn lost_measurements_leave_gaps_not_zeros() {
         let kernels = paper();
         let mut machine = Pretend { lost_one_in: 1, ..Pretend::quiet(vec![]) };
-        let report = measure(&mut machine, &question(&kernels), || {}).unwrap();
+        let report = measure(&mut machine, &question(&kernels)).unwrap();
         assert!(report.matrix.iter().all(|cell| cell.time.is_none()));
         assert!(report.scenarios.alone.is_none() && report.scenarios.same.is_none());
         let mut machine = Pretend { lost_one_in: 3, ..Pretend::quiet(vec![vec![0, 1]]) };
-        let report = measure(&mut machine, &question(&kernels), || {}).unwrap();
+        let report = measure(&mut machine, &question(&kernels)).unwrap();
         // Most cells are known; no repetition is complete, so the means have no interval.
         assert!((value(report.scenarios.same) - 1.8).abs() < 0.1);
         assert_eq!(report.scenarios.same.unwrap().interval, None);
@@ -322,7 +296,7 @@ mod tests {
     #[test]
     fn one_kernel_has_no_other() {
         let kernels = [Kernel::IntMul.into()];
-        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels), || {}).unwrap();
+        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
         assert!(report.scenarios.different.is_none() && report.scenarios.same.is_some());
     }
 
@@ -330,7 +304,7 @@ mod tests {
     fn one_repetition_has_no_interval() {
         let kernels = paper();
         let once = Question { repeat: 1, ..question(&kernels) };
-        let report = measure(&mut Pretend::quiet(vec![]), &once, || {}).unwrap();
+        let report = measure(&mut Pretend::quiet(vec![]), &once).unwrap();
         assert!(report.matrix.iter().all(|cell| cell.time.unwrap().interval.is_none()));
         assert_eq!(report.scenarios.same.unwrap().interval, None);
     }
@@ -339,7 +313,7 @@ mod tests {
     fn same_seed_same_report() {
         let kernels = paper();
         let told = || {
-            let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels), || {}).unwrap();
+            let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
             serde_json::to_string(&report).unwrap()
         };
         assert_eq!(told(), told());

@@ -30,7 +30,8 @@
 //! - **Admits**: without undisturbed time, it says that it cannot tell.   -> `admits`
 //! - **Short**: on 64 PUs at most 1,500 measurements, 30 s.               -> `short`
 
-use super::beside::{Beside, Quality};
+use super::beside::{Bench, Quality};
+use super::harness::{Measurement, by_cell, rounds};
 use colocate_study::stats::{Interval, Random, geometric_interval, geometric_mean};
 use serde::Serialize;
 use smt_bench::measure::Job;
@@ -62,7 +63,7 @@ const CONFIDENCE: f64 = 0.999;
 const ALL_PAIRS_UP_TO: usize = 8;
 
 /// A pair that is still unclear after so many repetitions stays so. Chosen.
-pub const MOST_ROUNDS: usize = 12;
+pub const MOST_ROUNDS: u32 = 12;
 
 /// Groups tested at most. Chosen: about 8 s at 20 ms a measurement; a random half
 /// holds both PUs of one pair in four, and three in four of those have one that is not slowed on a
@@ -83,7 +84,7 @@ pub struct Question<'a> {
     /// The sets of PUs that share a core, says the topology, or `None` if it is unknown.
     pub claimed: Option<Vec<Vec<u32>>>,
     /// The least repetitions of a pair, at least 3.
-    pub repeat: usize,
+    pub repeat: u32,
     /// Decides the order.
     pub seed: u64,
 }
@@ -170,11 +171,10 @@ pub struct Report {
 ///
 /// # Errors
 /// If a PU cannot be used.
-pub fn find(bench: &mut impl Beside, question: &Question) -> anyhow::Result<Report> {
-    let random = Random::new(question.seed);
+pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Report> {
+    let mut random = Random::new(question.seed);
     let mut search = Search {
         bench,
-        random,
         quality: Quality::default(),
         alone: BTreeMap::new(),
         samples: BTreeMap::new(),
@@ -184,13 +184,13 @@ pub fn find(bench: &mut impl Beside, question: &Question) -> anyhow::Result<Repo
     let suspects = if question.pus.len() <= ALL_PAIRS_UP_TO {
         Suspects { pairs: pairs_of(question.pus).collect(), groups: 0 }
     } else {
-        search.nominate(question.pus)?
+        search.nominate(question.pus, &mut random)?
     };
     // More suspects than this are no result of group tests but of none.
     let cleared = suspects.pairs.len() <= 4 * question.pus.len().max(ALL_PAIRS_UP_TO);
     let nominated = if cleared { suspects.pairs.clone() } else { BTreeSet::new() };
     let tested: BTreeSet<Pair> = nominated.union(&claimed).copied().collect();
-    search.test(&tested, question.repeat)?;
+    search.test(&tested, question.repeat, &mut random)?;
     let claims = |pair: &Pair| question.claimed.as_ref().map(|_| claimed.contains(pair));
     let pairs: Vec<Finding> =
         tested.iter().map(|pair| search.finding(*pair, claims(pair))).collect();
@@ -271,15 +271,26 @@ struct Suspects {
 
 struct Search<'a, B> {
     bench: &'a mut B,
-    random: Random,
     quality: Quality,
     /// The latest costs of each PU alone.
     alone: BTreeMap<u32, Costs>,
-    /// Slowdowns by pair, one for each repetition that could be used.
+    /// Slowdowns by pair, one for each round that could be used.
     samples: BTreeMap<Pair, Vec<Costs>>,
 }
 
-impl<B: Beside> Search<'_, B> {
+impl<B: Bench> Measurement for Search<'_, B> {
+    /// PUs that all work.
+    type Cell = Vec<u32>;
+    /// The costs on each of them, or `None` without undisturbed time.
+    type Sample = Option<Vec<Costs>>;
+    const UNIT: &'static str = "groups of PUs";
+
+    fn measure(&mut self, pus: &Vec<u32>) -> anyhow::Result<Option<Self::Sample>> {
+        self.costs(pus).map(Some)
+    }
+}
+
+impl<B: Bench> Search<'_, B> {
     /// The costs on each of `pus` while all of them work, or `None` without undisturbed time.
     fn costs(&mut self, pus: &[u32]) -> anyhow::Result<Option<Vec<Costs>>> {
         let Some(meter) = self.times(METER, pus)? else { return Ok(None) };
@@ -295,13 +306,18 @@ impl<B: Beside> Search<'_, B> {
 
     fn times(&mut self, workload: Workload, pus: &[u32]) -> anyhow::Result<Option<Vec<f64>>> {
         let jobs: Vec<Job> = pus.iter().map(|&cpu| Job { workload, cpu }).collect();
-        let sample = self.bench.beside(&jobs)?;
+        let Some(sample) = self.bench.measure(&jobs)? else { return Ok(None) };
         self.quality.note(&sample);
         Ok(sample.iteration_ns)
     }
 
-    /// Tests pairs until each is clear or has had its repetitions.
-    fn test(&mut self, pairs: &BTreeSet<Pair>, repeat: usize) -> anyhow::Result<()> {
+    /// Tests pairs until each is clear or has had its rounds.
+    fn test(
+        &mut self,
+        pairs: &BTreeSet<Pair>,
+        repeat: u32,
+        random: &mut Random,
+    ) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS.max(repeat) {
             let unclear = |pair: &&Pair| self.finding(**pair, None).verdict == Verdict::Unclear;
             let open: Vec<Pair> =
@@ -309,32 +325,30 @@ impl<B: Beside> Search<'_, B> {
             if open.is_empty() {
                 break;
             }
-            self.repetition(&open)?;
+            self.round(&open, random)?;
         }
         Ok(())
     }
 
-    /// Measures every PU of `pairs` alone and every pair once, in random order.
-    fn repetition(&mut self, pairs: &[Pair]) -> anyhow::Result<()> {
-        let single: BTreeSet<u32> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
-        let mut conditions: Vec<Vec<u32>> = single.into_iter().map(|pu| vec![pu]).collect();
-        conditions.extend(pairs.iter().map(|&(a, b)| vec![a, b]));
-        self.random.shuffle(&mut conditions);
-        let mut together = BTreeMap::new();
-        for condition in conditions {
-            match (condition.as_slice(), self.costs(&condition)?.as_deref()) {
-                (&[pu], Some(&[costs])) => drop(self.alone.insert(pu, costs)),
-                (&[a, b], Some(&[of_a, of_b])) => drop(together.insert((a, b), [of_a, of_b])),
-                _ => {}
-            }
+    /// Measures every PU of `pairs` alone and every pair once.
+    fn round(&mut self, pairs: &[Pair], random: &mut Random) -> anyhow::Result<()> {
+        let pus: BTreeSet<u32> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
+        let alone = pus.iter().map(|&pu| vec![pu]);
+        let cells: Vec<Vec<u32>> = alone.chain(pairs.iter().map(|&(a, b)| vec![a, b])).collect();
+        let taken = rounds(self, &cells, 1, random, true)?;
+        let mut costs =
+            by_cell(taken, cells.len()).into_iter().map(|mut once| once.pop().flatten());
+        for (&pu, costs) in pus.iter().zip(&mut costs) {
+            self.alone.extend(costs.map(|costs| (pu, costs[0])));
         }
-        for (pair, costs) in together {
-            // Where this repetition lost a PU's costs alone, those of an earlier one serve.
-            if let (Some(a), Some(b)) = (self.alone.get(&pair.0), self.alone.get(&pair.1)) {
+        for (&(a, b), costs) in pairs.iter().zip(costs) {
+            // Where this round lost a PU's costs alone, those of an earlier one serve.
+            let alone = (self.alone.get(&a), self.alone.get(&b));
+            if let (Some(costs), (Some(of_a), Some(of_b))) = (costs, alone) {
                 let slowdown = |probe: usize| {
-                    (costs[0][probe] / a[probe] * (costs[1][probe] / b[probe])).sqrt()
+                    (costs[0][probe] / of_a[probe] * (costs[1][probe] / of_b[probe])).sqrt()
                 };
-                self.samples.entry(pair).or_default().push(std::array::from_fn(slowdown));
+                self.samples.entry((a, b)).or_default().push(std::array::from_fn(slowdown));
             }
         }
         Ok(())
@@ -354,7 +368,7 @@ impl<B: Beside> Search<'_, B> {
     }
 
     /// The pairs that group tests do not clear.
-    fn nominate(&mut self, pus: &[u32]) -> anyhow::Result<Suspects> {
+    fn nominate(&mut self, pus: &[u32], random: &mut Random) -> anyhow::Result<Suspects> {
         for &pu in pus {
             let costs = self.costs(&[pu])?;
             self.alone.extend(costs.map(|costs| (pu, costs[0])));
@@ -364,7 +378,7 @@ impl<B: Beside> Search<'_, B> {
         while groups < MOST_GROUPS && lost < LOST_GROUPS && pairs.len() > pus.len() {
             let group: Vec<u32> = match groups {
                 0 => pus.to_vec(),
-                _ => pus.iter().copied().filter(|_| self.random.below(2) == 0).collect(),
+                _ => pus.iter().copied().filter(|_| random.below(2) == 0).collect(),
             };
             groups += 1;
             match self.costs(&group)? {

@@ -1,15 +1,14 @@
 //! `colocate bench smt`: arguments, and what they mean on this machine.
 
 use super::beside::Here;
+use super::harness::{self, list, wrong};
 use super::{scenario_text, scenarios, sibling_text, siblings};
 use crate::exit::{Failure, NO_CAPABILITY};
-use crate::output::{self, Bar};
-use anyhow::Context;
+use crate::output;
 use colocate_files::Mode;
-use colocate_machine::printable;
-use colocate_machine::{Machine, PuNr, PuSet, read};
-use serde::Serialize;
-use smt_bench::{Kernel, Workload, thread};
+use colocate_machine::measured::cores_of;
+use colocate_machine::{Machine, PuSet, printable};
+use smt_bench::{Kernel, Workload};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,8 +29,8 @@ pub struct Args {
     seconds: Option<f64>,
 
     /// Repetitions [default: 5, with --find-siblings 3, which is the least there] [range: 1-1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    repeat: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
 
     /// Kernels, separated by commas, or "all" for the paper's eight and int-div-tp
     /// [default: the paper's eight]
@@ -78,8 +77,7 @@ fn kernels(text: &str) -> Result<Kernels, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok().filter(|s| (0.001..=60.0).contains(s));
-    found.ok_or_else(|| format!("expected seconds from 0.001 to 60, found {text}"))
+    harness::number(text, "seconds", 0.001..=60.0)
 }
 
 /// Runs `colocate bench smt`.
@@ -88,62 +86,28 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// If the PUs asked for cannot be used or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
-    let usable = thread::usable().context("cannot tell which PUs may be used")?;
-    let asked = asked(args.cpus.as_ref(), &usable)?;
-    let claimed = read::live().map(|machine| claimed(&machine, &asked));
-    if let Err(error) = &claimed {
-        output::remark(&format!("the topology is unknown: {error}"));
-    }
+    let usable = harness::usable()?;
+    let asked = harness::asked(args.cpus.as_ref().map(harness::numbers), &usable)?;
+    let claimed = harness::machine(false).map(|machine| claimed(&machine, &asked));
     let text = if args.find_siblings {
-        find_siblings(args, &asked, claimed.ok())?
+        find_siblings(args, &asked, claimed)?
     } else {
         let pus = two(&asked, args.cpus.is_some(), claimed.as_deref().unwrap_or_default())?;
         let share =
-            claimed.ok().map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
+            claimed.map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
         measure(args, pus, share)?
     };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn wrong(message: String) -> anyhow::Error {
-    Failure { code: 2, message }.into()
-}
-
-fn list(pus: &[u32]) -> String {
-    let mut set = PuSet::new();
-    for &pu in pus {
-        set.insert(PuNr(pu));
-    }
-    set.to_string()
-}
-
-/// The PUs to work with, in ascending order: those asked for, all of which must be usable, or all
-/// usable ones.
-fn asked(cpus: Option<&PuSet>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
-    let Some(cpus) = cpus else { return Ok(usable.to_vec()) };
-    let asked: Vec<u32> = cpus.iter().map(|pu| pu.0).collect();
-    let lost: Vec<u32> = asked.iter().copied().filter(|pu| !usable.contains(pu)).collect();
-    if lost.is_empty() {
-        return Ok(asked);
-    }
-    Err(wrong(format!(
-        "--cpus: {} cannot be used: expected PUs that are online and in the inherited affinity mask \
-         and cpuset, which are {}",
-        list(&lost),
-        list(usable)
-    )))
-}
-
 /// The sets of at least two of `pus` that share a core, says the topology.
 fn claimed(machine: &Machine, pus: &[u32]) -> Vec<Vec<u32>> {
-    let of_core = |core: &colocate_machine::Core| -> Vec<u32> {
-        let all = core.pus.iter().map(|pu| machine.pus[pu.idx()].os.0);
-        let mut known: Vec<u32> = all.filter(|pu| pus.contains(pu)).collect();
-        known.sort_unstable();
-        known
+    let known = |core: &PuSet| -> Vec<u32> {
+        harness::numbers(core).into_iter().filter(|pu| pus.contains(pu)).collect()
     };
-    let mut sets: Vec<_> = machine.cores.iter().map(of_core).filter(|set| set.len() > 1).collect();
+    let mut sets: Vec<_> =
+        cores_of(machine).iter().map(known).filter(|set| set.len() > 1).collect();
     sets.sort();
     sets
 }
@@ -176,60 +140,28 @@ fn find_siblings(
 ) -> anyhow::Result<String> {
     // Three loops are timed under each condition, and a busy machine gets up to 21 times as long.
     let length = Duration::from_secs_f64(args.seconds.unwrap_or(0.02));
-    let repeat = usize::from(args.repeat.unwrap_or(3)).max(3);
+    let repeat = args.repeat.unwrap_or(3).max(3);
     let question = siblings::Question { pus, claimed, repeat, seed: args.seed };
     let report = siblings::find(&mut Here::new(length, &[4, 16]), &question)?;
-    Ok(printed(args.json, &report, sibling_text::text))
+    Ok(if args.json { printable::json(&report) } else { sibling_text::text(&report) })
 }
 
 fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Result<String> {
     let paper = || Kernels(Kernel::PAPER.map(Workload::from).to_vec());
     let Kernels(kernels) = args.kernels.clone().unwrap_or_else(paper);
     let seconds = args.seconds.unwrap_or(0.1);
-    let repeat = usize::from(args.repeat.unwrap_or(5));
-    let question = scenarios::Question {
-        pus,
-        share_core,
-        kernels: &kernels,
-        repeat,
-        seconds,
-        seed: args.seed,
-    };
-    let bar = Bar::new(
-        scenarios::measurements(kernels.len(), repeat) as u64,
-        "{bar:40} {pos}/{len} measurements, {eta} left",
-        false,
-    );
+    let repeat = args.repeat.unwrap_or(5);
+    let (kernels, seed) = (kernels.as_slice(), args.seed);
+    let question = scenarios::Question { pus, share_core, kernels, repeat, seconds, seed };
     let mut here = Here::new(Duration::from_secs_f64(seconds), &[4]);
-    let report = scenarios::measure(&mut here, &question, || bar.advance(1))?;
-    bar.clear();
-    Ok(printed(args.json, &report, |report| scenario_text::text(report, args.matrix)))
-}
-
-fn printed<R: Serialize>(json: bool, report: &R, text: impl FnOnce(&R) -> String) -> String {
-    if json { printable::json(report) } else { text(report) }
+    let report = scenarios::measure(&mut here, &question)?;
+    Ok(if args.json { printable::json(&report) } else { scenario_text::text(&report, args.matrix) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn usable_pus_are_the_default() {
-        assert_eq!(asked(None, &[0, 3]).unwrap(), [0, 3]);
-        let set = PuSet::parse_list("3").unwrap();
-        assert_eq!(asked(Some(&set), &[0, 3]).unwrap(), [3]);
-    }
-
-    #[test]
-    fn unusable_pus_are_named() {
-        let set = PuSet::parse_list("0,5-6").unwrap();
-        assert_eq!(
-            asked(Some(&set), &[0, 1, 2, 3]).unwrap_err().to_string(),
-            "--cpus: 5-6 cannot be used: expected PUs that are online and in the inherited affinity \
-             mask and cpuset, which are 0-3"
-        );
-    }
+    use colocate_machine::read;
 
     #[test]
     fn siblings_are_preferred() {
