@@ -3,6 +3,7 @@
 //! A library, so that a program with policies of its own is colocate with a few rows more: [`main_with`].
 
 mod bench;
+mod children;
 mod compare;
 mod doctor;
 mod evidence;

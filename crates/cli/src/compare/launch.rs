@@ -1,6 +1,7 @@
 //! One run: through `colocate run`, or bare.
 
 use super::session::{RunFiles, Session};
+use crate::children::{self, End, kill_group};
 use crate::input;
 use anyhow::Context;
 use colocate_act::sys;
@@ -11,16 +12,11 @@ use colocate_policy::PolicySpec;
 use colocate_study::state::{BARE, JobTime};
 use serde::Deserialize;
 use std::fs::File;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
-
-/// How often we look whether somebody asked us to stop. Nothing is timed by it.
-const GLANCE: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// Starts runs of one comparison.
 pub struct Launcher {
@@ -36,13 +32,6 @@ pub enum Ended {
     Done(Vec<JobTime>),
     /// Somebody asked us to stop, and the programs have ended.
     Stopped,
-}
-
-/// The end of a child: which one, when, how.
-struct End {
-    child: usize,
-    at: Instant,
-    status: ExitStatus,
 }
 
 impl Launcher {
@@ -81,16 +70,19 @@ impl Launcher {
             match start(&mut command, &output) {
                 Ok(child) => children.push(child),
                 Err(error) => {
-                    // The others would run on without anybody to time them.
-                    children.iter_mut().for_each(|child| drop((child.kill(), child.wait())));
+                    // The others would run on without being timed.
+                    for &child in &children {
+                        kill_group(child);
+                        let _ = sys::wait(Some(child), true);
+                    }
                     return Err(error).with_context(|| format!("cannot start {}", argv[0]));
                 }
             }
         }
-        let Some(ends) = self.wait_for(children)? else { return Ok(Ended::Stopped) };
+        let Some(ends) = self.wait_for(&children)? else { return Ok(Ended::Stopped) };
         let time = |end: &End| JobTime {
             wall_ns: end.at.duration_since(starts[end.child]).into(),
-            status: shell_status(end.status),
+            status: end.waited.status,
         };
         Ok(Ended::Done(ends.iter().map(time).collect()))
     }
@@ -105,56 +97,18 @@ impl Launcher {
         command.args(["run", "--policy", &policy, "--quiet", "--json", "-o"]).arg(&files.report);
         command.arg("--").args(self.commands.join(&":::".to_owned()));
         let child = start(&mut command, &output).context("cannot start colocate run")?;
-        let Some(ends) = self.wait_for(vec![child])? else { return Ok(Ended::Stopped) };
+        let Some(ends) = self.wait_for(&[child])? else { return Ok(Ended::Stopped) };
         let jobs = read_report(&files.report, self.commands.len()).with_context(|| {
-            let status = shell_status(ends[0].status);
+            let status = ends[0].waited.status;
             format!("colocate run ended with status {status}; see {}", files.log.display())
         })?;
         Ok(Ended::Done(jobs))
     }
 
-    /// Waits until all `children` have ended, in their order; `None` if we were asked to stop. Who
-    /// asks once more means it: what does not end then is killed.
-    fn wait_for(&self, children: Vec<Child>) -> anyhow::Result<Option<Vec<End>>> {
-        let pids: Vec<u32> = children.iter().map(Child::id).collect();
-        let arrivals = waiters(children);
-        let mut ends: Vec<Option<End>> = pids.iter().map(|_| None).collect();
-        let mut asked = 0;
-        while ends.iter().any(Option::is_none) {
-            match arrivals.recv_timeout(GLANCE) {
-                Ok(end) => {
-                    let end = end.context("cannot wait for a program")?;
-                    let child = end.child;
-                    ends[child] = Some(end);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    anyhow::bail!("cannot wait for a program: a waiter has ended")
-                }
-            }
-            if self.stop.swap(false, Ordering::Relaxed) {
-                asked += 1;
-                let living = pids.iter().zip(&ends).filter(|(_, end)| end.is_none());
-                living.for_each(|(&pid, _)| if asked == 1 { ask_to_end(pid) } else { kill(pid) });
-            }
-        }
-        let stopped = asked > 0 || self.stop.load(Ordering::Relaxed);
-        Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
+    /// The ends of all `children`, in their order; `None` if we were asked to stop.
+    fn wait_for(&self, children: &[Pid]) -> anyhow::Result<Option<Vec<End>>> {
+        children::wait_all(children, &self.stop, ask_to_end, || Ok(()))
     }
-}
-
-/// One thread a child, so that each end is timed when it happens.
-fn waiters(children: Vec<Child>) -> Receiver<std::io::Result<End>> {
-    let (send, arrivals) = mpsc::channel();
-    for (child, mut process) in children.into_iter().enumerate() {
-        let send = send.clone();
-        std::thread::spawn(move || {
-            let end = process.wait().map(|status| End { child, at: Instant::now(), status });
-            // Nobody listens any more only if we are ending anyway.
-            let _ = send.send(end);
-        });
-    }
-    arrivals
 }
 
 /// `policy` with `seed`, if it has such a setting and none of its settings are given.
@@ -167,29 +121,17 @@ fn seeded(policy: &str, seed: u64) -> String {
     if policy.contains(':') { policy.to_owned() } else { with_seed().unwrap_or(policy.to_owned()) }
 }
 
-/// Tells a child, and it alone: `colocate run` passes it on to its programs.
-fn ask_to_end(pid: u32) {
+/// Asks a child, and it alone: `colocate run` passes it on to its programs. What a second signal kills of those is
+/// left to its guardian, which has a session of its own.
+fn ask_to_end(pid: Pid) {
     // It may have ended meanwhile.
-    let _ = sys::kill(Pid(pid.cast_signed()), libc::SIGTERM);
+    let _ = sys::kill(pid, libc::SIGTERM);
 }
 
-/// Kills a child and what it started in its process group. The guardian of `colocate run`, which
-/// has a session of its own, does the rest.
-fn kill(pid: u32) {
-    let _ = sys::kill(Pid(-pid.cast_signed()), libc::SIGKILL);
-}
-
-/// Starts a child that does not outlive us. Its process group is its own: keys like Ctrl-C ask us,
-/// and we ask it.
-fn start(command: &mut Command, output: &File) -> std::io::Result<Child> {
-    sys::ends_with_us(command);
-    command.process_group(0);
-    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).spawn()
-}
-
-/// The exit code, or 128 + the number of the signal that ended it.
-fn shell_status(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+/// Starts a child whose output goes to `output`.
+fn start(command: &mut Command, output: &File) -> std::io::Result<Pid> {
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+    children::start(command)
 }
 
 /// What we need of the report of `colocate run` (docs/schemas/report.json).

@@ -3,20 +3,17 @@
 use super::library::Library;
 use super::regions;
 use super::report::Report;
+use crate::children::{self, POLL};
 use anyhow::Context;
 use colocate_act::signals::Asked;
 use colocate_act::sys;
 use colocate_observe::{Pid, SysError};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
-
-/// How often we look for signals.
-const GLANCE: Duration = Duration::from_millis(100);
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Instant;
 
 /// Runs the program to its end; its exit status, 128 + the number of the signal that ended it.
 ///
@@ -38,23 +35,18 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     }
     sys::ends_with_us(&mut program);
     let begin = Instant::now();
-    let mut child = program.spawn().context("cannot start the program")?;
+    let child = program.spawn().context("cannot start the program")?;
     let pid = Pid(child.id().cast_signed());
     // Not before: the program would inherit what is blocked here.
     let heard = signals().ok();
-    let (send, ends) = mpsc::channel();
-    std::thread::spawn(move || {
-        // Nobody listens any more only if we are ending anyway.
-        let _ = send.send(child.wait());
-    });
+    let ends = children::ends(&[pid]);
     let status = loop {
-        match ends.recv_timeout(GLANCE) {
-            Ok(status) => break status.context("cannot wait for the program")?,
+        match ends.recv_timeout(POLL) {
+            Ok(end) => break end?.waited.status,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
             Err(RecvTimeoutError::Timeout) => pass_on(pid, heard.as_ref(), stop),
         }
     };
-    let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     report.took_s = begin.elapsed().as_secs_f64();
     report.status = Some(status);
     report.regions = regions::of_one(&library.map(|library| library.reports()).unwrap_or_default());

@@ -4,21 +4,18 @@ use super::command::prepared;
 use super::library::Library;
 use super::regions;
 use super::report::Report;
+use crate::children::{self, End, POLL};
 use crate::exit::Failure;
 use crate::output;
 use anyhow::Context;
-use colocate_act::sys;
 use colocate_observe::Pid;
 use colocate_study::threads::{Tried, advise, cut_after, next};
 use std::ffi::OsString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How often we look whether somebody asked us to stop. Nothing is timed by it.
-const GLANCE: Duration = Duration::from_millis(100);
 /// How long a program may take to end when it is asked to, before it is killed. Chosen.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -143,19 +140,15 @@ fn whole(
     if left <= 0.0 {
         return Ok(Ended::Late);
     }
-    sys::ends_with_us(&mut command);
-    // Keys like Ctrl-C ask us, and we ask it.
-    command.process_group(0);
     let begin = Instant::now();
-    let child = command.spawn().context("cannot start the program")?;
-    let pid = Pid(child.id().cast_signed());
+    let pid = children::start(&mut command).context("cannot start the program")?;
     let until = cut.map_or(left, |cut| cut.min(left));
     let patience = Duration::try_from_secs_f64(until).unwrap_or(Duration::MAX);
-    let ended = wait(child, pid, begin, patience, stop);
+    let ended = wait(pid, begin, patience, stop);
     // What it has left behind would disturb the next run.
-    let _ = sys::kill(Pid(-pid.0), libc::SIGKILL);
-    let (end, status, asked) = ended?;
-    let seconds = end.duration_since(begin).as_secs_f64();
+    children::kill_group(pid);
+    let (End { at, waited, .. }, asked) = ended?;
+    let seconds = at.duration_since(begin).as_secs_f64();
     match asked {
         Some(Asked::Stop) => {
             Err(Failure { code: 130, message: "stopped before anything was told".to_owned() }
@@ -163,11 +156,11 @@ fn whole(
         }
         Some(Asked::Time) if until >= left => Ok(Ended::Late),
         Some(Asked::Time) => Ok(Ended::Cut(until)),
-        None if status.success() => Ok(Ended::Done(seconds)),
+        None if waited.status == 0 => Ok(Ended::Done(seconds)),
         None => {
-            let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
             let message = format!(
-                "the program ended with status {status} with {threads} threads: expected 0"
+                "the program ended with status {} with {threads} threads: expected 0",
+                waited.status
             );
             Err(Failure { code: crate::exit::OURS, message }.into())
         }
@@ -183,32 +176,22 @@ enum Asked {
 
 /// Waits for the end of a program, and asks it to end where time is over or somebody says so; in the end it is killed.
 fn wait(
-    mut child: Child,
     pid: Pid,
     begin: Instant,
     patience: Duration,
     stop: &AtomicBool,
-) -> anyhow::Result<(Instant, ExitStatus, Option<Asked>)> {
-    let (send, ends) = mpsc::channel();
-    std::thread::spawn(move || {
-        let end = child.wait().map(|status| (Instant::now(), status));
-        // Nobody listens any more only if we are ending anyway.
-        let _ = send.send(end);
-    });
+) -> anyhow::Result<(End, Option<Asked>)> {
+    let ends = children::ends(&[pid]);
     let mut asked: Option<(Asked, Instant)> = None;
     loop {
-        let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), GLANCE);
+        let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), POLL);
         match ends.recv_timeout(rest) {
-            Ok(end) => {
-                let (at, status) = end.context("cannot wait for the program")?;
-                return Ok((at, status, asked.map(|(why, _)| why)));
-            }
+            Ok(end) => return Ok((end?, asked.map(|(why, _)| why))),
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let group = Pid(-pid.0);
         match asked {
-            Some((_, since)) if since.elapsed() > GRACE => drop(sys::kill(group, libc::SIGKILL)),
+            Some((_, since)) if since.elapsed() > GRACE => children::kill_group(pid),
             Some(_) => {}
             None => {
                 let why = if stop.load(Ordering::Relaxed) {
@@ -219,7 +202,7 @@ fn wait(
                 };
                 if let Some(why) = why {
                     asked = Some((why, Instant::now()));
-                    let _ = sys::kill(group, libc::SIGTERM);
+                    children::ask_group(pid);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! One run of the program, on a PU of its own.
 
 use super::keeper::Keeper;
+use crate::children::{self, End};
 use crate::exit::{CANNOT_EXECUTE, Failure, OURS};
 use anyhow::Context;
 use colocate_act::launch::Command as Found;
@@ -14,11 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
-
-/// How often we look whether somebody asked us to stop, and where the program is. Nothing is timed by it.
-const GLANCE: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// A program that is measured again and again.
 pub struct Program {
@@ -37,12 +34,6 @@ pub struct Times {
     pub wall: Nanos,
     /// CPU time of it, and of its children that it waited for.
     pub cpu: Nanos,
-}
-
-/// The end of the first process.
-struct End {
-    at: Instant,
-    waited: sys::Waited,
 }
 
 impl Program {
@@ -69,39 +60,39 @@ impl Program {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let said = File::from(sys::memfd(c"colocate-stderr")?);
+        let stderr = File::from(sys::memfd(c"colocate-stderr")?);
         let begun = Instant::now();
-        let pid = self.start(&said)?;
+        let pid = self.start(&stderr)?;
         let kept = self.keeper.mind(Some(pid));
-        let ended = self.wait_for(pid, &waiter(pid));
+        let check = || self.read_back(pid);
+        let ended = children::wait_all(&[pid], &self.stop, children::ask_group, check);
         // What it has left behind would disturb the next run.
-        end(pid, libc::SIGKILL);
+        children::kill_group(pid);
         kept.and_then(|()| self.keeper.mind(None))
             .context("the keeper of the program was killed")?;
-        let Some(End { at, waited }) = ended? else { return Ok(None) };
+        let Some(End { at, waited, .. }) = ended?.and_then(|mut ends| ends.pop()) else {
+            return Ok(None);
+        };
         match waited.status {
             0 => Ok(Some(Times { wall: at.duration_since(begun).into(), cpu: waited.cpu_time })),
-            status => Err(self.failed(status, said)),
+            status => Err(self.failed(status, stderr)),
         }
     }
 
     /// Starts it. Where this thread may run is what it inherits, so it is on its PU from its first
     /// instruction on, and so is what it starts.
-    fn start(&self, said: &File) -> anyhow::Result<Pid> {
+    fn start(&self, stderr: &File) -> anyhow::Result<Pid> {
         let mut command = Command::new(&self.found.path);
         command.arg0(&self.found.argv[0]).args(&self.found.argv[1..]);
-        sys::ends_with_us(&mut command);
-        command.process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?);
         pin::place_own(&pin::only(self.pu))
             .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
-        let started = command.spawn();
+        let started = children::start(&mut command);
         pin::place_own(&self.original).context("cannot go back to where we may run")?;
-        let child = started.map_err(|why| Failure {
-            code: CANNOT_EXECUTE,
-            message: format!("{}: {why}", self.found.path.display()),
-        })?;
-        Ok(Pid(child.id().cast_signed()))
+        started.map_err(|why| {
+            let message = format!("{}: {why}", self.found.path.display());
+            Failure { code: CANNOT_EXECUTE, message }.into()
+        })
     }
 
     /// Makes sure that its first thread is where it should be. One that has ended was.
@@ -123,39 +114,10 @@ impl Program {
         Err(Failure { code: OURS, message }.into())
     }
 
-    /// Waits for its end; `None` if we were asked to stop. Who asks once more means it: it is killed.
-    ///
-    /// # Errors
-    /// If it is found elsewhere than on its PU.
-    fn wait_for(
-        &self,
-        pid: Pid,
-        ends: &Receiver<anyhow::Result<End>>,
-    ) -> anyhow::Result<Option<End>> {
-        let mut asked = 0;
-        self.read_back(pid)?;
-        loop {
-            match ends.recv_timeout(GLANCE) {
-                Ok(ended) => {
-                    let stopped = asked > 0 || self.stop.load(Ordering::Relaxed);
-                    return ended.map(|ended| (!stopped).then_some(ended));
-                }
-                Err(RecvTimeoutError::Timeout) => self.read_back(pid)?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    anyhow::bail!("nobody waits for the program")
-                }
-            }
-            if self.stop.swap(false, Ordering::Relaxed) {
-                asked += 1;
-                end(pid, if asked == 1 { libc::SIGTERM } else { libc::SIGKILL });
-            }
-        }
-    }
-
     /// The failure of a run that ended with `status`, with the last line that it wrote to standard error.
-    fn failed(&self, status: i32, mut said: File) -> anyhow::Error {
+    fn failed(&self, status: i32, mut stderr: File) -> anyhow::Error {
         let mut bytes = Vec::new();
-        let _ = said.rewind().and_then(|()| said.read_to_end(&mut bytes));
+        let _ = stderr.rewind().and_then(|()| stderr.read_to_end(&mut bytes));
         let text = String::from_utf8_lossy(&bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map_or_else(String::new, |line| format!("; it said: {line}"));
@@ -166,27 +128,4 @@ impl Program {
         );
         Failure { code: OURS, message }.into()
     }
-}
-
-/// A thread that waits for the end of `pid`, so that it is timed when it happens.
-fn waiter(pid: Pid) -> Receiver<anyhow::Result<End>> {
-    let (send, ends) = mpsc::channel();
-    std::thread::spawn(move || {
-        let ended = sys::wait(Some(pid), true).context("cannot wait for the program");
-        let ended = ended.and_then(|waited| {
-            let at = Instant::now();
-            waited.map(|waited| End { at, waited }).context("the program has no end")
-        });
-        // Nobody listens any more only if we are ending anyway.
-        let _ = send.send(ended);
-    });
-    ends
-}
-
-/// Sends `signal` to the process group that `pid` leads; it may be gone.
-fn end(pid: Pid, signal: i32) {
-    let all = Pid(-pid.0);
-    let _ = sys::kill(all, signal);
-    // Who is stopped could not end.
-    let _ = sys::kill(all, libc::SIGCONT);
 }

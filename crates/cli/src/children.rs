@@ -1,0 +1,98 @@
+//! Programs that a command starts and measures from outside: their start, their ends, and what a signal that asks us to
+//! stop does to them.
+
+use anyhow::Context;
+use colocate_act::sys::{self, Waited};
+use colocate_observe::Pid;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Time between two looks whether a signal asks us to stop. Nothing is timed by it.
+pub const POLL: Duration = Duration::from_millis(100);
+
+/// The end of a child.
+pub struct End {
+    /// Its place in the list of children.
+    pub child: usize,
+    /// When it ended.
+    pub at: Instant,
+    /// How, and what CPU time it had.
+    pub waited: Waited,
+}
+
+/// Starts a child that does not outlive us. It has a process group of its own: keys like Ctrl-C ask us, and we ask it.
+///
+/// # Errors
+/// As [`Command::spawn`].
+pub fn start(command: &mut Command) -> std::io::Result<Pid> {
+    sys::ends_with_us(command);
+    command.process_group(0);
+    command.spawn().map(|child| Pid(child.id().cast_signed()))
+}
+
+/// Where the ends of `children` arrive. One thread a child, so that each end is timed when it happens.
+pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
+    let (send, arrivals) = mpsc::channel();
+    for (child, &pid) in children.iter().enumerate() {
+        let send = send.clone();
+        std::thread::spawn(move || {
+            let waited = sys::wait(Some(pid), true).context("cannot wait for a program");
+            let at = Instant::now();
+            let waited = waited.and_then(|waited| waited.context("a program has no end"));
+            // Nothing listens any more only if we are ending anyway.
+            let _ = send.send(waited.map(|waited| End { child, at, waited }));
+        });
+    }
+    arrivals
+}
+
+/// Waits until all `children` have ended; their ends in their order, or `None` if a signal asked to stop. At the first
+/// signal each that runs gets `ask`, at the next one its process group is killed. Meanwhile `check` is called, at the
+/// start and at every [`POLL`].
+///
+/// # Errors
+/// That of `check`, or if a child cannot be waited for.
+pub fn wait_all(
+    children: &[Pid],
+    stop: &AtomicBool,
+    ask: fn(Pid),
+    mut check: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Vec<End>>> {
+    let arrivals = ends(children);
+    let mut ends: Vec<Option<End>> = children.iter().map(|_| None).collect();
+    let mut asked = false;
+    check()?;
+    while ends.iter().any(Option::is_none) {
+        match arrivals.recv_timeout(POLL) {
+            Ok(end) => {
+                let end = end?;
+                let child = end.child;
+                ends[child] = Some(end);
+            }
+            Err(RecvTimeoutError::Timeout) => check()?,
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for a program"),
+        }
+        if stop.swap(false, Ordering::Relaxed) {
+            let living = children.iter().zip(&ends).filter(|(_, end)| end.is_none());
+            living.for_each(|(&pid, _)| if asked { kill_group(pid) } else { ask(pid) });
+            asked = true;
+        }
+    }
+    let stopped = asked || stop.load(Ordering::Relaxed);
+    Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
+}
+
+/// Kills the process group that `leader` leads; it may be gone.
+pub fn kill_group(leader: Pid) {
+    let _ = sys::kill(Pid(-leader.0), libc::SIGKILL);
+}
+
+/// Asks the process group that `leader` leads to end; it may be gone.
+pub fn ask_group(leader: Pid) {
+    let _ = sys::kill(Pid(-leader.0), libc::SIGTERM);
+    // A stopped process could not end.
+    let _ = sys::kill(Pid(-leader.0), libc::SIGCONT);
+}
