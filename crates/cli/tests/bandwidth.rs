@@ -247,7 +247,7 @@ fn what_makes_no_sense_is_one_line() {
     assert_eq!((code, told.lines().count()), (3, 1));
     assert!(told.contains("one for each of 4000 copies, found only "), "{told}");
     for (wrong, expected) in [
-        ("--rates 0", "expected t/µs from 0.1 to 10000, as in 10,50, found \"0\""),
+        ("--rates 0", "expected t/µs from 0.1 to 10000, found 0"),
         ("--copies 0", "expected numbers of copies from 1 to 4096, as in 1-3, found \"0\""),
         ("--cpus 0,0", "PU 0 is named twice"),
         ("--memory x", "expected t/µs from 0 to 1000000, found x"),

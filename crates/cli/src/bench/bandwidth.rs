@@ -10,25 +10,27 @@ mod places;
 mod program;
 mod text;
 
+use super::harness::{self, Taken};
 use crate::compare::{idle, stop_flag};
 use crate::exit::Failure;
-use crate::output::{self, Bar};
+use crate::output;
 use crate::run::jobs;
-use anyhow::Context;
 use colocate_act::launch::Command;
 use colocate_files::{Mode, kernel};
+use colocate_machine::Machine;
 use colocate_machine::printable;
-use colocate_machine::{Machine, read};
 use colocate_study::curve;
 use colocate_study::state::Quiet;
-use figures::{Condition, Rate, Report};
+use colocate_study::stats::Random;
+use figures::{Condition, Rate, Report, Run};
 use keeper::Keeper;
-use measure::Here;
+use measure::{Here, Measured};
 use places::{Level, Places};
 use program::Program;
-use smt_bench::thread;
 use smt_bench::traffic::Generator;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -46,17 +48,17 @@ pub struct Args {
     level: Level,
 
     /// What each copy is to ask for, in t/µs, separated by commas [range: 0.1-10000]
-    #[arg(long, value_name = "R,R,…", default_value = "10,50,100", value_parser = rates)]
-    rates: Rates,
+    #[arg(long, value_name = "R,R,…", default_value = "10,50,100", value_delimiter = ',', value_parser = rate)]
+    rates: Vec<f64>,
 
     /// Numbers of copies, as in 1-3 or 1,3 [default: 1 to 3 for memory, as far as there are PUs; 1 for l2]
-    #[arg(long, value_name = "LIST", value_parser = copies)]
-    copies: Option<Copies>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = copies)]
+    copies: Vec<RangeInclusive<u32>>,
 
     /// PUs to use, by the kernel's numbers: the program's, then the copies' [default: one of each core first;
     /// for l2 those of a second cache]
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
-    cpus: Option<Cpus>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cpus)]
+    cpus: Vec<RangeInclusive<u32>>,
 
     /// Runs under each condition [range: 1-1000]
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -96,69 +98,39 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(Clone)]
-struct Rates(Vec<f64>);
-
-#[derive(Clone)]
-struct Copies(Vec<u32>);
-
-#[derive(Clone)]
-struct Cpus(Vec<u32>);
-
 /// Most copies that can be asked for: more PUs than there are in one machine today.
 const MOST_COPIES: u32 = 4096;
 
-fn rates(text: &str) -> Result<Rates, String> {
-    let one = |part: &str| {
-        let found = part.trim().parse().ok().filter(|rate| (0.1..=10_000.0).contains(rate));
-        found.ok_or_else(|| format!("expected t/µs from 0.1 to 10000, as in 10,50, found {part:?}"))
-    };
-    let mut found: Vec<f64> = text.split(',').map(one).collect::<Result<_, _>>()?;
-    found.sort_by(f64::total_cmp);
-    found.dedup();
-    Ok(Rates(found))
-}
-
-fn copies(text: &str) -> Result<Copies, String> {
-    let mut found = numbers(text, 1..=MOST_COPIES).ok_or_else(|| {
-        format!("expected numbers of copies from 1 to {MOST_COPIES}, as in 1-3, found {text:?}")
-    })?;
-    found.sort_unstable();
-    found.dedup();
-    Ok(Copies(found))
-}
-
-fn cpus(text: &str) -> Result<Cpus, String> {
-    let found = numbers(text, 0..=8191)
-        .ok_or_else(|| format!("expected PUs, as in 0,2-3, found {text:?}"))?;
-    match found.iter().enumerate().find(|(at, pu)| found[..*at].contains(pu)) {
-        Some((_, pu)) => Err(format!("PU {pu} is named twice")),
-        None => Ok(Cpus(found)),
-    }
-}
-
-/// Numbers and ranges of them, separated by commas, in the order in which they stand there.
-fn numbers(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<Vec<u32>> {
-    let mut found = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || !range.contains(&first) || !range.contains(&last) {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found)
+fn rate(text: &str) -> Result<f64, String> {
+    harness::number(text, "t/µs", 0.1..=10_000.0)
 }
 
 fn traffic(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok().filter(|rate| (0.0..=1e6).contains(rate));
-    found.ok_or_else(|| format!("expected t/µs from 0 to 1000000, found {text}"))
+    harness::number(text, "t/µs", 0.0..=1e6)
+}
+
+fn copies(text: &str) -> Result<RangeInclusive<u32>, String> {
+    span(text, 1..=MOST_COPIES).ok_or_else(|| {
+        format!("expected numbers of copies from 1 to {MOST_COPIES}, as in 1-3, found {text:?}")
+    })
+}
+
+fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
+    span(text, 0..=8191).ok_or_else(|| format!("expected PUs, as in 0,2-3, found {text:?}"))
+}
+
+/// A number or a range of them, as in `1-3`, all of them within `allowed`.
+fn span(text: &str, allowed: RangeInclusive<u32>) -> Option<RangeInclusive<u32>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let sound = first <= last && allowed.contains(&first) && allowed.contains(&last);
+    sound.then_some(first..=last)
 }
 
 /// What was asked for, on this machine.
 struct Question {
     places: Places,
+    rates: Vec<f64>,
     rows: u32,
     copies: Vec<u32>,
     machine: Option<Machine>,
@@ -177,18 +149,14 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
     let program = Program::new(found, question.places.program, keeper, stop)?;
-    let Some(report) = measured(args, &question, program)? else {
-        // As a shell reports a program that SIGINT ended.
-        let message = "stopped; nothing is kept".to_owned();
-        return Err(Failure { code: 130, message }.into());
-    };
-    // What was measured for hours is not lost since one of them cannot be written.
-    let (told, drawn) = (tell(args, &report), draw(args, &report));
-    told.and(drawn)?;
+    let report = measured(args, &question, program)?;
+    // What was measured for hours is not lost because one of them cannot be written.
+    let (kept, drawn) = (keep(args, &report), draw(args, &report));
+    kept.and(drawn)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
+fn keep(args: &Args, report: &Report) -> anyhow::Result<()> {
     let shown = if args.json { printable::json(report) } else { text::text(report, args.memory) };
     output::keep(args.output.as_deref(), &shown, Mode::Private)
 }
@@ -200,21 +168,22 @@ fn draw(args: &Args, report: &Report) -> anyhow::Result<()> {
 }
 
 fn question(args: &Args) -> anyhow::Result<Question> {
-    let usable = thread::usable().context("cannot tell which PUs may be used")?;
-    let machine = read::live();
-    if let (Err(why), false) = (&machine, args.quiet) {
-        output::remark(&format!("the topology is unknown: {why}"));
-    }
-    let machine = machine.ok();
-    let named = args.cpus.as_ref().map(|Cpus(named)| named.as_slice());
-    let most = args.copies.as_ref().and_then(|Copies(copies)| copies.last().copied());
-    let places = places::places(machine.as_ref(), &usable, named, args.level, most)?;
+    let usable = harness::usable()?;
+    let machine = harness::machine(args.quiet);
+    let cpus: Vec<u32> = args.cpus.iter().cloned().flatten().collect();
+    let cpus = Some(cpus).filter(|cpus| !cpus.is_empty());
+    let asked: BTreeSet<u32> = args.copies.iter().cloned().flatten().collect();
+    let most = asked.last().copied();
+    let places = places::places(machine.as_ref(), &usable, cpus, args.level, most)?;
     let rows = rows(args, machine.as_ref(), places.program)?;
     let meminfo = kernel::read_text(Path::new("/proc/meminfo")).unwrap_or_default();
     places::check_memory(&meminfo, places.copies.len(), rows)?;
-    let all = || (1..).take(places.copies.len()).collect();
-    let copies = args.copies.as_ref().map_or_else(all, |Copies(copies)| copies.clone());
-    Ok(Question { places, rows, copies, machine })
+    let all = (1..).take(places.copies.len());
+    let copies = if asked.is_empty() { all.collect() } else { asked.into_iter().collect() };
+    let mut rates = args.rates.clone();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    Ok(Question { places, rates, rows, copies, machine })
 }
 
 fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> {
@@ -239,30 +208,31 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
     }
 }
 
-/// Everything that is measured; `None` if somebody asked to stop.
-fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Option<Report>> {
+fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let before = idle::look(Path::new("/proc"));
     warn_if_busy(args, before);
     let generators = question.places.copies.iter().map(|&pu| Generator::start(pu, question.rows));
     let generators: Vec<Generator> = generators.collect::<Result<_, _>>()?;
-    let Rates(wanted) = &args.rates;
-    let rates: Vec<Rate> =
-        wanted.iter().map(|&rate| calibrated(&generators[0], rate)).collect::<Result<_, _>>()?;
-    let conditions: Vec<Condition> = question
-        .copies
-        .iter()
-        .flat_map(|&copies| wanted.iter().map(move |&rate| Condition { rate, copies }))
-        .collect();
+    let rates = question.rates.iter().map(|&rate| calibrated(&generators[0], rate));
+    let rates: Vec<Rate> = rates.collect::<Result<_, _>>()?;
+    let with_rates =
+        |&copies: &u32| question.rates.iter().map(move |&rate| Condition { rate, copies });
+    let conditions: Vec<Condition> = question.copies.iter().flat_map(with_rates).collect();
+    let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };
-    let total = measure::runs(conditions.len(), args.repeat);
-    let bar = Bar::new(total, "{bar:40} {pos}/{len} runs, {eta} left", args.quiet);
-    let runs =
-        measure::measure(&mut here, &conditions, args.repeat, args.seed, &mut || bar.advance(1));
-    bar.clear();
-    let Some(runs) = runs? else { return Ok(None) };
-    Ok(Some(Report {
+    let random = &mut Random::new(args.seed);
+    let taken = harness::rounds(&mut here, &cells, args.repeat, random, args.quiet)?;
+    let run = |Taken { round, cell, sample }: Taken<Measured>| Run {
+        block: round,
+        beside: cells[cell],
+        wall_ns: sample.times.wall,
+        cpu_ns: sample.times.cpu,
+        copies: sample.copies,
+    };
+    let runs: Vec<Run> = taken.into_iter().map(run).collect();
+    Ok(Report {
         version: 1,
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         level: args.level,
@@ -283,7 +253,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         loss: figures::loss(&runs, args.repeat),
         least_share_of_pu: figures::least_share(&runs),
         runs,
-    }))
+    })
 }
 
 fn warn_if_busy(args: &Args, before: Quiet) {
@@ -311,31 +281,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read() {
-        assert_eq!(rates("100, 10,50.5,10").map(|Rates(list)| list), Ok(vec![10.0, 50.5, 100.0]));
-        assert_eq!(copies("3,1-2,2").map(|Copies(list)| list), Ok(vec![1, 2, 3]));
-        assert_eq!(cpus("3,0-1").map(|Cpus(list)| list), Ok(vec![3, 0, 1]));
-        assert_eq!(traffic("12.5"), Ok(12.5));
+    fn numbers_and_ranges_are_read() {
+        assert_eq!((copies("3"), copies(" 1-4096")), (Ok(3..=3), Ok(1..=4096)));
+        assert_eq!((cpus("0"), traffic("12.5")), (Ok(0..=0), Ok(12.5)));
     }
 
     #[test]
     fn mistakes_are_named() {
-        for text in ["", "0", "x", "10,,20", "nan", "-5", "10001"] {
-            let told = rates(text).err().unwrap();
-            assert!(
-                told.starts_with("expected t/µs from 0.1 to 10000, as in 10,50, found "),
-                "{told}"
-            );
+        for text in ["", "0", "x", "nan", "-5", "10001"] {
+            let expected = format!("expected t/µs from 0.1 to 10000, found {text}");
+            assert_eq!(rate(text), Err(expected));
         }
         for text in ["", "0", "3-1", "1-5000", "x", "1-2-3"] {
-            let told = copies(text).err().unwrap();
-            assert_eq!(
-                told,
-                format!("expected numbers of copies from 1 to 4096, as in 1-3, found {text:?}")
-            );
+            let expected =
+                format!("expected numbers of copies from 1 to 4096, as in 1-3, found {text:?}");
+            assert_eq!(copies(text), Err(expected));
         }
-        assert_eq!(cpus("0,1-").err().unwrap(), "expected PUs, as in 0,2-3, found \"0,1-\"");
-        assert_eq!(cpus("0,1-2,2").err().unwrap(), "PU 2 is named twice");
-        assert_eq!(traffic("-1").unwrap_err(), "expected t/µs from 0 to 1000000, found -1");
+        assert_eq!(cpus("1-"), Err("expected PUs, as in 0,2-3, found \"1-\"".to_owned()));
+        assert_eq!(traffic("-1"), Err("expected t/µs from 0 to 1000000, found -1".to_owned()));
     }
 }

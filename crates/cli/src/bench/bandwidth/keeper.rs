@@ -45,8 +45,8 @@ impl Keeper {
     ///
     /// # Errors
     /// If the keeper was killed.
-    pub fn mind(&mut self, group: Option<Pid>) -> io::Result<()> {
-        self.pipe.write_all(&group.map_or(0, |pid| pid.0).to_ne_bytes())
+    pub fn mind(&self, group: Option<Pid>) -> io::Result<()> {
+        (&self.pipe).write_all(&group.map_or(0, |pid| pid.0).to_ne_bytes())
     }
 }
 

@@ -1,7 +1,9 @@
 //! Where program and copies run, and how much memory a copy walks over. Pure.
 
+use crate::bench::harness::{asked, list, wrong};
 use crate::exit::{Failure, NO_CAPABILITY};
-use colocate_machine::{Cache, CacheKind, Machine, PuIdx, PuNr, PuSet};
+use colocate_machine::measured::cores_of;
+use colocate_machine::{Cache, CacheKind, Machine, PuIdx, PuNr};
 use serde::{Deserialize, Serialize};
 use smt_bench::traffic::ROW_BYTES;
 
@@ -41,12 +43,12 @@ const PUBLISHED_COPIES: usize = 3;
 pub fn places(
     machine: Option<&Machine>,
     usable: &[u32],
-    named: Option<&[u32]>,
+    named: Option<Vec<u32>>,
     level: Level,
     wanted: Option<u32>,
 ) -> anyhow::Result<Places> {
     let mut all = match (named, level, machine) {
-        (Some(named), ..) => checked(named, usable)?,
+        (Some(named), ..) => distinct(asked(Some(named), usable)?)?,
         (None, Level::L2, Some(machine)) => sharers(machine, usable)?,
         (None, Level::Memory, Some(machine)) => apart(machine, usable),
         (None, _, None) => usable.to_vec(),
@@ -63,6 +65,13 @@ pub fn places(
     Ok(Places { program: all.remove(0), copies: all })
 }
 
+fn distinct(pus: Vec<u32>) -> anyhow::Result<Vec<u32>> {
+    match pus.iter().enumerate().find(|(at, pu)| pus[..*at].contains(pu)) {
+        Some((_, pu)) => Err(wrong(format!("--cpus: PU {pu} is named twice"))),
+        None => Ok(pus),
+    }
+}
+
 fn too_few(found: &[u32], copies: usize) -> anyhow::Error {
     let plural = if copies == 1 { "copy" } else { "copies" };
     let found = if found.is_empty() { "none".to_owned() } else { format!("only {}", list(found)) };
@@ -73,41 +82,19 @@ fn too_few(found: &[u32], copies: usize) -> anyhow::Error {
     Failure { code: NO_CAPABILITY, message }.into()
 }
 
-/// PUs as the kernel lists them.
-pub fn list(pus: &[u32]) -> String {
-    pus.iter().map(|&pu| PuNr(pu)).collect::<PuSet>().to_string()
-}
-
-fn checked(named: &[u32], usable: &[u32]) -> anyhow::Result<Vec<u32>> {
-    let lost: Vec<u32> = named.iter().copied().filter(|pu| !usable.contains(pu)).collect();
-    if lost.is_empty() {
-        return Ok(named.to_vec());
-    }
-    let message = format!(
-        "--cpus: {} cannot be used: expected PUs that are online and in the inherited affinity mask and \
-         cpuset, which are {}",
-        list(&lost),
-        list(usable)
-    );
-    Err(Failure { code: 2, message }.into())
-}
-
 fn numbers(machine: &Machine, pus: &[PuIdx]) -> Vec<u32> {
     pus.iter().map(|pu| machine.pus[pu.idx()].os.0).collect()
 }
 
 /// The usable PUs, one of each core first.
 fn apart(machine: &Machine, usable: &[u32]) -> Vec<u32> {
-    let cores: Vec<Vec<u32>> =
-        machine.cores.iter().map(|core| numbers(machine, &core.pus)).collect();
-    let core = |pu: u32| cores.iter().position(|core| core.contains(&pu));
-    let (mut first, mut later) = (Vec::new(), Vec::new());
-    for &pu in usable {
-        let taken = core(pu).is_some() && first.iter().any(|&other| core(other) == core(pu));
-        if taken { later.push(pu) } else { first.push(pu) }
-    }
-    first.extend(later);
-    first
+    let cores = cores_of(machine);
+    let core = |pu: u32| cores.iter().position(|core| core.contains(PuNr(pu)));
+    let is_first = |pu: u32| {
+        core(pu).is_none() || usable.iter().find(|&&other| core(other) == core(pu)) == Some(&pu)
+    };
+    let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| is_first(pu));
+    [first, later].concat()
 }
 
 /// The usable PUs of the first second-level cache that has two of them.
@@ -224,11 +211,13 @@ mod tests {
 
     #[test]
     fn named_pus_are_taken_in_their_order() {
-        let found = places(None, &[0, 1, 2, 3], Some(&[3, 1, 0]), Level::L2, Some(2)).unwrap();
+        let found = places(None, &[0, 1, 2, 3], Some(vec![3, 1, 0]), Level::L2, Some(2)).unwrap();
         assert_eq!(found, Places { program: 3, copies: vec![1, 0] });
-        let (code, line) = told(places(None, &[0, 1], Some(&[0, 5, 6]), Level::Memory, None));
+        let (code, line) = told(places(None, &[0, 1], Some(vec![0, 5, 6]), Level::Memory, None));
         assert_eq!(code, 2);
         assert!(line.starts_with("--cpus: 5-6 cannot be used: "), "{line}");
+        let twice = told(places(None, &[0, 1, 2], Some(vec![0, 1, 2, 2]), Level::Memory, None));
+        assert_eq!(twice, (2, "--cpus: PU 2 is named twice".to_owned()));
     }
 
     #[test]

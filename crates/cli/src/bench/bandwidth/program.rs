@@ -56,7 +56,7 @@ impl Program {
     ///
     /// # Errors
     /// If it cannot be started on its PU, moves itself elsewhere, or fails.
-    pub fn run(&mut self) -> anyhow::Result<Option<Times>> {
+    pub fn run(&self) -> anyhow::Result<Option<Times>> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
