@@ -1,6 +1,6 @@
 //! How fast workloads are beside each other, each on its PU: what scenarios and the search for siblings measure.
 
-use super::harness::Measurement;
+use super::harness::{Measurement, SHARED_WITH_OTHERS};
 use anyhow::Context;
 use smt_bench::measure::{CHUNK, Job, together};
 use smt_bench::overlap::{Pace, paces};
@@ -108,10 +108,6 @@ impl Quality {
         }
     }
 }
-
-/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
-/// kernel does on every PU.
-const SHARED_WITH_OTHERS: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,10 @@ use smt_bench::thread;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
+/// kernel does on every PU.
+pub const SHARED_WITH_OTHERS: f64 = 0.95;
+
 /// Something that is measured: on this machine, or on a simulated one in tests.
 pub trait Measurement {
     /// One condition, e.g. a PU, or jobs on PUs.

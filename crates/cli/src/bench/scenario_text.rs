@@ -1,6 +1,6 @@
 //! The scenarios for people.
 
-use super::scenarios::Report;
+use super::scenarios::{Report, Settings};
 use colocate_study::stats::{Estimate, geometric_mean};
 use smt_bench::Workload;
 use std::fmt::Write;
@@ -19,13 +19,12 @@ pub fn text(report: &Report, matrix: bool) -> String {
 }
 
 fn head(report: &Report) -> String {
-    let [a, b] = report.pus;
-    let topology = match report.share_core {
+    let Settings { pus: [a, b], share_core, seconds, repeat, seed } = report.settings;
+    let topology = match share_core {
         Some(true) => "one core, says the topology",
         Some(false) => "different cores, says the topology",
         None => "topology unknown",
     };
-    let (repeat, seconds, seed) = (report.repeat, report.seconds, report.seed);
     let plural = if repeat == 1 { "" } else { "s" };
     format!(
         "PUs {a} and {b} ({topology}); {repeat} repetition{plural}, {seconds} s a measurement, seed \
@@ -112,21 +111,15 @@ fn range(estimate: Option<Estimate>) -> String {
 mod tests {
     use super::*;
     use crate::bench::pretend::Pretend;
-    use crate::bench::scenarios::{Question, measure};
+    use crate::bench::scenarios::measure;
     use expect_test::expect;
     use smt_bench::Kernel;
 
     fn shown(mut machine: Pretend, repeat: u32, matrix: bool) -> String {
         let kernels = [Kernel::FpDiv, Kernel::IntMul, Kernel::LoadDep].map(Workload::from);
-        let question = Question {
-            pus: [0, 2],
-            share_core: Some(true),
-            kernels: &kernels,
-            repeat,
-            seconds: 0.1,
-            seed: 1,
-        };
-        text(&measure(&mut machine, &question).unwrap(), matrix)
+        let settings =
+            Settings { pus: [0, 2], share_core: Some(true), repeat, seconds: 0.1, seed: 1 };
+        text(&measure(&mut machine, settings, &kernels).unwrap(), matrix)
     }
 
     #[test]

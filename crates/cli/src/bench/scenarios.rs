@@ -12,18 +12,17 @@ use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
 
-/// What is asked.
-pub struct Question<'a> {
+/// What is asked of all kernels.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
     /// The two PUs.
     pub pus: [u32; 2],
     /// Whether the topology says that they share a core; `None` if it is unknown.
     pub share_core: Option<bool>,
-    /// The kernels, each once.
-    pub kernels: &'a [Workload],
-    /// Repetitions, at least 1.
-    pub repeat: u32,
     /// How long a measurement takes, for the report.
     pub seconds: f64,
+    /// Repetitions, at least 1.
+    pub repeat: u32,
     /// Decides the order.
     pub seed: u64,
 }
@@ -69,16 +68,9 @@ pub struct Scenarios {
 pub struct Report {
     /// Of this format.
     pub version: u32,
-    /// The two PUs.
-    pub pus: [u32; 2],
-    /// Whether the topology says that they share a core; `None` if it is unknown.
-    pub share_core: Option<bool>,
-    /// How long a measurement took.
-    pub seconds: f64,
-    /// Repetitions.
-    pub repeat: u32,
-    /// What decided the order.
-    pub seed: u64,
+    /// What was asked.
+    #[serde(flatten)]
+    pub settings: Settings,
     /// Geometric means.
     pub scenarios: Scenarios,
     /// Each kernel alone, on each PU.
@@ -105,32 +97,36 @@ impl Report {
     }
 }
 
-/// Measures all scenarios on `bench`.
+/// Measures all scenarios of `kernels`, each named once, on `bench`.
 ///
 /// # Errors
 /// If a PU cannot be used.
-pub fn measure(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Report> {
-    let cells = cells(question);
-    let repeat = question.repeat;
-    let taken = rounds(bench, &cells, repeat, &mut Random::new(question.seed), false)?;
+pub fn measure(
+    bench: &mut impl Bench,
+    settings: Settings,
+    kernels: &[Workload],
+) -> anyhow::Result<Report> {
+    let cells = cells(settings.pus, kernels);
+    let random = &mut Random::new(settings.seed);
+    let taken = rounds(bench, &cells, settings.repeat, random, false)?;
     let mut quality = Quality::default();
     taken.iter().for_each(|taken| quality.note(&taken.sample));
-    let samples = by_cell(taken, cells.len());
-    Ok(reported(question, &Times { samples, kernels: question.kernels.len() }, quality))
+    let times = Times { samples: by_cell(taken, cells.len()), kernels: kernels.len() };
+    Ok(reported(settings, kernels, &times, quality))
 }
 
 /// For each kernel: alone on either PU, and on the first PU beside each kernel on the second.
-fn cells(question: &Question) -> Vec<Vec<Job>> {
-    let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: question.pus[pu] };
+fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
+    let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: pus[pu] };
     let mut cells = Vec::new();
-    for first in question.kernels {
+    for first in kernels {
         cells.extend([vec![job(first, 0)], vec![job(first, 1)]]);
-        cells.extend(question.kernels.iter().map(|second| vec![job(first, 0), job(second, 1)]));
+        cells.extend(kernels.iter().map(|second| vec![job(first, 0), job(second, 1)]));
     }
     cells
 }
 
-/// The samples of [`cells`], by cell and round. Kernels and PUs are places in the question's lists.
+/// The samples of [`cells`], by cell and round. Kernels and PUs are places in their lists.
 struct Times {
     samples: Vec<Vec<Sample>>,
     kernels: usize,
@@ -167,13 +163,13 @@ fn estimate(series: &Series) -> Option<Estimate> {
     geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-fn reported(question: &Question, times: &Times, quality: Quality) -> Report {
-    let (kernels, count) = (question.kernels, question.kernels.len());
+fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Quality) -> Report {
+    let count = kernels.len();
     let mut alone = Vec::new();
     let mut matrix = Vec::new();
     let (mut repeats, mut same, mut different) = (Vec::new(), Vec::new(), Vec::new());
     for kernel in 0..count {
-        for (place, &pu) in question.pus.iter().enumerate() {
+        for (place, &pu) in settings.pus.iter().enumerate() {
             let series = times.alone(kernel, place);
             let iteration_ns = estimate(&series);
             let mean = iteration_ns.map(|found| found.value);
@@ -193,18 +189,7 @@ fn reported(question: &Question, times: &Times, quality: Quality) -> Report {
         same: over_kernels(&same),
         different: over_kernels(&different),
     };
-    Report {
-        version: 1,
-        pus: question.pus,
-        share_core: question.share_core,
-        seconds: question.seconds,
-        repeat: question.repeat,
-        seed: question.seed,
-        scenarios,
-        alone,
-        matrix,
-        quality,
-    }
+    Report { version: 1, settings, scenarios, alone, matrix, quality }
 }
 
 /// The geometric mean of the kernels' values; its interval from the rounds that have a value for every kernel, if
@@ -227,8 +212,11 @@ mod tests {
     use crate::bench::pretend::Pretend;
     use smt_bench::Kernel;
 
-    fn question(kernels: &[Workload]) -> Question<'_> {
-        Question { pus: [0, 1], share_core: Some(true), kernels, repeat: 5, seconds: 0.1, seed: 1 }
+    const SETTINGS: Settings =
+        Settings { pus: [0, 1], share_core: Some(true), repeat: 5, seconds: 0.1, seed: 1 };
+
+    fn measured(mut machine: Pretend, kernels: &[Workload]) -> Report {
+        measure(&mut machine, SETTINGS, kernels).unwrap()
     }
 
     fn paper() -> Vec<Workload> {
@@ -245,7 +233,7 @@ mod tests {
     fn scenarios_of_two_siblings_traced_by_hand() {
         let kernels = paper();
         let mut machine = Pretend::quiet(vec![vec![0, 1]]);
-        let report = measure(&mut machine, &question(&kernels)).unwrap();
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
         assert!((value(report.scenarios.alone) - 1.0).abs() < 1e-12);
         assert!((value(report.scenarios.same) - 1.800_5).abs() < 0.01);
         assert!((value(report.scenarios.different) - 1.03).abs() < 0.01);
@@ -261,7 +249,7 @@ mod tests {
     #[test]
     fn without_smt_nothing_slows() {
         let kernels = paper();
-        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
+        let report = measured(Pretend::quiet(vec![]), &kernels);
         for cell in &report.matrix {
             assert!((value(cell.time) - 1.0).abs() < 0.02, "{cell:?}");
         }
@@ -271,7 +259,7 @@ mod tests {
     fn every_pair_is_measured_once_a_repetition() {
         let kernels = paper();
         let mut machine = Pretend::quiet(vec![]);
-        let report = measure(&mut machine, &question(&kernels)).unwrap();
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
         // 16 alone and 64 ordered pairs, five times.
         assert_eq!(report.quality.measured, 400);
         assert_eq!(machine.jobs, 5 * (16 + 2 * 64));
@@ -283,11 +271,11 @@ mod tests {
     fn lost_measurements_leave_gaps_not_zeros() {
         let kernels = paper();
         let mut machine = Pretend { lost_one_in: 1, ..Pretend::quiet(vec![]) };
-        let report = measure(&mut machine, &question(&kernels)).unwrap();
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
         assert!(report.matrix.iter().all(|cell| cell.time.is_none()));
         assert!(report.scenarios.alone.is_none() && report.scenarios.same.is_none());
         let mut machine = Pretend { lost_one_in: 3, ..Pretend::quiet(vec![vec![0, 1]]) };
-        let report = measure(&mut machine, &question(&kernels)).unwrap();
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
         // Most cells are known; no repetition is complete, so the means have no interval.
         assert!((value(report.scenarios.same) - 1.8).abs() < 0.1);
         assert_eq!(report.scenarios.same.unwrap().interval, None);
@@ -296,15 +284,15 @@ mod tests {
     #[test]
     fn one_kernel_has_no_other() {
         let kernels = [Kernel::IntMul.into()];
-        let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
+        let report = measured(Pretend::quiet(vec![]), &kernels);
         assert!(report.scenarios.different.is_none() && report.scenarios.same.is_some());
     }
 
     #[test]
     fn one_repetition_has_no_interval() {
         let kernels = paper();
-        let once = Question { repeat: 1, ..question(&kernels) };
-        let report = measure(&mut Pretend::quiet(vec![]), &once).unwrap();
+        let once = Settings { repeat: 1, ..SETTINGS };
+        let report = measure(&mut Pretend::quiet(vec![]), once, &kernels).unwrap();
         assert!(report.matrix.iter().all(|cell| cell.time.unwrap().interval.is_none()));
         assert_eq!(report.scenarios.same.unwrap().interval, None);
     }
@@ -313,7 +301,7 @@ mod tests {
     fn same_seed_same_report() {
         let kernels = paper();
         let told = || {
-            let report = measure(&mut Pretend::quiet(vec![]), &question(&kernels)).unwrap();
+            let report = measured(Pretend::quiet(vec![]), &kernels);
             serde_json::to_string(&report).unwrap()
         };
         assert_eq!(told(), told());

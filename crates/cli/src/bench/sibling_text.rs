@@ -1,6 +1,7 @@
 //! The answer to `--find-siblings` for people.
 
-use super::siblings::{Answer, Finding, Report, Slowdown, THRESHOLD, Verdict};
+use super::siblings::{Answer, Finding, Report, THRESHOLD, Verdict};
+use colocate_study::stats::Estimate;
 use std::fmt::Write;
 
 /// The answer first, then what it rests on.
@@ -81,8 +82,8 @@ fn slowdowns(report: &Report, pair: &Finding) -> String {
     let each = report.probes.iter().zip(&pair.slowdown);
     let each = each.map(|(probe, slowdown)| match slowdown {
         None => format!("{probe} not measured"),
-        Some(Slowdown { value, interval: None }) => format!("{probe} {value:.2}"),
-        Some(Slowdown { value, interval: Some(range) }) => {
+        Some(Estimate { value, interval: None }) => format!("{probe} {value:.2}"),
+        Some(Estimate { value, interval: Some(range) }) => {
             format!("{probe} {value:.2} [{:.2}, {:.2}]", range.low, range.high)
         }
     });

@@ -32,7 +32,7 @@
 
 use super::beside::{Bench, Quality};
 use super::harness::{Measurement, by_cell, rounds};
-use colocate_study::stats::{Interval, Random, geometric_interval, geometric_mean};
+use colocate_study::stats::{Estimate, Random, geometric_interval, geometric_mean};
 use serde::Serialize;
 use smt_bench::measure::Job;
 use smt_bench::{Kernel, ListSize, Workload};
@@ -101,15 +101,6 @@ pub enum Verdict {
     Unclear,
 }
 
-/// How much a pair slows each other down.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Slowdown {
-    /// The geometric mean of the repetitions.
-    pub value: f64,
-    /// Its 99.9 % confidence interval, or `None` from fewer than three repetitions.
-    pub interval: Option<Interval>,
-}
-
 /// A pair of PUs and what was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
@@ -117,9 +108,9 @@ pub struct Finding {
     pub pus: Pair,
     /// Whether the topology says that they share a core; `None` if it is unknown.
     pub claimed: Option<bool>,
-    /// Slowdown beside each other by probe, in the order of the report's `probes`; `None` if
-    /// nothing could be measured.
-    pub slowdown: [Option<Slowdown>; PROBES.len()],
+    /// Slowdown beside each other by probe, in the order of the report's `probes`, with its
+    /// 99.9 % interval from three rounds on; `None` if nothing could be measured.
+    pub slowdown: [Option<Estimate>; PROBES.len()],
     /// What follows.
     pub verdict: Verdict,
 }
@@ -181,58 +172,47 @@ pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Repor
     };
     let claimed: BTreeSet<Pair> =
         question.claimed.iter().flatten().flat_map(|s| pairs_of(s)).collect();
-    let suspects = if question.pus.len() <= ALL_PAIRS_UP_TO {
-        Suspects { pairs: pairs_of(question.pus).collect(), groups: 0 }
-    } else {
-        search.nominate(question.pus, &mut random)?
-    };
+    let mut suspects: BTreeSet<Pair> = pairs_of(question.pus).collect();
+    let mut groups = 0;
+    if question.pus.len() > ALL_PAIRS_UP_TO {
+        groups = search.clear(question.pus, &mut suspects, &mut random)?;
+    }
     // More suspects than this are no result of group tests but of none.
-    let cleared = suspects.pairs.len() <= 4 * question.pus.len().max(ALL_PAIRS_UP_TO);
-    let nominated = if cleared { suspects.pairs.clone() } else { BTreeSet::new() };
+    let cleared = suspects.len() <= 4 * question.pus.len().max(ALL_PAIRS_UP_TO);
+    let nominated = if cleared { suspects.clone() } else { BTreeSet::new() };
     let tested: BTreeSet<Pair> = nominated.union(&claimed).copied().collect();
     search.test(&tested, question.repeat, &mut random)?;
-    let claims = |pair: &Pair| question.claimed.as_ref().map(|_| claimed.contains(pair));
-    let pairs: Vec<Finding> =
-        tested.iter().map(|pair| search.finding(*pair, claims(pair))).collect();
-    let untested = suspects.pairs.difference(&tested).count();
-    Ok(concluded(question, pairs, suspects.groups, untested, search.quality))
-}
-
-fn concluded(
-    question: &Question,
-    pairs: Vec<Finding>,
-    groups: usize,
-    untested: usize,
-    quality: Quality,
-) -> Report {
-    let any = |verdict| pairs.iter().any(|finding| finding.verdict == verdict);
-    let answer = if question.pus.len() < 2 {
-        Answer::OnePu
-    } else if any(Verdict::Shared) {
-        Answer::Shared
-    } else if any(Verdict::Unclear) || untested > 0 {
-        Answer::TooBusy
-    } else {
-        Answer::None
+    let finding = |&pus: &Pair| {
+        let slowdown = search.slowdown(pus);
+        let claimed = question.claimed.as_ref().map(|_| claimed.contains(&pus));
+        Finding { pus, claimed, verdict: verdict(&slowdown), slowdown }
     };
+    let pairs: Vec<Finding> = tested.iter().map(finding).collect();
+    let untested = suspects.difference(&tested).count();
     let shared = pairs.iter().filter(|finding| finding.verdict == Verdict::Shared);
     let sets = joined(shared.map(|finding| finding.pus));
-    let sure = untested == 0 && !any(Verdict::Unclear) && answer != Answer::OnePu;
-    let agrees = question.claimed.as_ref().filter(|_| sure).map(|claimed| *claimed == sets);
-    Report {
+    let unclear = untested > 0 || pairs.iter().any(|pair| pair.verdict == Verdict::Unclear);
+    let answer = match question.pus.len() {
+        0 | 1 => Answer::OnePu,
+        _ if !sets.is_empty() => Answer::Shared,
+        _ if unclear => Answer::TooBusy,
+        _ => Answer::None,
+    };
+    let sure = !unclear && answer != Answer::OnePu;
+    Ok(Report {
         version: 1,
         pus: question.pus.to_vec(),
         probes: PROBES.map(Kernel::name),
         threshold: THRESHOLD,
         answer,
-        sets,
         claimed: question.claimed.clone(),
-        agrees,
+        agrees: question.claimed.as_ref().filter(|_| sure).map(|claimed| *claimed == sets),
+        sets,
         pairs,
         groups,
         untested,
-        quality,
-    }
+        quality: search.quality,
+    })
 }
 
 /// All pairs of an ascending list.
@@ -255,18 +235,13 @@ fn joined(pairs: impl Iterator<Item = Pair>) -> Vec<Vec<u32>> {
 }
 
 /// What a pair's measurements say.
-fn verdict(slowdown: &[Option<Slowdown>]) -> Verdict {
+fn verdict(slowdown: &[Option<Estimate>]) -> Verdict {
     let known: Option<Vec<_>> = slowdown.iter().map(|s| s.and_then(|s| s.interval)).collect();
     match known {
         Some(all) if all.iter().any(|interval| interval.low > THRESHOLD) => Verdict::Shared,
         Some(all) if all.iter().all(|interval| interval.high < THRESHOLD) => Verdict::Separate,
         _ => Verdict::Unclear,
     }
-}
-
-struct Suspects {
-    pairs: BTreeSet<Pair>,
-    groups: usize,
 }
 
 struct Search<'a, B> {
@@ -286,24 +261,19 @@ impl<B: Bench> Measurement for Search<'_, B> {
     const UNIT: &'static str = "groups of PUs";
 
     fn measure(&mut self, pus: &Vec<u32>) -> anyhow::Result<Option<Self::Sample>> {
-        self.costs(pus).map(Some)
-    }
-}
-
-impl<B: Bench> Search<'_, B> {
-    /// The costs on each of `pus` while all of them work, or `None` without undisturbed time.
-    fn costs(&mut self, pus: &[u32]) -> anyhow::Result<Option<Vec<Costs>>> {
-        let Some(meter) = self.times(METER, pus)? else { return Ok(None) };
+        let Some(meter) = self.times(METER, pus)? else { return Ok(Some(None)) };
         let mut costs = vec![[0.0; PROBES.len()]; pus.len()];
         for (probe, kernel) in PROBES.into_iter().enumerate() {
-            let Some(times) = self.times(kernel.into(), pus)? else { return Ok(None) };
+            let Some(times) = self.times(kernel.into(), pus)? else { return Ok(Some(None)) };
             for ((cost, time), step) in costs.iter_mut().zip(times).zip(&meter) {
                 cost[probe] = time / step;
             }
         }
-        Ok(Some(costs))
+        Ok(Some(Some(costs)))
     }
+}
 
+impl<B: Bench> Search<'_, B> {
     fn times(&mut self, workload: Workload, pus: &[u32]) -> anyhow::Result<Option<Vec<f64>>> {
         let jobs: Vec<Job> = pus.iter().map(|&cpu| Job { workload, cpu }).collect();
         let Some(sample) = self.bench.measure(&jobs)? else { return Ok(None) };
@@ -319,7 +289,7 @@ impl<B: Bench> Search<'_, B> {
         random: &mut Random,
     ) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS.max(repeat) {
-            let unclear = |pair: &&Pair| self.finding(**pair, None).verdict == Verdict::Unclear;
+            let unclear = |pair: &&Pair| verdict(&self.slowdown(**pair)) == Verdict::Unclear;
             let open: Vec<Pair> =
                 pairs.iter().filter(|pair| round < repeat || unclear(pair)).copied().collect();
             if open.is_empty() {
@@ -354,39 +324,40 @@ impl<B: Bench> Search<'_, B> {
         Ok(())
     }
 
-    fn finding(&self, pus: Pair, claimed: Option<bool>) -> Finding {
+    /// The slowdown of a pair by probe.
+    fn slowdown(&self, pus: Pair) -> [Option<Estimate>; PROBES.len()] {
         let samples = self.samples.get(&pus).map_or(&[][..], Vec::as_slice);
-        let of_probe = |probe: usize| samples.iter().map(|costs| costs[probe]).collect::<Vec<_>>();
-        // Fewer than three repetitions make no interval worth the name.
+        // Fewer than three rounds make no interval worth the name.
         let enough = samples.len() >= 3;
-        let slowdown = std::array::from_fn(|probe| {
-            let values = of_probe(probe);
+        std::array::from_fn(|probe| {
+            let values: Vec<f64> = samples.iter().map(|costs| costs[probe]).collect();
             let interval = geometric_interval(&values, CONFIDENCE).filter(|_| enough);
-            geometric_mean(&values).map(|value| Slowdown { value, interval })
-        });
-        Finding { pus, claimed, verdict: verdict(&slowdown), slowdown }
+            geometric_mean(&values).map(|value| Estimate { value, interval })
+        })
     }
 
-    /// The pairs that group tests do not clear.
-    fn nominate(&mut self, pus: &[u32], random: &mut Random) -> anyhow::Result<Suspects> {
+    /// Takes pairs off the suspects by tests of groups; how many groups were tested.
+    fn clear(
+        &mut self,
+        pus: &[u32],
+        suspects: &mut BTreeSet<Pair>,
+        random: &mut Random,
+    ) -> anyhow::Result<usize> {
         for &pu in pus {
-            let costs = self.costs(&[pu])?;
+            let costs = self.measure(&vec![pu])?.flatten();
             self.alone.extend(costs.map(|costs| (pu, costs[0])));
         }
-        let mut pairs: BTreeSet<Pair> = pairs_of(pus).collect();
         let (mut groups, mut lost) = (0, 0);
-        while groups < MOST_GROUPS && lost < LOST_GROUPS && pairs.len() > pus.len() {
-            let group: Vec<u32> = match groups {
-                0 => pus.to_vec(),
-                _ => pus.iter().copied().filter(|_| random.below(2) == 0).collect(),
-            };
+        while groups < MOST_GROUPS && lost < LOST_GROUPS && suspects.len() > pus.len() {
+            let drawn = |_: &u32| groups == 0 || random.below(2) == 0;
+            let group: Vec<u32> = pus.iter().copied().filter(drawn).collect();
             groups += 1;
-            match self.costs(&group)? {
+            match self.measure(&group)?.flatten() {
                 None => lost += 1,
-                Some(costs) => clear(&mut pairs, &group, &costs, &self.alone),
+                Some(costs) => clear(suspects, &group, &costs, &self.alone),
             }
         }
-        Ok(Suspects { pairs, groups })
+        Ok(groups)
     }
 }
 
@@ -411,6 +382,7 @@ fn clear(
 mod tests {
     use super::*;
     use crate::bench::pretend::Pretend;
+    use colocate_study::stats::Interval;
     use proptest::prelude::*;
 
     fn ask<'a>(pus: &'a [u32], claimed: &[Vec<u32>]) -> Question<'a> {
@@ -536,9 +508,9 @@ mod tests {
     #[test]
     fn verdicts_traced_by_hand() {
         let estimate = |low: f64, high: f64| {
-            Some(Slowdown { value: low, interval: Some(Interval { low, high }) })
+            Some(Estimate { value: low, interval: Some(Interval { low, high }) })
         };
-        let lone = Some(Slowdown { value: 1.0, interval: None });
+        let lone = Some(Estimate { value: 1.0, interval: None });
         for (slowdown, expected) in [
             ([estimate(0.99, 1.02), estimate(0.9, 1.41)], Verdict::Separate),
             ([estimate(0.99, 1.02), estimate(1.42, 2.1)], Verdict::Shared),

@@ -151,10 +151,9 @@ fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Resu
     let Kernels(kernels) = args.kernels.clone().unwrap_or_else(paper);
     let seconds = args.seconds.unwrap_or(0.1);
     let repeat = args.repeat.unwrap_or(5);
-    let (kernels, seed) = (kernels.as_slice(), args.seed);
-    let question = scenarios::Question { pus, share_core, kernels, repeat, seconds, seed };
+    let settings = scenarios::Settings { pus, share_core, seconds, repeat, seed: args.seed };
     let mut here = Here::new(Duration::from_secs_f64(seconds), &[4]);
-    let report = scenarios::measure(&mut here, &question)?;
+    let report = scenarios::measure(&mut here, settings, &kernels)?;
     Ok(if args.json { printable::json(&report) } else { scenario_text::text(&report, args.matrix) })
 }
 

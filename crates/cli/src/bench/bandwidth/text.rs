@@ -2,15 +2,12 @@
 
 use super::figures::{Point, Report};
 use super::places::Level;
+use crate::bench::harness::SHARED_WITH_OTHERS;
 use colocate_study::curve::{Curves, Series};
 use colocate_study::state::Quiet;
 use colocate_study::stats::Estimate;
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
-
-/// Below this share of its PU, a copy did not have it for itself. Chosen, with room for what the kernel
-/// does on every PU.
-const SHARED_WITH_OTHERS: f64 = 0.95;
 
 /// Everything; `memory` is what the program asks of the main memory alone, t/µs, if somebody knows it.
 pub fn text(report: &Report, memory: Option<f64>) -> String {

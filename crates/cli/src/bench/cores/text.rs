@@ -1,11 +1,8 @@
 //! What `colocate bench cores` prints for people.
 
+use crate::bench::harness::SHARED_WITH_OTHERS;
 use colocate_machine::measured::{CoreSpeeds, PuSpeed};
 use std::fmt::Write;
-
-/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the kernel does on
-/// every PU; as in `bench smt`.
-const SHARED_WITH_OTHERS: f64 = 0.95;
 
 /// The kinds, the PUs, and what is odd.
 pub fn text(speeds: &CoreSpeeds) -> String {
