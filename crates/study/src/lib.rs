@@ -18,4 +18,5 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod threads;
+pub mod traffic;
 pub mod train;

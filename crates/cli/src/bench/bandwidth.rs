@@ -3,11 +3,11 @@
 //! After Feliu et al.: the program runs alone, and beside copies of a program that asks one level of the
 //! memory for lines at a rate that can be tuned (`smt_bench::traffic`).
 
-mod figures;
 mod keeper;
 mod measure;
 mod places;
 mod program;
+mod report;
 mod text;
 
 use super::harness::{self, Taken};
@@ -22,11 +22,12 @@ use colocate_machine::printable;
 use colocate_study::curve;
 use colocate_study::state::Quiet;
 use colocate_study::stats::Random;
-use figures::{Condition, Rate, Report, Run};
+use colocate_study::traffic::{self, Condition, Run};
 use keeper::Keeper;
 use measure::{Here, Measured};
 use places::{Level, Places};
 use program::Program;
+use report::{Rate, Report};
 use smt_bench::traffic::Generator;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -74,7 +75,7 @@ pub struct Args {
     rows: Option<u32>,
 
     /// What the program itself asks of the memory when alone, in t/µs, for the line of the workload file
-    #[arg(long, value_name = "R", value_parser = traffic)]
+    #[arg(long, value_name = "R", value_parser = memory)]
     memory: Option<f64>,
 
     /// Draw the curve to this file
@@ -105,7 +106,7 @@ fn rate(text: &str) -> Result<f64, String> {
     harness::number(text, "t/µs", 0.1..=10_000.0)
 }
 
-fn traffic(text: &str) -> Result<f64, String> {
+fn memory(text: &str) -> Result<f64, String> {
     harness::number(text, "t/µs", 0.0..=1e6)
 }
 
@@ -247,11 +248,11 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         rates,
         before,
         after: idle::look(Path::new("/proc")),
-        alone_cpu_s: figures::alone(&runs, |run| run.cpu_ns),
-        alone_wall_s: figures::alone(&runs, |run| run.wall_ns),
-        points: figures::points(&runs, &conditions),
-        loss: figures::loss(&runs, args.repeat),
-        least_share_of_pu: figures::least_share(&runs),
+        alone_cpu_s: traffic::alone(&runs, |run| run.cpu_ns),
+        alone_wall_s: traffic::alone(&runs, |run| run.wall_ns),
+        points: traffic::points(&runs, &conditions),
+        loss: traffic::loss(&runs, args.repeat),
+        least_share_of_pu: traffic::least_share(&runs),
         runs,
     })
 }
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn numbers_and_ranges_are_read() {
         assert_eq!((copies("3"), copies(" 1-4096")), (Ok(3..=3), Ok(1..=4096)));
-        assert_eq!((cpus("0"), traffic("12.5")), (Ok(0..=0), Ok(12.5)));
+        assert_eq!((cpus("0"), memory("12.5")), (Ok(0..=0), Ok(12.5)));
     }
 
     #[test]
@@ -298,6 +299,6 @@ mod tests {
             assert_eq!(copies(text), Err(expected));
         }
         assert_eq!(cpus("1-"), Err("expected PUs, as in 0,2-3, found \"1-\"".to_owned()));
-        assert_eq!(traffic("-1"), Err("expected t/µs from 0 to 1000000, found -1".to_owned()));
+        assert_eq!(memory("-1"), Err("expected t/µs from 0 to 1000000, found -1".to_owned()));
     }
 }

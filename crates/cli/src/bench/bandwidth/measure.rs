@@ -1,10 +1,10 @@
 //! One run: the program, alone or beside copies.
 
-use super::figures::{Condition, Copied};
 use super::program::{Program, Times};
 use crate::bench::harness::Measurement;
 use anyhow::Context;
 use colocate_machine::Nanos;
+use colocate_study::traffic::{Condition, Copied};
 use smt_bench::thread::wall_ns;
 use smt_bench::traffic::{Generator, Tally};
 use std::time::Duration;

@@ -1,11 +1,12 @@
 //! The curve for people, as a line for a workload file, and as a picture.
 
-use super::figures::{Point, Report};
 use super::places::Level;
+use super::report::Report;
 use crate::bench::harness::SHARED_WITH_OTHERS;
 use colocate_study::curve::{Curves, Series};
 use colocate_study::state::Quiet;
 use colocate_study::stats::Estimate;
+use colocate_study::traffic::Point;
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
@@ -173,11 +174,21 @@ pub fn curves(report: &Report) -> Curves {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::run;
-    use super::super::figures::{self, Condition, Rate, Run};
+    use super::super::report::Rate;
     use super::*;
+    use colocate_machine::Nanos;
     use colocate_study::curve::svg;
+    use colocate_study::traffic::{self, Condition, Copied, Run};
     use expect_test::expect;
+
+    /// A run of `ms` beside copies that each reached the rate.
+    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
+        let beside = beside.map(|(rate, copies)| Condition { rate, copies });
+        let copy = |rate| Copied { reached: Some(rate), share_of_pu: Some(0.99) };
+        let copies = beside.map_or(Vec::new(), |b| vec![copy(b.rate); b.copies as usize]);
+        let time = Nanos::from_millis(ms);
+        Run { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
+    }
 
     fn report(level: Level, runs: Vec<Run>, repeat: u32) -> Report {
         let conditions = [(10.0, 1), (500.0, 1), (10.0, 2), (500.0, 2)]
@@ -200,10 +211,10 @@ mod tests {
             ],
             before: Quiet { others_runnable: Some(0), load_1min: Some(0.25) },
             after: Quiet::default(),
-            alone_cpu_s: figures::alone(&runs, |run| run.cpu_ns),
-            alone_wall_s: figures::alone(&runs, |run| run.wall_ns),
-            points: figures::points(&runs, &conditions),
-            loss: figures::loss(&runs, repeat),
+            alone_cpu_s: traffic::alone(&runs, |run| run.cpu_ns),
+            alone_wall_s: traffic::alone(&runs, |run| run.wall_ns),
+            points: traffic::points(&runs, &conditions),
+            loss: traffic::loss(&runs, repeat),
             least_share_of_pu: Some(0.5),
             runs,
         }

@@ -1,4 +1,4 @@
-//! What the runs say: how much longer the program takes beside how much traffic. Pure.
+//! What a program loses by others' traffic: how much longer it takes beside how much of it.
 //!
 //! # Terms
 //! - *time*: the program's CPU time, and that of its children which it waited for. Waiting for memory is in it,
@@ -12,10 +12,8 @@
 //! - **Paired**: drift that hits a whole block moves no ratio. -> test `drift_between_blocks_is_no_loss`
 //! - **Unknown is none**: no reached traffic, no loss.         -> test `what_cannot_be_said_is_not`
 
-use super::places::Level;
+use crate::stats::{self, Estimate};
 use colocate_machine::Nanos;
-use colocate_study::state::Quiet;
-use colocate_study::stats::{self, Estimate};
 use serde::{Deserialize, Serialize};
 
 /// What the program runs beside.
@@ -61,20 +59,6 @@ impl Run {
     }
 }
 
-/// A rate and what was found for it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rate {
-    /// What was asked for, t/µs.
-    pub wanted: f64,
-    /// How many times a copy does nothing after each line.
-    pub nops: u64,
-    /// What a copy asks for with these when nobody is beside it, t/µs.
-    pub alone: f64,
-    /// It cannot ask for as many as wanted.
-    pub too_fast: bool,
-}
-
 /// A point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,53 +71,8 @@ pub struct Point {
     pub time: Option<Estimate>,
 }
 
-/// What `colocate bench bandwidth` has to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Report {
-    /// Of this form.
-    pub version: u32,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// What the copies ask.
-    pub level: Level,
-    /// The processor's name.
-    pub processor: Option<String>,
-    /// The kernel's name and release.
-    pub kernel: Option<String>,
-    /// Seconds since 1970 when it was begun.
-    pub started_unix_s: u64,
-    /// The program's PU, by the kernel's number.
-    pub program_pu: u32,
-    /// The copies' PUs, in the order in which they are used.
-    pub copy_pus: Vec<u32>,
-    /// Rows of 576 bytes that a copy walks over.
-    pub rows: u32,
-    /// Runs under each condition.
-    pub repeat: u32,
-    /// Seed of the order.
-    pub seed: u64,
-    /// The rates.
-    pub rates: Vec<Rate>,
-    /// What else the machine was doing before.
-    pub before: Quiet,
-    /// And after.
-    pub after: Quiet,
-    /// Every run, in the order in which they were made.
-    pub runs: Vec<Run>,
-    /// The program's time alone, in seconds.
-    pub alone_cpu_s: Option<Estimate>,
-    /// The same from its start to its end.
-    pub alone_wall_s: Option<Estimate>,
-    /// The curve.
-    pub points: Vec<Point>,
-    /// The share of its speed that the program loses for each t/µs.
-    pub loss: Option<Estimate>,
-    /// The smallest share of its PU that a copy had in a run.
-    pub least_share_of_pu: Option<f64>,
-}
-
 /// The program's time alone, in seconds, by `time`.
+#[must_use]
 pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
     let alone = runs.iter().filter(|run| run.beside.is_none());
     let seconds: Vec<f64> = alone.map(|run| time(run).as_secs_f64()).collect();
@@ -141,6 +80,7 @@ pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
 }
 
 /// Each condition in `conditions` as a point of the curve.
+#[must_use]
 pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
     let point = |&beside: &Condition| {
         let here: Vec<&Run> = runs.iter().filter(|run| run.beside == Some(beside)).collect();
@@ -163,6 +103,7 @@ fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
 }
 
 /// The share of its speed that the program loses for each t/µs that others ask for.
+#[must_use]
 pub fn loss(runs: &[Run], repeat: u32) -> Option<Estimate> {
     let slopes: Option<Vec<f64>> = (0..repeat).map(|block| slope(runs, block)).collect();
     stats::mean_estimate(&slopes?)
@@ -180,17 +121,18 @@ fn slope(runs: &[Run], block: u32) -> Option<f64> {
 }
 
 /// The smallest share of its PU that a copy had.
+#[must_use]
 pub fn least_share(runs: &[Run]) -> Option<f64> {
     let shares = runs.iter().flat_map(|run| &run.copies).filter_map(|copy| copy.share_of_pu);
     shares.reduce(f64::min)
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
     /// A run of `ms` beside copies that each reached the rate.
-    pub fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
+    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
         let beside = beside.map(|(rate, copies)| Condition { rate, copies });
         let copy = |rate| Copied { reached: Some(rate), share_of_pu: Some(0.99) };
         let copies = beside.map_or(Vec::new(), |b| vec![copy(b.rate); b.copies as usize]);
