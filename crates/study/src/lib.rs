@@ -4,6 +4,7 @@
 //! [`order::blocks`] draws, and a [`figures::Comparison`] made of it at the end. Nothing here runs
 //! a program or reads a clock; whoever does hands the times in.
 
+pub mod cores;
 pub mod curve;
 pub mod fedorova;
 pub mod feliu;
