@@ -218,12 +218,7 @@ impl Study {
     }
 
     fn warn_if_busy(&self, before: Quiet) {
-        let others = before.others_runnable.unwrap_or(0);
-        if others > 0 && !self.quiet {
-            let line = format!(
-                "{others} other tasks are running: the machine is not idle, and the \
-                 figures will say so"
-            );
+        if let (Some(line), false) = (idle::warning(before), self.quiet) {
             match &self.progress {
                 Some(bar) => bar.suspend(|| output::remark(&line)),
                 None => output::remark(&line),

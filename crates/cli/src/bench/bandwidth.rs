@@ -20,7 +20,6 @@ use colocate_files::{Mode, kernel};
 use colocate_machine::Machine;
 use colocate_machine::printable;
 use colocate_study::curve;
-use colocate_study::state::Quiet;
 use colocate_study::stats::Random;
 use colocate_study::traffic::{self, Condition, Run};
 use keeper::Keeper;
@@ -212,7 +211,9 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
 fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let before = idle::look(Path::new("/proc"));
-    warn_if_busy(args, before);
+    if let (Some(line), false) = (idle::warning(before), args.quiet) {
+        output::remark(&line);
+    }
     let generators = question.places.copies.iter().map(|&pu| Generator::start(pu, question.rows));
     let generators: Vec<Generator> = generators.collect::<Result<_, _>>()?;
     let rates = question.rates.iter().map(|&rate| calibrated(&generators[0], rate));
@@ -255,15 +256,6 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         least_share_of_pu: traffic::least_share(&runs),
         runs,
     })
-}
-
-fn warn_if_busy(args: &Args, before: Quiet) {
-    let others = before.others_runnable.unwrap_or(0);
-    if others > 0 && !args.quiet {
-        output::remark(&format!(
-            "{others} other tasks are running: the machine is not idle, and the figures will say so"
-        ));
-    }
 }
 
 fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {

@@ -91,7 +91,7 @@ impl Quality {
         self.least_share_of_pu = self.least_share_of_pu.min(sample.share_of_pu);
     }
 
-    /// A line for people if anything was discarded or a thread had to share its PU; else nothing.
+    /// A line of text if anything was discarded or a thread had to share its PU; else nothing.
     pub fn remark(&self) -> String {
         let share = self.least_share_of_pu * 100.0;
         match self.discarded {

@@ -1,4 +1,4 @@
-//! `colocate bench`.
+//! `colocate bench`: four measurements, and the harness that they share.
 
 mod bandwidth;
 mod beside;

@@ -1,4 +1,4 @@
-//! The scenarios for people.
+//! The scenarios as text.
 
 use super::scenarios::{Report, Settings};
 use colocate_study::stats::{Estimate, geometric_mean};

@@ -1,4 +1,4 @@
-//! The answer to `--find-siblings` for people.
+//! The answer to `--find-siblings` as text.
 
 use super::siblings::{Answer, Finding, Report, THRESHOLD, Verdict};
 use colocate_study::stats::Estimate;

@@ -97,7 +97,7 @@ pub enum Verdict {
     Shared,
     /// They share none.
     Separate,
-    /// The measurements do not tell.
+    /// The measurements do not decide.
     Unclear,
 }
 
@@ -123,7 +123,7 @@ pub enum Answer {
     Shared,
     /// No two do.
     None,
-    /// Other load leaves too little undisturbed time to tell.
+    /// Other load leaves too little undisturbed time to decide.
     TooBusy,
     /// There is only one PU.
     OnePu,

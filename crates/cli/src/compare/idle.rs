@@ -63,6 +63,14 @@ pub fn look(proc: &Path) -> Quiet {
     least
 }
 
+/// A line that warns if tasks of others are running.
+pub fn warning(before: Quiet) -> Option<String> {
+    let others = before.others_runnable.filter(|&others| others > 0)?;
+    Some(format!(
+        "{others} other tasks are running: the machine is not idle, and the figures will say so"
+    ))
+}
+
 /// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: one-minute load first, and before the
 /// stroke how many tasks are running or waiting for a PU, the reader among them.
 fn parse_loadavg(text: &str) -> Quiet {

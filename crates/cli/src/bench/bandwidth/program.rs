@@ -51,8 +51,8 @@ impl Program {
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
     }
 
-    /// Runs it once; `None` if somebody asked us to stop. When this returns, nothing of it runs on, except
-    /// what has left its process group.
+    /// Runs it once; `None` if a signal asked to stop. When this returns, nothing of it runs on, except what
+    /// has left its process group.
     ///
     /// # Errors
     /// If it cannot be started on its PU, moves itself elsewhere, or fails.

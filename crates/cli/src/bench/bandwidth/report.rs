@@ -14,7 +14,7 @@ pub struct Rate {
     pub wanted: f64,
     /// How many times a copy does nothing after each line.
     pub nops: u64,
-    /// What a copy asks for with these when nobody is beside it, t/µs.
+    /// What a copy asks for with these when it runs alone, t/µs.
     pub alone: f64,
     /// It cannot ask for as many as wanted.
     pub too_fast: bool,

@@ -1,4 +1,4 @@
-//! The curve for people, as a line for a workload file, and as a picture.
+//! The curve as text, as a line for a workload file, and as a picture.
 
 use super::places::Level;
 use super::report::Report;
@@ -10,7 +10,7 @@ use colocate_study::traffic::Point;
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
-/// Everything; `memory` is what the program asks of the main memory alone, t/µs, if somebody knows it.
+/// Everything; `memory` is what the program asks of the main memory alone, t/µs, if it is known.
 pub fn text(report: &Report, memory: Option<f64>) -> String {
     let mut text = head(report) + &curve(report);
     text += &remarks(report);

@@ -1,4 +1,4 @@
-//! What `colocate bench cores` prints for people.
+//! The result of `colocate bench cores` as text.
 
 use crate::bench::harness::SHARED_WITH_OTHERS;
 use colocate_machine::measured::{CoreSpeeds, PuSpeed};
