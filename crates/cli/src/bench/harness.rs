@@ -68,24 +68,32 @@ pub fn rounds<M: Measurement>(
     let total = cells.len() as u64 * u64::from(repeat) + u64::from(warm_up.is_some());
     let template = format!("{{bar:40}} {{pos}}/{{len}} {}, {{eta}} left", M::UNIT);
     let bar = Bar::new(total, &template, quiet);
-    let mut measure = |cell: &M::Cell| -> anyhow::Result<M::Sample> {
-        let sample = measurement.measure(cell)?.ok_or_else(stopped)?;
-        bar.advance(1);
-        Ok(sample)
-    };
-    let all = || -> anyhow::Result<Vec<Taken<M::Sample>>> {
-        warm_up.map(|cell| measure(&cell)).transpose()?;
-        let mut all = Vec::new();
-        for round in 0..repeat {
-            for cell in order::block(cells.len(), random) {
-                all.push(Taken { round, cell, sample: measure(&cells[cell])? });
-            }
+    if let Some(cell) = warm_up {
+        once(measurement, &cell, &bar)?;
+    }
+    let mut taken = Vec::new();
+    for round in 0..repeat {
+        for cell in order::block(cells.len(), random) {
+            let sample = once(measurement, &cells[cell], &bar)?;
+            taken.push(Taken { round, cell, sample });
         }
-        Ok(all)
-    };
-    let taken = all();
+    }
     bar.clear();
-    taken
+    Ok(taken)
+}
+
+/// One sample of `cell`. The bar goes away before an error is shown.
+fn once<M: Measurement>(
+    measurement: &mut M,
+    cell: &M::Cell,
+    bar: &Bar,
+) -> anyhow::Result<M::Sample> {
+    let sample = measurement.measure(cell).and_then(|sample| sample.ok_or_else(stopped));
+    match &sample {
+        Ok(_) => bar.advance(1),
+        Err(_) => bar.clear(),
+    }
+    sample
 }
 
 /// As a shell reports a program that SIGINT ended.

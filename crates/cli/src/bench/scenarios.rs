@@ -7,7 +7,8 @@
 
 use super::beside::{Bench, Quality, Sample};
 use super::harness::{by_cell, rounds};
-use colocate_study::stats::{Estimate, Random, geometric_estimate, geometric_mean};
+use colocate_study::rounds::{Series, estimate, over_cases};
+use colocate_study::stats::{Estimate, Random, geometric_mean};
 use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
@@ -155,14 +156,6 @@ impl Times {
     }
 }
 
-/// A value for each round; `None` where it could not be measured.
-type Series = Vec<Option<f64>>;
-
-/// The geometric mean of the known values.
-fn estimate(series: &Series) -> Option<Estimate> {
-    geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
-}
-
 fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Quality) -> Report {
     let count = kernels.len();
     let mut alone = Vec::new();
@@ -180,30 +173,16 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
             let series = times.ratio(kernel, other);
             let time = estimate(&series);
             matrix.push(Cell { kernel: kernels[kernel], beside: kernels[other], time });
-            if kernel == other { &mut same } else { &mut different }.push(series);
+            if kernel == other { same.push(series) } else { different.push(series) }
         }
     }
     let scenarios = Scenarios {
         // By definition; rounding may have it a little beside 1.
-        alone: over_kernels(&repeats).map(|found| Estimate { value: 1.0, ..found }),
-        same: over_kernels(&same),
-        different: over_kernels(&different),
+        alone: over_cases(&repeats).map(|found| Estimate { value: 1.0, ..found }),
+        same: over_cases(&same),
+        different: over_cases(&different),
     };
     Report { version: 1, settings, scenarios, alone, matrix, quality }
-}
-
-/// The geometric mean of the kernels' values; its interval from the rounds that have a value for every kernel, if
-/// there are two.
-fn over_kernels(kernels: &[Series]) -> Option<Estimate> {
-    let known: Vec<f64> =
-        kernels.iter().filter_map(|series| Some(estimate(series)?.value)).collect();
-    let value = geometric_mean(&known)?;
-    let of_round = |round: usize| -> Option<f64> {
-        geometric_mean(&kernels.iter().map(|series| series[round]).collect::<Option<Vec<f64>>>()?)
-    };
-    let complete: Vec<f64> = (0..kernels[0].len()).filter_map(of_round).collect();
-    let interval = geometric_estimate(&complete).and_then(|estimate| estimate.interval);
-    Some(Estimate { value, interval })
 }
 
 #[cfg(test)]

@@ -189,6 +189,16 @@ pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Repor
     };
     let pairs: Vec<Finding> = tested.iter().map(finding).collect();
     let untested = suspects.difference(&tested).count();
+    Ok(concluded(question, pairs, groups, untested, search.quality))
+}
+
+fn concluded(
+    question: &Question,
+    pairs: Vec<Finding>,
+    groups: usize,
+    untested: usize,
+    quality: Quality,
+) -> Report {
     let shared = pairs.iter().filter(|finding| finding.verdict == Verdict::Shared);
     let sets = joined(shared.map(|finding| finding.pus));
     let unclear = untested > 0 || pairs.iter().any(|pair| pair.verdict == Verdict::Unclear);
@@ -199,7 +209,7 @@ pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Repor
         _ => Answer::None,
     };
     let sure = !unclear && answer != Answer::OnePu;
-    Ok(Report {
+    Report {
         version: 1,
         pus: question.pus.to_vec(),
         probes: PROBES.map(Kernel::name),
@@ -211,8 +221,8 @@ pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Repor
         pairs,
         groups,
         untested,
-        quality: search.quality,
-    })
+        quality,
+    }
 }
 
 /// All pairs of an ascending list.
@@ -306,12 +316,13 @@ impl<B: Bench> Search<'_, B> {
         let alone = pus.iter().map(|&pu| vec![pu]);
         let cells: Vec<Vec<u32>> = alone.chain(pairs.iter().map(|&(a, b)| vec![a, b])).collect();
         let taken = rounds(self, &cells, 1, random, true)?;
-        let mut costs =
-            by_cell(taken, cells.len()).into_iter().map(|mut once| once.pop().flatten());
-        for (&pu, costs) in pus.iter().zip(&mut costs) {
-            self.alone.extend(costs.map(|costs| (pu, costs[0])));
+        let costs: Vec<_> =
+            by_cell(taken, cells.len()).into_iter().map(|mut once| once.pop().flatten()).collect();
+        let (alone, together) = costs.split_at(pus.len());
+        for (&pu, costs) in pus.iter().zip(alone) {
+            self.alone.extend(costs.as_ref().map(|costs| (pu, costs[0])));
         }
-        for (&(a, b), costs) in pairs.iter().zip(costs) {
+        for (&(a, b), costs) in pairs.iter().zip(together) {
             // Where this round lost a PU's costs alone, those of an earlier one serve.
             let alone = (self.alone.get(&a), self.alone.get(&b));
             if let (Some(costs), (Some(of_a), Some(of_b))) = (costs, alone) {

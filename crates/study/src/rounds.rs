@@ -1,0 +1,57 @@
+//! Values of several cases, one a round, of which some could not be measured.
+
+use crate::stats::{Estimate, geometric_estimate, geometric_mean};
+
+/// A value for each round; `None` where it could not be measured.
+pub type Series = Vec<Option<f64>>;
+
+/// The geometric mean of the known values, with its 95 % interval; `None` if none is known or one is not above 0.
+#[must_use]
+pub fn estimate(series: &[Option<f64>]) -> Option<Estimate> {
+    geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
+}
+
+/// The geometric mean of the cases' values, as far as they are known; its interval from the rounds that have a value
+/// for every case, if there are two. All cases have as many rounds.
+#[must_use]
+pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
+    let known: Vec<f64> = cases.iter().filter_map(|case| Some(estimate(case)?.value)).collect();
+    let value = geometric_mean(&known)?;
+    let rounds = cases.iter().map(Vec::len).min()?;
+    let of_round = |round: usize| -> Option<f64> {
+        geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
+    };
+    let complete: Vec<f64> = (0..rounds).filter_map(of_round).collect();
+    let interval = geometric_estimate(&complete).and_then(|estimate| estimate.interval);
+    Some(Estimate { value, interval })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// √(2 · 8) = 4 and 9: their mean is 6. Only the first round has both.
+    #[test]
+    fn traced_by_hand() {
+        let cases = [vec![Some(2.0), Some(8.0)], vec![Some(9.0), None]];
+        assert!((estimate(&cases[0]).unwrap().value - 4.0).abs() < 1e-12);
+        let found = over_cases(&cases).unwrap();
+        assert!((found.value - 6.0).abs() < 1e-12 && found.interval.is_none(), "{found:?}");
+    }
+
+    /// The rounds' means are 2 and 8, as those of one case are.
+    #[test]
+    fn complete_rounds_have_an_interval() {
+        let one = vec![Some(2.0), Some(8.0)];
+        let found = over_cases(&[one.clone(), one.clone()]).unwrap();
+        assert_eq!(found.interval, estimate(&one).unwrap().interval);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_unknown() {
+        assert_eq!(
+            (estimate(&[None]), over_cases(&[]), over_cases(&[vec![None]])),
+            (None, None, None)
+        );
+    }
+}
