@@ -4,6 +4,7 @@
 //! mixes of them are drawn so that what they ask of the memory covers the published range ([`mix`]).
 
 pub mod figures;
+mod metric;
 pub mod mix;
 pub mod program;
 pub mod published;

@@ -1,7 +1,7 @@
 //! What Feliu and others published, beside which our figures stand. Nothing is fitted to it.
 
 use super::Number;
-use super::figures::Metric;
+use super::metric::Metric;
 use serde::{Deserialize, Serialize};
 
 /// A published figure.

@@ -3,7 +3,7 @@
 //! As published: a program that ends before its target begins anew, which its course does; one that has done
 //! its target leaves, so that the last ones have more room.
 
-use super::figures::Metric;
+use super::metric::Metric;
 use super::mix::Mix;
 use super::program::Program;
 use super::{FeliuError, Setup, Study};

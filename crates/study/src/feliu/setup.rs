@@ -4,7 +4,7 @@
 //! each contribution. What they leave open is chosen, and says so.
 
 use super::Spread2;
-use super::figures::Metric;
+use super::metric::Metric;
 use colocate_machine::Nanos;
 use colocate_policy::PolicySpec;
 use serde::{Deserialize, Serialize};
