@@ -165,6 +165,13 @@ fn policy(args: &Args, machine: &Machine) -> anyhow::Result<(Box<dyn Policy>, St
     let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
     plan.check_against(machine).with_context(|| path.display().to_string())?;
+    if !plan.pages.is_empty() {
+        anyhow::bail!(
+            "{}: expected a plan of places only, found one that moves memory: programs have none when it comes into \
+             force; use colocate move later",
+            path.display()
+        );
+    }
     Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// An order, and the processes whose memory it is about.
-struct Task {
+struct Ordered {
     order: PageMove,
     processes: Vec<Arc<ProcessHandle>>,
 }
@@ -29,7 +29,7 @@ struct Task {
 #[derive(Debug)]
 pub(super) struct Pager {
     /// `None` while it ends.
-    orders: Option<Sender<Task>>,
+    orders: Option<Sender<Ordered>>,
     results: Receiver<PagesMoved>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ pub(super) struct Pager {
 impl Pager {
     /// Begins the thread, which has the given `nice`.
     fn start(nice: i32) -> io::Result<Self> {
-        let (orders, ordered) = channel::<Task>();
+        let (orders, ordered) = channel::<Ordered>();
         let (tell, results) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
@@ -46,8 +46,8 @@ impl Pager {
             std::thread::Builder::new().name("colocate-pages".into()).spawn(move || {
                 // Only the thread that places new threads has to be prompt.
                 let _ = sys::be_prompt(Nanos::ZERO, nice);
-                for task in ordered {
-                    let moved = carry_out(&task, &is_over);
+                for one in ordered {
+                    let moved = carry_out(&one, &is_over);
                     if is_over.load(Ordering::Relaxed) || tell.send(moved).is_err() {
                         return;
                     }
@@ -80,9 +80,9 @@ impl LinuxHost {
         }
         for order in orders {
             let processes = self.tasks.handles_of(order.job);
-            let task = Task { order: order.clone(), processes };
+            let ordered = Ordered { order: order.clone(), processes };
             let orders = self.pager.as_ref().and_then(|pager| pager.orders.as_ref());
-            let _ = orders.map(|orders| orders.send(task));
+            let _ = orders.map(|orders| orders.send(ordered));
         }
     }
 
@@ -105,8 +105,8 @@ impl LinuxHost {
 }
 
 /// Moves memory of one process after the other, until the budget is spent.
-fn carry_out(task: &Task, is_over: &AtomicBool) -> PagesMoved {
-    let Task { order, processes } = task;
+fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
+    let Ordered { order, processes } = ordered;
     let mut sum =
         PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
     for handle in processes {

@@ -91,8 +91,8 @@ impl LinuxHost {
                 Source::Mix => self.sample_mixes(request.jobs),
                 Source::Counters => self.count(is_requested(Source::Stacks)),
                 Source::Stacks => self.count(true).and_then(|backend| {
-                    let parts = self.sources.stack_parts()?;
-                    Ok(Backend { limits: Vec::new(), cost: parts.join(", "), ..backend })
+                    self.sources.stack_parts()?;
+                    Ok(Backend { limits: Vec::new(), ..backend })
                 }),
                 Source::RunStates => Ok(self.sources.run_states.start()),
                 Source::Spinning => self.sample_spinning(),

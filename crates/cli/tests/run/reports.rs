@@ -34,6 +34,15 @@ fn a_plan_is_followed() {
     assert_eq!(report["policy"], "compact");
     assert_eq!(stands(&report), ["placed"]);
 
+    let text_of_plan = std::fs::read_to_string(&plan).unwrap();
+    let orders =
+        r#""pages": [{"job": 0, "range": null, "to": 0, "budget": 1, "why": "a test"}], "policy""#;
+    std::fs::write(&plan, text_of_plan.replacen("\"policy\"", orders, 1)).unwrap();
+    let output = run(&scratch, &["--plan", file], &["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = text(&output.stderr);
+    assert!(said.contains("expected a plan of places only, found one that moves memory"), "{said}");
+
     std::fs::write(&plan, "{\"version\": 99}").unwrap();
     let output = run(&scratch, &["--plan", file], &["true"]);
     assert_eq!(output.status.code(), Some(125));
