@@ -323,7 +323,7 @@ impl LinuxHost {
         self.tasks.most_living
     }
 
-    /// Ended tasks that are in no snapshot, because there were too many.
+    /// Ended tasks that are in no observation, because there were too many.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.tasks.forgotten

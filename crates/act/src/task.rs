@@ -50,7 +50,7 @@ pub struct PlacementState {
     pub given_back: bool,
     /// Where it, or its creator, was put before that.
     pub had: Had,
-    /// Where plan or newborn rule want it.
+    /// Where the plan or its default placement wants it.
     pub target_pu: Option<PuNr>,
     /// How it stands to that.
     pub status: PlacementStatus,

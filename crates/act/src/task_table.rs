@@ -607,7 +607,7 @@ impl TaskTable {
         place.map_or_else(|| self.default_target(&plan.default_placement), Place::pu)
     }
 
-    /// The PU that the newborn rule gives to a task: the one with the fewest living tasks aimed at
+    /// The PU that default placement gives to a task: the one with the fewest living tasks aimed at
     /// it, the earliest in the list if several have as few.
     #[must_use]
     pub fn default_target(&self, rule: &DefaultPlacement) -> Option<PuNr> {

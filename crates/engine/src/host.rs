@@ -61,7 +61,7 @@ pub enum QuantumEnd {
 pub enum PlacementStatus {
     /// It was put on its PU, and the host has confirmed it.
     Placed,
-    /// Plan or newborn rule leave it to the kernel.
+    /// The plan or its default placement leaves it to the kernel.
     LeftToKernel,
     /// The plan has its job wait: it does not run, or only fills idle PUs ([`crate::Meanwhile`]).
     Waiting,
@@ -78,7 +78,7 @@ pub enum PlacementStatus {
 }
 
 /// What is counted of a task beside instructions and cycles, since it was born: what changes in a quantum is the
-/// difference of two snapshots. `None` is what the host cannot count.
+/// difference of two observations. `None` is what the host cannot count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Loads and stores: requests to its nearest cache.
@@ -121,7 +121,7 @@ pub struct SeenTask {
     pub counts: Counts,
     /// Its mix since it was born; all unknown if it was not watched.
     pub mix: Mix,
-    /// Where plan or newborn rule want it; `None` if they leave it to the kernel.
+    /// Where the plan or its default placement wants it; `None` if that leaves it to the kernel.
     pub target_pu: Option<PuNr>,
     /// How it stands to that.
     pub status: PlacementStatus,

@@ -2,7 +2,7 @@
 //!
 //! A program can create ten thousand threads that never live together. Planning for all of them
 //! would pile most of a machine's PUs with tasks that are long gone, so a plan is made for those
-//! threads that live together when the program is busiest; the others follow the newborn rule.
+//! threads that live together when the program is busiest; the others get the default placement.
 
 use crate::host::SeenTask;
 use colocate_machine::Nanos;

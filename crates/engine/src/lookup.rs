@@ -1,9 +1,9 @@
-//! Going through a snapshot once, for many threads: a search for each would cost more than all that is done with it.
+//! Going through an observation once, for many threads: a search for each would cost more than all that is done with it.
 
 use crate::host::SeenTask;
 use colocate_policy::TaskId;
 
-/// A snapshot's tasks, asked for in the order of their IDs.
+/// An observation's tasks, asked for in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
 
 impl<'a> TaskLookup<'a> {

@@ -235,7 +235,7 @@ impl LinuxHost {
         }
     }
 
-    /// Takes over a plan: named tasks go where it says, others where the newborn rule says. When the scheduling has
+    /// Takes over a plan: named tasks go where it says, others by default placement. When the scheduling has
     /// ended, no plan is followed.
     ///
     /// Where little has changed since the plan before, only that is done, and everything seldom: most threads of large
@@ -359,7 +359,7 @@ fn differing(before: &Plan, now: &Plan) -> Vec<TaskId> {
     }
 }
 
-/// The PU that a task has already, if the newborn rule could have given it.
+/// The PU that a task has already, if default placement could have given it.
 fn kept(pu: Option<PuNr>, rule: &DefaultPlacement) -> Option<PuNr> {
     match rule {
         DefaultPlacement::LeaveToKernel => None,

@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn who_came_and_went_unseen_is_left_out() {
         let mut host = Scripted::new(2);
-        let before = host.snapshot(&[0]);
+        let before = host.observation(&[0]);
         host.advance();
-        let mut after = host.snapshot(&[0, 1]);
+        let mut after = host.observation(&[0, 1]);
         (after.tasks[1].cpu_time, after.tasks[1].ended) = (None, Some(Nanos(50)));
         let found = did(&before, &after);
         assert_eq!(found.iter().map(|did| did.job).collect::<Vec<_>>(), [JobIdx(0)]);

@@ -63,7 +63,7 @@ impl Scripted {
     }
 
     /// Some of its jobs as they are now.
-    pub(crate) fn snapshot(&self, jobs: &[usize]) -> Observation {
+    pub(crate) fn observation(&self, jobs: &[usize]) -> Observation {
         let tasks = jobs.iter().map(|&job| self.seen(job)).collect();
         Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
     }
@@ -241,7 +241,7 @@ fn an_end_begins_a_quantum() {
 fn what_a_job_leaves_behind_does_not_wait() {
     let host = Scripted::new(2);
     let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
-    let seen = Observation { ended: vec![end], ..host.snapshot(&[0, 1]) };
+    let seen = Observation { ended: vec![end], ..host.observation(&[0, 1]) };
     let living: Vec<_> = seen.tasks.iter().map(|task| (task.id, task.name.clone())).collect();
     let over = seen.over();
     let roster = Roster { living: &living, over: Some(&over), unseen: &[JobIdx(2)] };
@@ -484,7 +484,7 @@ fn who_came_and_went_unseen_hides_nobody() {
 fn sleepers_need_no_context() {
     let mut seen = Scripted::new(1).seen(0);
     let mut queue = Queue::default();
-    let snapshot = |tasks: &[SeenTask]| Observation {
+    let observation = |tasks: &[SeenTask]| Observation {
         at: Nanos(100),
         end: QuantumEnd::Elapsed,
         tasks: tasks.to_vec(),
@@ -497,14 +497,14 @@ fn sleepers_need_no_context() {
         seen.id.order = order;
         tasks.push(seen.clone());
     }
-    queue.meet(&snapshot(&tasks));
-    assert_eq!(queue.queued(&snapshot(&tasks))[0].threads.len(), 3);
-    let before = Observation { at: Nanos::ZERO, ..snapshot(&tasks) };
+    queue.meet(&observation(&tasks));
+    assert_eq!(queue.queued(&observation(&tasks))[0].threads.len(), 3);
+    let before = Observation { at: Nanos::ZERO, ..observation(&tasks) };
     tasks[1].cpu_time = Some(Nanos(6));
     tasks[2].cpu_time = Some(Nanos(4));
-    queue.note(&passed(&choices, &machine(), &before, &snapshot(&tasks)));
+    queue.note(&passed(&choices, &machine(), &before, &observation(&tasks)));
     let threads = |tasks: &[SeenTask]| -> Vec<u32> {
-        let queued = queue.queued(&snapshot(tasks));
+        let queued = queue.queued(&observation(tasks));
         queued[0].threads.iter().map(|thread| thread.id.order).collect()
     };
     assert_eq!(threads(&tasks), [1]);

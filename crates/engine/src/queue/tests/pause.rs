@@ -100,14 +100,15 @@ fn who_comes_late_still_learns() {
 #[test]
 fn who_ran_in_a_pause_has_had_its_turn() {
     let host = Scripted::new(2);
-    let snapshot = |at: Nanos, orders: &[u32]| {
+    let observation = |at: Nanos, orders: &[u32]| {
         let mut tasks = vec![host.seen(1); orders.len()];
         tasks.iter_mut().zip(orders).for_each(|(task, &order)| task.id.order = order);
         tasks.insert(0, host.seen(0));
         tasks.iter_mut().for_each(|task| task.ended = None);
         Observation { at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
     };
-    let (before, after) = (snapshot(Nanos::ZERO, &[0]), snapshot(Nanos::from_secs(600), &[0, 1]));
+    let (before, after) =
+        (observation(Nanos::ZERO, &[0]), observation(Nanos::from_secs(600), &[0, 1]));
     let mut queue = Queue::default();
     queue.meet(&before);
     queue.order.swap(0, 1);
