@@ -293,8 +293,8 @@ mod tests {
         };
         let decisions: Vec<String> = waits.into_iter().enumerate().map(decision).collect();
         let text = format!(
-            r#"{{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [{}],
-                "newborn": {{ "rule": "leave-to-kernel" }}, "predicted": null }}"#,
+            r#"{{ "version": 2, "machine": "m", "pus": [], "policy": "p", "decisions": [{}],
+                "default_placement": {{ "rule": "leave-to-kernel" }}, "predicted": null }}"#,
             decisions.join(", ")
         );
         Plan::from_json(&text).unwrap()

@@ -88,9 +88,9 @@ fn runs_add_up() {
 /// The plan was made before the job began anew: the new run goes where the plan wanted the one before.
 #[test]
 fn a_later_run_stands_where_the_one_before_stood() {
-    let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+    let text = r#"{ "version": 2, "machine": "m", "pus": [], "policy": "p", "decisions": [
         { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
-        "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+        "default_placement": { "rule": "leave-to-kernel" }, "predicted": null }"#;
     let plan = Plan::from_json(text).unwrap();
     let mut table = table();
     for pid in [30, 40] {
@@ -275,9 +275,9 @@ fn who_is_revived_may_be_another_thread() {
 /// The plan wanted the job's first task on PU 5, before another thread of it executed a program.
 #[test]
 fn who_takes_over_from_the_first_goes_where_the_plan_wanted_that() {
-    let text = r#"{ "version": 1, "machine": "m", "pus": [], "policy": "p", "decisions": [
+    let text = r#"{ "version": 2, "machine": "m", "pus": [], "policy": "p", "decisions": [
         { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
-        "newborn": { "rule": "leave-to-kernel" }, "predicted": null }"#;
+        "default_placement": { "rule": "leave-to-kernel" }, "predicted": null }"#;
     let plan = Plan::from_json(text).unwrap();
     let (table, id) = taken_over(11);
     assert_eq!(table.target_of(&plan, id), Some(PuNr(5)));

@@ -26,7 +26,7 @@ impl Meant {
             .filter_map(|decision| Some((decision["task"]["order"].as_u64()?, pu(&decision["pu"]))))
             .collect();
         let order =
-            plan["newborn"]["pus"].as_array().into_iter().flatten().filter_map(pu).collect();
+            plan["default_placement"]["pus"].as_array().into_iter().flatten().filter_map(pu).collect();
         Ok(Self { named, order, born: 0, places: BTreeMap::new() })
     }
 

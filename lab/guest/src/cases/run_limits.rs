@@ -43,7 +43,7 @@ fn in_order(tasks: &[Task], order: &[u32]) -> bool {
 fn round_robin(allowed: &[u32]) -> anyhow::Result<Vec<u32>> {
     let words = ["run", "--dry-run", "--json", "--policy", "round-robin", "--", "true"];
     let plan: Value = serde_json::from_str(&printed(&words)?)?;
-    let all = plan["newborn"]["pus"].as_array().context("a plan without PUs")?;
+    let all = plan["default_placement"]["pus"].as_array().context("a plan without PUs")?;
     let numbers = all.iter().filter_map(Value::as_u64).filter_map(|pu| u32::try_from(pu).ok());
     Ok(numbers.filter(|pu| allowed.contains(pu)).collect())
 }
