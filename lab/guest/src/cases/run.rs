@@ -25,8 +25,12 @@ impl Meant {
         let named = of_first_job
             .filter_map(|decision| Some((decision["task"]["order"].as_u64()?, pu(&decision["pu"]))))
             .collect();
-        let order =
-            plan["default_placement"]["pus"].as_array().into_iter().flatten().filter_map(pu).collect();
+        let order = plan["default_placement"]["pus"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(pu)
+            .collect();
         Ok(Self { named, order, born: 0, places: BTreeMap::new() })
     }
 
