@@ -288,7 +288,7 @@ fn are_taken(event: &str) -> anyhow::Result<()> {
     says(&run(&["doctor"])?.1, "other programs hold every counter (EBUSY)")?;
     give_back(perf)?;
     // With the counters back, all is well; the watchdog of this kernel needs none.
-    says(&run(&["doctor"])?.1, "   yes  pmu ")
+    says(&run(&["doctor"])?.1, "   yes  counters ")
 }
 
 /// Counters that others take while a program is watched: what was counted stands, the rest is
@@ -449,7 +449,7 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
     }
     needs_stacks()?;
     let said = colocate(&["doctor"])?.stdout;
-    says(&String::from_utf8_lossy(&said), &format!("(CPI stacks): {DEAD}"))
+    says(&String::from_utf8_lossy(&said), &format!("where threads' cycles go: {DEAD}"))
 }
 
 /// Why this machine tells no stacks.
