@@ -16,11 +16,11 @@ pub trait Host {
     /// inherited affinity mask and in the cgroup's cpuset.
     fn usable(&self) -> &[PuNr];
 
-    /// From now on provides what is requested, and nothing else, and says for each request what provides it, or why
-    /// nothing does. A quantum is the same with and without: what is not provided is unknown.
+    /// From now on provides what is requested, and says for each request what provides it, or why nothing does. What is
+    /// not provided is unknown.
     ///
-    /// To be called before the jobs are launched; afterwards only less can be requested, as some sources cost the
-    /// programs time.
+    /// To be called before the jobs are launched. A later request without [`Source::Mix`] ends that source, which costs the
+    /// programs time; the others go on.
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant>;
 
     /// Lets the placed tasks run for one quantum and says what each did.

@@ -35,9 +35,9 @@ impl Source {
         }
     }
 
-    /// What it tells, for people: what follows "cannot tell".
+    /// What it reports, for people: what follows "cannot tell".
     #[must_use]
-    pub const fn tells(self) -> &'static str {
+    pub const fn reports(self) -> &'static str {
         match self {
             Self::Mix => "which instructions programs execute",
             Self::Counters => {
@@ -121,7 +121,7 @@ pub struct Backend {
     pub name: &'static str,
     /// What it costs the programs or the machine, for people.
     pub cost: String,
-    /// What it does not tell here, one line each.
+    /// What it does not report here, one line each.
     pub limits: Vec<String>,
 }
 
@@ -143,14 +143,14 @@ impl Refusal {
 }
 
 impl Grant {
-    /// Lines for people: that the source is not there, or what its backend does not tell.
+    /// Lines for people: that the source is not there, or what its backend does not report.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         match &self.answer {
             Ok(backend) => backend.limits.clone(),
             Err(Refusal { why, remedy }) => {
-                let (tells, without) = (self.source.tells(), self.source.without());
-                vec![format!("cannot tell {tells}, because {why}; {without}; {remedy}")]
+                let (reports, without) = (self.source.reports(), self.source.without());
+                vec![format!("cannot tell {reports}, because {why}; {without}; {remedy}")]
             }
         }
     }

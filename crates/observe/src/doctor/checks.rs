@@ -60,7 +60,7 @@ const fn of_source(source: Source) -> Row {
         Source::Stacks => stacks,
         Source::RunStates => run_state,
     };
-    row(source.name(), source.tells(), check)
+    row(source.name(), source.reports(), check)
 }
 
 /// All checks, in the order they are shown.

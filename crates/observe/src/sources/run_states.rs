@@ -85,12 +85,6 @@ impl RunStates {
         self.wholes.clear();
     }
 
-    /// Whether times are asked for.
-    #[must_use]
-    pub const fn is_on(&self) -> bool {
-        self.on
-    }
-
     /// Asks for the clocks of processes with so many threads, before these are read at `at`. Processes that are not among
     /// them have their threads read one by one. The kernel takes longer to tell the more threads there are, so large
     /// ones are asked less often.
