@@ -27,9 +27,7 @@ use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
 use crate::task_table::{Birth, TaskTable};
-use colocate_engine::{
-    Host, HostError, JobEnd, Meanwhile, Observation, PlacementStatus, QuantumEnd, Request,
-};
+use colocate_engine::{Host, HostError, JobEnd, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -156,6 +154,10 @@ pub struct LinuxHost {
     boost: PriorityBoost,
     /// Looks in a row that have found a job stopped by somebody else.
     asleep: BTreeMap<JobIdx, u8>,
+    /// Those that were found so in the look that is under way.
+    found_asleep: BTreeSet<JobIdx>,
+    /// The task that was looked at last in it.
+    looked_at: Option<TaskId>,
     births: Births,
     events: Vec<TaskEvent>,
     tasks: TaskTable,
@@ -253,6 +255,8 @@ impl LinuxHost {
             sources: Sources::new(&setup.sampling, &setup.births, nice),
             boost: PriorityBoost::default(),
             asleep: BTreeMap::new(),
+            found_asleep: BTreeSet::new(),
+            looked_at: None,
             births,
             events: Vec::new(),
             tasks: table,
@@ -365,6 +369,17 @@ impl LinuxHost {
         self.stop_pages();
         self.plan = None;
         self.let_all_go_on();
+        self.restore_all();
+        self.dissolve();
+        self.placer.journal.remove();
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+        self.notes
+    }
+
+    /// Restores masks and policies of all threads, also of those that nothing is known of.
+    fn restore_all(&mut self) {
         self.births.tell_all();
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
@@ -376,12 +391,6 @@ impl LinuxHost {
         let original = self.placer.original.clone();
         let journal = Journal { original, ..self.placer.journal.journal().clone() };
         self.notes.extend(restore::undo_at_end(&journal, &self.placer.proc, root));
-        self.dissolve();
-        self.placer.journal.remove();
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
-        }
-        self.notes
     }
 
     fn clock(&self) -> Nanos {
@@ -508,7 +517,6 @@ impl LinuxHost {
     }
 
     fn observation(&mut self, mut end: QuantumEnd) -> Observation {
-        self.deciding_since = own_time();
         match self.pauser {
             Some(_) => self.look_at_who_ran(),
             None => self.look_at_tasks(),
@@ -523,11 +531,8 @@ impl LinuxHost {
             self.sources.mixes.stop();
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
-        let mut tasks = self.tasks.seen(launch, |tid, born| self.sources.mixes.of(tid, born));
-        for task in tasks.iter_mut().filter(|task| task.alive()) {
-            let stand = std::mem::replace(&mut task.status, PlacementStatus::Waiting);
-            task.status = self.status_of(task.id.job, stand);
-        }
+        let watched = |tid, born| self.sources.mixes.of(tid, born);
+        let mut tasks = self.tasks.seen(launch, &self.waiting, watched);
         self.add_spinning(&mut tasks);
         let moved = self.pages_moved();
         Observation { at: self.clock(), end, tasks, ended: self.ended.clone(), moved }
@@ -579,6 +584,10 @@ impl Host for LinuxHost {
             self.see_off();
             self.look_if_due();
             if let Some(end) = self.end_of_quantum(until) {
+                // What is looked at and decided after a quantum of no length is part of what precedes the next one.
+                if quantum > Nanos::ZERO {
+                    self.deciding_since = own_time();
+                }
                 return Ok(self.observation(end));
             }
             self.sleep(until).map_err(|why| HostError {

@@ -92,8 +92,8 @@ pub struct Usage {
     pub cpu_time: Option<Nanos>,
     /// Time for which it could run and had no PU.
     pub waited: Option<Nanos>,
-    /// What was counted of it.
-    pub counted: Metered,
+    /// What was counted of it; `None` where nothing is.
+    pub counted: Option<Box<Metered>>,
     /// Whether it had not run when it was last read, and did not wait for a PU.
     pub sleeps: bool,
 }
@@ -115,12 +115,19 @@ impl Usage {
     /// unknown.
     pub fn note_counted(&mut self, counted: Option<Metered>) {
         let Some(counted) = counted else {
-            let instructions = self.counted.instructions;
-            self.counted = Metered { instructions, ..Metered::default() };
+            if let Some(counted) = &mut self.counted {
+                **counted = Metered { instructions: counted.instructions, ..Metered::default() };
+            }
             return;
         };
         self.note_cpu_time(counted.on_cpu);
-        self.counted = counted;
+        **self.counted.get_or_insert_default() = counted;
+    }
+
+    /// Instructions that were counted of it.
+    #[must_use]
+    pub fn instructions(&self) -> Option<u64> {
+        self.counted.as_ref()?.instructions
     }
 }
 

@@ -14,6 +14,7 @@ use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
@@ -207,7 +208,7 @@ impl TaskTable {
     pub fn instructions(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.jobs.iter().map(|job| job.instructions).collect();
         for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
-            all[task.id.job.0 as usize] += task.usage.counted.instructions.unwrap_or(0);
+            all[task.id.job.0 as usize] += task.usage.instructions().unwrap_or(0);
         }
         all
     }
@@ -305,6 +306,14 @@ impl TaskTable {
         let of_job = TaskId { job, order: 0 }..=TaskId { job, order: u32::MAX };
         let tasks = self.tasks.range_mut(of_job).map(|(_, task)| task);
         tasks.filter(|task| task.ended.is_none())
+    }
+
+    /// The living tasks that come after one in the order of their IDs, at most so many.
+    #[must_use]
+    pub fn living_after(&self, after: Option<TaskId>, most: usize) -> Vec<TaskId> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tasks = self.tasks.range((after, Bound::Unbounded)).map(|(_, task)| task);
+        tasks.filter(|task| task.ended.is_none()).map(|task| task.id).take(most).collect()
     }
 
     /// All living tasks, in the order of their IDs.
@@ -502,7 +511,7 @@ impl TaskTable {
         }
         let (slot, pid) = (task.placement.slot.take(), task.pid);
         let job = &mut self.jobs[id.job.0 as usize];
-        job.instructions += task.usage.counted.instructions.unwrap_or(0);
+        job.instructions += task.usage.instructions().unwrap_or(0);
         if id.order >= job.first {
             job.cpu_ended = job.cpu_ended.zip(task.usage.cpu_time).map(|(sum, time)| sum + time);
         }
@@ -566,8 +575,7 @@ impl TaskTable {
         let target = task.placement.target_pu.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
-        job.instructions =
-            job.instructions.saturating_sub(task.usage.counted.instructions.unwrap_or(0));
+        job.instructions = job.instructions.saturating_sub(task.usage.instructions().unwrap_or(0));
         if id.order >= job.first {
             let less = job.cpu_ended.zip(task.usage.cpu_time);
             job.cpu_ended = less.map(|(sum, time)| sum.saturating_sub(time));
@@ -620,11 +628,13 @@ impl TaskTable {
 
     /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
     ///
-    /// `watched` gives mix and CPU time of a thread by its number and birth, if it was watched.
+    /// Jobs that are `waiting` have tasks that wait. `watched` gives mix and CPU time of a thread by its number and birth,
+    /// if it was watched.
     #[must_use]
     pub fn seen(
         &self,
         launch: Nanos,
+        waiting: &BTreeSet<JobIdx>,
         watched: impl Fn(Tid, Nanos) -> Option<(Mix, Option<Nanos>)>,
     ) -> Vec<SeenTask> {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
@@ -633,39 +643,39 @@ impl TaskTable {
             if task.placement.allowed != *pus {
                 (pus, listed) = (&task.placement.allowed, task.placement.allowed.iter().collect());
             }
-            let (mix, cpu_time) = watched(task.tid, task.born).unwrap_or_default();
-            let cpu_time = cpu_time.max(task.usage.cpu_time);
-            SeenTask { mix, cpu_time, ..self.seen_task(task, launch, listed.clone()) }
+            let (mix, cpu_time) = watched(task.tid, task.born).unzip();
+            let waits = task.ended.is_none() && waiting.contains(&task.id.job);
+            let status = &task.placement.status;
+            SeenTask {
+                id: task.id,
+                name: task.name.clone(),
+                born: task.born.saturating_sub(launch),
+                ended: task.ended.map(|end| end.saturating_sub(launch)),
+                cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
+                waited: task.usage.waited,
+                spun: None,
+                instructions: task.usage.instructions(),
+                cycles: task.usage.counted.as_ref().and_then(|counted| counted.cycles),
+                counts: self.counts(task).map(Box::new),
+                mix: mix.map(Box::new),
+                target_pu: task.placement.target_pu,
+                status: if waits { PlacementStatus::Waiting } else { status.clone() },
+                allowed: listed.clone(),
+                last_ran: task.placement.last_ran,
+            }
         });
         seen.collect()
     }
 
-    fn seen_task(&self, task: &Task, launch: Nanos, allowed: Arc<[PuNr]>) -> SeenTask {
-        SeenTask {
-            id: task.id,
-            name: task.name.clone(),
-            born: task.born.saturating_sub(launch),
-            ended: task.ended.map(|end| end.saturating_sub(launch)),
-            cpu_time: task.usage.cpu_time,
-            waited: task.usage.waited,
-            spun: None,
-            instructions: task.usage.counted.instructions,
-            cycles: task.usage.counted.cycles,
-            counts: Counts {
-                accesses: task.usage.counted.accesses,
-                misses: task
-                    .placement
-                    .last_ran
-                    .and_then(|pu| self.levels.misses(&task.usage.counted, pu)),
-                memory_bytes: None,
-                stack: task.usage.counted.stack,
-            },
-            mix: Mix::default(),
-            target_pu: task.placement.target_pu,
-            status: task.placement.status.clone(),
-            allowed,
-            last_ran: task.placement.last_ran,
-        }
+    fn counts(&self, task: &Task) -> Option<Counts> {
+        let counted = task.usage.counted.as_deref()?;
+        let misses = |pu| self.levels.misses(counted, pu);
+        Some(Counts {
+            accesses: counted.accesses,
+            misses: task.placement.last_ran.and_then(misses),
+            memory_bytes: None,
+            stack: counted.stack,
+        })
     }
 }
 

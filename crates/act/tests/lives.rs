@@ -223,9 +223,8 @@ fn where_cycles_went() {
     let model = model_of(table.parts);
     let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
     let mut policy = PolicySpec::named("symbiotic").policy(&known);
-    let has_stack = |task: &colocate_engine::SeenTask| {
-        task.counts.stack.is_some_and(|stack| stack.total() > 0.0)
-    };
+    let has_stack =
+        |task: &colocate_engine::SeenTask| task.stack().is_some_and(|stack| stack.total() > 0.0);
     let (mut told, mut learnt) = (0, false);
     let last = schedule(&mut host, &mut *policy, 2, &mut |turn| {
         let state = turn.plan.state.as_deref();
@@ -256,7 +255,7 @@ fn where_cycles_went() {
     // What is known of the cycles is never more than all of them.
     #[allow(clippy::cast_precision_loss)] // seconds in nanoseconds
     for task in last.unwrap().tasks {
-        let known = task.counts.stack.map_or(0.0, |stack| stack.total());
+        let known = task.stack().map_or(0.0, |stack| stack.total());
         assert!(known <= task.cycles.unwrap_or(0) as f64 + 1.0, "{task:?}");
     }
     host.finish();

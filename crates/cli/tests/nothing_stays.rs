@@ -180,6 +180,11 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
     }
     scratch.journals().iter().for_each(|_| find("journals"));
     cgroup.filter(|folder| folder.exists()).into_iter().for_each(|_| find("cgroups"));
+    if !left.is_empty() {
+        let said = std::fs::read_to_string(scratch.path("said")).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(20).collect();
+        eprintln!("{}, left {left:?}, said, last line first: {last:?}", what("killed"));
+    }
     send("-KILL", first);
     drop(input);
     shell.wait().unwrap();

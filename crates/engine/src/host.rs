@@ -117,10 +117,10 @@ pub struct SeenTask {
     pub instructions: Option<u64>,
     /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.
     pub cycles: Option<u64>,
-    /// What else is counted of it.
-    pub counts: Counts,
-    /// Its mix since it was born; all unknown if it was not watched.
-    pub mix: Mix,
+    /// What else is counted of it; `None` where nothing is. Apart, as few have it where threads are many.
+    pub counts: Option<Box<Counts>>,
+    /// Its mix since it was born; `None` if it was not watched.
+    pub mix: Option<Box<Mix>>,
     /// Where the plan or its default placement wants it; `None` if that leaves it to the kernel.
     pub target_pu: Option<PuNr>,
     /// How it stands to that.
@@ -137,6 +137,18 @@ impl SeenTask {
     #[must_use]
     pub fn alive(&self) -> bool {
         self.ended.is_none()
+    }
+
+    /// Its mix since it was born; all unknown if it was not watched.
+    #[must_use]
+    pub fn known_mix(&self) -> Mix {
+        self.mix.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Where its cycles went, see [`Counts::stack`].
+    #[must_use]
+    pub fn stack(&self) -> Option<Stack> {
+        self.counts.as_ref()?.stack
     }
 
     /// Instructions per cycle since it was born, where both are counted and there are cycles.

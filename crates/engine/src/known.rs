@@ -164,8 +164,9 @@ fn expected(job: &KnownJob, id: TaskId) -> Task {
 fn merged(jobs: &[KnownJob], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
     let job = jobs.get(task.id.job.0 as usize);
     let before = job.map(|job| expected(job, task.id));
-    let mix = if task.mix != Mix::default() {
-        task.mix
+    let seen = task.known_mix();
+    let mix = if seen != Mix::default() {
+        seen
     } else {
         let profiled = before.as_ref().map(|task| task.mix).unwrap_or_default();
         if profiled == Mix::default() { typical } else { profiled }
@@ -190,7 +191,7 @@ fn typical_of(job: &KnownJob, seen: &[SeenTask], id: JobIdx) -> Mix {
     if profiled != Mix::default() {
         return profiled;
     }
-    mean(seen.iter().filter(|task| task.id.job == id).map(|task| (task.mix, task.cpu_time)))
+    mean(seen.iter().filter(|task| task.id.job == id).map(|task| (task.known_mix(), task.cpu_time)))
 }
 
 #[cfg(test)]
@@ -278,8 +279,8 @@ mod tests {
             spun: None,
             instructions,
             cycles,
-            counts: crate::Counts::default(),
-            mix: Mix::default(),
+            counts: None,
+            mix: None,
             target_pu: None,
             status: crate::PlacementStatus::LeftToKernel,
             allowed: [].into(),

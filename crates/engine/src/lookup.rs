@@ -1,7 +1,7 @@
 //! Going through an observation once, for many threads: a search for each would cost more than all that is done with it.
 
 use crate::host::SeenTask;
-use colocate_policy::TaskId;
+use colocate_policy::{JobIdx, TaskId};
 
 /// An observation's tasks, asked for in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
@@ -22,12 +22,29 @@ impl<'a> TaskLookup<'a> {
     }
 }
 
+/// The tasks of one job.
+pub(crate) fn of_job(tasks: &[SeenTask], job: JobIdx) -> &[SeenTask] {
+    let begin = tasks.partition_point(|task| task.id.job < job);
+    let rest = &tasks[begin..];
+    &rest[..rest.partition_point(|task| task.id.job == job)]
+}
+
+/// The tasks of each job that has some, without a look at each task.
+pub(crate) fn by_job(tasks: &[SeenTask]) -> impl Iterator<Item = (JobIdx, &[SeenTask])> {
+    let mut rest = tasks;
+    std::iter::from_fn(move || {
+        let job = rest.first()?.id.job;
+        let (of_job, others) = rest.split_at(rest.partition_point(|task| task.id.job == job));
+        rest = others;
+        Some((job, of_job))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Counts, PlacementStatus};
+    use crate::host::PlacementStatus;
     use colocate_machine::Nanos;
-    use colocate_model::Mix;
     use colocate_policy::JobIdx;
 
     fn task((job, order): (u32, u32)) -> SeenTask {
@@ -41,8 +58,8 @@ mod tests {
             spun: None,
             instructions: None,
             cycles: None,
-            counts: Counts::default(),
-            mix: Mix::default(),
+            counts: None,
+            mix: None,
             target_pu: None,
             status: PlacementStatus::LeftToKernel,
             allowed: [].into(),

@@ -17,7 +17,7 @@ mod own_cores;
 mod threads;
 
 use crate::host::{Observation, PlacementStatus, SeenTask};
-use crate::lookup::TaskLookup;
+use crate::lookup::{TaskLookup, by_job, of_job};
 use crate::rates::{self, ThreadRates};
 use colocate_machine::{Machine, Nanos, PuIdx};
 #[cfg(test)]
@@ -195,10 +195,11 @@ impl Queue {
     pub fn meet(&mut self, seen: &Observation) {
         let over = seen.over();
         self.order.retain(|job| !over.contains(job));
-        for task in seen.tasks.iter().filter(|task| task.alive() && !over.contains(&task.id.job)) {
-            if let Entry::Vacant(new) = self.known.entry(task.id.job) {
+        for (job, tasks) in by_job(&seen.tasks).filter(|(job, _)| !over.contains(job)) {
+            let Entry::Vacant(new) = self.known.entry(job) else { continue };
+            if tasks.iter().any(SeenTask::alive) {
                 new.insert(Job::default());
-                self.order.push_back(task.id.job);
+                self.order.push_back(job);
             }
         }
     }
@@ -214,14 +215,11 @@ impl Queue {
 
     /// The queue as a scheduler sees it, head first.
     pub fn queued(&self, seen: &Observation) -> Vec<QueuedJob> {
-        let by_job = seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
-        let by_job: BTreeMap<JobIdx, &[SeenTask]> =
-            by_job.map(|tasks| (tasks[0].id.job, tasks)).collect();
         let queued = |job: &JobIdx| {
             let known = &self.known[job];
             Some(QueuedJob {
                 job: *job,
-                threads: known.queued(by_job.get(job)?)?,
+                threads: known.queued(of_job(&seen.tasks, *job))?,
                 runnable: known.runnable,
                 just_ran: known.just_ran,
                 had_own_cores: known.had_own_cores,
@@ -244,12 +242,13 @@ impl Queue {
             job.runnable = if job.just_ran { Some(0.0) } else { job.runnable };
         }
         let mut before = TaskLookup::through(&passed.before.tasks);
-        for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
-            let id = tasks[0].id.job;
+        for (id, tasks) in by_job(&after.tasks) {
             let job = self.known.get_mut(&id).filter(|_| own.contains_key(&id));
             let Some(job) = job else { continue };
+            let mut alive = 0;
             for task in tasks {
                 let earlier = before.find(task.id);
+                alive += usize::from(task.alive());
                 let known = job.threads.of(task.id);
                 known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
                 did.extend(rates::did(machine, task, earlier));
@@ -263,8 +262,12 @@ impl Queue {
                     job.runnable = job.runnable.zip(known.runnable).map(|(sum, more)| sum + more);
                 }
             }
+            // A job may create threads by the million.
+            if job.threads.len() > alive {
+                let mut seen = TaskLookup::through(tasks);
+                job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));
+            }
         }
-        self.forget_ended(after);
         let (ran, waited): (Vec<JobIdx>, Vec<JobIdx>) =
             self.order.iter().partition(|job| own.contains_key(job));
         self.order = waited.into_iter().chain(ran).collect();
@@ -275,14 +278,6 @@ impl Queue {
     pub fn runnable(&self) -> BTreeMap<JobIdx, f64> {
         let ran = self.known.iter().filter(|(_, job)| job.just_ran);
         ran.filter_map(|(id, job)| Some((*id, job.runnable?))).collect()
-    }
-
-    /// Forgets threads that have ended: a job may create them by the million.
-    fn forget_ended(&mut self, seen: &Observation) {
-        let mut seen = TaskLookup::through(&seen.tasks);
-        for job in self.known.values_mut() {
-            job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));
-        }
     }
 
     /// Keeps the rates for the scheduler.

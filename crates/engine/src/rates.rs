@@ -64,8 +64,10 @@ pub(crate) fn did(
     let instructions = since(&|task| task.instructions);
     let requests = |place: usize| {
         let counted = match place.checked_sub(1) {
-            None => since(&|task| task.counts.accesses),
-            Some(nearer) => since(&|task| task.counts.misses.as_ref()?.get(nearer).copied()),
+            None => since(&|task| task.counts.as_ref()?.accesses),
+            Some(nearer) => {
+                since(&|task| task.counts.as_ref()?.misses.as_ref()?.get(nearer).copied())
+            }
         };
         Some(counted? / (float(time?.0) / 1000.0)) // transactions per microsecond
     };
@@ -125,8 +127,8 @@ pub(crate) fn data_levels(machine: &Machine, pu: PuIdx) -> Vec<u8> {
 
 /// Where the cycles went between two looks.
 fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
-    let now = task.counts.stack?;
-    match before.and_then(|before| before.counts.stack) {
+    let now = task.stack()?;
+    match before.and_then(SeenTask::stack) {
         Some(before) => now.since(&before),
         None => (!ran_by(before)).then_some(now),
     }

@@ -29,6 +29,7 @@ use crate::estimate::{self, Estimate};
 use crate::guard;
 use crate::host::{Host, HostError, Observation, QuantumEnd, Request};
 use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
+use crate::lookup;
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
@@ -304,7 +305,8 @@ impl<'w> Loop<'w> {
         let can_decide = situation.can_decide();
         let made = cause.map(|_| match can_decide {
             true => situation.decide(policy),
-            false => situation.nothing_chosen(),
+            // What the policy says of itself stays true while it is not asked.
+            false => Plan { state: self.plan.state.clone(), ..situation.nothing_chosen() },
         });
         let asked = match self.workload.until {
             Until::Events => self.watch.quantum(self.seen.at),
@@ -439,23 +441,31 @@ impl Situation<'_> {
     }
 
     fn with_evidence(&self, ask: impl FnOnce(&Evidence<'_>) -> Plan) -> Plan {
-        let alive = self.seen.tasks.iter().filter(|task| task.alive());
-        let living: Vec<(TaskId, Arc<str>)> =
-            alive.map(|task| (task.id, task.name.clone())).collect();
-        let by_job = self.seen.tasks.chunk_by(|one, next| one.id.job == next.id.job);
-        let known: BTreeSet<JobIdx> = by_job.map(|tasks| tasks[0].id.job).collect();
-        let all = 0..u32::try_from(self.workload.jobs.len()).unwrap_or(u32::MAX);
-        let unseen: Vec<JobIdx> = all.map(JobIdx).filter(|job| !known.contains(job)).collect();
         let over = self.seen.over();
+        let all = (0..).map(JobIdx).take(self.workload.jobs.len());
+        let jobs = all.filter(|job| !over.contains(job)).filter_map(|job| self.first_task(job));
         ask(&Evidence {
             now: self.now,
             last: self.last,
             may_wait: self.workload.may_wait(),
             is_control: false,
             moved: self.moved,
-            roster: Roster { living: &living, over: Some(&over), unseen: &unseen },
+            roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
             expected: &|| self.tasks(),
         })
+    }
+
+    /// The first living task of a job, or its very first if none was seen yet; `None` if all seen have ended.
+    fn first_task(&self, job: JobIdx) -> Option<TaskId> {
+        match lookup::of_job(&self.seen.tasks, job) {
+            [] => Some(TaskId { job, order: 0 }),
+            seen => seen.iter().find(|task| task.alive()).map(|task| task.id),
+        }
+    }
+
+    fn name(&self, task: TaskId) -> Arc<str> {
+        let place = self.seen.tasks.binary_search_by_key(&task, |seen| seen.id);
+        place.map_or_else(|_| "".into(), |place| self.seen.tasks[place].name.clone())
     }
 
     /// The tasks to plan for, without those of jobs that have not been watched long enough.
@@ -547,5 +557,77 @@ impl Watch {
     /// Jobs that have not been watched long enough to be placed.
     fn unplaced(&self) -> &[JobIdx] {
         if self.done == 0 { &self.jobs } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::JobEnd;
+    use crate::queue::tests::Scripted;
+    use colocate_policy::Place;
+
+    fn workload(jobs: &[KnownJob]) -> Workload<'_> {
+        Workload {
+            jobs,
+            policy: "",
+            until: Until::Time(Nanos(1)),
+            watch: Nanos(1),
+            also: SourceSet::NONE,
+            without: SourceSet::NONE,
+        }
+    }
+
+    fn known(jobs: usize) -> Vec<KnownJob> {
+        vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs]
+    }
+
+    /// Says something of itself.
+    struct Says;
+
+    impl Policy for Says {
+        fn needs(&self) -> SourceSet {
+            SourceSet::NONE
+        }
+
+        fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+            Plan { state: Some("says".into()), ..evidence.leave_to_kernel() }
+        }
+    }
+
+    /// The last thread of a job has ended, and its end was not reported yet: there is nothing to choose from.
+    #[test]
+    fn what_a_policy_says_stays() {
+        let (mut host, jobs) = (Scripted::new(1), known(1));
+        let workload = workload(&jobs);
+        let mut state = Loop::launch(&mut host, SourceSet::NONE, &workload).unwrap();
+        assert!(state.begin(&host, &mut Says, 0).can_decide);
+        state.seen.tasks.clear();
+        assert!(!state.begin(&host, &mut Says, 1).can_decide);
+        assert_eq!(state.plan.state.as_deref(), Some("says"));
+    }
+
+    /// Job 0 is over and has left a task behind, job 1 was not chosen, job 2 was not seen yet.
+    #[test]
+    fn what_a_job_leaves_behind_does_not_wait() {
+        let host = Scripted::new(2);
+        let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
+        let seen = Observation { ended: vec![end], ..host.observation(&[0, 1]) };
+        let jobs = known(3);
+        let situation = Situation {
+            workload: &workload(&jobs),
+            needs_mixes: false,
+            unplaced: &[],
+            seen: &seen,
+            now: Quantum { number: 0, machine: host.machine(), pus: &[], queue: &[] },
+            last: None,
+            moved: &[],
+        };
+        let plan = situation.nothing_chosen();
+        assert_eq!(plan.waiting().unwrap(), [JobIdx(1), JobIdx(2)]);
+        let place = |job, order| plan.place_of(TaskId { job: JobIdx(job), order });
+        assert_eq!(place(0, 0), None, "the kernel has it");
+        assert_eq!(place(1, 7), Some(Place::Waiting), "a job waits with all its tasks");
+        assert_eq!(place(2, 0), Some(Place::Waiting));
     }
 }

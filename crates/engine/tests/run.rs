@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 use colocate_engine::{
-    Counts, Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd,
-    Request, Round, SeenTask, Until, Workload, run,
+    Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd, Request,
+    Round, SeenTask, Until, Workload, run,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
@@ -119,8 +119,8 @@ fn seen(at: (u32, u32)) -> SeenTask {
         spun: None,
         instructions: None,
         cycles: None,
-        counts: Counts::default(),
-        mix: Mix { int: Share::new(0.5), ..Mix::default() },
+        counts: None,
+        mix: Some(Mix { int: Share::new(0.5), ..Mix::default() }.into()),
         target_pu: None,
         status: PlacementStatus::LeftToKernel,
         allowed: [PuNr(0)].into(),

@@ -5,7 +5,6 @@ use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::Parts;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -167,15 +166,13 @@ pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
     queue.iter().map(free).collect()
 }
 
-/// Living tasks and jobs, whether they are in the queue or not.
-#[derive(Clone, Copy, Debug, Default)]
+/// Jobs, whether they are in the queue or not.
+#[derive(Clone, Copy, Default)]
 pub struct Roster<'a> {
-    /// Every living task with its name, in the order of the IDs.
-    pub living: &'a [(TaskId, Arc<str>)],
-    /// Jobs that are over. Tasks of theirs may live on.
-    pub over: Option<&'a BTreeSet<JobIdx>>,
-    /// Jobs of which no task was seen yet.
-    pub unseen: &'a [JobIdx],
+    /// Of each job that is not over its first living task; if none was seen yet, the one with number 0. In order.
+    pub jobs: &'a [TaskId],
+    /// The name of a task, for people.
+    pub name: Option<&'a dyn Fn(TaskId) -> Arc<str>>,
 }
 
 /// What a policy decides by.
@@ -191,7 +188,7 @@ pub struct Evidence<'a> {
     pub is_control: bool,
     /// What came of orders to move memory that have been carried out since the evidence before.
     pub moved: &'a [PagesMoved],
-    /// Living tasks and jobs.
+    /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
     pub expected: &'a dyn Fn() -> Vec<Task>,
@@ -225,38 +222,25 @@ impl<'a> Evidence<'a> {
         (self.expected)()
     }
 
-    /// The plan that says what was chosen: threads of chosen jobs get their PUs; their other threads, and what jobs that are
-    /// over have left behind, are left to the kernel; all other jobs wait, also those that were not seen yet.
+    /// The plan that says what was chosen: threads of chosen jobs get their PUs; all other jobs wait, also those that were
+    /// not seen yet. It names the first task of a job that waits, as a job waits with all its tasks, and none of those that
+    /// are left to the kernel because they sleep or their job is over: a program may have tens of thousands.
     #[must_use]
     pub fn plan(&self, choices: &[Choice]) -> Plan {
         let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
         chosen.sort_unstable();
-        let nameless: Arc<str> = "".into();
-        let mut places = self.places(choices).into_iter().peekable();
-        let mut decide = |task: TaskId, name: &Arc<str>| {
-            while places.peek().is_some_and(|place| place.0 < task) {
-                places.next();
-            }
-            let (place, why) = match places.next_if(|place| place.0 == task) {
-                Some((_, place, why)) => (place, why),
-                None if self.runs(task.job, &chosen) => (Place::LeftToKernel, Why::LeftToKernel),
-                None => (Place::Waiting, Why::NotSelected),
-            };
-            Decision { task, name: name.clone(), place, why }
-        };
-        let mut tasks: Vec<(TaskId, &Arc<str>)> =
-            self.roster.living.iter().map(|(task, name)| (*task, name)).collect();
-        if tasks.is_empty() {
-            tasks.extend(threads(self.now.queue).map(|task| (task, &nameless)));
-        }
-        let unseen = self.roster.unseen.iter().map(|&job| TaskId { job, order: 0 });
-        tasks.extend(unseen.map(|task| (task, &nameless)));
-        tasks.sort_unstable_by_key(|(task, _)| *task);
-        let decisions = tasks.into_iter().map(|(task, name)| decide(task, name)).collect();
-        Plan { decisions, ..self.empty_plan() }
+        let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
+        let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
+        let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
+        let waiting = waiting.map(|task| (task, Place::Waiting, Why::NotSelected));
+        let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
+        places.sort_by_key(|place| place.0);
+        let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
+        let decision = |(task, place, why)| Decision { task, name: name(task), place, why };
+        Plan { decisions: places.into_iter().map(decision).collect(), ..self.empty_plan() }
     }
 
-    /// The places of the chosen jobs' threads, and why, in the order of the IDs.
+    /// The places of the chosen jobs' threads, and why.
     fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
         let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
         by_job.sort_unstable_by_key(|job| job.job);
@@ -269,14 +253,7 @@ impl<'a> Evidence<'a> {
                 places.push((thread.id, self.place(*pu), why));
             }
         }
-        places.sort_by_key(|place| place.0);
         places
-    }
-
-    /// Whether a job runs, or is over and has left tasks behind.
-    fn runs(&self, job: JobIdx, chosen: &[JobIdx]) -> bool {
-        let is_over = || self.roster.over.is_some_and(|over| over.contains(&job));
-        chosen.binary_search(&job).is_ok() || is_over()
     }
 
     /// The plan that lets all jobs run and leaves every thread to the kernel.
@@ -309,8 +286,4 @@ impl<'a> Evidence<'a> {
     fn number(&self, pu: PuIdx) -> PuNr {
         self.now.machine.pus[pu.idx()].os
     }
-}
-
-fn threads(queue: &[QueuedJob]) -> impl Iterator<Item = TaskId> {
-    queue.iter().flat_map(|job| &job.threads).map(|thread| thread.id)
 }

@@ -494,9 +494,15 @@ impl Plan {
         Ok(())
     }
 
-    /// The place of `task`; `None` if the plan does not name it.
+    /// The place of `task`; `None` if the plan does not name it. A job waits with all its tasks, so those that are not
+    /// named wait with those that are.
     #[must_use]
     pub fn place_of(&self, task: TaskId) -> Option<Place> {
-        self.decisions.binary_search_by_key(&task, |d| d.task).ok().map(|i| self.decisions[i].place)
+        let beside = match self.decisions.binary_search_by_key(&task, |decision| decision.task) {
+            Ok(at) => return Some(self.decisions[at].place),
+            Err(at) => self.decisions[at.saturating_sub(1)..].iter().take(2),
+        };
+        let mut of_job = beside.filter(|decision| decision.task.job == task.job);
+        of_job.find(|decision| decision.place == Place::Waiting).map(|decision| decision.place)
     }
 }

@@ -3,17 +3,17 @@
 use crate::scenario::Scenario;
 use colocate_model::Mix;
 
-/// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say;
-/// all are if there are no instructions.
+/// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say.
+/// `None` if there are no instructions.
 pub(crate) fn mean_mix(
     scenario: &Scenario,
     done: impl Iterator<Item = (usize, f64)> + Clone,
-) -> Mix {
+) -> Option<Mix> {
     let all: f64 = done.clone().map(|(_, instructions)| instructions).sum();
-    let mut mean = Mix::default();
     if all <= 0.0 {
-        return mean;
+        return None;
     }
+    let mut mean = Mix::default();
     for class in colocate_model::Class::ALL {
         let share = done.clone().map(|(phase, instructions)| {
             Some(scenario.phases[phase].mix.get(class)?.get() * instructions / all)
@@ -21,5 +21,5 @@ pub(crate) fn mean_mix(
         let share: Option<f64> = share.sum();
         mean.set(class, share.and_then(|share| colocate_model::Share::new(share.min(1.0))));
     }
-    mean
+    Some(mean)
 }

@@ -246,4 +246,5 @@ pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
 fn course_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
     let stretches = thread.course.iter();
     mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, float(s.instructions))))
+        .unwrap_or_default()
 }

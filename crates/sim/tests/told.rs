@@ -6,7 +6,7 @@ mod common;
 
 use colocate_engine::{Host, Request, SeenTask};
 use colocate_machine::{Nanos, PuNr};
-use colocate_model::{Assumptions, Mix};
+use colocate_model::Assumptions;
 use colocate_policy::{JobIdx, Place, Source};
 use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Platform, Scenario, SimHost, Stretch, ThreadSpec, Work};
@@ -32,7 +32,7 @@ fn a_mix_is_of_all_that_was_done() {
     #[allow(clippy::cast_precision_loss)] // a few million
     let all = seen.instructions.unwrap() as f64;
     let reads = all - 15e6;
-    let shares = [seen.mix.load, seen.mix.int].map(|share| share.unwrap().get());
+    let shares = [seen.known_mix().load, seen.known_mix().int].map(|share| share.unwrap().get());
     assert!((1e5..5e5).contains(&reads), "{reads}");
     assert!((shares[0] - reads / all).abs() < 1e-6, "{shares:?}");
     assert!((shares[1] - 15e6 / all).abs() < 1e-6, "{shares:?}");
@@ -42,8 +42,8 @@ fn a_mix_is_of_all_that_was_done() {
 #[test]
 fn who_has_done_nothing_shows_nothing() {
     let seen = watched(&scenario(vec![job("a", INT, 10), job("b", STREAM, 10)]), ms(1));
-    assert_eq!(seen[0].mix.int.map(|share| share.get()), Some(1.0));
-    assert_eq!(seen[1].mix, Mix::default());
+    assert_eq!(seen[0].known_mix().int.map(|share| share.get()), Some(1.0));
+    assert_eq!(seen[1].mix, None);
 }
 
 /// A millisecond of work and 99 of sleep, 1000 times with the last sleep left out: busy for 1 s of 99.901.

@@ -162,11 +162,12 @@ fn a_host_counts() {
     let seen = host.run_quantum(&placed(&[on(0)]), ms(10)).unwrap().tasks.remove(0);
     let instructions = seen.instructions.unwrap();
     assert_eq!(seen.cycles, Some(10_000_000));
-    assert_eq!(seen.counts.accesses, Some(instructions));
-    let misses = seen.counts.misses.unwrap();
+    let counts = seen.counts.unwrap();
+    assert_eq!(counts.accesses, Some(instructions));
+    let misses = counts.misses.unwrap();
     assert!(misses.len() == 2 && misses.iter().all(|m| m.abs_diff(instructions / 10) <= 1));
-    assert!(seen.counts.memory_bytes.unwrap().abs_diff(64 * misses[1]) <= 64);
-    let stack = seen.counts.stack.unwrap();
+    assert!(counts.memory_bytes.unwrap().abs_diff(64 * misses[1]) <= 64);
+    let stack = counts.stack.unwrap();
     assert!((stack.total() - 10e6).abs() < 10.0, "{stack:?}");
     let part = |name| {
         let place = stack.parts().iter().position(|part| *part == name).unwrap();

@@ -1,16 +1,17 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
 use super::LinuxHost;
+use crate::boost::{LEAST_NICE, PROMPT};
 use crate::handle::ProcessHandle;
 use crate::launch;
 use crate::pause;
 use crate::signals;
-use crate::sys;
+use crate::sys::{self, Waited};
 use crate::task_table::Birth;
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
-use colocate_observe::Pid;
 use colocate_observe::sys::now;
+use colocate_observe::{Pid, SysError};
 use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl LinuxHost {
     /// Takes the exit statuses of children that have ended.
     pub(super) fn reap(&mut self) {
         let mut begun = now();
-        while let Ok(Some(waited)) = sys::wait(None, false) {
+        while let Ok(Some(waited)) = self.wait() {
             self.all_have_ended(waited.pid, begun);
             begun = now();
             if let Some((job, cpu_before)) = self.tasks.run_of(waited.pid) {
@@ -64,6 +65,21 @@ impl LinuxHost {
             }
         }
         self.end_who_is_done();
+    }
+
+    /// Reaps a child that has ended, without a priority boost. To free its entries in `/proc` the kernel runs in a loop until
+    /// its threads have freed theirs (`shrink_dcache_parent`, Linux 6.18). One of them may be under SCHED_IDLE and wait
+    /// for a PU: for more than 60 s beside a boosted loop (measured with six busy threads on two PUs).
+    fn wait(&self) -> Result<Option<Waited>, SysError> {
+        let is_boosted = sys::nice() < self.nice;
+        if is_boosted {
+            let _ = sys::be_prompt(PROMPT, self.nice);
+        }
+        let waited = sys::wait(None, false);
+        if is_boosted {
+            let _ = sys::be_prompt(PROMPT, LEAST_NICE);
+        }
+        waited
     }
 
     /// A job's first process has ended: begins anew, or is over.

@@ -4,7 +4,7 @@ use super::LinuxHost;
 use crate::launch::Going;
 use crate::pause;
 use crate::signals;
-use colocate_engine::{HostError, PlacementStatus};
+use colocate_engine::HostError;
 use colocate_files::kernel;
 use colocate_observe::Pid;
 use colocate_observe::limits::Descriptors;
@@ -73,8 +73,13 @@ impl LinuxHost {
         self.ending = Some(signal);
         self.stop_pages();
         self.let_all_go_on();
-        self.dissolve();
         self.leave_to_kernel();
+        if self.fillers.is_some() {
+            // A thread that nothing is known of would end under SCHED_IDLE, which can take it long, and keep its cgroup and
+            // the kernel busy, see `wait`.
+            self.restore_all();
+        }
+        self.dissolve();
         self.notes.push(format!(
             "{} has ended the scheduling: every program goes on and is left to the kernel, and jobs that have not \
              reached their targets end with status {}",
@@ -210,11 +215,6 @@ impl LinuxHost {
             };
             self.tell(job, "stop", stopped);
         }
-    }
-
-    /// Tasks of jobs that are stopped stand so in what is seen.
-    pub(super) fn status_of(&self, job: JobIdx, status: PlacementStatus) -> PlacementStatus {
-        if self.waiting.contains(&job) { PlacementStatus::Waiting } else { status }
     }
 
     /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if

@@ -15,7 +15,7 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
-use colocate_policy::{Decision, DefaultPlacement, Place, Plan, TaskId};
+use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::cmp::Reverse;
 use std::io;
 use std::iter::Peekable;
@@ -31,9 +31,9 @@ const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
 
-/// To see whether all tasks are where the plan wants them takes at most one part in this many of a PU. Chosen: a quarter of
+/// To see whether all tasks are where the plan wants them takes at most one part in this many of a PU. Chosen: a twentieth of
 /// what watching may take.
-const FOLLOW_SHARE: u64 = 200;
+const FOLLOW_SHARE: u64 = 1_000;
 
 /// Whether, and how long, a task has to wait before it may be put on a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +250,9 @@ impl LinuxHost {
         let begun = now();
         let mut ids = match differing {
             Some(differing) if differing.is_empty() => return,
-            Some(differing) if self.launched.is_some() && begun < self.next_follow => differing,
+            Some(differing) if self.launched.is_some() && begun < self.next_follow => {
+                self.with_those_of(differing)
+            }
             _ => Vec::new(),
         };
         let everything = ids.is_empty();
@@ -283,6 +285,19 @@ impl LinuxHost {
             let took = now().saturating_sub(begun);
             self.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
         }
+    }
+
+    /// The tasks that differ, and of jobs that have waited and go on all that are on a PU: which of them a plan names may
+    /// have changed meanwhile.
+    fn with_those_of(&mut self, differing: Differing) -> Vec<TaskId> {
+        let mut tasks = differing.tasks;
+        for job in differing.goes_on {
+            let placed = |task: &&mut Task| task.placement.mark != Mark::Original;
+            tasks.extend(self.tasks.living_of(job).filter(placed).map(|task| task.id));
+        }
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
     }
 
     /// Leaves every task to the kernel, for good: all masks are given back.
@@ -342,19 +357,38 @@ fn is_movable(task: &Task) -> bool {
     task.ended.is_none() && !stays
 }
 
-/// The tasks that two plans do not put in the same place.
-fn differing(before: &Plan, now: &Plan) -> Vec<TaskId> {
+/// In what two plans differ.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Differing {
+    /// The tasks that they do not put in the same place.
+    tasks: Vec<TaskId>,
+    /// The jobs that waited and do not wait any more.
+    goes_on: Vec<JobIdx>,
+}
+
+impl Differing {
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}
+
+fn differing(before: &Plan, now: &Plan) -> Differing {
     let (mut before, mut now) =
         (before.decisions.iter().peekable(), now.decisions.iter().peekable());
-    let mut differing = Vec::new();
+    let mut differing = Differing::default();
     loop {
         let first = before.peek().into_iter().chain(now.peek()).map(|it| it.task).min();
         let Some(task) = first else { return differing };
         let place_in = |plan: &mut Peekable<Iter<'_, Decision>>| {
             plan.next_if(|decision| decision.task == task).map(|decision| decision.place)
         };
-        if place_in(&mut before) != place_in(&mut now) {
-            differing.push(task);
+        let (there, here) = (place_in(&mut before), place_in(&mut now));
+        if there != here {
+            differing.tasks.push(task);
+        }
+        let goes_on = there == Some(Place::Waiting) && here != there;
+        if goes_on && differing.goes_on.last() != Some(&task.job) {
+            differing.goes_on.push(task.job);
         }
     }
 }
@@ -370,7 +404,7 @@ fn kept(pu: Option<PuNr>, rule: &DefaultPlacement) -> Option<PuNr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_policy::{JobIdx, Why};
+    use colocate_policy::Why;
 
     fn plan(places: &[(u32, Place)]) -> Plan {
         let decision = |&(order, place): &(u32, Place)| Decision {
@@ -394,10 +428,20 @@ mod tests {
     #[test]
     fn only_what_differs() {
         let on = |pu| Place::from(Some(PuNr(pu)));
-        let before = plan(&[(0, on(0)), (1, on(1)), (2, on(2)), (3, Place::Waiting)]);
-        let now = plan(&[(0, on(0)), (1, on(3)), (3, Place::Waiting), (4, Place::LeftToKernel)]);
-        let orders: Vec<u32> = differing(&before, &now).iter().map(|task| task.order).collect();
-        assert_eq!(orders, [1, 2, 4]);
-        assert_eq!(differing(&now, &now), []);
+        let before = plan(&[(0, on(0)), (1, on(1)), (2, on(2)), (3, on(3))]);
+        let now = plan(&[(0, on(0)), (1, on(3)), (3, on(3)), (4, Place::LeftToKernel)]);
+        let found = differing(&before, &now);
+        let orders: Vec<u32> = found.tasks.iter().map(|task| task.order).collect();
+        assert_eq!((orders, found.goes_on), (vec![1, 2, 4], vec![]));
+        assert!(differing(&now, &now).is_empty());
+    }
+
+    /// A job that waits is named by one of its tasks. When it goes on, others of it may have to be left to the kernel.
+    #[test]
+    fn a_job_that_goes_on_differs() {
+        let (waits, runs) =
+            (plan(&[(0, Place::Waiting)]), plan(&[(3, Place::from(Some(PuNr(1))))]));
+        assert_eq!(differing(&waits, &runs).goes_on, [JobIdx(0)]);
+        assert_eq!(differing(&runs, &waits).goes_on, []);
     }
 }

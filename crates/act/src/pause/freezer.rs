@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `CGROUP2_SUPER_MAGIC` of the kernel's include/uapi/linux/magic.h.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -23,10 +23,11 @@ const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
 /// What the name of every folder begins with.
 const PREFIX: &str = "colocate-";
 
-/// Rounds in which processes are moved out of a cgroup at most: what forks meanwhile is met in the next.
-const ROUNDS: usize = 1_000;
-/// Time between two rounds, if the first has met nobody new. Chosen: who ends has all rounds for it, two seconds.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How long processes that are about to end may keep cgroups in use. Chosen: with ten busy threads beside it on two PUs one
+/// under SCHED_IDLE needed more than two seconds (measured), and so long nobody minds that colocate is still there.
+const LONGEST_END: Duration = Duration::from_secs(30);
+/// Time until it is looked again whether they have ended, at first and at most; it doubles.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
 
 /// Permission bits of a new cgroup, less the umask.
 const MODE: u32 = 0o777;
@@ -240,9 +241,9 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
     thaw_in(&folder);
     let mut moved = BTreeSet::new();
-    let mut result = Ok(());
+    let (mut result, until) = (Ok(()), Instant::now() + LONGEST_END);
     for job in folder.names(usize::MAX)?.into_iter().filter(|job| folder.holds_folder(job)) {
-        result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved)));
+        result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved, until)));
     }
     let removed = result.and_then(|()| gone_is_done(Ok(above.remove_folder(name)?)));
     removed.map(|()| moved.into_iter().collect())
@@ -283,10 +284,21 @@ fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
 /// Moves all processes of the cgroup `name` in `folder` to another one, and removes it.
 ///
 /// Who is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
-/// where it is listed no more. So that is waited for, unless cgroups in it are in use.
-fn clear(folder: &Dir, name: &OsStr, to: &Dir, moved: &mut BTreeSet<Pid>) -> io::Result<()> {
+/// where it is listed no more. So that is waited for, unless cgroups in it are in use. What forks meanwhile is met in the
+/// next round.
+///
+/// # Errors
+/// If it is in use after `until`; if a process cannot be moved.
+fn clear(
+    folder: &Dir,
+    name: &OsStr,
+    to: &Dir,
+    moved: &mut BTreeSet<Pid>,
+    until: Instant,
+) -> io::Result<()> {
     let cgroup = folder.child(name)?;
-    for _ in 0..ROUNDS {
+    let [mut pause, longest] = PAUSES;
+    loop {
         let pids = processes(&cgroup)?;
         let met = moved.len();
         for &pid in &pids {
@@ -298,14 +310,15 @@ fn clear(folder: &Dir, name: &OsStr, to: &Dir, moved: &mut BTreeSet<Pid>) -> io:
         }
         let result = remove(folder, name);
         let busy = result.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::ResourceBusy);
-        if !busy || pids.is_empty() && cgroups_in(&cgroup).next().is_some() {
+        let is_inner = pids.is_empty() && cgroups_in(&cgroup).next().is_some();
+        if !busy || is_inner || Instant::now() >= until {
             return result;
         }
         if moved.len() == met {
-            thread::sleep(PAUSE);
+            thread::sleep(pause);
+            pause = longest.min(2 * pause);
         }
     }
-    remove(folder, name)
 }
 
 /// Cgroups for a test, which no other one has; `None`, with a line, where none can be made.
@@ -395,7 +408,7 @@ mod tests {
             if holds() {
                 return;
             }
-            thread::sleep(PAUSE);
+            thread::sleep(PAUSES[0]);
         }
         panic!("waited for {what}");
     }

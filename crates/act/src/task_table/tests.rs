@@ -50,7 +50,7 @@ fn a_million_ended_tasks_are_not_remembered() {
         table.born(birth(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), |_, _| None).len(), REMEMBERED + 1);
+    assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED + 1);
     assert_eq!(table.forgotten, 20_000);
     assert_eq!(table.all_living().count(), 1);
 }
@@ -61,7 +61,7 @@ fn runs_add_up() {
     let mut table = table();
     let counted = Metered { instructions: Some(100), ..Metered::default() };
     let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().usage.counted = counted;
+    table.task(first).unwrap().usage.note_counted(Some(counted));
     table.task(first).unwrap().usage.cpu_time = Some(Nanos(7));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
     table.ended(Tid(10), Nanos(3));
@@ -79,7 +79,7 @@ fn runs_add_up() {
     let again = table.born(birth(30, 30, (1, 1))).unwrap();
     assert_eq!(again.to_string(), "0.2");
     assert!(table.begins_run(again) && !table.begins_run(first));
-    table.task(again).unwrap().usage.counted = counted;
+    table.task(again).unwrap().usage.note_counted(Some(counted));
     table.task(again).unwrap().usage.cpu_time = Some(Nanos(1));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
     assert!(table.doubtful().is_empty(), "the first run is over");
@@ -118,7 +118,7 @@ fn the_last_to_end_are_remembered() {
         table.born(birth(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), |_, _| None).len(), REMEMBERED_LAST + 1);
+    assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED_LAST + 1);
     let last = TaskId { job: JobIdx(0), order: u32::try_from(ends.len()).unwrap() };
     assert!(table.task(last).is_some());
 }
@@ -138,8 +138,11 @@ fn a_task_that_ends_while_it_settles_was_missed() {
     let first = table.living(Tid(10)).unwrap();
     table.task(first).unwrap().placement.status = PlacementStatus::Settling;
     table.ended(Tid(10), Nanos(5));
-    assert_eq!(table.seen(Nanos(1), |_, _| None)[0].status, PlacementStatus::Missed);
-    assert_eq!(table.seen(Nanos(1), |_, _| None)[0].ended, Some(Nanos(4)));
+    assert_eq!(
+        table.seen(Nanos(1), &BTreeSet::new(), |_, _| None)[0].status,
+        PlacementStatus::Missed
+    );
+    assert_eq!(table.seen(Nanos(1), &BTreeSet::new(), |_, _| None)[0].ended, Some(Nanos(4)));
 }
 
 /// Threads 11 and 12 of process 10 were on PUs 1 and 2; the note of the birth of 14 was lost, so either may have
@@ -226,7 +229,7 @@ fn who_executes_a_program_has_its_time_counted_once() {
     assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked yet");
     table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
     assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
-    let executing = &table.seen(Nanos(0), |_, _| None)[1];
+    let executing = &table.seen(Nanos(0), &BTreeSet::new(), |_, _| None)[1];
     assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));
 }
 

@@ -290,7 +290,7 @@ impl ReportedTask {
             created_ns: task.born,
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,
-            mix: task.mix,
+            mix: task.known_mix(),
             planned: task.target_pu,
             why: decision.map(|decision| decision.why.clone()),
             status,

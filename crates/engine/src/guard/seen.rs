@@ -1,7 +1,7 @@
 //! What jobs did between two looks, as the guard wants it.
 
 use crate::host::{Observation, SeenTask};
-use crate::lookup::TaskLookup;
+use crate::lookup::{TaskLookup, by_job};
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
 use colocate_policy::schedule::JobUsage;
@@ -22,7 +22,7 @@ struct Sums {
 pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
-    for tasks in after.tasks.chunk_by(|one, next| one.id.job == next.id.job) {
+    for (job, tasks) in by_job(&after.tasks) {
         let mut sums = None;
         for task in tasks {
             let earlier = before.find(task.id);
@@ -31,7 +31,7 @@ pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
                 sums.get_or_insert_with(Sums::default).add(task, earlier);
             }
         }
-        jobs.extend(sums.map(|sums| (tasks[0].id.job, sums)));
+        jobs.extend(sums.map(|sums| (job, sums)));
     }
     let did = |(job, sums): (JobIdx, Sums)| JobUsage {
         job,

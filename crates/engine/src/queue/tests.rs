@@ -4,14 +4,12 @@ mod hotplug;
 mod pause;
 
 use super::*;
-use crate::host::{Counts, JobEnd, PlacementStatus};
 use crate::host::{Host, HostError, QuantumEnd, Request};
+use crate::host::{JobEnd, PlacementStatus};
 use crate::{KnownJob, Round, Until, Workload};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
-use colocate_model::Mix;
 use colocate_model::{CpiStack, Stack};
-use colocate_policy::evidence::Roster;
-use colocate_policy::schedule::{Allocated, Choice, Quantum, Selected};
+use colocate_policy::schedule::{Allocated, Choice, Selected};
 use colocate_policy::{Decision, Evidence, Grant, Policy, PolicySpec, SourceSet};
 
 /// Two cores of two PUs.
@@ -86,8 +84,8 @@ impl Scripted {
             spun: None,
             instructions: Some(200 * self.ran[job]),
             cycles: Some(400 * self.ran[job]),
-            counts: Counts::default(),
-            mix: Mix::default(),
+            counts: None,
+            mix: None,
             target_pu: None,
             status: PlacementStatus::Placed,
             allowed: [].into(),
@@ -236,21 +234,6 @@ fn an_end_begins_a_quantum() {
     assert_eq!(ends[1], (1, job_ended, 4), "at once, without the job that is over");
 }
 
-/// Job 0 is over and has left a task behind, job 1 was not chosen, job 2 is still unknown.
-#[test]
-fn what_a_job_leaves_behind_does_not_wait() {
-    let host = Scripted::new(2);
-    let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
-    let seen = Observation { ended: vec![end], ..host.observation(&[0, 1]) };
-    let living: Vec<_> = seen.tasks.iter().map(|task| (task.id, task.name.clone())).collect();
-    let over = seen.over();
-    let roster = Roster { living: &living, over: Some(&over), unseen: &[JobIdx(2)] };
-    let now = Quantum { number: 0, machine: &host.machine, pus: &[], queue: &[] };
-    let plan = Evidence { roster, ..Evidence::of_queue(now) }.plan(&[]);
-    let places: Vec<Place> = plan.decisions.iter().map(|decision| decision.place).collect();
-    assert_eq!(places, [Place::LeftToKernel, Place::Waiting, Place::Waiting]);
-}
-
 #[test]
 fn the_kernel_gets_all_that_is_there() {
     let mut host = Scripted::new(3);
@@ -355,15 +338,15 @@ fn traffic_by_level() {
     }
     let mut before = Scripted::new(1).seen(0);
     before.cpu_time = Some(Nanos(1_000));
-    before.counts.accesses = Some(1_000);
-    before.counts.misses = Some(vec![100, 50]);
+    before.counts.get_or_insert_default().accesses = Some(1_000);
+    before.counts.get_or_insert_default().misses = Some(vec![100, 50]);
     let stack = CpiStack { core: 10.0, ..CpiStack::default() };
-    before.counts.stack = Some(Stack::from(&stack));
+    before.counts.get_or_insert_default().stack = Some(Stack::from(&stack));
     let mut after = before.clone();
     after.cpu_time = Some(Nanos(3_000));
-    after.counts.accesses = Some(1_600);
-    after.counts.misses = Some(vec![140, 60]);
-    after.counts.stack =
+    after.counts.get_or_insert_default().accesses = Some(1_600);
+    after.counts.get_or_insert_default().misses = Some(vec![140, 60]);
+    after.counts.get_or_insert_default().stack =
         Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
     let found = rates::did(&machine, &after, Some(&before)).unwrap();
     assert_eq!(found.ran.parts.len(), 7);
@@ -384,11 +367,12 @@ fn what_becomes_known_is_not_of_this_quantum() {
     let mut after = Scripted::new(1).seen(0);
     (after.cpu_time, after.cycles) = (Some(Nanos(3_000)), Some(40));
     after.instructions = Some(20);
-    after.counts.misses = Some(vec![300]);
-    after.counts.stack = Some(Stack::from(&CpiStack { core: 40.0, ..CpiStack::default() }));
+    after.counts.get_or_insert_default().misses = Some(vec![300]);
+    after.counts.get_or_insert_default().stack =
+        Some(Stack::from(&CpiStack { core: 40.0, ..CpiStack::default() }));
     let mut before = after.clone();
     (before.cpu_time, before.cycles) = (Some(Nanos(1_000)), None);
-    (before.counts.misses, before.counts.stack) = (None, None);
+    before.counts = None;
     let found = |before: Option<&SeenTask>| rates::did(&machine, &after, before).unwrap().ran;
     let unknown = found(Some(&before));
     assert_eq!((unknown.traffic.memory, unknown.ipc, unknown.stack), (None, None, None));

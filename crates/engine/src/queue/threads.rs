@@ -41,7 +41,6 @@ impl<T: Default> Threads<T> {
     }
 
     /// Of how many something is remembered.
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -144,7 +144,7 @@ impl<'a> Watch<'a> {
         let mut asked = vec![0.0; self.machine.caches.len()];
         self.misses.resize(tasks.len().max(self.misses.len()), 0);
         for (task, before) in tasks.iter().zip(&mut self.misses) {
-            let misses = task.counts.misses.as_ref();
+            let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
             let now = misses.and_then(|misses| misses.get(place - 1)).copied().unwrap_or(*before);
             let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
             let cache = pu.and_then(|pu| {

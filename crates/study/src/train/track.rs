@@ -47,7 +47,7 @@ impl Track {
 
     fn note(&mut self, seen: Option<&SeenTask>, parts: &[String], components: &[Component]) {
         let Some(seen) = seen else { return };
-        let stack = seen.counts.stack.as_ref().filter(|stack| stack.parts() == parts);
+        let stack = seen.stack().filter(|stack| stack.parts() == parts);
         let cycles = stack.and_then(|stack| added_up(parts, components, stack.cycles()));
         if let (Some(instructions), Some(cycles)) = (seen.instructions, cycles) {
             #[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
