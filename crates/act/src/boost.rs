@@ -31,6 +31,9 @@ pub(crate) const PROMPT: Nanos = Nanos(100_000);
 /// end, and in between while such bursts last: it disturbs the programs (see above).
 pub(crate) const LEAST_NICE: i32 = -20;
 
+/// The smallest share of CPU time (sched(7)).
+pub(crate) const MOST_NICE: i32 = 19;
+
 /// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
 /// 0.4 ms, with 64 for 4 ms.
 const LONG: Nanos = Nanos::from_millis(1);

@@ -1,7 +1,7 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
 use super::LinuxHost;
-use crate::boost::{LEAST_NICE, PROMPT};
+use crate::boost::{MOST_NICE, PROMPT};
 use crate::handle::ProcessHandle;
 use crate::launch;
 use crate::pause;
@@ -67,18 +67,19 @@ impl LinuxHost {
         self.end_who_is_done();
     }
 
-    /// Reaps a child that has ended, without a priority boost. To free its entries in `/proc` the kernel runs in a loop until
-    /// its threads have freed theirs (`shrink_dcache_parent`, Linux 6.18). One of them may be under SCHED_IDLE and wait
-    /// for a PU: for more than 60 s beside a boosted loop (measured with six busy threads on two PUs).
+    /// Reaps a child that has ended; where jobs fill idle PUs, with the least share of CPU time.
+    ///
+    /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
+    /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
+    /// keeps it off the PU: for more than 60 s at our usual share (measured with six busy threads on two PUs).
     fn wait(&self) -> Result<Option<Waited>, SysError> {
-        let is_boosted = sys::nice() < self.nice;
-        if is_boosted {
-            let _ = sys::be_prompt(PROMPT, self.nice);
+        if self.fillers.is_none() {
+            return sys::wait(None, false);
         }
+        let nice = sys::nice();
+        let _ = sys::be_prompt(PROMPT, MOST_NICE);
         let waited = sys::wait(None, false);
-        if is_boosted {
-            let _ = sys::be_prompt(PROMPT, LEAST_NICE);
-        }
+        let _ = sys::be_prompt(PROMPT, nice);
         waited
     }
 
