@@ -13,16 +13,14 @@ mod placing;
 mod preparing;
 mod sources;
 
-use crate::boost::{LEAST_NICE, PROMPT, PriorityBoost};
+use crate::boost::{LEAST_NICE, PROMPT};
 use crate::guardian::Guardian;
 use crate::journal::Journal;
 use crate::latency::Latencies;
-use crate::launch::{Command, Going, Held, LaunchError};
+use crate::launch::{Command, LaunchError};
 use crate::original::original;
-use crate::pause::Pauser;
 use crate::placer::Placer;
 use crate::restore::{self, Root};
-use crate::runtime::Runtimes;
 use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
@@ -37,19 +35,19 @@ use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births, sample, spin};
-use colocate_policy::{Grant, JobIdx, Plan, TaskId};
+use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
-use lives::{Leaving, Rest};
-use looking::{GLANCE_EVERY, LOOK_EVERY};
+use lives::Runs;
+use looking::Looks;
 use paging::Pager;
+use pausing::Pausing;
+use placing::Placing;
 use preparing::{
     Kept, can_count, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
 };
 use sources::Sources;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::ffi::c_int;
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -116,68 +114,32 @@ pub struct BirthCounts {
     pub waited: Latencies,
 }
 
-/// This machine, with programs on it.
+/// This machine, with programs on it. Each part has its own state, in the file of its name.
 pub struct LinuxHost {
     machine: Machine,
     usable: Vec<PuNr>,
     signals: Signals,
     guardian: Option<Guardian>,
-    /// By job, until it is let go for the first time.
-    held: Vec<Option<Held>>,
-    pauser: Option<Pauser>,
+    runs: Runs,
+    pausing: Pausing,
     fillers: Option<Fillers>,
+    placing: Placing,
+    looks: Looks,
+    sources: Sources,
     /// Moves memory, once a plan has ordered that.
     pager: Option<Pager>,
-    /// Jobs that wait.
-    waiting: BTreeSet<JobIdx>,
-    /// What could not be done to whom, so that it is said once.
-    told: BTreeSet<(JobIdx, &'static str)>,
-    /// The signal that has ended the scheduling: nobody is stopped or placed any more.
-    ending: Option<c_int>,
-    /// Whether everything is left to the kernel, as too little can be read of threads.
-    given_up: bool,
-    /// Descriptors to undo everything with when no other is left.
-    reserve: Vec<File>,
-    /// CPU time of this thread when the last quantum ended.
-    deciding_since: Nanos,
-    /// By job: who was let go last, while its exec may be under way.
-    going: Vec<Option<Going>>,
-    commands: Vec<Command>,
-    targets: Targets,
-    grace: Nanos,
-    /// Jobs that have reached their target and are being ended.
-    leaving: Vec<Leaving>,
-    /// What runs have left behind that others have followed.
-    rests: Vec<Rest>,
-    sources: Sources,
-    /// Whether our own thread waits too long for a PU.
-    boost: PriorityBoost,
-    /// Looks in a row that have found a job stopped by somebody else.
-    asleep: BTreeMap<JobIdx, u8>,
-    /// Those that were found so in the look that is under way.
-    found_asleep: BTreeSet<JobIdx>,
-    /// The task that was looked at last in it.
-    looked_at: Option<TaskId>,
     births: Births,
     events: Vec<TaskEvent>,
     tasks: TaskTable,
     placer: Placer,
-    runtimes: Runtimes,
-    settle: Nanos,
-    settling: BinaryHeap<Reverse<(Nanos, TaskId)>>,
-    plan: Option<Plan>,
     launched: Option<Nanos>,
-    next_glance: Nanos,
-    next_look: Nanos,
-    /// When it is looked next which of those have woken that sleep.
-    next_search: Nanos,
-    /// When it is seen next to it that all tasks are where the plan wants them.
-    next_follow: Nanos,
+    /// CPU time of this thread when the last quantum ended.
+    deciding_since: Nanos,
     news: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
     counts: BirthCounts,
-    /// Measured kinds of cores, where they take the place of those that are reported.
-    core_speeds: Option<CoreSpeeds>,
+    /// What could not be done to which job, so that it is said once.
+    told: BTreeSet<(JobIdx, &'static str)>,
     /// Our own `nice` as we were started with it.
     nice: i32,
     /// What is done before this process stops itself.
@@ -197,8 +159,7 @@ impl LinuxHost {
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let mut notes = Vec::new();
         sys::adopt_orphans();
-        let jobs = setup.commands.len();
-        let targets = Targets::new(jobs, &setup.targets, setup.repeat);
+        let targets = Targets::new(setup.commands.len(), &setup.targets, setup.repeat);
         can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
@@ -217,11 +178,11 @@ impl LinuxHost {
             }
         };
         let Kept { pauser, journal, guardian, .. } = kept;
-        let mut runtimes = Runtimes::default();
-        let mut table = TaskTable::default();
-        (table.remembers_last, table.levels) = (setup.may_pause, DataLevels::of(&machine));
+        let mut tasks = TaskTable::default();
+        (tasks.remembers_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
+        let mut runs = Runs::new(commands, targets, setup.grace);
         for (command, held) in setup.commands.iter().zip(&held) {
-            table.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+            tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
         // A newborn runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
@@ -236,44 +197,23 @@ impl LinuxHost {
             usable,
             signals,
             guardian,
-            held: held.into_iter().map(Some).collect(),
-            pauser,
+            runs,
+            pausing: Pausing::new(held, pauser, reserve),
             fillers,
-            pager: None,
-            waiting: BTreeSet::new(),
-            told: BTreeSet::new(),
-            ending: None,
-            given_up: false,
-            reserve,
-            deciding_since: own_time(),
-            going: (0..jobs).map(|_| None).collect(),
-            commands,
-            targets,
-            grace: setup.grace,
-            leaving: Vec::new(),
-            rests: Vec::new(),
+            placing: Placing::new(setup.settle),
+            looks: Looks::new(),
             sources: Sources::new(&setup.sampling, &setup.births, nice),
-            boost: PriorityBoost::default(),
-            asleep: BTreeMap::new(),
-            found_asleep: BTreeSet::new(),
-            looked_at: None,
+            pager: None,
             births,
             events: Vec::new(),
-            tasks: table,
+            tasks,
             placer: Placer { journal, proc, usable: usable_now, original },
-            runtimes,
-            settle: setup.settle,
-            settling: BinaryHeap::new(),
-            plan: None,
             launched: None,
-            next_glance: now() + GLANCE_EVERY,
-            next_look: now() + LOOK_EVERY,
-            next_search: Nanos::ZERO,
-            next_follow: Nanos::ZERO,
+            deciding_since: own_time(),
             news: None,
             ended: Vec::new(),
             counts: BirthCounts::default(),
-            core_speeds: None,
+            told: BTreeSet::new(),
             nice,
             before_stop: Box::new(|| ()),
             notes,
@@ -287,7 +227,7 @@ impl LinuxHost {
 
     /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
     pub fn keep_measured(&mut self, speeds: CoreSpeeds) {
-        self.core_speeds = Some(speeds);
+        self.looks.core_speeds = Some(speeds);
     }
 
     /// From now on, calls `act` before this process stops itself because of SIGTSTP, as by Ctrl-Z. Programs that got the
@@ -336,7 +276,7 @@ impl LinuxHost {
     /// How often each job has run to an end.
     #[must_use]
     pub fn runs(&self) -> Vec<u32> {
-        self.targets.runs()
+        self.runs.targets.runs()
     }
 
     /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
@@ -367,7 +307,7 @@ impl LinuxHost {
     pub fn finish(mut self) -> Vec<String> {
         // Nothing is placed, moved or stopped any more.
         self.stop_pages();
-        self.plan = None;
+        self.placing.plan = None;
         self.let_all_go_on();
         self.restore_all();
         self.dissolve();
@@ -400,7 +340,7 @@ impl LinuxHost {
     /// Lets the programs go that do not wait.
     fn launch(&mut self) {
         self.launched = Some(now());
-        let jobs = 0..self.held.len();
+        let jobs = 0..self.pausing.held.len();
         jobs.for_each(|job| self.release_held(job));
     }
 
@@ -450,7 +390,7 @@ impl LinuxHost {
                 self.end_scheduling(arrived.signal);
             }
             if asked.pass_on {
-                let jobs = self.tasks.jobs().iter().zip(&self.held);
+                let jobs = self.tasks.jobs().iter().zip(&self.pausing.held);
                 // Who has not begun knows no signal yet, and any would be its end.
                 let running = jobs.filter(|(job, held)| job.end.is_none() && held.is_none());
                 for (job, _) in running {
@@ -477,7 +417,7 @@ impl LinuxHost {
 
     /// Why the quantum is over, if it is.
     fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
-        if self.tasks.all_ended() && self.leaving.is_empty() {
+        if self.tasks.all_ended() && self.runs.leaving.is_empty() {
             self.hear();
             return Some(QuantumEnd::AllJobsEnded);
         }
@@ -502,9 +442,9 @@ impl LinuxHost {
     fn sleep(&self, until: Nanos) -> Result<(), SysError> {
         let at = now();
         let quantum = self.launched.unwrap_or(at) + until;
-        let settled = self.settling.peek().map(|Reverse((at, _))| *at);
+        let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
         let quantum = self.sources.mixes.awaited().is_none().then_some(quantum);
-        let looks = self.next_glance.min(self.next_look);
+        let looks = self.looks.next_glance.min(self.looks.next_look);
         let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if let Some(look) = self.births.next_look() {
@@ -517,7 +457,7 @@ impl LinuxHost {
     }
 
     fn observation(&mut self, mut end: QuantumEnd) -> Observation {
-        match self.pauser {
+        match self.pausing.pauser {
             Some(_) => self.look_at_who_ran(),
             None => self.look_at_tasks(),
         }
@@ -532,7 +472,7 @@ impl LinuxHost {
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
         let watched = |tid, born| self.sources.mixes.of(tid, born);
-        let mut tasks = self.tasks.seen(launch, &self.waiting, watched);
+        let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
         let moved = self.pages_moved();
         Observation { at: self.clock(), end, tasks, ended: self.ended.clone(), moved }

@@ -1,26 +1,21 @@
 //! The simulated machine behind the same trait as a real one.
 
 use crate::SimError;
-use crate::mean_mix::mean_mix;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
+use crate::sources;
 use crate::task::{State, Task};
 use crate::world::World;
-use colocate_engine::{
-    Counts, Host, HostError, Meanwhile, Observation, QuantumEnd, Request, SeenTask,
-};
+use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request, SeenTask};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_model::Stack;
-use colocate_policy::source::Backend;
-use colocate_policy::{Grant, JobIdx, Plan, Refusal, Source};
+use colocate_policy::{Grant, Plan, Source};
 
 /// A machine that is not here, with a scenario's jobs on it.
 #[derive(Debug)]
 pub struct SimHost<'a> {
     world: World<'a>,
     usable: Vec<PuNr>,
-    hides_spinning: bool,
 }
 
 impl<'a> SimHost<'a> {
@@ -31,7 +26,7 @@ impl<'a> SimHost<'a> {
     /// one of its phases does not.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let world = World::new(platform, scenario)?;
-        Ok(Self { usable: online(&world), hides_spinning: false, world })
+        Ok(Self { usable: online(&world), world })
     }
 
     /// Keeps up to `most` spans of who ran where, for a picture. None are kept unless this is called.
@@ -39,9 +34,9 @@ impl<'a> SimHost<'a> {
         self.world.tally.most_spans = most;
     }
 
-    /// Whether nobody is told for how long tasks spin. Everybody is unless this is called.
+    /// Whether it is not reported for how long tasks spin. It is unless this is called.
     pub fn hide_spinning(&mut self, hidden: bool) {
-        self.hides_spinning = hidden;
+        self.world.hides_spinning = hidden;
     }
 
     /// What jobs do that a plan has wait. They are stopped unless this is called.
@@ -95,38 +90,30 @@ impl<'a> SimHost<'a> {
     fn seen_task(&self, no: usize, task: &Task, born: Nanos) -> SeenTask {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (target, status) = self.world.placement_status(no);
-        let watched = task.watched.iter().map(|(phase, did)| (*phase, *did));
         let allowed = match task.pinned {
             Some(pu) => [os(pu)].into(),
             None => self.usable.as_slice().into(),
         };
-        SeenTask {
+        let mut seen = SeenTask {
             id: task.id,
             name: task.name.as_str().into(),
             born,
             ended: task.ended.filter(|_| task.state == State::Ended),
-            cpu_time: Some(task.total.ran),
-            waited: Some(self.world.waited(no)),
-            spun: (!self.hides_spinning).then(|| self.world.spun(no)),
-            instructions: Some(whole(task.counted.instructions)),
-            cycles: Some(whole(task.total.cycles)),
-            counts: Some(counts(task).into()),
-            mix: mean_mix(self.world.scenario, watched).map(Box::new),
+            cpu_time: None,
+            waited: None,
+            spun: None,
+            instructions: None,
+            cycles: None,
+            counts: None,
+            mix: None,
             target_pu: target.map(os),
             status,
             allowed,
             last_ran: task.pu.map(os),
-        }
+        };
+        sources::report(&self.world, no, &mut seen);
+        seen
     }
-}
-
-/// What the simulation knows of its tasks, it tells.
-fn known() -> Backend {
-    Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
-}
-
-fn hidden() -> Refusal {
-    Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario tell it" }
 }
 
 /// The PUs that may be used now, in logical order.
@@ -134,21 +121,6 @@ fn online(world: &World<'_>) -> Vec<PuNr> {
     let machine = world.platform.machine();
     let usable = machine.all_pus().filter(|pu| world.usable[pu.idx()]);
     usable.map(|pu| machine.pus[pu.idx()].os).collect()
-}
-
-fn counts(task: &Task) -> Counts {
-    let counted = &task.counted;
-    Counts {
-        accesses: counted.accesses.map(whole),
-        misses: Some(counted.misses.iter().copied().map(whole).collect()),
-        memory_bytes: Some(whole(task.total.memory_bytes)),
-        stack: Some(Stack::from(&counted.stack)),
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // counts are not negative
-fn whole(count: f64) -> u64 {
-    count.round() as u64
 }
 
 impl Host for SimHost<'_> {
@@ -161,16 +133,13 @@ impl Host for SimHost<'_> {
     }
 
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
-        let mixes = requests.iter().find(|request| request.source == Source::Mix);
-        for (job, number) in self.world.jobs.iter_mut().zip(0..) {
-            job.watched = mixes.is_some_and(|mixes| mixes.jobs.contains(&JobIdx(number)));
+        if !requests.iter().any(|request| request.source == Source::Mix) {
+            sources::mix::watch(&mut self.world, &[]);
         }
+        let world = &mut self.world;
         let grant = |request: &Request<'_>| Grant {
             source: request.source,
-            answer: match request.source {
-                Source::Spinning if self.hides_spinning => Err(hidden()),
-                _ => Ok(known()),
-            },
+            answer: sources::answer(world, request),
         };
         requests.iter().map(grant).collect()
     }

@@ -3,10 +3,10 @@
 use crate::SimError;
 use crate::alone::alone_of;
 use crate::host::SimHost;
-use crate::mean_mix::mean_mix;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
+use crate::sources::mix::mean_mix;
 use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
 use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};

@@ -53,6 +53,8 @@ pub(crate) struct World<'a> {
     pub fills: Fills,
     /// What jobs do that a plan has wait.
     pub meanwhile: Meanwhile,
+    /// Whether it is not reported for how long tasks spin.
+    pub hides_spinning: bool,
     /// Bytes of a cache line.
     pub line: f64,
     pub domains: Domains,
@@ -112,6 +114,7 @@ impl<'a> World<'a> {
             machine_changed: false,
             fills: Fills::new(platform),
             meanwhile: Meanwhile::Stop,
+            hides_spinning: false,
             #[allow(clippy::cast_precision_loss)] // a line is small
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             targets: Targets::new(tasks.len()),

@@ -125,7 +125,7 @@ impl LinuxHost {
         let down =
             self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
         for job in down {
-            if !self.lower_all(job) && self.waiting.contains(&job) {
+            if !self.lower_all(job) && self.pausing.waiting.contains(&job) {
                 self.stop_now(job);
             }
         }
@@ -133,6 +133,6 @@ impl LinuxHost {
 
     /// The jobs that wait and are stopped.
     pub(super) fn who_rests(&self) -> BTreeSet<JobIdx> {
-        self.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
+        self.pausing.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
     }
 }

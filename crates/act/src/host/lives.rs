@@ -3,10 +3,12 @@
 use super::LinuxHost;
 use crate::boost::{MOST_NICE, PROMPT};
 use crate::handle::ProcessHandle;
-use crate::launch;
+use crate::launch::{self, Command};
 use crate::pause;
+use crate::runtime::Runtimes;
 use crate::signals;
 use crate::sys::{self, Waited};
+use crate::target::Targets;
 use crate::task_table::Birth;
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
@@ -44,6 +46,32 @@ pub(super) struct Rest {
     pids: BTreeSet<Pid>,
 }
 
+/// The jobs as they are launched, once or anew, and as they are ended.
+#[derive(Debug)]
+pub(super) struct Runs {
+    commands: Vec<Command>,
+    pub targets: Targets,
+    grace: Nanos,
+    /// Jobs that have reached their target and are being ended.
+    pub leaving: Vec<Leaving>,
+    /// What runs have left behind that others have followed.
+    rests: Vec<Rest>,
+    pub runtimes: Runtimes,
+}
+
+impl Runs {
+    pub fn new(commands: Vec<Command>, targets: Targets, grace: Nanos) -> Self {
+        Self {
+            commands,
+            targets,
+            grace,
+            leaving: Vec::new(),
+            rests: Vec::new(),
+            runtimes: Runtimes::default(),
+        }
+    }
+}
+
 impl LinuxHost {
     /// Takes the exit statuses of children that have ended.
     pub(super) fn reap(&mut self) {
@@ -56,7 +84,7 @@ impl LinuxHost {
                 let status = waited.status;
                 self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);
             } else if let Some(leaving) =
-                self.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
+                self.runs.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
             {
                 leaving.pid = None;
             } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
@@ -89,10 +117,10 @@ impl LinuxHost {
         // What its last threads did is known when their ends are heard of.
         self.hear();
         let instructions = self.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
-        if !self.targets.run_ended(end, instructions) {
+        if !self.runs.targets.run_ended(end, instructions) {
             return;
         }
-        let status = match self.ending {
+        let status = match self.pausing.ending {
             Some(signal) => signals::status(signal),
             None => match self.run_anew(end, pid) {
                 Ok(()) => return,
@@ -102,7 +130,7 @@ impl LinuxHost {
                 }
             },
         };
-        self.targets.give_up(JobEnd { status, ..end });
+        self.runs.targets.give_up(JobEnd { status, ..end });
     }
 
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
@@ -111,14 +139,14 @@ impl LinuxHost {
         self.kill(job, &self.tasks.handles_of(job));
         self.leave_behind(before, self.tasks.processes_of(job));
         let place = job.0 as usize;
-        let held = launch::hold_again(&self.commands[place], self.signals.inherited())?;
-        let runtime = self.runtimes.of(&self.commands[place].path);
+        let held = launch::hold_again(&self.runs.commands[place], self.signals.inherited())?;
+        let runtime = self.runs.runtimes.of(&self.runs.commands[place].path);
         self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         // Should its number have been another first process's, both events are closed with this run's.
-        self.rests.retain(|rest| rest.first != held.pid());
+        self.runs.rests.retain(|rest| rest.first != held.pid());
         self.births.also(held.pid());
         self.sample_anew(before, held.pid());
-        self.held[place] = Some(held);
+        self.pausing.held[place] = Some(held);
         self.hear();
         self.release_held(place);
         Ok(())
@@ -128,37 +156,38 @@ impl LinuxHost {
     /// still bear, by events that cost descriptors: those are kept only so long.
     fn leave_behind(&mut self, first: Pid, left: Vec<Pid>) {
         // Who does not die is left behind by many runs, and belongs to the first of them.
-        let known = |pid: &Pid| self.rests.iter().any(|rest| rest.pids.contains(pid));
+        let known = |pid: &Pid| self.runs.rests.iter().any(|rest| rest.pids.contains(pid));
         let pids = left.into_iter().filter(|pid| !known(pid)).collect();
-        self.rests.push(Rest { first, pids });
+        self.runs.rests.push(Rest { first, pids });
         self.forget_rests();
     }
 
     /// Who was born of what a run has left behind belongs to that run.
     pub(super) fn born_of_rest(&mut self, birth: Birth) {
-        for rest in self.rests.iter_mut().filter(|rest| rest.pids.contains(&birth.parent_pid)) {
+        for rest in self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&birth.parent_pid))
+        {
             rest.pids.insert(birth.pid);
         }
     }
 
     /// Closes the events of those runs of which nothing is left.
     fn forget_rests(&mut self) {
-        for mut rest in std::mem::take(&mut self.rests) {
+        for mut rest in std::mem::take(&mut self.runs.rests) {
             rest.pids.retain(|pid| self.tasks.process(*pid).is_some());
             if rest.pids.is_empty() {
                 self.births.forget(rest.first);
             } else {
-                self.rests.push(rest);
+                self.runs.rests.push(rest);
             }
         }
     }
 
     /// Ends the jobs that have done their work, and tells of those that are over.
     pub(super) fn end_who_is_done(&mut self) {
-        for job in self.targets.take_leave() {
+        for job in self.runs.targets.take_leave() {
             self.ask_to_end(job);
         }
-        for end in self.targets.news() {
+        for end in self.runs.targets.news() {
             self.tasks.end_job(end);
             // What it leaves behind is not stopped any more.
             self.let_go_on(end.job);
@@ -171,9 +200,9 @@ impl LinuxHost {
     fn ask_to_end(&mut self, job: JobIdx) {
         let place = job.0 as usize;
         let pid = self.tasks.jobs().get(place).map(|job| job.pid);
-        self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
-        self.going[place] = None;
-        if self.held[place].take().is_some() {
+        self.runs.leaving.push(Leaving { job, pid, due: now() + self.runs.grace, killed: None });
+        self.pausing.going[place] = None;
+        if self.pausing.held[place].take().is_some() {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
             let killed = pause::signal(&self.tasks.handles_of(job), libc::SIGKILL);
             self.tell(job, "end", killed);
@@ -189,10 +218,10 @@ impl LinuxHost {
     /// nothing is left.
     pub(super) fn see_off(&mut self) {
         self.forget_rests();
-        if self.leaving.is_empty() {
+        if self.runs.leaving.is_empty() {
             return;
         }
-        for mut leaving in std::mem::take(&mut self.leaving) {
+        for mut leaving in std::mem::take(&mut self.runs.leaving) {
             let processes = self.tasks.handles_of(leaving.job);
             let pids = self.tasks.processes_of(leaving.job);
             if leaving.pid.is_none() && pids.is_empty() {
@@ -217,7 +246,7 @@ impl LinuxHost {
                 }
                 Some(_) => {}
             }
-            self.leaving.push(leaving);
+            self.runs.leaving.push(leaving);
         }
     }
 
@@ -231,12 +260,12 @@ impl LinuxHost {
 
     /// When the next of those steps is due.
     pub(super) fn next_leave(&self) -> Option<Nanos> {
-        self.leaving.iter().map(|leaving| leaving.due).min()
+        self.runs.leaving.iter().map(|leaving| leaving.due).min()
     }
 
     /// Kills all processes of a job, which are these.
     fn kill(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
-        let killed = match &self.pauser {
+        let killed = match &self.pausing.pauser {
             _ if processes.is_empty() => Ok(()),
             Some(pauser) => pauser.kill(job, processes),
             None => pause::signal(processes, libc::SIGKILL),

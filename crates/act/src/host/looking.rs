@@ -6,23 +6,24 @@
 use super::placing::Waiting;
 use super::preparing::usable;
 use super::{LinuxHost, own_time};
-use crate::boost::{LEAST_NICE, PROMPT};
+use crate::boost::{LEAST_NICE, PROMPT, PriorityBoost};
 use crate::pause::Found;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_engine::{PlacementStatus, QuantumEnd};
+use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
 /// administrator.
-pub(super) const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
+const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
 /// Least time between two looks at where tasks are. Chosen, for the same reason.
-pub(super) const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 /// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const LOOK_SHARE: u64 = 500;
 /// Tasks that are looked at in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
@@ -36,6 +37,42 @@ const LONGEST_REST: Nanos = LOOK_EVERY;
 /// a program that waits for its child to stop.
 const LOOKS_ASLEEP: u8 = 2;
 
+/// When it is looked at what, and what was found.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// When PUs are looked at next.
+    pub next_glance: Nanos,
+    /// When tasks are looked at next.
+    pub next_look: Nanos,
+    /// When sleeping threads are searched next for those that have woken.
+    next_search: Nanos,
+    /// The task that was looked at last in the look that is under way.
+    looked_at: Option<TaskId>,
+    /// Jobs that were found stopped in it, and not by colocate.
+    found_asleep: BTreeSet<JobIdx>,
+    /// In how many looks in a row they were found so.
+    asleep: BTreeMap<JobIdx, u8>,
+    /// Measured kinds of cores, where they take the place of those that are reported.
+    pub core_speeds: Option<CoreSpeeds>,
+    /// Whether our own thread waits too long for a PU.
+    boost: PriorityBoost,
+}
+
+impl Looks {
+    pub fn new() -> Self {
+        Self {
+            next_glance: now() + GLANCE_EVERY,
+            next_look: now() + LOOK_EVERY,
+            next_search: Nanos::ZERO,
+            looked_at: None,
+            found_asleep: BTreeSet::new(),
+            asleep: BTreeMap::new(),
+            core_speeds: None,
+            boost: PriorityBoost::default(),
+        }
+    }
+}
+
 impl LinuxHost {
     /// Looks at the machine, and at some living tasks, if it is time to: those that come after the ones that were looked at
     /// last. A look at all of very many would keep new ones waiting.
@@ -44,12 +81,12 @@ impl LinuxHost {
     /// where he should be. Reading it anew after a change is rare, and not counted either.
     pub(super) fn look_if_due(&mut self) {
         self.look_at_own_waits();
-        if now() >= self.next_glance {
+        if now() >= self.looks.next_glance {
             self.look_at_machine();
-            self.next_glance = now() + GLANCE_EVERY;
+            self.looks.next_glance = now() + GLANCE_EVERY;
         }
         let begun = now();
-        if begun < self.next_look {
+        if begun < self.looks.next_look {
             return;
         }
         let all_seen = self.look_at_next();
@@ -60,34 +97,34 @@ impl LinuxHost {
         }
         let least = if all_seen { LOOK_EVERY } else { Nanos::ZERO };
         let took = now().saturating_sub(begun);
-        self.next_look = now() + least.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
+        self.looks.next_look = now() + least.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
     }
 
     /// Looks at the next [`LOOK_AT_ONCE`] tasks. True if there are no more: then it begins with the first again.
     fn look_at_next(&mut self) -> bool {
         let (at, rests) = (now(), self.who_rests());
-        let next = self.tasks.living_after(self.looked_at, LOOK_AT_ONCE);
+        let next = self.tasks.living_after(self.looks.looked_at, LOOK_AT_ONCE);
         for id in next.iter().filter(|id| !rests.contains(&id.job)) {
             self.look_at_task(*id, at);
         }
-        self.looked_at = next.last().copied().filter(|_| next.len() == LOOK_AT_ONCE);
-        if self.looked_at.is_none() {
+        self.looks.looked_at = next.last().copied().filter(|_| next.len() == LOOK_AT_ONCE);
+        if self.looks.looked_at.is_none() {
             self.end_of_look();
         }
-        self.looked_at.is_none()
+        self.looks.looked_at.is_none()
     }
 
     /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
     fn look_at_own_waits(&mut self) {
-        if !self.boost.has_told() {
+        if !self.looks.boost.has_told() {
             // Who asks is the first thread.
             let us = Pid(std::process::id().cast_signed());
-            self.boost.watch(&self.placer.proc, us, us.first_thread());
+            self.looks.boost.watch(&self.placer.proc, us, us.first_thread());
         }
-        let (table, waiting, pus) = (&self.tasks, &self.waiting, self.usable.len());
+        let (table, waiting, pus) = (&self.tasks, &self.pausing.waiting, self.usable.len());
         let wants = |id: &TaskId| !waiting.contains(&id.job);
         let crowd = || (table.running().filter(wants).count(), pus);
-        if let Some(hasty) = self.boost.look(now(), crowd) {
+        if let Some(hasty) = self.looks.boost.look(now(), crowd) {
             // Where a larger share is not permitted, newborns wait longer.
             let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
         }
@@ -102,7 +139,7 @@ impl LinuxHost {
         match read::live() {
             Ok(machine) => {
                 self.tasks.levels = DataLevels::of(&machine);
-                self.machine = match &self.core_speeds {
+                self.machine = match &self.looks.core_speeds {
                     Some(speeds) => speeds.still_of(&machine),
                     None => machine,
                 };
@@ -177,14 +214,14 @@ impl LinuxHost {
     pub(super) fn look_at_tasks(&mut self) {
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
-        self.found_asleep.clear();
+        self.looks.found_asleep.clear();
         let rests = self.who_rests();
         for id in self.tasks.living_after(None, usize::MAX) {
             if !rests.contains(&id.job) {
                 self.look_at_task(id, at);
             }
         }
-        self.looked_at = None;
+        self.looks.looked_at = None;
         self.end_of_look();
         self.tasks.with_threads().for_each(|(pid, _)| self.sources.run_states.all_read(pid));
     }
@@ -201,15 +238,15 @@ impl LinuxHost {
             self.tasks.set_target(id, None);
         }
         if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
-            self.found_asleep.insert(id.job);
+            self.looks.found_asleep.insert(id.job);
         }
     }
 
     /// Counts in how many looks at all tasks in a row a job was found stopped.
     fn end_of_look(&mut self) {
-        let found = std::mem::take(&mut self.found_asleep).into_iter();
-        let looks = |job| self.asleep.get(&job).map_or(1, |looks| looks.saturating_add(1));
-        self.asleep = found.map(|job| (job, looks(job))).collect();
+        let found = std::mem::take(&mut self.looks.found_asleep).into_iter();
+        let looks = |job| self.looks.asleep.get(&job).map_or(1, |looks| looks.saturating_add(1));
+        self.looks.asleep = found.map(|job| (job, looks(job))).collect();
     }
 
     /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
@@ -228,7 +265,7 @@ impl LinuxHost {
                 self.ask(id, at);
             }
         }
-        if at < self.next_search {
+        if at < self.looks.next_search {
             return;
         }
         // The kernel tells with one call how long all threads of a process have run.
@@ -245,7 +282,7 @@ impl LinuxHost {
             self.sources.run_states.all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
-        self.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
+        self.looks.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
     }
 
     /// Asks what a task has done, and where it is if it has run.
@@ -264,22 +301,22 @@ impl LinuxHost {
 
     /// Looks whether who was stopped has stopped, and who was not has.
     fn look_at_stopped(&mut self) {
-        for (job, looks) in self.asleep.clone() {
-            if self.pauser.is_some() && looks == LOOKS_ASLEEP {
+        for (job, looks) in self.looks.asleep.clone() {
+            if self.pausing.pauser.is_some() && looks == LOOKS_ASLEEP {
                 self.say(
                     job,
                     "has been stopped, not by colocate: it takes its turns and waits for SIGCONT",
                 );
             }
         }
-        let Some(pauser) = &self.pauser else { return };
+        let Some(pauser) = &self.pausing.pauser else { return };
         let mut processes = BTreeMap::new();
         if pauser.needs_processes() {
             processes = self.tasks.handles_by_job();
         }
-        for job in self.waiting.clone() {
+        for job in self.pausing.waiting.clone() {
             let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
-            let Some(pauser) = &mut self.pauser else { return };
+            let Some(pauser) = &mut self.pausing.pauser else { return };
             if pauser.look(job, of_job) == Found::Stubborn {
                 self.say(job, "goes on although it is to wait, and was stopped again and again");
             }

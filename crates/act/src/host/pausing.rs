@@ -1,18 +1,52 @@
 //! Which jobs are stopped, as a plan says.
 
 use super::LinuxHost;
-use crate::launch::Going;
-use crate::pause;
+use crate::launch::{Going, Held};
+use crate::pause::{self, Pauser};
 use crate::signals;
 use colocate_engine::HostError;
 use colocate_files::kernel;
 use colocate_observe::Pid;
 use colocate_observe::limits::Descriptors;
 use colocate_policy::{JobIdx, Plan, TaskId};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+
+/// What is stopped, and what has not begun yet.
+#[derive(Debug)]
+pub(super) struct Pausing {
+    /// `None` if no job is ever stopped.
+    pub pauser: Option<Pauser>,
+    /// Jobs that wait.
+    pub waiting: BTreeSet<JobIdx>,
+    /// By job, until it is let go for the first time.
+    pub held: Vec<Option<Held>>,
+    /// By job: the process that was let go last, while its exec may be under way.
+    pub going: Vec<Option<Going>>,
+    /// The signal that has ended the scheduling: no job is stopped or placed any more.
+    pub ending: Option<c_int>,
+    /// Whether everything is left to the kernel, as too little can be read of threads.
+    given_up: bool,
+    /// Descriptors to undo everything with when no other is left.
+    reserve: Vec<File>,
+}
+
+impl Pausing {
+    pub fn new(held: Vec<Held>, pauser: Option<Pauser>, reserve: Vec<File>) -> Self {
+        Self {
+            pauser,
+            waiting: BTreeSet::new(),
+            going: held.iter().map(|_| None).collect(),
+            held: held.into_iter().map(Some).collect(),
+            ending: None,
+            given_up: false,
+            reserve,
+        }
+    }
+}
 
 impl LinuxHost {
     /// Stops the jobs that a plan has wait. They are stopped before others go on, so that no PU has to serve
@@ -25,9 +59,9 @@ impl LinuxHost {
             // Programs were asked to end, and who is stopped could not; or nobody may be stopped.
             return Ok(());
         }
-        self.waiting = waiting(plan, self.pauser.is_some())?.into_iter().collect();
+        self.pausing.waiting = waiting(plan, self.pausing.pauser.is_some())?.into_iter().collect();
         let measures = plan.measures();
-        for job in self.waiting.clone() {
+        for job in self.pausing.waiting.clone() {
             self.have_wait(job, measures);
         }
         Ok(())
@@ -35,7 +69,7 @@ impl LinuxHost {
 
     /// Stops a job, or has it fill idle PUs unless the plan `measures`. Not if it has not begun or has ended.
     fn have_wait(&mut self, job: JobIdx, measures: bool) {
-        let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
+        let begun = self.pausing.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = self.tasks.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
         if begun && !ended && !self.lower(job, measures) {
             self.stop_now(job);
@@ -49,16 +83,17 @@ impl LinuxHost {
         }
         self.note_all(&self.tasks.processes_of(job));
         let processes = self.tasks.handles_of(job);
-        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &processes));
+        let result =
+            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &processes));
         self.tell(job, "stop", result);
     }
 
     /// Lets the jobs go on that do not wait, and those begin that have not.
     pub(super) fn let_chosen_go_on(&mut self) {
-        let all = 0..self.held.len();
+        let all = 0..self.pausing.held.len();
         all.clone().for_each(|job| self.release_held(job));
         for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
-            if !self.waiting.contains(&job) {
+            if !self.pausing.waiting.contains(&job) {
                 self.let_go_on(job);
             }
         }
@@ -67,10 +102,10 @@ impl LinuxHost {
     /// Ends the scheduling for good, as a signal has come by which people end programs: who is stopped could not end.
     /// Everything goes on, where the kernel wants it. A host that stops nobody keeps to its plan.
     pub(super) fn end_scheduling(&mut self, signal: c_int) {
-        if self.pauser.is_none() {
+        if self.pausing.pauser.is_none() {
             return;
         }
-        self.ending = Some(signal);
+        self.pausing.ending = Some(signal);
         self.stop_pages();
         self.let_all_go_on();
         self.leave_to_kernel();
@@ -90,7 +125,7 @@ impl LinuxHost {
 
     /// Whether no plan is followed any more.
     pub(super) fn is_over(&self) -> bool {
-        self.ending.is_some() || self.given_up
+        self.pausing.ending.is_some() || self.pausing.given_up
     }
 
     /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: who cannot be looked at must not be
@@ -118,8 +153,8 @@ impl LinuxHost {
         if self.is_over() {
             return;
         }
-        self.given_up = true;
-        self.reserve.clear();
+        self.pausing.given_up = true;
+        self.pausing.reserve.clear();
         self.sources.run_states.stop();
         self.stop_pages();
         self.leave_to_kernel();
@@ -132,13 +167,13 @@ impl LinuxHost {
 
     /// Lets everything go on.
     pub(super) fn let_all_go_on(&mut self) {
-        self.waiting.clear();
+        self.pausing.waiting.clear();
         self.let_chosen_go_on();
     }
 
     /// Gives up the jobs' cgroups, if there are any.
     pub(super) fn dissolve(&mut self) {
-        if let Some(Err(why)) = self.pauser.take().map(|mut pauser| pauser.dissolve()) {
+        if let Some(Err(why)) = self.pausing.pauser.take().map(|mut pauser| pauser.dissolve()) {
             self.notes.push(format!("cannot remove the jobs' cgroups: {why}"));
         }
     }
@@ -153,19 +188,20 @@ impl LinuxHost {
             return;
         }
         let processes = self.tasks.handles_of(job);
-        let result = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &processes));
+        let result =
+            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &processes));
         self.tell(job, "continue", result);
     }
 
     pub(super) fn is_stopped(&self, job: JobIdx) -> bool {
-        self.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(job))
+        self.pausing.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(job))
     }
 
     /// A process that a stopped job has borne is stopped, too.
     pub(super) fn stop_newborn(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
-            let both = self.pauser.as_ref().zip(self.tasks.handle(pid));
+            let both = self.pausing.pauser.as_ref().zip(self.tasks.handle(pid));
             let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_newborn(process));
             self.tell(id.job, "stop", result);
         }
@@ -175,18 +211,19 @@ impl LinuxHost {
     /// or a disk, which may take for ever.
     pub(super) fn release_held(&mut self, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
-        if self.waiting.contains(&job) {
+        if self.pausing.waiting.contains(&job) {
             return;
         }
-        let Some(held) = self.held.get_mut(place).and_then(Option::take) else { return };
-        let entered = self.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(job, held.pid()));
+        let Some(held) = self.pausing.held.get_mut(place).and_then(Option::take) else { return };
+        let entered =
+            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(job, held.pid()));
         self.tell(job, "take into its cgroup", entered);
-        self.going[place] = Some(held.release());
+        self.pausing.going[place] = Some(held.release());
     }
 
     /// Says why the program of a process that has ended could not be executed, if so.
     pub(super) fn confirm(&mut self, job: JobIdx) {
-        let going = self.going.get_mut(job.0 as usize).and_then(Option::take);
+        let going = self.pausing.going.get_mut(job.0 as usize).and_then(Option::take);
         if let Some(Err(why)) = going.map(Going::confirm) {
             self.notes.push(why.to_string());
         }
@@ -207,9 +244,9 @@ impl LinuxHost {
     /// Stops those once more that wait, since everybody was told to go on: a shell does so with jobs that it
     /// brings to the front.
     pub(super) fn stop_again(&mut self) {
-        for job in self.waiting.clone() {
+        for job in self.pausing.waiting.clone() {
             let processes = self.tasks.handles_of(job);
-            let stopped = match &self.pauser {
+            let stopped = match &self.pausing.pauser {
                 Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &processes),
                 _ => Ok(()),
             };

@@ -17,6 +17,7 @@ use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -43,6 +44,25 @@ pub(super) enum Waiting {
     ForEver(&'static str),
 }
 
+/// What is placed, and when.
+#[derive(Debug)]
+pub(super) struct Placing {
+    /// The plan in force.
+    pub plan: Option<Plan>,
+    /// How long a process is left alone after its program has begun.
+    settle: Nanos,
+    /// First threads of processes, with the time from which they may be put on a PU.
+    pub settling: BinaryHeap<Reverse<(Nanos, TaskId)>>,
+    /// When all tasks are compared with the plan next.
+    next_follow: Nanos,
+}
+
+impl Placing {
+    pub const fn new(settle: Nanos) -> Self {
+        Self { plan: None, settle, settling: BinaryHeap::new(), next_follow: Nanos::ZERO }
+    }
+}
+
 impl LinuxHost {
     pub(super) fn born(&mut self, birth: Birth) {
         let Some(id) = self.tasks.born(birth) else { return };
@@ -59,7 +79,7 @@ impl LinuxHost {
         }
         self.meet_newborn(id);
         self.count_new(id);
-        let Some(plan) = &self.plan else {
+        let Some(plan) = &self.placing.plan else {
             if self.is_over() {
                 // Its creator may have been given its mask back in the middle of this birth.
                 self.start(id, Waiting::No);
@@ -107,7 +127,7 @@ impl LinuxHost {
 
     /// A process begins a program: it has not counted PUs yet.
     fn begin_program(&mut self, pid: Pid, at: Nanos) {
-        let settled_at = at + self.settle;
+        let settled_at = at + self.placing.settle;
         if let Some(process) = self.tasks.process(pid) {
             (process.settled_at, process.further, process.storms) = (settled_at, 0, false);
         }
@@ -140,7 +160,7 @@ impl LinuxHost {
             (_, None) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Waiting::ForEver(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
             (Waiting::Until(at), Some(_)) => {
-                self.settling.push(Reverse((at, id)));
+                self.placing.settling.push(Reverse((at, id)));
                 (Mark::Original, PlacementStatus::Settling)
             }
             (Waiting::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
@@ -201,15 +221,15 @@ impl LinuxHost {
     /// A process executes another program: its thread is free again until that has settled.
     fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
         if self.tasks.begins_run(id) {
-            self.going[id.job.0 as usize] = None;
+            self.pausing.going[id.job.0 as usize] = None;
         }
         let executable = self.placer.proc.join(format!("{pid}/exe"));
-        let runtime = self.runtimes.of(&executable);
+        let runtime = self.runs.runtimes.of(&executable);
         self.begin_program(pid, at);
         let Some(process) = self.tasks.process(pid) else { return };
         process.runtime = runtime;
         let settled_at = process.settled_at;
-        let Some(plan) = &self.plan else { return };
+        let Some(plan) = &self.placing.plan else { return };
         let Some(task) = self.tasks.task(id) else { return };
         if task.placement.exempt.take().is_some() {
             let target = self.tasks.target_of(plan, id);
@@ -220,11 +240,11 @@ impl LinuxHost {
 
     /// Places the tasks whose programs have settled.
     pub(super) fn place_settled(&mut self) {
-        while let Some(&Reverse((at, id))) = self.settling.peek() {
+        while let Some(&Reverse((at, id))) = self.placing.settling.peek() {
             if at > now() {
                 return;
             }
-            self.settling.pop();
+            self.placing.settling.pop();
             let Some(task) = self.tasks.task(id) else { continue };
             let due = task.placement.status == PlacementStatus::Settling && task.ended.is_none();
             let pid = task.pid;
@@ -244,13 +264,16 @@ impl LinuxHost {
         if self.is_over() {
             return;
         }
-        let before =
-            self.plan.as_ref().filter(|before| before.default_placement == plan.default_placement);
+        let before = self
+            .placing
+            .plan
+            .as_ref()
+            .filter(|before| before.default_placement == plan.default_placement);
         let differing = before.map(|before| differing(before, plan));
         let begun = now();
         let mut ids = match differing {
             Some(differing) if differing.is_empty() => return,
-            Some(differing) if self.launched.is_some() && begun < self.next_follow => {
+            Some(differing) if self.launched.is_some() && begun < self.placing.next_follow => {
                 self.with_those_of(differing)
             }
             _ => Vec::new(),
@@ -260,7 +283,7 @@ impl LinuxHost {
             ids = self.who_can_be_moved();
         }
         ids.retain(|&id| self.tasks.task(id).is_some_and(|task| is_movable(task)));
-        self.plan = Some(plan.clone());
+        self.placing.plan = Some(plan.clone());
         self.tasks.is_planned();
         let places = ids.into_iter().map(|id| (id, plan.place_of(id)));
         // Named ones first, so that the others find the room that is left.
@@ -283,7 +306,7 @@ impl LinuxHost {
         }
         if everything {
             let took = now().saturating_sub(begun);
-            self.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
+            self.placing.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
         }
     }
 
@@ -302,7 +325,7 @@ impl LinuxHost {
 
     /// Leaves every task to the kernel, for good: all masks are given back.
     pub(super) fn leave_to_kernel(&mut self) {
-        self.plan = None;
+        self.placing.plan = None;
         for id in self.who_can_be_moved() {
             self.tasks.set_target(id, None);
             self.follow(id);
@@ -339,8 +362,8 @@ impl LinuxHost {
         let waiting = match settled_at {
             Some(until) if until > at && is_first => Waiting::Until(until),
             // Before the launch nothing has begun, and what has not begun has not settled.
-            _ if self.launched.is_none() && self.settle > Nanos::ZERO => {
-                Waiting::Until(at + self.settle)
+            _ if self.launched.is_none() && self.placing.settle > Nanos::ZERO => {
+                Waiting::Until(at + self.placing.settle)
             }
             _ => Waiting::No,
         };

@@ -81,7 +81,7 @@ impl LinuxHost {
     pub(super) fn provide(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
         self.sources.mixes.stop();
         let is_requested = |source| requests.iter().any(|request| request.source == source);
-        if self.sources.counters.is_none() && self.targets.instructions().is_some() {
+        if self.sources.counters.is_none() && self.runs.targets.instructions().is_some() {
             // They were found before anything was launched; should they be gone, the targets are not reached.
             let _ = self.count(is_requested(Source::Stacks));
         }
@@ -143,7 +143,7 @@ impl LinuxHost {
     pub(super) fn count_new(&mut self, id: TaskId) {
         let Some(counters) = &mut self.sources.counters else { return };
         let Some(task) = self.tasks.task(id) else { return };
-        let held = self.held.get(id.job.0 as usize).and_then(Option::as_ref);
+        let held = self.pausing.held.get(id.job.0 as usize).and_then(Option::as_ref);
         let waits = held.is_some_and(|held| held.pid() == task.pid);
         counters.created(task.named(), waits);
         self.notes.extend(counters.trouble());
@@ -193,14 +193,14 @@ impl LinuxHost {
 
     /// Notes which jobs have reached their targets, by what was last read.
     pub(super) fn note_reached(&mut self) {
-        if self.targets.instructions().is_none() {
+        if self.runs.targets.instructions().is_none() {
             return;
         }
         let at = self.clock();
         for (job, instructions) in (0..).map(JobIdx).zip(self.tasks.instructions()) {
             let cpu_time = || self.tasks.cpu_time(job);
             let end = || JobEnd { job, at, status: 0, cpu_time: cpu_time() };
-            self.targets.counted(job, instructions, end);
+            self.runs.targets.counted(job, instructions, end);
         }
     }
 }

@@ -1,7 +1,23 @@
-//! The mix of several phases.
+//! Instruction mixes of the jobs that are watched.
 
 use crate::scenario::Scenario;
+use crate::task::TaskNo;
+use crate::world::World;
+use colocate_engine::SeenTask;
 use colocate_model::Mix;
+use colocate_policy::JobIdx;
+
+/// Watches these jobs, and no others.
+pub(crate) fn watch(world: &mut World<'_>, jobs: &[JobIdx]) {
+    for (job, number) in world.jobs.iter_mut().zip(0..) {
+        job.watched = jobs.contains(&JobIdx(number));
+    }
+}
+
+pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
+    let watched = world.tasks[task].watched.iter().map(|(phase, did)| (*phase, *did));
+    seen.mix = mean_mix(world.scenario, watched).map(Box::new);
+}
 
 /// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say.
 /// `None` if there are no instructions.

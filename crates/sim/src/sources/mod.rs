@@ -1,0 +1,37 @@
+//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources` on a real one.
+//!
+//! Each says with what it answers a request ([`answer`]) and what it reports of a task ([`report`]). What a simulation knows
+//! costs nothing, so times, counts and stacks are reported whether they were requested or not.
+
+mod counters;
+pub(crate) mod mix;
+mod run_states;
+mod spinning;
+
+use crate::task::TaskNo;
+use crate::world::World;
+use colocate_engine::{Request, SeenTask};
+use colocate_policy::source::Backend;
+use colocate_policy::{Refusal, Source};
+
+/// Begins what was requested, and says how it is provided.
+pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Backend, Refusal> {
+    match request.source {
+        Source::Mix => mix::watch(world, request.jobs),
+        Source::Spinning => return spinning::answer(world),
+        Source::Counters | Source::Stacks | Source::RunStates => {}
+    }
+    Ok(known())
+}
+
+/// Adds what each source reports of a task.
+pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
+    mix::report(world, task, seen);
+    counters::report(world, task, seen);
+    run_states::report(world, task, seen);
+    spinning::report(world, task, seen);
+}
+
+fn known() -> Backend {
+    Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+}

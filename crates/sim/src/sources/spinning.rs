@@ -1,0 +1,18 @@
+//! Spinning: for how long tasks only wait for others in a loop.
+
+use super::known;
+use crate::task::TaskNo;
+use crate::world::World;
+use colocate_engine::SeenTask;
+use colocate_policy::Refusal;
+use colocate_policy::source::Backend;
+
+pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
+    let hidden =
+        Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario tell it" };
+    if world.hides_spinning { Err(hidden) } else { Ok(known()) }
+}
+
+pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
+    seen.spun = (!world.hides_spinning).then(|| world.spun(task));
+}
