@@ -583,6 +583,7 @@ mod tests {
     }
 
     /// Says something of itself.
+    #[derive(Debug)]
     struct Says;
 
     impl Policy for Says {

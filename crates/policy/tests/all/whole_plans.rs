@@ -1,10 +1,7 @@
 //! Whole plans on described machines, drawn as `testing::picture` says, and what every plan must keep
 //! to.
-#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
-#[path = "../src/testing.rs"]
-#[allow(dead_code)] // shared with the unit tests, which use more of it
-mod testing;
+use crate::testing;
 
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;

@@ -1,8 +1,6 @@
 //! A part of the machine that is full beside one that is empty.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_machine::Nanos;
 use colocate_sim::{Fork, JobSpec, Kernel, Scenario};

@@ -1,6 +1,5 @@
 //! The guard around a scheduler whose speed the test decides.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::cast_precision_loss)] // small counts
 
 use colocate_engine::guard::{Guard, Guarding};

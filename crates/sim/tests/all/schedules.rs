@@ -2,7 +2,7 @@
 //!
 //! The machine: PUs 0 and 1 are core 0, 2 and 3 core 1, both on node 0; 4 to 7 the same on node 1.
 
-mod common;
+use crate::common;
 
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Nanos, NodeIdx, PuNr};

@@ -1,8 +1,6 @@
 //! Programs with serial parts on fast and slow cores: what `parallelism-aware` makes of them, beside `os`.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
@@ -14,7 +12,7 @@ use colocate_sim::{
 use common::{INT, ms, scenario, stretch, thread};
 
 /// Four fast cores of 2.3 GHz, twelve slow ones of 1.15 GHz; one fast and three slow ones in each domain.
-const MACHINE: &str = include_str!("../../../machines/amp-4x12.toml");
+const MACHINE: &str = include_str!("../../../../machines/amp-4x12.toml");
 
 /// What a slow core does in so many milliseconds: one addition waits for the next, so one a cycle.
 const fn slow_ms(ms: u64) -> u64 {

@@ -1,5 +1,4 @@
 //! The model on every described machine: their figures make sense of it, and it of them.
-#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::described::{self, MACHINES};
 use colocate_machine::performance::{CorePerformance, Performance, WorkKind};

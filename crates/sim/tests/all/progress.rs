@@ -1,12 +1,11 @@
 //! What `fair` takes for the jobs' progress, beside how far they have really come: on a simulated machine
 //! the time that the same instructions take alone is known.
 //!
-//! `cargo test -p colocate-sim --test progress -- --nocapture` prints the errors.
+//! `cargo test -p colocate-sim --test all progress -- --nocapture` prints the errors.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::print_stdout)] // the errors are for people, too
 
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, HostError, Observation, Request};
 use colocate_engine::{Until, Workload};
@@ -284,7 +283,7 @@ fn phases_make_estimates_stale() {
     assert!(means.is_sorted(), "staler estimates should be worse: {means:?}");
 }
 
-/// What the settings cost and bring, with 30 seconds alone and six seeds: `cargo test -p colocate-sim --test progress --
+/// What the settings cost and bring, with 30 seconds alone and six seeds: `cargo test -p colocate-sim --test all progress --
 /// --ignored --nocapture`.
 fn show(mixing: Mixing, phases: usize, settings: Estimating) {
     on_the_e5645_for(mixing, phases, settings, (6, 30));

@@ -1,6 +1,5 @@
 //! Demand vectors as files: what is written reads back in both forms and fits the schema, and what the
 //! reader refuses the schema refuses, too.
-#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
@@ -9,7 +8,7 @@ use colocate_model::{Class, MissCurve, Mix, Share};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const SCHEMA: &str = include_str!("../../../docs/schemas/demand.json");
+const SCHEMA: &str = include_str!("../../../../docs/schemas/demand.json");
 
 fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&serde_json::from_str(SCHEMA).unwrap()).unwrap()

@@ -1,8 +1,6 @@
 //! Symbiotic scheduling on a simulated machine: stacks from the simulator, and what they are good for.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;

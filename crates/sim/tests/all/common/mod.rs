@@ -1,7 +1,6 @@
 //! A small machine in round figures, and scenarios on it.
 
 #![allow(dead_code)] // every test uses some of it
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 use colocate_machine::described;
 use colocate_machine::performance::WorkKind;

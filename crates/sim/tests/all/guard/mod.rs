@@ -1,17 +1,15 @@
 //! The guard on simulated machines: random workloads on random machines, every scheduler with and without it.
 //!
 //! The whole of it takes long and is run by
-//! `cargo test --release -p colocate-sim --test guard -- --ignored --nocapture thousand_workloads`, `CASES=1000`
+//! `cargo test --release -p colocate-sim --test all -- --ignored --nocapture thousand_workloads`, `CASES=1000`
 //! being the workloads, from `FROM=0` on, and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
 //! what an earlier run has left in the file, and `UNDER=bas,fair` takes only some schedulers. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
 //! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/guard.md has the figures.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::cast_precision_loss)] // small counts
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 
 mod cases;
 mod far;

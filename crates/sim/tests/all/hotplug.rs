@@ -1,8 +1,6 @@
 //! PUs that go offline and come back. Letters are jobs, lines PUs, as in `schedules.rs`.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, PlacementStatus, QuantumEnd};
 use colocate_machine::{Nanos, PuNr};

@@ -1,8 +1,6 @@
 //! What the model says of jobs alone, beside the simulation of them alone.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;

@@ -1,9 +1,7 @@
 //! Properties of generated scenarios. Every simulation checks its own invariants; one that is broken makes
 //! these tests fail.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};

@@ -1,8 +1,6 @@
 //! A policy moves memory through the loop, here on a machine that is not here.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_machine::{Bytes, NodeIdx, NodeNr, PuNr};
 use colocate_model::Assumptions;

@@ -5,8 +5,6 @@
 //! their own, and max–min fairness is found as its definition says: raise the least as far as it goes, hold
 //! who cannot have more, go on with the rest. Solver: microlp, written by others.
 
-#![allow(clippy::unwrap_used)] // every programme of a test has a solution
-
 use colocate_machine::performance::PortSet;
 use colocate_model::Fairness;
 use colocate_model::smt::{Active, rates};

@@ -1,7 +1,5 @@
 //! The loop over a host that follows a script: each test is a picture of what it was asked to do.
 
-#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
-
 use colocate_engine::{
     Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd, Request,
     Round, SeenTask, Until, Workload, run,

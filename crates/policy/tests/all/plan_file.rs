@@ -1,15 +1,12 @@
 //! The plan's file: what is written reads back, and what is odd is refused with one line.
-#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
-#[path = "../src/testing.rs"]
-#[allow(dead_code)] // shared with the unit tests, which use more of it
-mod testing;
+use crate::testing;
 
 use colocate_machine::PuNr;
 use colocate_policy::{JobIdx, Per, Place, Plan, TaskId, Why};
 
 /// One decision of each kind of reason.
-const GOLDEN: &str = include_str!("golden/plan.json");
+const GOLDEN: &str = include_str!("../golden/plan.json");
 
 fn golden() -> Plan {
     Plan::from_json(GOLDEN).expect("the golden plan is one")

@@ -1,8 +1,6 @@
 //! Threads that wait for each other. One line a PU, one letter a thread of the one job, as in `schedules.rs`.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuNr};

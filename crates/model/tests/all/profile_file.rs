@@ -1,11 +1,10 @@
 //! The profile's file: what is written reads back, and what is odd is refused with one line.
-#![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_machine::Nanos;
 use colocate_model::{Backend, Class, Mix, Profile, Program, Share, ThreadProfile};
 use proptest::prelude::*;
 
-const GOLDEN: &str = include_str!("golden/profile.json");
+const GOLDEN: &str = include_str!("../golden/profile.json");
 
 fn golden() -> Profile {
     Profile::from_json(GOLDEN).expect("the golden profile is one")

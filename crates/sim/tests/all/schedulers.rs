@@ -1,8 +1,6 @@
 //! The loop of a scheduler on a simulated machine: more jobs than PUs, chosen quantum by quantum.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::Round;
 use colocate_machine::Nanos;

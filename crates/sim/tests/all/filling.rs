@@ -1,8 +1,6 @@
 //! Jobs that a plan has wait and that fill idle PUs. Letters are jobs, lines PUs, as in `schedules.rs`.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, Meanwhile, PlacementStatus};
 use colocate_machine::{Nanos, PuNr};

@@ -1,8 +1,6 @@
 //! One fast and one slow core, as a machine of two PUs one of which is kept slow: how near `parallelism-aware` comes to the best.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::Nanos;
@@ -193,7 +191,7 @@ fn under_a_guard_no_phase_is_seen() {
     }
 }
 
-/// `KINDS=parallelism-aware,os cargo test --release -p colocate-sim --test one_fast_one_slow -- --ignored --nocapture`
+/// `KINDS=parallelism-aware,os cargo test --release -p colocate-sim --test all one_fast_one_slow -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a table"]
 fn share_of_the_best_gain() {

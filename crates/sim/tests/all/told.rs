@@ -1,8 +1,6 @@
 //! What policies are told of jobs: beforehand, and while they are watched.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-
-mod common;
+use crate::common;
 
 use colocate_engine::{Host, Request, SeenTask};
 use colocate_machine::{Nanos, PuNr};
