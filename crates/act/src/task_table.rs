@@ -649,7 +649,7 @@ impl TaskTable {
             SeenTask {
                 id: task.id,
                 name: task.name.clone(),
-                born: task.born.saturating_sub(launch),
+                created: task.born.saturating_sub(launch),
                 ended: task.ended.map(|end| end.saturating_sub(launch)),
                 cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
                 waited: task.usage.waited,

@@ -1,12 +1,12 @@
-//! What threads did that nobody counts: the model's word, from what they demand and where they were.
+//! What threads did that are not counted: the model's word, from what they demand and where they were.
 //!
 //! # Problem
 //! Schedulers look at the rates of the last quantum, and many machines count nothing.
 //! # Approach
-//! Who ran where is known all the same. Where it is also known what the threads demand and how fast the
+//! Which thread ran where is known all the same. Where it is also known what the threads demand and how fast the
 //! machine is, the contention model says how fast they were there, beside each other.
 //! # Terms
-//! - *Estimated*: said by the model, counted by nobody.
+//! - *Estimated*: predicted by the model, and not counted.
 //! - *Seat*: a thread on the PU where it was last seen in the quantum.
 //! # Algorithm
 //! 1. Each PU is taken by the thread that used most time of the quantum there; equal times: the first.
@@ -33,7 +33,7 @@ use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Says what threads did that nobody counted.
+/// Says what threads did that were not counted.
 pub trait Estimate {
     /// Rates of each of `all`, which ran in the same quantum, in their order; `None` where it cannot say.
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>>;
@@ -62,7 +62,7 @@ pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
     }
 }
 
-/// What nobody counted.
+/// What was not counted.
 fn missing(ran: &Rates) -> Estimated {
     Estimated {
         ipc: ran.ipc.is_none(),
@@ -98,12 +98,12 @@ pub struct ByModel<'a> {
 struct Demanded {
     /// By kind of core.
     by_kind: Vec<Demand>,
-    /// Loads and stores an instruction; `None` if nobody knows.
+    /// Loads and stores an instruction; `None` if unknown.
     accesses: Option<f64>,
 }
 
 impl<'a> ByModel<'a> {
-    /// `jobs` are their demand vectors, one for all threads of a job, or one for each; none if nobody knows.
+    /// `jobs` are their demand vectors, one for all threads of a job, or one for each; none if unknown.
     /// `performance` is what `model` is of.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Estimate for ByModel<'_> {
     }
 }
 
-/// Each PU that was used with the place in `all` of who used it most, in the order of PUs.
+/// Each PU that was used with the place in `all` of the thread that used it most, in the order of PUs.
 fn seated(machine: &Machine, all: &[ThreadRates]) -> Vec<(PuIdx, usize)> {
     let mut most: BTreeMap<PuIdx, usize> = BTreeMap::new();
     let time = |place: usize| all[place].time.unwrap_or(Nanos::ZERO);
@@ -285,7 +285,7 @@ mod tests {
         let alone = memory(&[did(0, 0, 100)]);
         let beside = memory(&[did(0, 0, 100), did(1, 1, 100), did(2, 2, 100), did(3, 3, 100)]);
         assert!(beside < 0.9 * alone, "{beside} beside three, {alone} alone");
-        // Somebody of whom nothing is known takes something, too.
+        // A thread of which nothing is known takes something, too.
         let stranger = memory(&[did(0, 0, 100), did(7, 1, 100)]);
         assert!(stranger < alone, "{stranger} beside a stranger, {alone} alone");
     }
@@ -300,7 +300,7 @@ mod tests {
         assert!(rates(&[]).is_empty());
     }
 
-    /// Says the same of everybody.
+    /// Says the same of all.
     struct Same(Rates);
 
     impl Estimate for Same {

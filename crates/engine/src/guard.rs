@@ -2,7 +2,7 @@
 //! does not.
 //!
 //! # Problem
-//! A scheduler that is good for most workloads is bad for some, and nobody knows beforehand for which. Whoever
+//! A scheduler that is good for most workloads is bad for some, and it is not known beforehand for which. Whoever
 //! asks for it should not be worse off than without.
 //! # Approach
 //! The kernel is the default. The scheduler has to earn its quanta, under two rules:
@@ -20,7 +20,7 @@
 //!
 //! What a scheduler's quantum leaves behind is undone: when the kernel's turn comes, threads begin where the kernel
 //! had them. In simulations with threads left where the scheduler had them, twice as many workloads lost more than 1 %
-//! (docs/guard.md); supposed: the kernel moves nobody as long as every PU has its share.
+//! (docs/guard.md); supposed: the kernel moves no thread as long as every PU has its share.
 //! # Terms
 //! - *Control*: a quantum in which everything runs and the kernel chooses, and the one before it was the kernel's,
 //!   too. The first one after the scheduler's is not representative: threads are not where the kernel would
@@ -31,7 +31,7 @@
 //! - *Turn*: as many quanta as it takes until every job can have run once. Only whole turns are compared.
 //! - *Set*: the jobs that there are. Only quanta with the same set are compared; when it changes, a control comes
 //!   first.
-//! - *Harm*: seconds by which the last job ends later, see [`ledger::Ledger::harm`]. It counts who is left behind,
+//! - *Harm*: seconds by which the last job ends later, see [`ledger::Ledger::harm`]. It counts jobs that are left behind,
 //!   too: total progress does not show that one job will be alone in the end.
 //! # Algorithm
 //! Stages: *trying*, *paying*, *paused*.
@@ -50,7 +50,7 @@
 //! - **Learns**: the scheduler hears of each of its quanta, and of no other one. -> test
 //!   `the_scheduler_learns_from_each_of_its_quanta`
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
-//! - **Nobody is left behind** -> test `sees_who_is_left_behind`
+//! - **No job is left behind** -> test `sees_a_job_that_is_left_behind`
 //! - **Out of step**: nothing that is regular meets one side only. -> test `nothing_regular_meets_one_side_only`
 //! - **Put back**: the kernel goes on where it left off. -> test `puts_threads_back`
 //! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
@@ -125,7 +125,7 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+enum Owner {
     Kernel,
     Scheduler,
 }
@@ -139,9 +139,9 @@ pub struct Guard {
     name: String,
     settings: Guarding,
     stage: Stage,
-    /// Whose the quantum is that runs, and whose the one before it was; `None` before the first.
-    now: Option<Whose>,
-    before: Option<Whose>,
+    /// Which of the two has the quantum that runs, and had the one before it; `None` before the first.
+    now: Option<Owner>,
+    before: Option<Owner>,
     /// The jobs, and how many PUs each uses at a time.
     set: BTreeMap<JobIdx, f64>,
     /// Where the kernel last had threads, by its own number, and where they are put back.
@@ -203,7 +203,7 @@ impl Bets {
 }
 
 impl Guard {
-    /// Guards `inner`, which people know by `name`.
+    /// Guards `inner`, which messages call `name`.
     #[must_use]
     pub fn new(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         Self {
@@ -262,15 +262,15 @@ impl Guard {
     }
 
     /// Remembers where the kernel has threads, and puts them back there when it has its turn again.
-    fn note_homes(&mut self, now: &Quantum<'_>, whose: Whose) {
+    fn note_homes(&mut self, now: &Quantum<'_>, owner: Owner) {
         let threads = || now.queue.iter().flat_map(|job| &job.threads);
         self.back.clear();
-        match (self.now, whose) {
-            (Some(Whose::Kernel), _) => {
+        match (self.now, owner) {
+            (Some(Owner::Kernel), _) => {
                 let number = |pu: PuIdx| now.machine.pus[pu.idx()].os;
                 self.homes = threads().filter_map(|it| Some((it.id, number(it.pu?)))).collect();
             }
-            (Some(Whose::Scheduler), Whose::Kernel) => {
+            (Some(Owner::Scheduler), Owner::Kernel) => {
                 let home = |id| Some((id, now.machine.pu_by_os(*self.homes.get(&id)?)?));
                 let homes = threads().filter_map(|thread| home(thread.id));
                 self.back = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
@@ -279,7 +279,7 @@ impl Guard {
         }
     }
 
-    fn whose(&self) -> Whose {
+    fn owner(&self) -> Owner {
         let control = match self.stage {
             Stage::Paused(_) => true,
             Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
@@ -290,7 +290,7 @@ impl Guard {
                 kernels_turn || self.overdrawn() > 0.0
             }
         };
-        if control { Whose::Kernel } else { Whose::Scheduler }
+        if control { Owner::Kernel } else { Owner::Scheduler }
     }
 
     /// Seconds by which another quantum would go beyond what may be lost; below 0 there is something left.
@@ -311,7 +311,7 @@ impl Guard {
         if let Stage::Paused(left) = self.stage {
             self.stage = if left > 1 { Stage::Paused(left - 1) } else { Stage::Trying };
         }
-        if self.before != Some(Whose::Kernel) {
+        if self.before != Some(Owner::Kernel) {
             // What it takes the kernel to put things right is the scheduler's fault.
             self.charge(&sample);
             return;
@@ -358,11 +358,11 @@ impl Guard {
         self.ledger.note(sample, &os, &self.speeds, BANK * self.quantum)
     }
 
-    /// Half to one and a half times the usual number of quanta.
+    /// Half to one and a half times the default number of quanta.
     fn draw_next_control(&mut self) -> u32 {
-        let usual = self.settings.control;
-        let more = self.lots.below(usize::try_from(usual).unwrap_or(usize::MAX));
-        usual.div_ceil(2) + u32::try_from(more).unwrap_or(0)
+        let default = self.settings.control;
+        let more = self.lots.below(usize::try_from(default).unwrap_or(usize::MAX));
+        default.div_ceil(2) + u32::try_from(more).unwrap_or(0)
     }
 
     /// A comparison is complete.
@@ -375,11 +375,11 @@ impl Guard {
         self.bets.take(2.0 * (p - c) / (p + c));
         let Bets { worse, better, count, .. } = self.bets;
         if worse.won(self.settings.error) {
-            self.tell("costs more than it gains");
+            self.report("costs more than it gains");
             self.pause(0);
         } else if better.won(self.settings.error) {
             if self.stage == Stage::Trying {
-                self.tell("pays");
+                self.report("pays");
             }
             self.stage = Stage::Paying;
             self.bets = Bets::default();
@@ -411,7 +411,7 @@ impl Guard {
         self.block = Block::default();
     }
 
-    fn tell(&mut self, verdict: &str) {
+    fn report(&mut self, verdict: &str) {
         let Guarding { error, .. } = self.settings;
         self.news.push_back(format!(
             "guard: {} {verdict}: {:+.1} % progress against the kernel alone, {} comparisons, chance of error at \
@@ -441,28 +441,28 @@ impl Guard {
 impl Guard {
     /// Takes in what came of the last quantum.
     fn take(&mut self, done: &QuantumOutcome<'_>) {
-        let Some(whose) = self.now else { return };
+        let Some(owner) = self.now else { return };
         self.quanta += 1;
         let sample = Sample::of(done);
         self.check_sight(sample.as_ref());
         let Some(sample) = sample.filter(|sample| sample.seconds > 0.0) else {
-            self.controls += u64::from(whose == Whose::Kernel);
+            self.controls += u64::from(owner == Owner::Kernel);
             return;
         };
         self.elapsed += sample.seconds;
         // One that took far too long must not be the measure for ever.
         self.quantum = sample.seconds.max(FORGETS * self.quantum);
         self.speeds.note(&sample);
-        match whose {
-            Whose::Kernel => self.kernels(sample),
-            Whose::Scheduler => self.schedulers(&sample),
+        match owner {
+            Owner::Kernel => self.kernels(sample),
+            Owner::Scheduler => self.schedulers(&sample),
         }
     }
 
     /// The plan of a quantum that is the kernel's. After one of the scheduler's, that learns what came of it.
     fn kernels_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
         let mut messages = Vec::new();
-        if self.before == Some(Whose::Scheduler) {
+        if self.before == Some(Owner::Scheduler) {
             let learns = self.inner.decide(&Evidence { is_control: true, ..*evidence });
             self.state = learns.state.or(self.state.take());
             messages = learns.messages;
@@ -472,7 +472,7 @@ impl Guard {
     }
 
     fn schedulers_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let plan = if self.before == Some(Whose::Kernel) {
+        let plan = if self.before == Some(Owner::Kernel) {
             // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
             let plain = |job: &QueuedJob| QueuedJob {
                 just_ran: false,
@@ -518,12 +518,12 @@ impl Policy for Guard {
             self.take(last);
         }
         self.meet(&evidence.now);
-        let whose = self.whose();
-        self.note_homes(&evidence.now, whose);
-        self.before = self.now.replace(whose);
-        let mut plan = match whose {
-            Whose::Kernel => self.kernels_plan(evidence),
-            Whose::Scheduler => self.schedulers_plan(evidence),
+        let owner = self.owner();
+        self.note_homes(&evidence.now, owner);
+        self.before = self.now.replace(owner);
+        let mut plan = match owner {
+            Owner::Kernel => self.kernels_plan(evidence),
+            Owner::Scheduler => self.schedulers_plan(evidence),
         };
         plan.messages.splice(0..0, self.news.drain(..));
         Plan { state: Some(self.state()), ..plan }

@@ -26,7 +26,7 @@ pub trait Host {
     /// Lets the placed tasks run for one quantum and says what each did.
     ///
     /// The first call launches the jobs. The quantum ends when its time is over or, earlier, when
-    /// something happens that a plan may depend on; see [`QuantumEnd`]. Tasks born meanwhile go
+    /// something happens that a plan may depend on; see [`QuantumEnd`]. Tasks created meanwhile go
     /// where [`Plan::default_placement`] says.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ pub struct Request<'a> {
 pub enum QuantumEnd {
     /// Its time was over.
     Elapsed,
-    /// The PUs that may be used have changed; `Host::machine` and `Host::usable` tell the new ones.
+    /// The PUs that may be used have changed; `Host::machine` and `Host::usable` have the new ones.
     MachineChanged,
     /// A job has ended, and others go on.
     JobEnded,
@@ -56,7 +56,7 @@ pub enum QuantumEnd {
     AllJobsEnded,
 }
 
-/// How a task stands to its plan.
+/// What has become of a task's place in the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementStatus {
     /// It was put on its PU, and the host has confirmed it.
@@ -77,7 +77,7 @@ pub enum PlacementStatus {
     Trouble(String),
 }
 
-/// What is counted of a task beside instructions and cycles, since it was born: what changes in a quantum is the
+/// What is counted of a task beside instructions and cycles, since it was created: what changes in a quantum is the
 /// difference of two observations. `None` is what the host cannot count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -94,24 +94,24 @@ pub struct Counts {
     pub stack: Option<Stack>,
 }
 
-/// What was seen of one task since it was born.
+/// What was seen of one task since it was created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenTask {
     /// Which task.
     pub id: TaskId,
     /// Job and thread name, for people. Shared, as plans take it over every quantum.
     pub name: Arc<str>,
-    /// When it was born, on the host's clock.
-    pub born: Nanos,
+    /// When it was created, on the host's clock.
+    pub created: Nanos,
     /// When it ended, on the host's clock; `None` while it lives.
     pub ended: Option<Nanos>,
-    /// CPU time it has used since it was born; `None` if the host cannot say.
+    /// CPU time it has used since it was created; `None` if the host cannot say.
     pub cpu_time: Option<Nanos>,
-    /// Time since it was born for which it could run and waited for a PU; `None` if the host cannot say. A wait that
+    /// Time since it was created for which it could run and waited for a PU; `None` if the host cannot say. A wait that
     /// goes on may be missing.
     pub waited: Option<Nanos>,
     /// Of its CPU time and its waits for a PU, that in which it only asked again and again whether others are done, or would
-    /// have; `None` if nobody looked.
+    /// have; `None` if it was not sampled.
     pub spun: Option<Nanos>,
     /// Instructions it has done; `None` if the host does not count them.
     pub instructions: Option<u64>,
@@ -119,11 +119,11 @@ pub struct SeenTask {
     pub cycles: Option<u64>,
     /// What else is counted of it; `None` where nothing is. Apart, as few have it where threads are many.
     pub counts: Option<Box<Counts>>,
-    /// Its mix since it was born; `None` if it was not watched.
+    /// Its mix since it was created; `None` if it was not watched.
     pub mix: Option<Box<Mix>>,
     /// Where the plan or its default placement wants it; `None` if that leaves it to the kernel.
     pub target_pu: Option<PuNr>,
-    /// How it stands to that.
+    /// What has become of that.
     pub status: PlacementStatus,
     /// PUs that it really may run on, as last read back from the host; empty if it ended before it
     /// could be read.
@@ -139,7 +139,7 @@ impl SeenTask {
         self.ended.is_none()
     }
 
-    /// Its mix since it was born; all unknown if it was not watched.
+    /// Its mix since it was created; all unknown if it was not watched.
     #[must_use]
     pub fn known_mix(&self) -> Mix {
         self.mix.as_deref().copied().unwrap_or_default()
@@ -151,7 +151,7 @@ impl SeenTask {
         self.counts.as_ref()?.stack
     }
 
-    /// Instructions per cycle since it was born, where both are counted and there are cycles.
+    /// Instructions per cycle since it was created, where both are counted and there are cycles.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {

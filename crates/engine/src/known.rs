@@ -1,4 +1,4 @@
-//! What is known of a job's tasks before they are born: the part of its profile worth planning for.
+//! What is known of a job's tasks before they are created: the part of its profile worth planning for.
 //!
 //! A program can create ten thousand threads that never live together. Planning for all of them
 //! would pile most of a machine's PUs with tasks that are long gone, so a plan is made for those
@@ -24,7 +24,7 @@ pub struct KnownJob {
 impl KnownJob {
     /// The orders of the threads that live together when the program is busiest.
     ///
-    /// The moment is the birth of some thread, as load only grows then; the earliest one if
+    /// The moment is the creation of some thread, as load only grows then; the earliest one if
     /// several are as busy. Empty without a profile.
     #[must_use]
     pub fn busiest_together(&self) -> BTreeSet<u32> {
@@ -40,7 +40,7 @@ impl KnownJob {
     }
 
     /// The mean mix of the job's threads, weighted by CPU time: what to expect of a thread that
-    /// nobody has watched.
+    /// that was not watched.
     fn typical(&self) -> Mix {
         let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
         mean(threads.iter().map(|thread| (thread.mix, thread.cpu_time_ns)))
@@ -62,7 +62,7 @@ fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 
-/// The birth at which most load is present, by one sweep over births and deaths.
+/// The creation at which most load is present, by one sweep over creations and ends.
 fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     let mut changes: Vec<(Nanos, f64)> = Vec::with_capacity(2 * threads.len());
     for thread in threads {
@@ -112,7 +112,7 @@ pub fn is_worth_a_place(task: &Task) -> bool {
     task.busy.is_none_or(|busy| busy >= NEGLIGIBLE)
 }
 
-/// The tasks to plan for: of known jobs those worth it, whether born or not, and every living task
+/// The tasks to plan for: of known jobs those worth it, whether created or not, and every living task
 /// that was seen. In the order of their IDs.
 ///
 /// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
@@ -145,7 +145,7 @@ fn index_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// What the profile says of a task that is not born yet.
+/// What the profile says of a task that is not created yet.
 fn expected(job: &KnownJob, id: TaskId) -> Task {
     let thread = job.thread(id.order);
     let watched = job.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
@@ -178,7 +178,7 @@ fn merged(jobs: &[KnownJob], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
         busy: before
             .as_ref()
             .and_then(|task| task.busy)
-            .or_else(|| busy(task.cpu_time, at.saturating_sub(task.born))),
+            .or_else(|| busy(task.cpu_time, at.saturating_sub(task.created))),
         // A rate of before was maybe counted alone; what is counted now is what its neighbours leave it.
         ipc: before.as_ref().and_then(|task| task.ipc).or_else(|| task.ipc()),
         phase: before.and_then(|task| task.phase),
@@ -272,7 +272,7 @@ mod tests {
         let seen = |instructions, cycles| SeenTask {
             id: TaskId { job: JobIdx(0), order: 0 },
             name: "t".into(),
-            born: Nanos::ZERO,
+            created: Nanos::ZERO,
             ended: None,
             cpu_time: None,
             waited: None,
@@ -305,7 +305,7 @@ mod tests {
         );
     }
 
-    /// 1 s of all-int and 3 s of all-float: a quarter int; the class nobody saw stays unknown.
+    /// 1 s of all-int and 3 s of all-float: a quarter int; the class that was not seen stays unknown.
     #[test]
     fn the_typical_mix_is_weighted_by_cpu_time() {
         let mut threads = vec![thread(0, 0, None, 1), thread(1, 0, None, 3)];

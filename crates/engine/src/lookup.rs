@@ -51,7 +51,7 @@ mod tests {
         SeenTask {
             id: TaskId { job: JobIdx(job), order },
             name: "".into(),
-            born: Nanos::ZERO,
+            created: Nanos::ZERO,
             ended: None,
             cpu_time: None,
             waited: None,
@@ -69,7 +69,7 @@ mod tests {
 
     /// All IDs up to some, each once or twice: found are those that are there.
     #[test]
-    fn who_is_there_is_found() {
+    fn present_tasks_are_found() {
         let tasks: Vec<SeenTask> = [(0, 1), (0, 4), (1, 0), (3, 2)].map(task).to_vec();
         let mut lookup = TaskLookup::through(&tasks);
         let ids = (0..5).flat_map(|job| (0..5).map(move |order| (job, order)));

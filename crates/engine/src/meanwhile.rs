@@ -10,7 +10,7 @@ pub enum Meanwhile {
     /// They are stopped.
     #[default]
     Stop,
-    /// They fill PUs that nobody else wants: their threads run wherever the kernel puts them, with the least
+    /// They fill idle PUs: their threads run wherever the kernel puts them, with the least
     /// priority (SCHED_IDLE, sched(7)). In a quantum that measures a job on cores of its own
     /// ([`colocate_policy::Plan::measures`]) they are stopped all the same.
     Fill,

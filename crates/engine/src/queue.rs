@@ -7,11 +7,11 @@
 //! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads was
 //!   runnable, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
 //! # Properties
-//! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `who_ran_goes_to_the_tail`
+//! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `jobs_that_ran_go_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
 //!   `rates_of_the_last_quantum`
 //! - **A pause teaches nothing**: policies see it as a quantum of no length in which nothing ran, and these
-//!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `who_comes_late_still_learns`
+//!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `a_late_loop_still_learns`
 
 mod own_cores;
 mod threads;
@@ -110,7 +110,7 @@ impl Passed<'_> {
     }
 
     /// What a thread that computes could use of it, in nanoseconds: less than all where more threads of the chosen jobs
-    /// computed than there are PUs, as all do under the kernel. Who used hardly anything beside who used most did not.
+    /// computed than there are PUs, as all do under the kernel. A thread that used hardly anything beside the one that used most did not.
     #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
         let used = |(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?));
@@ -290,7 +290,7 @@ impl Queue {
     }
 }
 
-/// Whether a thread wanted to run for enough of a quantum that took so long. Where nobody knows its waits: whether it
+/// Whether a thread wanted to run for enough of a quantum that took so long. Where its waits are not known: whether it
 /// used enough of what it could, `fair` nanoseconds.
 fn is_active(
     task: &SeenTask,

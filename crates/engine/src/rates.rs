@@ -1,7 +1,7 @@
 //! Rates of the last quantum, as schedulers want them: differences of what a host has counted.
 //!
-//! A figure that was not known at the last look has no difference: what it says now is of an unknown time. Only of who
-//! was not there then, or had not run, is all that was counted since.
+//! A figure that was not known at the last look has no difference: what it says now is of an unknown time. Only of a
+//! thread that was not there then, or had not run, is all that was counted since.
 
 use crate::host::SeenTask;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
@@ -40,7 +40,7 @@ pub struct ThreadRates {
     pub ran: Rates,
     /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
     pub off: f64,
-    /// Which of them are the model's word, and counted by nobody.
+    /// Which of them the model has predicted, and are not counted.
     pub estimated: Estimated,
 }
 

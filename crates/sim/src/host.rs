@@ -97,7 +97,7 @@ impl<'a> SimHost<'a> {
         let mut seen = SeenTask {
             id: task.id,
             name: task.name.as_str().into(),
-            born,
+            created: born,
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: None,
             waited: None,

@@ -287,7 +287,7 @@ impl ReportedTask {
         Self {
             task: task.id,
             name: task.name.to_string(),
-            created_ns: task.born,
+            created_ns: task.created,
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,
             mix: task.known_mix(),

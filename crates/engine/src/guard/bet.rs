@@ -2,7 +2,7 @@
 //!
 //! # Approach
 //! The claim is that the numbers, each known to be from −[`MOST`] to `MOST`, are on average not above 0 whatever came before.
-//! Somebody who doubts it begins with a wealth of 1 and stakes a part `λ` of it on each number `x`, chosen by
+//! A gambler that doubts it begins with a wealth of 1 and stakes a part `λ` of it on each number `x`, chosen by
 //! those before: the wealth becomes `(1 + λ·x)` times what it was. If the claim holds, wealth does not grow
 //! on average, and reaches `1/ε` at any time with a chance of at most `ε` (Ville, 1939). So one may look all
 //! the time and stop when one likes. Nothing is assumed of how the numbers are distributed (Waudby-Smith and

@@ -115,7 +115,7 @@ impl Ledger {
         Some(lost / ran.seconds)
     }
 
-    /// Forgets who is over.
+    /// Forgets jobs that are over.
     pub fn keep(&mut self, jobs: &BTreeMap<JobIdx, f64>) {
         self.behind.retain(|job, _| jobs.contains_key(job));
     }
@@ -172,9 +172,9 @@ mod tests {
         assert!((ledger.harm(&widths, 2.0) - 8.0 / 7.0).abs() < 1e-12);
     }
 
-    /// Everybody is a second ahead of where the kernel would have them: nobody is left behind.
+    /// Each job is a second ahead of where the kernel would have it: none is left behind.
     #[test]
-    fn who_is_ahead_is_not_behind() {
+    fn a_job_ahead_is_not_behind() {
         let os = sample(2, &[(0, 1, None), (1, 1, None)]);
         let ran = sample(2, &[(0, 2, None), (1, 2, None)]);
         let mut ledger = Ledger::default();

@@ -18,7 +18,7 @@ struct Sums {
 
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
 ///
-/// Threads that ended before anybody could look at them are left out: they did little.
+/// Threads that ended before they could be read are left out: they did little.
 pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
@@ -60,10 +60,10 @@ mod tests {
     use crate::queue::tests::Scripted;
     use colocate_machine::Nanos;
 
-    /// The second job begins and ends between two looks. Nobody could read its CPU time, which blinds nobody to the
-    /// first one.
+    /// The second job begins and ends between two looks. Its CPU time could not be read, which does not hide
+    /// the first one.
     #[test]
-    fn who_came_and_went_unseen_is_left_out() {
+    fn an_unread_thread_is_left_out() {
         let mut host = Scripted::new(2);
         let before = host.observation(&[0]);
         host.advance();
@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(found.iter().map(|did| did.job).collect::<Vec<_>>(), [JobIdx(0)]);
         assert_eq!(found[0].cpu_time, Some(Nanos(100)));
         after.tasks[1].ended = None;
-        assert_eq!(did(&before, &after)[1].cpu_time, None, "it lives, and nobody can say");
+        assert_eq!(did(&before, &after)[1].cpu_time, None, "it lives, and is unknown");
     }
 }

@@ -1,4 +1,4 @@
-//! Who had cores of their own in a quantum.
+//! Which jobs had cores of their own in a quantum.
 
 use super::Placed;
 use colocate_machine::{CoreIdx, Machine, PuIdx};
@@ -6,7 +6,7 @@ use colocate_policy::JobIdx;
 use std::collections::BTreeMap;
 
 /// By chosen job, whether no other one has a thread on a core of it. A job of which a thread is left to the kernel
-/// may be anywhere, so nobody has then.
+/// may be anywhere, so no job has then.
 pub(super) fn own_cores(placed: &Placed, machine: &Machine) -> BTreeMap<JobIdx, bool> {
     // Per core, the first job there; `None` if there is another one, too.
     let mut owner: BTreeMap<CoreIdx, Option<JobIdx>> = BTreeMap::new();

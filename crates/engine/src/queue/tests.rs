@@ -77,7 +77,7 @@ impl Scripted {
         SeenTask {
             id: TaskId { job: JobIdx(u32::try_from(job).unwrap()), order: 0 },
             name: format!("job {job}").into(),
-            born: Nanos::ZERO,
+            created: Nanos::ZERO,
             ended: ended.then_some(self.at),
             cpu_time: Some(Nanos(100 * self.ran[job])),
             waited: None,
@@ -185,7 +185,7 @@ fn ran(job: u32, pus: &[Option<PuIdx>]) -> Placed {
 
 /// Six jobs on four PUs, which end after 1 to 6 quanta.
 #[test]
-fn who_ran_goes_to_the_tail() {
+fn jobs_that_ran_go_to_the_tail() {
     let mut host = Scripted::new(6);
     run("round-robin", &mut host, &mut |_| ());
     let wanted: [&[u32]; 7] =
@@ -195,7 +195,7 @@ fn who_ran_goes_to_the_tail() {
 
 /// A job whose threads live for a quantum each: only those that live are kept.
 #[test]
-fn who_has_ended_is_forgotten() {
+fn ended_threads_are_forgotten() {
     let host = Scripted::new(1);
     let mut queue = Queue::default();
     let mut before = Observation {
@@ -210,9 +210,9 @@ fn who_has_ended_is_forgotten() {
         for task in &mut now.tasks {
             task.ended = task.ended.or(Some(now.at));
         }
-        let mut newborn = host.seen(0);
-        newborn.id.order = number;
-        now.tasks.push(newborn);
+        let mut new = host.seen(0);
+        new.id.order = number;
+        now.tasks.push(new);
         queue.meet(&now);
         let did = queue.note(&passed(&ran(0, &[None]), &host.machine, &before, &now));
         queue.remember(&did);
@@ -243,7 +243,7 @@ fn the_kernel_gets_all_that_is_there() {
     assert_eq!(host.log, [&[0_u32, 1, 2][..], &[1, 2], &[2]]);
 }
 
-/// The kernel's, but who runs is on PU 3 first; a task that is not there is nobody's affair.
+/// The kernel's, but threads are on PU 3 first; a task that is not there is ignored.
 #[derive(Debug)]
 struct FromLast;
 
@@ -357,8 +357,8 @@ fn traffic_by_level() {
     assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
 }
 
-/// Misses that become known are of an unknown time, be they 300 since it was born; and so are cycles and a stack. Of
-/// who had not run or was not there at the last look they are of this quantum.
+/// Misses that become known are of an unknown time, be they 300 since it was created; and so are cycles and a stack. Of
+/// a thread that had not run or was not there at the last look they are of this quantum.
 #[test]
 fn what_becomes_known_is_not_of_this_quantum() {
     let mut machine = machine();
@@ -377,9 +377,9 @@ fn what_becomes_known_is_not_of_this_quantum() {
     let unknown = found(Some(&before));
     assert_eq!((unknown.traffic.memory, unknown.ipc, unknown.stack), (None, None, None));
     (before.cpu_time, before.instructions) = (Some(Nanos::ZERO), Some(0));
-    for newborn in [found(Some(&before)), found(None)] {
-        assert_eq!((newborn.traffic.memory, newborn.ipc), (Some(100.0), Some(0.5)));
-        assert!(newborn.stack.is_some());
+    for new in [found(Some(&before)), found(None)] {
+        assert_eq!((new.traffic.memory, new.ipc), (Some(100.0), Some(0.5)));
+        assert!(new.stack.is_some());
     }
 }
 
@@ -419,7 +419,7 @@ fn active(used: &[(u64, Option<u64>)]) -> Vec<u32> {
 /// Where waits are not known: eighty threads on four PUs can use a twentieth of the time each, forty on two PUs, too.
 /// Four that compute beside fifty that hardly do can use all of it.
 #[test]
-fn who_shares_a_pu_with_many_can_use_little() {
+fn a_shared_pu_leaves_little() {
     let fair = |pus: usize, used: &[(u64, Option<u64>)]| {
         let (before, after) = threads(used);
         Passed { pus, ..passed(&left_to_kernel(1), &machine(), &before, &after) }.fair_part()
@@ -434,17 +434,17 @@ fn who_shares_a_pu_with_many_can_use_little() {
 /// A hundred threads of which one was active come back to work, 25 a PU: all are active, whether their waits are
 /// known or not. Of two that wait for input one wants a PU for a twentieth of the quantum.
 #[test]
-fn who_waits_for_a_pu_is_active() {
+fn a_wait_for_a_pu_is_active() {
     let all: Vec<u32> = (0..100).collect();
     assert_eq!(active(&[(4, Some(96)); 100]), all);
     assert_eq!(active(&[(4, None); 100]), all);
     assert_eq!(active(&[(2, Some(2)), (2, Some(3))]), [1]);
 }
 
-/// A thread computes; another one lives so shortly that nobody can look at it, and is remembered for another quantum.
+/// A thread computes; another one lives too shortly to be read, and is remembered for another quantum.
 /// One that lives and cannot be looked at makes the count unknown.
 #[test]
-fn who_came_and_went_unseen_hides_nobody() {
+fn an_unread_thread_hides_no_other() {
     let (first, mut second) = threads(&[(100, Some(0))]);
     let mut unseen = SeenTask { cpu_time: None, waited: None, ..second.tasks[0].clone() };
     (unseen.id.order, unseen.ended) = (1, Some(Nanos(50)));

@@ -3,8 +3,8 @@
 use colocate_policy::TaskId;
 use std::cell::Cell;
 
-/// Something for each thread. Threads are mostly asked for in the order of their IDs, all of them, every quantum: who
-/// comes after the one that was asked for last is found at once.
+/// Something for each thread. Threads are mostly asked for in the order of their IDs, all of them, every quantum: the
+/// one after the last that was asked for is found at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads<T> {
     /// In the order of the IDs.
@@ -50,7 +50,7 @@ impl<T: Default> Threads<T> {
         let next = self.next.get();
         let found = match self.all.get(next) {
             Some((there, _)) if *there == id => Ok(next),
-            // A newborn: it has the highest number of all.
+            // A new thread: it has the highest number of all.
             None if self.all.last().is_none_or(|(last, _)| *last < id) => Err(self.all.len()),
             _ => self.all.binary_search_by_key(&id, |(id, _)| *id),
         };

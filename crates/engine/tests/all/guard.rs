@@ -201,7 +201,7 @@ fn finds_out_late() {
 
 /// As good for those that run, but one of nine never does: progress per second is the same.
 #[test]
-fn sees_who_is_left_behind() {
+fn sees_a_job_that_is_left_behind() {
     let (mut toy, mut guard) = (Toy::new(9, 1.0), guard(Some(4)));
     let kernels = toy.run(&mut guard, 1000);
     assert!(kernels > 900, "{kernels} quanta are the kernel's");
@@ -241,7 +241,7 @@ fn share<'a>(kernels: impl Iterator<Item = &'a bool> + Clone) -> f64 {
     kernels.clone().filter(|kernels| **kernels).count() as f64 / kernels.count() as f64
 }
 
-/// Remembers in which quanta it was told that jobs had just run.
+/// Remembers for which quanta it learned that jobs had just run.
 #[derive(Debug, Default)]
 struct Pupil {
     chosen: Vec<u64>,

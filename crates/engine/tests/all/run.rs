@@ -86,11 +86,11 @@ impl Host for Script {
             let pu = decision.place.pu().map_or("kernel".to_string(), |pu| pu.to_string());
             write!(self.log, " {}→{pu}", decision.task).unwrap();
         }
-        let newborn = match &plan.default_placement {
+        let others = match &plan.default_placement {
             DefaultPlacement::LeaveToKernel => "kernel".to_string(),
             DefaultPlacement::FillInOrder { pus } => format!("{} PUs", pus.len()),
         };
-        writeln!(self.log, " newborn→{newborn}").unwrap();
+        writeln!(self.log, " others→{others}").unwrap();
         self.usable.truncate(step.usable as usize);
         Ok(Observation {
             at: Nanos::from_secs(step.at_s),
@@ -110,7 +110,7 @@ fn seen(at: (u32, u32)) -> SeenTask {
     SeenTask {
         id: id(at),
         name: "t".into(),
-        born: Nanos::ZERO,
+        created: Nanos::ZERO,
         ended: None,
         cpu_time: Some(Nanos::from_secs(1)),
         waited: None,
@@ -239,7 +239,7 @@ fn a_known_job_is_planned_once() {
         steps,
         &expect![[r#"
             request: nothing
-            run for ever: 0.0→cpu0 0.1→cpu1 newborn→4 PUs
+            run for ever: 0.0→cpu0 0.1→cpu1 others→4 PUs
             plans: launch at 0 ns
         "#]],
     );
@@ -254,13 +254,13 @@ fn a_static_policy_watches_nobody() {
         steps,
         &expect![[r#"
             request: nothing
-            run for ever: 0.0→cpu0 1.0→cpu1 1.1→cpu2 newborn→4 PUs
+            run for ever: 0.0→cpu0 1.0→cpu1 1.1→cpu2 others→4 PUs
             plans: launch at 0 ns
         "#]],
     );
 }
 
-/// The job's three tasks are placed after 2 s; at 4 s there is no news; at 6 s a task was born.
+/// The job's three tasks are placed after 2 s; at 4 s there is no news; at 6 s a task was created.
 #[test]
 fn an_unknown_job_is_watched_first() {
     const TEAM: &[(u32, u32)] = &[(0, 0), (0, 1), (0, 2)];
@@ -277,10 +277,10 @@ fn an_unknown_job_is_watched_first() {
         steps,
         &expect![[r#"
             request: mix [0]
-            run for 2.00 s: newborn→kernel
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 newborn→4 PUs
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 newborn→4 PUs
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 0.3→cpu3 newborn→4 PUs
+            run for 2.00 s: others→kernel
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 others→4 PUs
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 others→4 PUs
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 0.2→cpu2 0.3→cpu3 others→4 PUs
             plans: launch at 0 ns, watched at 2.00 s, watched at 6.00 s
         "#]],
     );
@@ -297,8 +297,8 @@ fn a_known_job_does_not_wait_for_an_unknown_one() {
         steps,
         &expect![[r#"
             request: mix [1]
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 newborn→kernel
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 1.0→cpu2 newborn→4 PUs
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 others→kernel
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 1.0→cpu2 others→4 PUs
             plans: launch at 0 ns, watched at 2.00 s
         "#]],
     );
@@ -320,9 +320,9 @@ fn a_lost_pu_is_left() {
         steps,
         &expect![[r#"
             request: mix [1]
-            run for 2.00 s: 0.0→cpu0 0.1→cpu1 newborn→kernel
-            run for 1.00 s: 0.0→cpu0 0.1→cpu0 newborn→kernel
-            run for 2.00 s: 0.0→cpu0 0.1→cpu0 1.0→cpu0 newborn→1 PUs
+            run for 2.00 s: 0.0→cpu0 0.1→cpu1 others→kernel
+            run for 1.00 s: 0.0→cpu0 0.1→cpu0 others→kernel
+            run for 2.00 s: 0.0→cpu0 0.1→cpu0 1.0→cpu0 others→1 PUs
             plans: launch at 0 ns, machine-changed at 1.00 s, watched at 2.00 s
         "#]],
     );
@@ -343,8 +343,8 @@ fn room_left_by_a_job_is_used() {
         steps(&[0]),
         &expect![[r#"
             request: nothing
-            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
-            run for ever: 1.0→cpu0 newborn→4 PUs
+            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 others→4 PUs
+            run for ever: 1.0→cpu0 others→4 PUs
             plans: launch at 0 ns, job-ended at 5.00 s
         "#]],
     );
@@ -354,8 +354,8 @@ fn room_left_by_a_job_is_used() {
         steps(&[0]),
         &expect![[r#"
             request: nothing
-            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
-            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 newborn→4 PUs
+            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 others→4 PUs
+            run for ever: 0.0→cpu0 0.1→cpu1 0.2→cpu2 1.0→cpu3 others→4 PUs
             plans: launch at 0 ns
         "#]],
     );
@@ -403,8 +403,8 @@ fn a_fixed_plan_never_leaves_the_usable_pus() {
         steps,
         &expect![[r#"
             request: nothing
-            run for ever: 0.0→cpu3 0.1→cpu1 newborn→2 PUs
-            run for ever: 0.0→kernel 0.1→cpu1 newborn→1 PUs
+            run for ever: 0.0→cpu3 0.1→cpu1 others→2 PUs
+            run for ever: 0.0→kernel 0.1→cpu1 others→1 PUs
             plans: launch at 0 ns, machine-changed at 1.00 s
         "#]],
     );

@@ -102,7 +102,7 @@ fn a_machine_that_shrinks_and_grows() {
     }
 }
 
-/// The machine is another one after the moment in which threads were put somewhere: nobody runs a quantum by the old one.
+/// The machine is another one after the moment in which threads were put somewhere: no quantum is run by the old one.
 #[test]
 fn a_moment_may_end_with_another_machine() {
     let mut host = Changing::new(1);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whose quanta take so much longer, one after the other.
+/// A host with quanta that take so much longer, one after the other.
 struct Late {
     scripted: Scripted,
     by: Vec<Nanos>,
@@ -31,7 +31,7 @@ impl Host for Late {
     }
 }
 
-/// The kernel's; remembers who had just run, who was runnable, and what it heard of quanta.
+/// The kernel's; remembers which jobs had just run, which were runnable, and the quanta.
 #[derive(Debug, Default)]
 struct Pupil {
     just_ran: Vec<bool>,
@@ -54,7 +54,7 @@ impl Policy for Pupil {
 }
 
 /// Six jobs, of which one ends after each quantum. The second quantum takes three times as long as it should, and
-/// counts; the third one ten minutes, of which nobody hears. Its counts are not lost on who watches.
+/// counts; the third one ten minutes, which the policy does not get. Its counts are in the report.
 #[test]
 fn a_pause_teaches_nothing() {
     let by = vec![Nanos(0), Nanos(200), Nanos::from_secs(600)];
@@ -73,7 +73,7 @@ fn a_pause_teaches_nothing() {
 /// Ten minutes instead of 100 ns in which a thread computed or waited for a PU for nine were no pause, also where it did
 /// neither for the rest; five of them were.
 #[test]
-fn who_comes_late_still_learns() {
+fn a_late_loop_still_learns() {
     let host = Scripted::new(1);
     let at = |minutes: [u64; 3]| {
         let [at, used, waited] = minutes.map(|minutes| Nanos::from_secs(60 * minutes));
@@ -96,9 +96,9 @@ fn who_comes_late_still_learns() {
 }
 
 /// Of two jobs the head is chosen for what becomes a pause: it goes to the tail all the same, and a thread of it that
-/// was born meanwhile wants a context.
+/// was created meanwhile wants a context.
 #[test]
-fn who_ran_in_a_pause_has_had_its_turn() {
+fn a_pause_counts_as_a_turn() {
     let host = Scripted::new(2);
     let observation = |at: Nanos, orders: &[u32]| {
         let mut tasks = vec![host.seen(1); orders.len()];
@@ -118,7 +118,7 @@ fn who_ran_in_a_pause_has_had_its_turn() {
     assert_eq!(queued, [(0, 1), (1, 2)]);
 }
 
-/// The machine may change before a quantum has begun. How many threads were runnable for no time nobody can say; what
+/// The machine may change before a quantum has begun. How many threads were runnable for no time is unknown; what
 /// is known of the quantum before stays.
 #[test]
 fn no_time_teaches_nothing() {
