@@ -1,7 +1,7 @@
 //! When this thread has to ask for more than its equal share of CPU time.
 //!
 //! # Problem
-//! Who places newborns must run soon after it wakes. The lowest nice value makes sure of that, and does harm: the kernel
+//! The thread that places new threads must run soon after it wakes. The lowest nice value makes sure of that, and does harm: the kernel
 //! balances load by nice values, and at -20 a thread that runs for 1.5 % of the time weighs as much as six that compute
 //! (`se.avg.load_avg` in `/proc/PID/sched`). So programs' threads are moved away from where it is, and wait for each other
 //! on the PUs that are left: `sort` and `make` waited for a fifth of their time more (docs/asymmetric.md).
@@ -11,7 +11,7 @@
 //!
 //! A wait is what the kernel's sum has grown by from look to look. The thread looks whenever it has woken, so that is
 //! how long it waited then and since the look before, when it was kept from its work: several in one go are a delay
-//! like one. Short waits of many wakes are looked at one by one, and do not add up. The boost ends at a look as well: who
+//! like one. Short waits of many wakes are looked at one by one, and do not add up. The boost ends at a look as well: a thread that
 //! sleeps keeps it until it wakes, a second longer at most, and does not use it.
 //! # Properties
 //! - **Modest**: there is no boost without a long wait, nor where few threads are runnable. -> test `modest`
@@ -58,7 +58,7 @@ impl PriorityBoost {
         self.time = RunTime::open(proc, pid, tid).ok();
     }
 
-    /// Whether anybody has asked yet.
+    /// Whether it was asked yet.
     #[must_use]
     pub const fn has_told(&self) -> bool {
         self.told.is_some()

@@ -4,7 +4,7 @@
 //! end colocate holds, and waits. When colocate is dead, the guardian undoes the journal. It has a
 //! session of its own, so keys like Ctrl-C do not reach it, and it holds neither the terminal nor the
 //! programs' output open. Where jobs are stopped by signals it has a process group of its own instead, as
-//! somebody of the session must see to it that nobody gets SIGHUP (`anchor`).
+//! a process of the session must see to it that none gets SIGHUP (`anchor`).
 
 mod anchor;
 
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Time between two looks whether colocate is stopped. Chosen: short beside what people notice, and 15 µs of a PU each.
+/// Time between two looks whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
 const POLL: Nanos = Nanos::from_secs(1);
 
 /// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
@@ -70,7 +70,7 @@ impl Guardian {
     }
 
     /// Ends the guardian, as all is well, and waits for that. It is killed and not told, because
-    /// nobody can tell one that is stopped.
+    /// one that is stopped cannot be recognised.
     pub fn dismiss(self) {
         self.anchor.iter().for_each(anchor::end);
         let _ = sys::kill(self.pid, libc::SIGKILL);
@@ -97,7 +97,7 @@ fn guard(
     memory: &File,
     place: Option<&Place>,
 ) {
-    // A folder that somebody works in must not be kept from being unmounted.
+    // A folder in use must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
     let anchor = tell.and_then(Anchor::make);
     if anchor.is_none() {

@@ -391,7 +391,7 @@ impl LinuxHost {
             }
             if asked.pass_on {
                 let jobs = self.tasks.jobs().iter().zip(&self.pausing.held);
-                // Who has not begun knows no signal yet, and any would be its end.
+                // A program that has not begun handles no signal yet, and any would end it.
                 let running = jobs.filter(|(job, held)| job.end.is_none() && held.is_none());
                 for (job, _) in running {
                     // A child of ours that is not reaped yet: its number is its own.

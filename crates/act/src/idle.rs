@@ -1,11 +1,11 @@
-//! Threads that only run where nobody else wants to: SCHED_IDLE, and the way back.
+//! Threads that run on idle PUs only: SCHED_IDLE, and how it is undone.
 //!
 //! # Problem
-//! Jobs that wait for their turn could use the PUs of chosen jobs that wait for input, a lock or each other; but who
-//! was chosen must not notice.
+//! Jobs that wait for their turn could use the PUs of chosen jobs that wait for input, a lock or each other; but the
+//! chosen jobs must not be slowed down.
 //! # Approach
-//! Their threads are put under SCHED_IDLE: they weigh 3 where others weigh 1,024 (kernel/sched/sched.h, 6.18), and who
-//! wakes with another policy takes their PU at once. Threads and processes that they create inherit it.
+//! Their threads are put under SCHED_IDLE: they weigh 3 where others weigh 1,024 (kernel/sched/sched.h, 6.18), and a
+//! thread of another policy takes their PU as soon as it wakes. Threads and processes that they create inherit it.
 //!
 //! The way back needs a right that the way there does not need: without CAP_SYS_NICE the kernel lets a thread leave
 //! SCHED_IDLE only if RLIMIT_NICE of its process would allow its nice value (`user_check_sched_setscheduler` in
@@ -13,9 +13,9 @@
 //!
 //! The kernel keeps the nice value of a thread under SCHED_IDLE, its slice, and whether its children are to begin anew
 //! (tried on 6.18: the test `what_a_thread_had_comes_back`). So only the policy has to be remembered, which the journal
-//! does; and who gives a thread another nice value meanwhile is not overruled.
+//! does; a nice value that was changed meanwhile is kept.
 //!
-//! Threads with fixed priorities or deadlines are not lowered: who asked for these must not be made to wait by others
+//! Threads with fixed priorities or deadlines are not lowered: they must not be made to wait by others
 //! at the worst moment, which holding a lock may be.
 
 use crate::fair::Fair;
@@ -51,7 +51,7 @@ pub enum LicenceError {
         /// The soft limit.
         found: u64,
     },
-    /// Nobody could try.
+    /// It could not be tried.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
@@ -167,7 +167,7 @@ impl Placer {
     /// Takes in that a newborn may have inherited SCHED_IDLE from one that we have put there.
     ///
     /// One that has not stands in the journal as well: it may put itself there later, and is then told from those that
-    /// nobody has heard of when colocate dies.
+    /// are not known when colocate dies.
     pub fn meet(&mut self, task: &mut Task) {
         let found = task.process.as_ref().map(|process| process.with(task.tid, sys::schedule_of));
         let is_idle = matches!(found, Some(Ok(it)) if it.policy == libc::SCHED_IDLE);

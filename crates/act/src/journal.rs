@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
-    /// Whoever puts another folder in the place of the journal's loses nothing in it.
+    /// Where another folder was put in the place of the journal's, nothing in it is lost.
     #[test]
     fn it_is_removed_from_the_folder_that_it_was_made_in() {
         let base = tempfile::tempdir().unwrap();

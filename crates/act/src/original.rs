@@ -1,4 +1,4 @@
-//! Which mask a task has that nobody has placed.
+//! Which mask a task has that was not placed.
 //!
 //! # Problem
 //! What sched_getaffinity(2) says of a task is less than what it was given: PUs that are offline are
@@ -7,8 +7,8 @@
 //! would never run on a PU that comes later.
 //! # Approach
 //! Ask for everything, in a process made for that, and see what the kernel grants. If our own mask has
-//! all of it, nobody has narrowed it, and a task like us is given everything back. If not, somebody
-//! has, as `taskset` does, and our own mask is what a task is given back, offline PUs included.
+//! all of it, it was not narrowed, and a task like us is given everything back. If not, it was
+//! narrowed, as by `taskset`, and our own mask is what a task is given back, offline PUs included.
 
 use crate::sys::{self, Fork};
 use colocate_files::kernel;
@@ -94,7 +94,7 @@ mod tests {
             "5 is offline, and not granted before Linux 6.2"
         );
         assert_eq!(chosen("0-3", "0-7"), "0-3", "taskset");
-        assert_eq!(chosen("0-3", ""), "0-3", "nobody can say");
+        assert_eq!(chosen("0-3", ""), "0-3", "unknown");
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub fn single(set: &PuSet) -> Option<PuNr> {
     pus.next().filter(|_| pus.next().is_none())
 }
 
-/// Whether a thread that was given `ours` and now has `current` was moved by nobody but the kernel.
+/// Whether a thread that was given `ours` and now has `current` was moved by the kernel only.
 ///
 /// When PUs go offline or the cpuset shrinks to `usable`, the kernel takes away what is not usable
 /// any more, and if nothing is left it gives the thread all that is (cpuset(7)).

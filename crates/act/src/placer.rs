@@ -20,7 +20,7 @@ pub struct Placer {
     pub journal: Writer,
     /// `/proc`.
     pub proc: PathBuf,
-    /// The mask that tasks were given which nobody placed; see [`crate::original`].
+    /// The mask of tasks that were not placed; see [`crate::original`].
     pub original: PuSet,
     /// PUs that can be used now.
     pub usable: PuSet,
@@ -98,7 +98,7 @@ impl Placer {
     pub fn look_where(&self, task: &mut Task) -> Option<Stat> {
         let stat = task.process.as_ref()?.stat_of(task.tid)?;
         task.placement.last_ran = Some(stat.last_ran);
-        // Rounded down: who knows it better keeps that.
+        // Rounded down: what is known better is kept.
         task.usage.note_cpu_time(stat.cpu_time);
         Some(stat)
     }

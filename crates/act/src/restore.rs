@@ -348,7 +348,7 @@ pub enum FoundError {
     /// It is of another version, which another colocate may understand.
     #[error("{0}")]
     OtherVersion(JournalError),
-    /// Nobody can make anything of it.
+    /// It is of no use.
     #[error("{0}")]
     Spoilt(JournalError),
 }
@@ -553,7 +553,7 @@ mod tests {
     fn may_idle() -> bool {
         let may = idle::licence().is_ok();
         if !may {
-            eprintln!("skipped: nobody can leave SCHED_IDLE again");
+            eprintln!("skipped: SCHED_IDLE cannot be left again");
         }
         may
     }
@@ -603,7 +603,7 @@ mod tests {
         assert_eq!(policy(families[1].pid), libc::SCHED_IDLE);
     }
 
-    /// Its creator has ended, so it descends from nobody; but it is in the cgroup of a job.
+    /// Its creator has ended, so it has no known ancestor; but it is in the cgroup of a job.
     #[test]
     fn an_orphan_in_a_cgroup_has_all_of_it_back() {
         let Some(freezer) = freezer::cgroups_for_a_test(3, 1) else { return };
@@ -644,7 +644,7 @@ mod tests {
         assert_eq!(sleeper.mask(), original);
     }
 
-    /// A later thread has executed a program and is the first one now, and who wrote the journal never knew.
+    /// A later thread has executed a program and is the first one now, which is not in the journal.
     #[test]
     fn where_a_later_thread_executed_a_program() {
         let sleeper = Sleeper::start();
@@ -681,7 +681,7 @@ mod tests {
         assert_eq!(sleeper.mask(), pin::only(pu));
     }
 
-    /// A process that is told to stop does so when it is next on a PU. Who lets it go on before that must reach it,
+    /// A process that gets SIGSTOP stops when it is next on a PU. SIGCONT before that must reach it,
     /// too; here it is kept from a PU by a cgroup.
     #[test]
     fn who_is_about_to_stop_goes_on() {

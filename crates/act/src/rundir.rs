@@ -15,8 +15,8 @@ pub fn candidates(xdg_runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
     xdg.into_iter().chain(root).chain([shared]).collect()
 }
 
-/// The first of `candidates` that can be used, made if it is missing: a folder of this user that nobody else can write
-/// to or put another one in the place of ([`Dir::open_private`]). In `/tmp` anybody could have made it, or a link of that
+/// The first of `candidates` that can be used, made if it is missing: a folder of this user that no other can write
+/// to or put another one in the place of ([`Dir::open_private`]). In `/tmp` any user could have made it, or a link of that
 /// name, before us.
 ///
 /// # Errors

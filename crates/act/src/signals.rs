@@ -113,7 +113,7 @@ pub struct Asked {
     pub ends: bool,
 }
 
-/// Of those that are passed on, signals by which people end programs, with their names. SIGUSR1 and SIGUSR2 are
+/// Of those that are passed on, signals by which programs are ended, with their names. SIGUSR1 and SIGUSR2 are
 /// words to a program, by which `dd` says how far it is.
 const ENDS: [(c_int, &str); 4] = [
     (libc::SIGINT, "SIGINT"),
@@ -122,7 +122,7 @@ const ENDS: [(c_int, &str); 4] = [
     (libc::SIGQUIT, "SIGQUIT"),
 ];
 
-/// What people call a signal by which programs are ended; others go by their numbers.
+/// The name of a signal by which programs are ended; others go by their numbers.
 #[must_use]
 pub fn name(signal: c_int) -> String {
     let known = ENDS.iter().find(|(number, _)| *number == signal);
@@ -180,7 +180,7 @@ mod tests {
         );
     }
 
-    /// They end a program only if it does not know them, and then they need nobody's help.
+    /// They end a program only if it does not handle them, and then without help.
     #[test]
     fn words_to_programs_end_nothing_else() {
         for signal in [libc::SIGUSR1, libc::SIGUSR2] {

@@ -63,7 +63,7 @@ pub enum Fork {
     Parent(Pid),
 }
 
-/// Makes a copy of this process. To be called before threads are created, or by who then only makes
+/// Makes a copy of this process. To be called before threads are created, or by a thread that then only makes
 /// system calls in the child.
 ///
 /// # Errors
@@ -212,7 +212,7 @@ pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
     owned(RawFd::try_from(fd).unwrap_or(-1), "pidfd_open")
 }
 
-/// The process that created this one, or who has taken its place.
+/// The process that created this one, or the one that has taken its place.
 #[must_use]
 pub fn parent() -> Pid {
     Pid(parent_id().cast_signed())
@@ -333,7 +333,7 @@ fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
     if fd < 0 {
         return Err(SysError::last(call));
     }
-    // SAFETY: the kernel has just opened `fd` for us and nobody else has it.
+    // SAFETY: the kernel has just opened `fd` for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -426,7 +426,7 @@ pub fn ends_with_us(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// Gives this thread a name, for people who look at `ps`.
+/// Gives this thread a name, for `ps`.
 pub fn set_name(name: &CStr) {
     // SAFETY: the name is a valid string; the kernel copies at most 16 bytes of it.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -472,7 +472,7 @@ pub fn policy() -> c_int {
 }
 
 /// Gives this thread back what it had before [`be_prompt`]. A policy with fixed priorities, which only
-/// who has a privilege can have given to colocate, is not given back.
+/// takes a privilege, is not restored.
 pub fn be_as_before(policy: c_int, nice: i32) {
     let policy = match policy {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
@@ -623,7 +623,7 @@ mod tests {
     use super::*;
 
     /// Later runs find the policies that leave PUs to others, and none with fixed priorities. Each in a thread of its
-    /// own: nobody has to leave one of them again, which may not be permitted.
+    /// own: so none of them has to be left again, which may not be permitted.
     #[test]
     fn policies_that_are_given_back() {
         let given = |wanted: c_int| {

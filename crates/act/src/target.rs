@@ -8,7 +8,7 @@
 //! reached it is ended and leaves; or, so that the load stays, goes on until all have reached theirs.
 //! # Properties
 //! Decisions only: nothing here makes a system call. A run that fails is never followed by another, so a
-//! program that cannot work ends its job, and who was killed from outside stays dead. -> test
+//! program that cannot work ends its job, and a job that was killed from outside stays dead. -> test
 //! `a_failed_run_is_the_last`
 
 use colocate_engine::JobEnd;
@@ -48,7 +48,7 @@ struct Course {
 }
 
 impl Targets {
-    /// For so many jobs; who is not named runs once. With `repeat`, the load stays until all are done.
+    /// For so many jobs; one that is not named runs once. With `repeat`, the load stays until all are done.
     #[must_use]
     pub fn new(jobs: usize, targets: &[Target], repeat: bool) -> Self {
         let target = |job| targets.get(job).copied().unwrap_or_default();
@@ -222,7 +222,7 @@ mod tests {
             let at = if status == 0 { 2 } else { 3 };
             assert_eq!(targets.news(), [end(job, at, status)]);
         }
-        assert_eq!(targets.runs(), [1, 1], "who is given up has not run once more");
+        assert_eq!(targets.runs(), [1, 1], "a job that is given up has not run once more");
         assert!(targets.take_leave().is_empty());
     }
 

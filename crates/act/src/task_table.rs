@@ -1,4 +1,4 @@
-//! The table of jobs, processes and tasks: who lives, who created whom, who is meant to be where.
+//! The table of jobs, processes and tasks: which live, which created which, and where each is meant to be.
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Ended tasks that are remembered one by one. A report of more helps nobody, and a program can
+/// Ended tasks that are remembered one by one. A report of more is of no use, and a program can
 /// create millions.
 const REMEMBERED: usize = 10_000;
-/// The same where everybody is looked at every quantum, and the last to end matter, not the first.
+/// The same where all are looked at every quantum, and the last to end matter, not the first.
 /// Chosen: more than end in a quantum, few enough to cost little in each.
 const REMEMBERED_LAST: usize = 512;
 
@@ -118,7 +118,7 @@ pub struct Birth {
     pub parent_pid: Pid,
     /// Its creator, or the first thread of that process if the note of its birth was lost.
     pub parent_tid: Tid,
-    /// Whether that note was lost, or nobody takes such notes: any thread of its creator's process may have created it.
+    /// Whether that note was lost, or there are no such notes: any thread of its creator's process may have created it.
     pub lost: bool,
 }
 
@@ -458,7 +458,7 @@ impl TaskTable {
     }
 
     /// What any remembered thread of a process could have handed down at `at`. It is put together once for all events that
-    /// are taken in together: who is found among them was born before what is done because of them.
+    /// are taken in together: what is found among them was created before what is done because of them.
     fn of_any(&mut self, pid: Pid, at: Nanos) -> OfAny {
         if let Some(known) = self.of_any.get(&pid) {
             return known.clone();
@@ -480,7 +480,7 @@ impl TaskTable {
     /// The remembered tasks of a process.
     fn remembered_of(&self, pid: Pid) -> impl Iterator<Item = &Task> {
         let job = self.processes.get(&pid).map(|process| process.job);
-        // Of a process that is gone nobody knows the job any more.
+        // Of a process that is gone the job is unknown.
         let first = TaskId { job: job.unwrap_or(JobIdx(0)), order: 0 };
         let last = TaskId { job: job.unwrap_or(JobIdx(u32::MAX)), order: u32::MAX };
         self.tasks.range(first..=last).map(|(_, task)| task).filter(move |task| task.pid == pid)
@@ -553,7 +553,7 @@ impl TaskTable {
         }
     }
 
-    /// First threads of jobs that were reported as ended, and from whom nobody has taken over, although their job has
+    /// First threads of jobs that were reported as ended, and from which none has taken over, although their job has
     /// not ended.
     #[must_use]
     pub fn doubtful(&self) -> Vec<TaskId> {
@@ -564,7 +564,7 @@ impl TaskTable {
     }
 
     /// Notes that a task lives although it was reported as ended. It may be another thread of its process, which has
-    /// executed a program that nobody has told of.
+    /// executed a program without an event of it.
     pub fn revive(&mut self, id: TaskId) {
         let task = self.tasks.get(&id);
         let Some((pid, Some(ended))) = task.map(|task| (task.pid, task.ended)) else { return };
@@ -605,8 +605,8 @@ impl TaskTable {
         }
     }
 
-    /// The PU that a plan gives to a task that is born; `None` leaves it to the kernel. Who begins a run
-    /// that the plan does not know of goes where the plan wanted who began the one before.
+    /// The PU that a plan gives to a task that is created; `None` leaves it to the kernel. The first task of a run
+    /// that the plan does not know goes where the plan wanted that of the run before.
     #[must_use]
     pub fn target_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));

@@ -2,17 +2,17 @@
 //!
 //! # Problem
 //! A shell with job control gives colocate a process group of its own, in which the programs are, too. Such a group
-//! is orphaned when nobody in it has a parent in another group of the session any more: because colocate was killed,
-//! or because the shell has ended. If somebody in it is stopped at that moment, the kernel sends SIGHUP and SIGCONT to
-//! all of it (setpgid(2), and _exit(3p) of POSIX), which ends programs. Where jobs are stopped by signals somebody
+//! is orphaned when no process in it has a parent in another group of the session any more: because colocate was killed,
+//! or because the shell has ended. If a process in it is stopped at that moment, the kernel sends SIGHUP and SIGCONT to
+//! all of it (setpgid(2), and _exit(3p) of POSIX), which ends programs. Where jobs are stopped by signals one
 //! nearly always is.
 //! # Approach
 //! The guardian stays in the session, in a group of its own, and has a child in colocate's group that does nothing:
-//! the anchor. As long as both live the group is not orphaned. When everybody goes on again, the anchor leaves the
-//! group and is ended; for that the kernel does not ask who is stopped, only when somebody ends.
+//! the anchor. As long as both live the group is not orphaned. When all continue, the anchor leaves the
+//! group and is ended; for that the kernel does not look for stopped processes, only when one ends.
 //!
 //! A group that is orphaned already, or is not in the session of its creators, stays so: SIGTSTP and reading from a
-//! terminal in the background do not stop anybody there, and nobody would let them go on.
+//! terminal in the background stop no process there, and none would continue it.
 
 use crate::stat::Stat;
 use crate::sys::{self, Fork};
@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Whether somebody above process `pid` keeps its process group from being orphaned: the first one who is in another
+/// Whether an ancestor of process `pid` keeps its process group from being orphaned: the first one that is in another
 /// group, if that is in the same session. `proc` is `/proc`.
 pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
     let parent = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
@@ -41,7 +41,7 @@ impl Anchor {
     /// Makes it in the group of this process, which leaves that for one of its own in the same session. What comes out
     /// of the other end of `tell` is for [`hear_of`]. `None` if there can be no more processes; then nothing is changed.
     pub fn make(mut tell: io::PipeWriter) -> Option<Self> {
-        // So nobody need reap it, and colocate can end it also while the guardian is stopped.
+        // So it need not be reaped, and colocate can end it also while the guardian is stopped.
         sys::ignore(libc::SIGCHLD, true);
         let guardian = Pid(std::process::id().cast_signed());
         match sys::fork().ok()? {
@@ -54,7 +54,7 @@ impl Anchor {
         }
     }
 
-    /// Ends it without anybody being sent SIGHUP, even if somebody has stopped himself.
+    /// Ends it without a SIGHUP to any process, even if one has stopped itself.
     pub fn end(self) {
         let guardian = Pid(std::process::id().cast_signed());
         // If it is gone, its number may be another process's, which the kernel does not let us move.

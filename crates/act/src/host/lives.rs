@@ -155,14 +155,14 @@ impl LinuxHost {
     /// Notes what the run with this first process has left behind. The kernel tells of its end, and of what it may
     /// still bear, by events that cost descriptors: those are kept only so long.
     fn leave_behind(&mut self, first: Pid, left: Vec<Pid>) {
-        // Who does not die is left behind by many runs, and belongs to the first of them.
+        // A process that does not die is left behind by many runs, and belongs to the first of them.
         let known = |pid: &Pid| self.runs.rests.iter().any(|rest| rest.pids.contains(pid));
         let pids = left.into_iter().filter(|pid| !known(pid)).collect();
         self.runs.rests.push(Rest { first, pids });
         self.forget_rests();
     }
 
-    /// Who was born of what a run has left behind belongs to that run.
+    /// What is created by a process that a run has left behind belongs to that run.
     pub(super) fn born_of_rest(&mut self, birth: Birth) {
         for rest in self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&birth.parent_pid))
         {

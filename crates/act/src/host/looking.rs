@@ -1,6 +1,6 @@
-//! Looking how things are: at the machine, at tasks, and whether who was stopped has stopped.
+//! Looking how things are: at the machine, at tasks, and whether stopped jobs have stopped.
 //!
-//! A quantum must cost little with hundreds of jobs, so who waited in it is not looked at, and of the others
+//! A quantum must cost little with hundreds of jobs, so those that waited in it are not looked at, and of the others
 //! only those that ran are asked where. All that runs is looked at as a whole once a second or less often.
 
 use super::placing::Waiting;
@@ -31,9 +31,9 @@ const LOOK_AT_ONCE: usize = 500;
 /// To look which of those have woken that sleep takes at most one part in this many of a PU, but for [`LONGEST_REST`]. Chosen:
 /// a quarter of what watching may take.
 const SEARCH_SHARE: u64 = 200;
-/// For so long at most who has woken is taken to sleep on. Chosen: as long as until the next look at everything.
+/// For so long at most a thread that has woken is taken to sleep on. Chosen: as long as until the next look at everything.
 const LONGEST_REST: Nanos = LOOK_EVERY;
-/// So many looks in a row must find a job stopped by somebody else before that is told. Chosen: one may be
+/// So many looks in a row must find a job stopped by another process before that is reported. Chosen: one may be
 /// a program that waits for its child to stop.
 const LOOKS_ASLEEP: u8 = 2;
 
@@ -77,7 +77,7 @@ impl LinuxHost {
     /// Looks at the machine, and at some living tasks, if it is time to: those that come after the ones that were looked at
     /// last. A look at all of very many would keep new ones waiting.
     ///
-    /// The machine costs one system call, so that is never put off: on a PU that is gone, nobody is
+    /// The machine costs one system call, so that is never put off: on a PU that is gone, no task is
     /// where he should be. Reading it anew after a change is rare, and not counted either.
     pub(super) fn look_if_due(&mut self) {
         self.look_at_own_waits();
@@ -117,7 +117,7 @@ impl LinuxHost {
     /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
     fn look_at_own_waits(&mut self) {
         if !self.looks.boost.has_told() {
-            // Who asks is the first thread.
+            // This is the first thread.
             let us = Pid(std::process::id().cast_signed());
             self.looks.boost.watch(&self.placer.proc, us, us.first_thread());
         }
@@ -148,7 +148,7 @@ impl LinuxHost {
         }
         self.usable = usable(&self.machine, &usable_now);
         self.watch_new_pus(&usable_now);
-        // A cpuset that grows lets tasks that nobody placed grow with it.
+        // A cpuset that grows widens the masks of tasks that were not placed.
         let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
         self.notes.push(format!(
             "usable PUs changed from {} to {usable_now}; planned again",
@@ -167,7 +167,7 @@ impl LinuxHost {
         if new.is_empty() {
             return;
         }
-        // Who is watched from now on is sampled there, too.
+        // What is watched from now on is sampled there, too.
         known.extend(new.iter());
         if unheard {
             self.notes.push(format!(
@@ -183,7 +183,7 @@ impl LinuxHost {
     fn look_for_lost_jobs(&mut self) {
         for id in self.tasks.doubtful() {
             let Some(task) = self.tasks.task(id) else { continue };
-            // The kernel tells of an end before it is over: who has just ended may still be seen to run.
+            // The kernel reports an end before it is over: a task that has just ended may still be seen to run.
             if task.ended.is_none_or(|ended| now() < ended + LOOK_EVERY) {
                 continue;
             }
@@ -299,7 +299,7 @@ impl LinuxHost {
         self.tasks.slept(id);
     }
 
-    /// Looks whether who was stopped has stopped, and who was not has.
+    /// Looks whether what was stopped has stopped, and what was not has.
     fn look_at_stopped(&mut self) {
         for (job, looks) in self.looks.asleep.clone() {
             if self.pausing.pauser.is_some() && looks == LOOKS_ASLEEP {

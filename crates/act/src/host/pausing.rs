@@ -56,7 +56,7 @@ impl LinuxHost {
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
     pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
         if self.is_over() {
-            // Programs were asked to end, and who is stopped could not; or nobody may be stopped.
+            // Programs were asked to end, and a stopped one could not; or none may be stopped.
             return Ok(());
         }
         self.pausing.waiting = waiting(plan, self.pausing.pauser.is_some())?.into_iter().collect();
@@ -99,8 +99,8 @@ impl LinuxHost {
         }
     }
 
-    /// Ends the scheduling for good, as a signal has come by which people end programs: who is stopped could not end.
-    /// Everything goes on, where the kernel wants it. A host that stops nobody keeps to its plan.
+    /// Ends the scheduling for good, as a signal has come by which programs are ended: a stopped one could not end.
+    /// Everything goes on, where the kernel wants it. A host that stops no job keeps to its plan.
     pub(super) fn end_scheduling(&mut self, signal: c_int) {
         if self.pausing.pauser.is_none() {
             return;
@@ -128,7 +128,7 @@ impl LinuxHost {
         self.pausing.ending.is_some() || self.pausing.given_up
     }
 
-    /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: who cannot be looked at must not be
+    /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
     /// stopped or placed. To be called before anything runs.
     pub(super) fn give_up_if_blind(&mut self) {
         if let Some(why) = self.births.without_proc().map(ToOwned::to_owned) {
@@ -207,7 +207,7 @@ impl LinuxHost {
         }
     }
 
-    /// Lets a job begin that has not and may. Nobody waits for its exec: it needs a PU, which may take a while,
+    /// Lets a job begin that has not and may. Its exec is not waited for: it needs a PU, which may take a while,
     /// or a disk, which may take for ever.
     pub(super) fn release_held(&mut self, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
@@ -241,7 +241,7 @@ impl LinuxHost {
         }
     }
 
-    /// Stops those once more that wait, since everybody was told to go on: a shell does so with jobs that it
+    /// Stops those once more that wait, since all were continued: a shell does so with jobs that it
     /// brings to the front.
     pub(super) fn stop_again(&mut self) {
         for job in self.pausing.waiting.clone() {

@@ -298,7 +298,7 @@ impl LinuxHost {
                 .or_else(|| self.tasks.default_target(&plan.default_placement));
             self.tasks.set_target(id, target);
         }
-        // Who is stopped stays where it is: it runs nowhere.
+        // A stopped task stays where it is: it runs nowhere.
         for (id, place) in named.into_iter().chain(others) {
             if place != Some(Place::Waiting) || self.fills(id.job) {
                 self.follow(id);

@@ -79,7 +79,7 @@ impl Kept {
     }
 }
 
-/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, somebody knows of its
+/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, the guardian knows of its
 /// cgroups. Says what is not as good as it could be.
 pub(super) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> Kept {
     let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());

@@ -70,7 +70,7 @@ impl Sources {
     pub fn not_sampled(&self, new: &PuSet) -> Option<String> {
         self.spinning.as_ref()?;
         Some(format!(
-            "threads on PU {new}, not online at the start, are not sampled: who waits in a loop there is taken to do what \
+            "threads on PU {new}, not online at the start, are not sampled: a thread that waits in a loop there counts as \
              it did before"
         ))
     }

@@ -60,7 +60,7 @@ pub fn list(nodes: &[NodeNr]) -> String {
     set.to_string()
 }
 
-/// Where somebody wants pages to be.
+/// Where pages are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// On that node.
@@ -85,7 +85,7 @@ impl FromStr for Wish {
     }
 }
 
-/// Why pages cannot go where somebody wants them.
+/// Why pages cannot go where they are to be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// There is no such node, or it is offline.
@@ -132,7 +132,7 @@ pub enum TargetError {
     },
 }
 
-/// Where the pages of a process that may use the nodes `allowed` go if somebody wants `wish`.
+/// Where the pages of a process that may use the nodes `allowed` go for a given `wish`.
 ///
 /// # Errors
 /// [`TargetError`] says why they cannot go there.

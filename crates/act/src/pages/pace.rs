@@ -1,7 +1,7 @@
 //! How many pages a batch may have.
 //!
 //! # Problem
-//! While a page is moved, whoever touches it waits. A call that moves thousands of them can hold a
+//! While a page is moved, a thread that touches it waits. A call that moves thousands of them can hold a
 //! program up for long; one call a page costs too much. How long a page takes depends on the
 //! machine, its load and the page.
 //!

@@ -1,4 +1,4 @@
-//! Who asks for a process's pages: its threads, and the nodes that they run on.
+//! What asks for a process's pages: its threads, and the nodes that they run on.
 
 use super::nodes::Nodes;
 use crate::handle::ProcessHandle;

@@ -24,7 +24,7 @@ const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
 const PREFIX: &str = "colocate-";
 
 /// How long processes that are about to end may keep cgroups in use. Chosen: with ten busy threads beside it on two PUs one
-/// under SCHED_IDLE needed more than two seconds (measured), and so long nobody minds that colocate is still there.
+/// under SCHED_IDLE needed more than two seconds (measured), and colocate may stay that long.
 const LONGEST_END: Duration = Duration::from_secs(30);
 /// Time until it is looked again whether they have ended, at first and at most; it doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
@@ -201,7 +201,7 @@ pub fn thaw(folder: &Path) -> io::Result<()> {
 
 fn thaw_in(folder: &Dir) {
     for job in cgroups_in(folder) {
-        // One that somebody else has removed meanwhile has nobody in it.
+        // One that was removed meanwhile was empty.
         let _ = job.write_in_place("cgroup.freeze", b"0");
     }
 }
@@ -222,7 +222,7 @@ fn above(folder: &Path) -> io::Result<&Path> {
 /// Lets everything in the cgroups of a folder go on, moves it to the cgroup above the folder, and removes
 /// the folder. Returns the processes that were moved.
 ///
-/// Cgroups that a program has made in its own are removed if nobody is in them. Those in use stay, and with
+/// Cgroups that a program has made in its own are removed if they are empty. Those in use stay, and with
 /// them the ones around them: their limits are the program's affair.
 ///
 /// # Errors
@@ -238,7 +238,7 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     let Some(folder) = there(above.child(name).map_err(io::Error::from))? else {
         return Ok(Vec::new());
     };
-    // First of all everybody goes on: to move a process can take the kernel some hundredths of a second.
+    // First of all they continue: to move a process can take the kernel some hundredths of a second.
     thaw_in(&folder);
     let mut moved = BTreeSet::new();
     let (mut result, until) = (Ok(()), Instant::now() + LONGEST_END);
@@ -249,7 +249,7 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     removed.map(|()| moved.into_iter().collect())
 }
 
-/// What somebody else has removed meanwhile need not be.
+/// What was removed meanwhile need not be.
 fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
     there(result).map(|_| ())
 }
@@ -283,7 +283,7 @@ fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
 
 /// Moves all processes of the cgroup `name` in `folder` to another one, and removes it.
 ///
-/// Who is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
+/// A process that is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
 /// where it is listed no more. So that is waited for, unless cgroups in it are in use. What forks meanwhile is met in the
 /// next round.
 ///

@@ -5,7 +5,7 @@
 //! made, and must run again whatever becomes of us.
 //! # Approach
 //! Best is a cgroup of its own for each job, which the kernel freezes as a whole: processes that are born
-//! meanwhile are frozen, too, and nobody notices. Without one, each process that we know of gets SIGSTOP, and
+//! meanwhile are frozen, too, and programs do not notice. Without one, each process that we know of gets SIGSTOP, and
 //! SIGCONT later; its parent can notice that, and a process that stopped itself goes on with the others.
 //!
 //! How it is done stands in the journal's head, so the guardian and `colocate restore` can undo it.
@@ -53,8 +53,8 @@ impl fmt::Display for How {
     }
 }
 
-/// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops who runs
-/// at the next interrupt, a few milliseconds away; who is deep in a driver may take longer.
+/// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops a running
+/// thread at the next interrupt, a few milliseconds away; one in a driver may take longer.
 const STOPS_WITHIN: Nanos = Nanos::from_millis(100);
 /// So many looks in a row must find a job going on before that is told. Chosen.
 const STRIKES: u8 = 3;
@@ -145,7 +145,7 @@ impl Pauser {
         self.stop_again(job, processes)
     }
 
-    /// Stops a job once more that is to wait: somebody else may have let it go on.
+    /// Stops a job once more that is to wait: another process may have continued it.
     ///
     /// # Errors
     /// As [`Self::stop`].
@@ -180,7 +180,7 @@ impl Pauser {
         Ok(())
     }
 
-    /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: somebody else may
+    /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: another process may
     /// have let it go on. `processes` as for [`Self::has_stopped`].
     pub fn look(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> Found {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
@@ -224,7 +224,7 @@ impl Pauser {
     /// If the kernel does not; processes that have ended are none.
     pub fn kill(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         if let Some(freezer) = &self.freezer {
-            // Kernels before 5.14 cannot; and who has not begun is not in the cgroup yet.
+            // Kernels before 5.14 cannot; and a job that has not begun is not in the cgroup yet.
             let _ = freezer.kill(job);
         }
         signal(processes, libc::SIGKILL)
@@ -315,7 +315,7 @@ mod tests {
         wait_for("a stop", || state() == 'T' && has_stopped(&pauser));
         pauser.go_on(JobIdx(0), &both).unwrap();
         wait_for("going on", || state() != 'T');
-        // Somebody else lets it go on, again and again.
+        // It is continued again and again.
         pauser.stop(JobIdx(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
         let mut look = || {

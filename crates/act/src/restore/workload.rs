@@ -160,7 +160,7 @@ impl<'a> Workload<'a> {
     }
 
     /// The policy that a known process has or had before we put it under SCHED_IDLE, unless it is there by its own
-    /// doing. It may have been taken out of it again while it was creating somebody.
+    /// doing. It may have been taken out of it again while it was creating another.
     fn policy_of(&self, pid: Pid) -> Option<Fair> {
         let entries = || self.known.values().filter(|entry| entry.pid == pid);
         let now = |tid| Fair::of(sys::schedule_of(tid).ok()?.policy);

@@ -69,10 +69,10 @@ fn runs_add_up() {
     table.revive(first);
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
     table.born(birth(10, 11, (10, 10))).unwrap();
-    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked");
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read");
     table.ended(Tid(11), Nanos(3));
     table.ended(Tid(10), Nanos(3));
-    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody will know");
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "it stays unknown");
     assert_eq!(table.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
     table.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
     assert_eq!((table.run_of(Pid(10)), table.run_of(Pid(30)).is_some()), (None, true));
@@ -212,7 +212,7 @@ fn who_executes_a_program_stays_known_to_its_job() {
         "it has the mask that it had"
     );
     assert!(table.begins_run(id));
-    assert!(table.doubtful().is_empty(), "nobody is to be revived");
+    assert!(table.doubtful().is_empty(), "none is to be revived");
     let child = table.born(birth(20, 20, (10, 10))).unwrap();
     assert_eq!(child.to_string(), "0.3");
     table.ended(Tid(10), Nanos(4));
@@ -226,7 +226,7 @@ fn who_executes_a_program_stays_known_to_its_job() {
 #[test]
 fn who_executes_a_program_has_its_time_counted_once() {
     let (mut table, id) = taken_over(11);
-    assert_eq!(table.cpu_time(JobIdx(0)), None, "nobody has asked yet");
+    assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read yet");
     table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
     assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
     let executing = &table.seen(Nanos(0), &BTreeSet::new(), |_, _| None)[1];
@@ -261,7 +261,7 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     assert_eq!(table.born(birth(20, 20, (10, 10))), None, "its process is gone");
 }
 
-/// A program that changes its user is not told of: 10 is found to live after all, and may be who was 11.
+/// A program that changes its user is not told of: 10 is found to live after all, and may be what was 11.
 #[test]
 fn who_is_revived_may_be_another_thread() {
     let mut table = table();

@@ -58,7 +58,7 @@ fn what_is_busy_for_a_moment_is_moved() {
     assert_eq!((memory.puts, memory.pauses), (3, 1));
 }
 
-/// While the kernel moves a page for reasons of its own, nobody finds it; it is looked for again, and
+/// While the kernel moves a page for reasons of its own, it is not found; it is looked for again, and
 /// was moved.
 #[test]
 fn a_page_that_is_nowhere_for_a_moment_is_moved() {
