@@ -113,7 +113,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     report(&study.session, args.json)
 }
 
-/// Set by a signal that asks us to end, until somebody has seen it. The programs are told, and killed
+/// Set by a signal that asks us to end, until it was seen. The programs are asked to end, and killed
 /// at the second one; the run is not counted.
 /// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
@@ -121,7 +121,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// The same for work of our own, which looks at the flag only between pieces that may take minutes: a second signal ends
-/// the process as if nobody had caught it.
+/// the process as if it had not been caught.
 pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|signal, stop| flag::register_conditional_default(signal, stop).map(drop))
 }

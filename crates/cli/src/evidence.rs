@@ -23,7 +23,7 @@ impl Evidence {
         grants.iter().map(Self::from).collect()
     }
 
-    /// One line for people.
+    /// One line of text.
     pub fn line(&self) -> String {
         let source = self.source.name();
         match (&self.backend, &self.cost, &self.refused) {

@@ -235,7 +235,7 @@ fn huge(moved: &Moved, counted: Option<HugeMoves>) -> Huge {
     }
 }
 
-/// What it all comes to for whoever started us.
+/// The exit status.
 fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let size = |pages: u64| Bytes(pages * report.page_bytes);
     let reached = report.reached.as_deref().unwrap_or_default();

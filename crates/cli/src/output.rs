@@ -76,7 +76,7 @@ pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::Private)
 }
 
-/// The same for whom `mode` allows to read a new file.
+/// The same for those that `mode` allows to read a new file.
 ///
 /// # Errors
 /// As [`write()`].
@@ -134,14 +134,14 @@ pub fn remarked(line: &str) -> String {
     format!("colocate: {}\n", printable(line))
 }
 
-/// Writes to standard error. Programs run on and results are kept although nobody listens there: a reader that has
+/// Writes to standard error. Programs run on and results are kept although it is not read: a reader that has
 /// gone away, a full disk.
 pub fn aside(text: &str) {
     let _ = std::io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
-/// A descriptor of standard error of its own, which no program inherits: who holds the lock of `io::stderr` keeps
-/// everybody else from it.
+/// A descriptor of standard error of its own, which no program inherits: a thread that holds the lock of `io::stderr`
+/// keeps all others from it.
 pub struct OwnStderr(File);
 
 impl OwnStderr {

@@ -15,7 +15,7 @@ pub struct Output<'a> {
 /// What can be written into a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Tables for people.
+    /// Tables as text.
     Text,
     /// JSON.
     Json,
@@ -23,7 +23,7 @@ pub enum Form {
     Picture,
 }
 
-/// What is written into each of `paths`, and who may read new ones; `-` is standard output, and gets text, or JSON if
+/// What is written into each of `paths`, and which users may read new ones; `-` is standard output, and gets text, or JSON if
 /// `json`.
 ///
 /// # Errors

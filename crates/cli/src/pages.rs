@@ -1,4 +1,4 @@
-//! `colocate pages`: where a process's memory lies, and who asks for it.
+//! `colocate pages`: where a process's memory lies, and which threads ask for it.
 
 use crate::exit::{Failure, NO_CAPABILITY};
 use crate::output;

@@ -111,7 +111,7 @@ const TASKS: usize = 256;
 /// Has the slowdowns of the plan's tasks predicted, and says what they are worth, in one line.
 fn foresee(plan: &mut Plan, seen: &read::Seen, tasks: &[Task]) -> String {
     let Some(performance) = &seen.performance else {
-        return "not predicted: nobody has described how fast this machine is".to_owned();
+        return "not predicted: the machine's description does not say how fast it is".to_owned();
     };
     let draws = (DRAWS * TASKS / tasks.len().max(1)).clamp(5, DRAWS);
     let assumed = Assumptions::sample(draws, 0);
@@ -321,7 +321,7 @@ fn repeated(job: JobIdx, tasks: &[Task], wanted: u32) -> Vec<Task> {
     (0..wanted).zip(tasks.iter().cycle()).map(place).collect()
 }
 
-/// The plan as people read it: core by core, with what each task does and why it is there.
+/// The plan as text: core by core, with what each task does and why it is there.
 fn table(
     plan: &Plan,
     seen: &read::Seen,

@@ -34,7 +34,7 @@ struct Done {
     journal: PathBuf,
     /// What is wrong with the journal itself.
     trouble: Option<String>,
-    /// Whether that leaves no hope that anybody can read it.
+    /// Whether that means that it cannot be read at all.
     #[serde(skip)]
     spoilt: bool,
     /// Whether the colocate that wrote it still lives; then nothing is undone.
@@ -73,7 +73,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     let user = sys::effective_user();
     let dirs = rundir::candidates(xdg.as_deref(), user);
-    // In a folder that others can write to, anybody could have written what to do to whom.
+    // In a folder that others can write to, any user could have written it.
     let trusted = dirs.iter().filter_map(|dir| Dir::open_private(dir, user).ok());
     let found = trusted.flat_map(restore::journals);
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Done {
-    /// Whether something remains that somebody may yet undo.
+    /// Whether something remains that can still be undone.
     fn is_left(&self) -> bool {
         let unread = self.trouble.is_some() && !self.spoilt;
         unread

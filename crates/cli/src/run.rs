@@ -308,7 +308,7 @@ fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
     })
 }
 
-/// Folders for what nobody else may write.
+/// Folders for what no other user may write.
 pub fn run_dirs() -> Vec<PathBuf> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     rundir::candidates(xdg.as_deref(), sys::effective_user())

@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs more programs than hardware threads, chosen quantum by quantum
 ///
 /// Every quantum the scheduler chooses programs and a PU for each of their threads; the others are
-/// stopped. A terminal shows meanwhile who runs. When colocate ends, however it does, nothing stays
+/// stopped. A terminal shows meanwhile which jobs run. When colocate ends, however it does, nothing stays
 /// stopped or placed. Exit status: 0 if every program's is 0, else the first one in the workload's
 /// order that is not.
 #[derive(clap::Args)]
@@ -69,12 +69,12 @@ pub struct Args {
     policy: PolicySpec,
 
     /// Time between two decisions, such as 200ms; else as the file says, else 200 ms, or 100 ms with a
-    /// scheduler that stops nobody [range: 10ms-60s]
+    /// scheduler that stops no job [range: 10ms-60s]
     #[arg(long, value_name = "TIME", value_parser = workload::quantum)]
     quantum: Option<Nanos>,
 
     /// How fast this machine is: a described machine of the same build, by name or a .toml or .json
-    /// file. Then rates that nobody counts are estimated, of jobs whose demand vectors are known
+    /// file. Then rates that are not counted are estimated, of jobs whose demand vectors are known
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
 
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     core_speeds: Option<PathBuf>,
 
-    /// What programs do that have to wait: stop, or fill PUs that nobody else wants, with the least priority
+    /// What programs do that have to wait: stop, or fill idle PUs, with the least priority
     /// (SCHED_IDLE)
     #[arg(long, value_name = "stop|fill", default_value_t)]
     waiting: Meanwhile,
@@ -99,7 +99,7 @@ pub struct Args {
     spin_rate: Option<u32>,
 
     /// Keep to the scheduler even where it makes the programs slower than the kernel would; always so with one that stops
-    /// nobody (docs/guard.md)
+    /// no job (docs/guard.md)
     #[arg(long)]
     no_guard: bool,
 
@@ -116,7 +116,7 @@ pub struct Args {
     quiet: bool,
 
     /// File for the report, instead of standard error, repeatable: .txt, .json, or .svg, a picture of
-    /// who ran where
+    /// which job ran where
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 
@@ -263,7 +263,7 @@ impl Facts {
             performance: self.speeds.as_ref(),
         };
         let policy = args.policy.policy(&known);
-        // Of those that stop nobody, controls fall into other phases than what they are held against (docs/guard.md).
+        // Of those that stop no job, controls fall into other phases than what they are held against (docs/guard.md).
         if args.no_guard || !args.policy.waits() {
             policy
         } else {
@@ -272,7 +272,7 @@ impl Facts {
     }
 }
 
-/// Who watches the quanta.
+/// What watches the quanta.
 struct Look<'a> {
     tally: &'a mut Tally,
     course: &'a RefCell<Course>,
@@ -333,7 +333,7 @@ fn quantum(args: &Args, workload: &Workload) -> Nanos {
 /// Speaks to the user, unless told to be quiet, and remembers what there was to say.
 struct Speaker {
     quiet: bool,
-    /// Speaks while programs run, so that nobody waits for who does not listen.
+    /// Writes while programs run, so that a reader that does not read holds up nothing.
     voice: Option<Voice>,
     said: Vec<String>,
 }

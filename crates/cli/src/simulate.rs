@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 /// A scenario (docs/scenario.md) says which programs do what on which described machine. Each policy
 /// is simulated with several seeds under several sets of assumptions. Reported are turnaround, the
 /// slowest job's time, STP, ANTT, unfairness, each job's slowdown and progress, the use of the machine
-/// and who shared a core with whom; and of a difference to the baseline whether it holds whatever is
+/// and which jobs shared a core; and of a difference to the baseline whether it holds whatever is
 /// assumed. Nothing of it is measured.
 #[derive(clap::Args)]
 pub struct Args {
@@ -70,7 +70,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DRAWS)))]
     draws: Option<u32>,
 
-    /// Directory for each scenario's figures as .json, .txt and .svg, a picture of who ran where for
+    /// Directory for each scenario's figures as .json, .txt and .svg, a picture of which job ran where for
     /// each policy (.POLICY.gantt.svg), and the scenario as it was simulated (.toml)
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// File for an SVG picture of who ran where, under the first of the policies; for one scenario
+    /// File for an SVG picture of which job ran where, under the first of the policies; for one scenario
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
 

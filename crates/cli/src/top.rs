@@ -154,7 +154,7 @@ impl Pace {
     }
 }
 
-/// Samples of who runs, if they are wanted and permitted.
+/// Samples of running threads, if they are wanted and permitted.
 fn samples(rate_hz: u32) -> Option<Spinning> {
     let samples = (rate_hz > 0).then(|| Spinning::new(rate_hz))?;
     let remark = |why| {
@@ -204,7 +204,7 @@ fn choice(args: &Args) -> anyhow::Result<Choice> {
     Ok(Choice { pids, user, name: args.name.clone() })
 }
 
-/// The number of a user, who may have no line in /etc/passwd: `id` asks whoever knows users here.
+/// The number of a user, which may have no line in /etc/passwd: `id` asks the name services.
 fn user(name: &str) -> anyhow::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

@@ -79,7 +79,7 @@ fn sources(spec: &str) -> Result<String, read::ReadError> {
 fn unwritten(spec: &str) -> &'static str {
     let saved = || Path::new(spec).extension().is_some_and(|ending| ending == "xml");
     match spec {
-        _ if spec.starts_with("synthetic:") => "the string says all, nobody built it",
+        _ if spec.starts_with("synthetic:") => "the synthetic string alone",
         _ if spec == "live" || saved() => "the firmware and the kernel, as hwloc reads them",
         _ => "not in this file",
     }

@@ -143,7 +143,7 @@ fn set(args: &CpiModelArgs) -> anyhow::Result<(TrainingSet, String)> {
     Ok((set, data))
 }
 
-/// Coefficients and errors for people.
+/// Coefficients and errors as text.
 fn text(model: &CpiModel) -> String {
     let mut text = format!(
         "simulated: {}, {}, {}; every {EVERY}th program held out\n",

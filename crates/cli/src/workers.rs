@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who watches the work.
+/// What watches the work.
 #[derive(Clone, Copy)]
 pub struct Watcher<'a> {
     /// Called after every piece, from any thread.
@@ -13,7 +13,7 @@ pub struct Watcher<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// What `work` gives for each of `count` pieces, in their order, whoever was first; `None` if it was
+/// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was
 /// stopped before the end.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ fn shows_who_goes_where_and_why() {
 
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0218 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
@@ -97,7 +97,7 @@ fn shows_who_goes_where_and_why() {
 
             idle       2 of 6 usable PUs
             predicted  mean overlap of a core 0.0416 unit clashes per pair of instructions; 0.0266 for the same places with partners drawn at random, 0.0723 for round-robin
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 4, 1, 3, 5
         "#]],
     );
@@ -116,7 +116,7 @@ fn shows_who_goes_where_and_why() {
             any   any  1.2   sort/w2   90 %  int 42.0 %    left to the kernel
 
             predicted  nothing: no task is placed
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: left to the kernel
         "#]],
     );
@@ -144,7 +144,7 @@ fn cpus_leave_out_the_rest() {
 
             idle       0 of 3 usable PUs
             predicted  mean overlap of a core 0.0326 unit clashes per pair of instructions; 0.0326 for round-robin
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: the PU with the fewest tasks, earliest in 0, 2, 3
         "#]],
     );
@@ -256,7 +256,7 @@ fn copies_are_programs_of_their_own() {
 
             idle       0 of 4 usable PUs
             predicted  mean overlap of a core 0.0000 unit clashes per pair of instructions; 0.0000 for the same places with partners drawn at random, 0.0000 for round-robin
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: the PU with the fewest tasks, earliest in 0, 1, 2, 3
         "#]],
     );
@@ -326,7 +326,7 @@ fn no_threads_is_a_plan_too() {
             core  PU  task  name  busy  most of  why
 
             predicted  nothing: no task is placed
-            slowdown   not predicted: nobody has described how fast this machine is
+            slowdown   not predicted: the machine's description does not say how fast it is
             default    threads created later: the PU with the fewest tasks, earliest in 0, 1
         "#]],
     );

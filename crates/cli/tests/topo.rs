@@ -156,7 +156,7 @@ fn only_what_hwloc_read_comes_from_the_firmware() {
     };
     let firmware = "the firmware and the kernel, as hwloc reads them";
     assert_eq!(said(corpus().join("hybrid.xml").to_str().unwrap()), firmware);
-    assert_eq!(said("synthetic:pack:2 core:2 pu:2"), "the string says all, nobody built it");
+    assert_eq!(said("synthetic:pack:2 core:2 pu:2"), "the synthetic string alone");
     let exact = shown(&["--machine", "xeon-x3320", "--json"]);
     let (_dir, path) = file("exact.json", exact.as_bytes());
     assert_eq!(said(&path), "not in this file");

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Times a fixed piece of work on each PU, and says which cores are fast and which slow
 ///
-/// What counts is the time on the wall: a PU that others hold half of the time is half as fast for whoever runs
+/// What counts is the time on the wall: a PU that others hold half of the time is half as fast for what runs
 /// there. How fast it is while it has the PU is said as well, and what firmware and kernel report. Threads that
 /// measure are placed; nothing else is, and nothing stays. Without --json a table is printed.
 #[derive(clap::Args)]

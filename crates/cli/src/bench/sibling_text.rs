@@ -20,8 +20,8 @@ pub fn text(report: &Report) -> String {
 
 fn one_pu(report: &Report) -> String {
     match report.pus.as_slice() {
-        [pu] => format!("only PU {pu} is looked at: there is nobody to share with\n"),
-        _ => "no PU is looked at: there is nobody to share with\n".to_owned(),
+        [pu] => format!("only PU {pu} is looked at: there is nothing to share\n"),
+        _ => "no PU is looked at: there is nothing to share\n".to_owned(),
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
             &[4],
             None,
             &expect![[r#"
-            only PU 4 is looked at: there is nobody to share with
+            only PU 4 is looked at: there is nothing to share
         "#]],
         );
     }

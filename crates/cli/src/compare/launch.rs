@@ -30,7 +30,7 @@ pub struct Launcher {
 pub enum Ended {
     /// Every program has ended, well or not.
     Done(Vec<JobTime>),
-    /// Somebody asked us to stop, and the programs have ended.
+    /// A signal asked us to stop, and the programs have ended.
     Stopped,
 }
 

@@ -102,7 +102,7 @@ impl Watching {
         }
     }
 
-    /// To be called when a process has ended and before anybody takes its exit status: only until
+    /// To be called when a process has ended and before its exit status is taken: only until
     /// then does `/proc` know its CPU time.
     pub fn before_reaping(&mut self) {
         self.pump();

@@ -21,7 +21,7 @@ impl Core {
     /// The core that `named` names: those of a described machine, or a processor of LLVM's.
     ///
     /// # Errors
-    /// If it is neither, if nobody has said how fast that machine is, if its cores have different tables,
+    /// If it is neither, if it is not known how fast that machine is, if its cores have different tables,
     /// or if LLVM is missing.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {

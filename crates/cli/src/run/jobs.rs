@@ -21,7 +21,7 @@ pub struct Job {
 impl Job {
     /// A command of which nothing is known.
     pub fn new(command: Command) -> Self {
-        Self { command, program: Err("nobody asked which program it is".into()), profile: None }
+        Self { command, program: Err("its program was not identified".into()), profile: None }
     }
 
     /// Finds out which program the command is; reads all of it.

@@ -32,7 +32,7 @@ pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, Core
     Ok((measured, speeds))
 }
 
-/// What the reader of a report has to know: whose kinds these are.
+/// What the reader of a report has to know: where these kinds come from.
 pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
     let path = asked?;
     let kind = |(place, kind): (usize, &CoreKind)| {
@@ -46,7 +46,7 @@ pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
     Some(format!("kinds of cores as measured ({}): {}", path.display(), kinds.join("; ")))
 }
 
-/// What who wants fast cores has to know where it is not known how fast the kinds of usable cores are; `None` where it is, or
+/// What a policy for fast cores lacks where it is not known how fast the kinds of usable cores are; `None` where it is, or
 /// where they are all of one kind.
 pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<String> {
     // Those that decide each quantum and let all jobs run go by the kinds of cores.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use colocate_machine::read;
 
-    /// A machine that nobody measured: four cores of one kind.
+    /// A machine that was not measured: four cores of one kind.
     #[test]
     fn the_note_names_kinds_and_their_pus() {
         let mut machine = read::synthetic("pack:1 core:4 pu:1").unwrap();
@@ -125,7 +125,7 @@ mod tests {
         doubt(&PolicySpec::named(policy), &machine, &usable.map(PuNr).collect::<Vec<_>>())
     }
 
-    /// Two real hybrid processors of which nobody says how fast their kinds are, and two of which it is said.
+    /// Two real hybrid processors of which it is not known how fast their kinds are, and two of which it is.
     #[test]
     fn speeds_that_nobody_tells_are_doubted() {
         let all_fast = "all-fast-first";
@@ -152,7 +152,7 @@ mod tests {
         for told in ["gb10", "hybrid", "kvm-2pu"] {
             assert_eq!(doubted(told, all_fast, 0..20), None, "{told}");
         }
-        // Nobody asks, or only small cores may be used.
+        // It is not asked for, or only small cores may be used.
         assert_eq!(doubted("hybrid-flat", "os", 0..20), None);
         assert_eq!(doubted("hybrid-flat", "bas", 0..20), None);
         assert_eq!(doubted("hybrid-flat", all_fast, 4..12), None);

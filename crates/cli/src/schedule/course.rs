@@ -15,7 +15,7 @@ pub struct Course {
     pub notes: Vec<String>,
     /// How often each job has run to its own end.
     pub runs: Vec<u32>,
-    /// Instructions of each job in all its runs; `None` if nobody counts them.
+    /// Instructions of each job in all its runs; `None` if not counted.
     pub instructions: Option<Vec<u64>>,
     /// What it answered when evidence was requested.
     pub grants: Vec<Grant>,
@@ -61,7 +61,7 @@ impl Host for Heard<'_> {
 pub struct Goal {
     /// Its target.
     pub target: Target,
-    /// How long a run takes that has the machine to itself, in seconds, above 0; `None` if nobody said.
+    /// How long a run takes that has the machine to itself, in seconds, above 0; `None` if not given.
     pub alone_s: Option<f64>,
 }
 
@@ -72,8 +72,8 @@ impl Goal {
         Self { target: job.target, alone_s }
     }
 
-    /// How far it is, for people: the share of its instructions, how many of its runs, or, with a `~`, its CPU time
-    /// by what was said of it alone, shared out to as many PUs as it uses at a time. Empty if nobody knows.
+    /// How far it is, as text: the share of its instructions, how many of its runs, or, with a `~`, its CPU time
+    /// by what was said of it alone, shared out to as many PUs as it uses at a time. Empty if unknown.
     #[allow(clippy::cast_precision_loss)] // instructions of a run are far below 2^53
     pub fn done(&self, course: &Course, job: usize, cpu_time: Option<Nanos>) -> String {
         match self.target {
@@ -96,7 +96,7 @@ impl Goal {
     }
 }
 
-/// Whole percent, rounded down, so that 100 are all of it; who does more than was wanted has done all.
+/// Whole percent, rounded down, so that 100 are all of it; a job that does more than was wanted has done all.
 fn percent(share: f64) -> String {
     format!("{:.0} %", (share * 100.0).floor().min(100.0))
 }

@@ -38,7 +38,7 @@ struct StretchReport {
 }
 
 impl PhasesReport {
-    /// Of a job; `None` if nobody could say how many of its threads were runnable.
+    /// Of a job; `None` if it is unknown how many of its threads were runnable.
     pub fn of(timeline: &Timeline) -> Option<Self> {
         let stretch = |stretch: &timeline::Stretch| StretchReport {
             phase: stretch.phase.name(),

@@ -59,7 +59,7 @@ struct JobReport {
     ended_ns: Option<Nanos>,
     /// CPU time of its processes that were waited for; null if the kernel does not say.
     cpu_ns: Option<Nanos>,
-    /// Instructions of all its runs, as far as its threads were counted; null if nobody counts.
+    /// Instructions of all its runs, as far as its threads were counted; null if not counted.
     instructions: Option<u64>,
     /// How often it ran to its own end.
     runs: u32,
@@ -70,13 +70,13 @@ struct JobReport {
     /// CPU time that it used in these; null if waiting jobs are stopped.
     filled_ns: Option<Nanos>,
     rates: RatesReport,
-    /// When it was serial, parallel or asleep; null if nobody can say.
+    /// When it was serial, parallel or asleep; null if unknown.
     phases: Option<PhasesReport>,
     /// Why it ran when it last did; null if it never did.
     last_choice: Option<ChoiceReport>,
 }
 
-/// Means over the time that its threads ran; null where nobody knows.
+/// Means over the time that its threads ran; null where unknown.
 #[derive(Serialize)]
 struct RatesReport {
     ipc: Option<f64>,
@@ -88,10 +88,10 @@ struct RatesReport {
     cycles: Option<BTreeMap<&'static str, f64>>,
     /// By which share of the cycles these missed them at worst, before they were scaled to add up.
     cycles_off: Option<f64>,
-    /// The largest of them, for people.
+    /// The largest of them, as text.
     #[serde(skip)]
     mostly: Option<(&'static str, f64)>,
-    /// Whether the model said some of it, and nobody counted.
+    /// Whether some of it is estimated by the model.
     estimated: bool,
     /// Which of it.
     estimated_of: Vec<&'static str>,
@@ -182,7 +182,7 @@ impl Report {
         printable::json(self)
     }
 
-    /// As tables and with the notes, for a file: there nobody has seen them come.
+    /// As tables and with the notes, for a file: there they were not shown before.
     pub fn kept(&self, explain: bool) -> String {
         let mut text = self.text(explain);
         if !self.notes.is_empty() {
@@ -209,7 +209,7 @@ impl Report {
         }
         text.push_str(&aligned(&self.job_rows()));
         if self.jobs.iter().any(|job| job.rates.estimated) {
-            text.push_str("~: the contention model's word; nobody counted\n");
+            text.push_str("~: estimated by the contention model, not counted\n");
         }
         let jobs = || self.jobs.iter().map(|job| (job.name.clone(), job.phases.as_ref()));
         text.push_str(&phases::text(jobs, explain));
@@ -320,7 +320,7 @@ impl Report {
         u8::try_from(status.unwrap_or(0)).unwrap_or(crate::exit::OURS)
     }
 
-    /// Who ran where, as an SVG picture.
+    /// Which job ran where, as an SVG picture.
     ///
     /// # Errors
     /// Only if the drawing library fails; its line says how.
@@ -469,7 +469,7 @@ mod tests {
             a    3       1     0.15      0.09    2       0       1.25   12.50         frontend 62 %
             b    0       12    0.25      0.09    2       0       ~0.50  ~5.00         ~backend 75 %
             c    ?       0     ?         ?       0       2       ?      ?             ?
-            ~: the contention model's word; nobody counted
+            ~: estimated by the contention model, not counted
 
             phases, and the mean number of runnable threads
             job  serial, s  parallel, s  asleep, s  runnable  from when to when, s

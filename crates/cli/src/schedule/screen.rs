@@ -1,7 +1,7 @@
 //! How a table stays on a terminal that others write to as well: in the last lines, which a scroll region keeps.
 //!
 //! # Problem
-//! Programs write to the same terminal, and nobody can tell where they have left the cursor. Whoever goes up from it to
+//! Programs write to the same terminal, and it is unknown where they have left the cursor. What goes up from it to
 //! draw a table anew clears their lines.
 //! # Approach
 //! The table has the last lines of the screen. Scrolling is confined to the lines above (DECSTBM, which every

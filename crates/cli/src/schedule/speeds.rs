@@ -1,4 +1,4 @@
-//! How fast this machine is, where somebody says so: then rates that nobody counts can be estimated.
+//! How fast this machine is, where that is known: then rates that are not counted can be estimated.
 
 use super::workload::Workload;
 use anyhow::{Context, anyhow};
@@ -29,7 +29,7 @@ pub fn model<'a>(machine: &'a Machine, speeds: &'a Performance) -> anyhow::Resul
     Ok(Model::new(machine, speeds, Assumptions::default())?)
 }
 
-/// What says rates that nobody counts.
+/// What estimates rates that are not counted.
 ///
 /// # Errors
 /// If a job's demand vector is none of this machine's.

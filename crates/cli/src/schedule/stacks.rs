@@ -5,7 +5,7 @@ use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::PolicySpec;
 
-/// Who wants to know where cycles go.
+/// Policies that use CPI stacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Stacks<'a> {
     /// Whether the user does.

@@ -1,4 +1,4 @@
-//! What is counted while a workload runs: who ran, where, beside whom and how fast.
+//! What is counted while a workload runs: which jobs ran, where, beside which and how fast.
 
 use super::mean::Mean;
 use super::timeline::Timeline;
@@ -29,14 +29,14 @@ pub struct Tally {
     pub state: Option<String>,
     /// Quanta in which threads of two jobs were on one core; the smaller job first, or one job twice.
     pub shared: BTreeMap<(usize, usize), u64>,
-    /// Who ran where, if that is kept.
+    /// Which job ran where, if that is kept.
     spans: Option<Vec<Span>>,
 }
 
 /// Counts of a job.
 #[derive(Clone, Default)]
 pub struct JobTally {
-    /// For people.
+    /// As shown.
     pub name: String,
     /// Quanta for which it was chosen.
     pub quanta: u64,
@@ -184,7 +184,7 @@ impl Tally {
     }
 
     /// How many PUs each job uses where it has the machine to itself: as many as threads of it were runnable in the
-    /// mean, at least 1; 1 where nobody can say.
+    /// mean, at least 1; 1 where that is unknown.
     #[allow(clippy::cast_precision_loss)] // thousands at most
     pub fn widths(&self) -> Vec<f64> {
         let pus = self.machine.pus.len().max(1) as f64;
@@ -192,7 +192,7 @@ impl Tally {
         self.jobs.iter().map(width).collect()
     }
 
-    /// Who ran where and when; empty if that was not kept.
+    /// Which job ran where and when; empty if that was not kept.
     pub fn spans(&self) -> &[Span] {
         self.spans.as_deref().unwrap_or_default()
     }
@@ -218,7 +218,7 @@ impl Tally {
         self.state.clone_from(&turn.plan.state);
     }
 
-    /// Who was chosen, who waits and who is over.
+    /// Which jobs were chosen, wait and are over.
     fn choose(&mut self, turn: &Round<'_>) {
         let selected = turn.plan.selected();
         let ended = turn.seen.over();
@@ -250,7 +250,7 @@ impl Tally {
         }
     }
 
-    /// Takes in the phases of those who ran.
+    /// Takes in the phases of those that ran.
     fn follow(&mut self, turn: &Round<'_>) {
         for number in turn.ran {
             if let Some(job) = self.jobs.get_mut(number.0 as usize) {
@@ -260,7 +260,7 @@ impl Tally {
         }
     }
 
-    /// Counts who shared a core with whom.
+    /// Counts which jobs shared a core.
     fn share(&mut self, did: &[ThreadRates]) {
         // Jobs, not threads: a job may have a thousand on a PU.
         let mut by_pu: BTreeMap<PuIdx, BTreeSet<usize>> = BTreeMap::new();
@@ -276,7 +276,7 @@ impl Tally {
         let mut pairs = BTreeSet::new();
         for on_core in by_core.values() {
             for (place, jobs) in on_core.iter().enumerate() {
-                // Who takes turns on one PU does not share the core at the same time.
+                // Jobs that take turns on one PU do not share the core at the same time.
                 for beside in on_core[place + 1..].iter().copied().flatten() {
                     pairs.extend(jobs.iter().map(|job| (*job.min(beside), *job.max(beside))));
                 }
@@ -287,7 +287,7 @@ impl Tally {
         }
     }
 
-    /// Keeps who ran where. Of several threads on one PU nobody knows in which order they ran: one after the
+    /// Keeps which job ran where. Of several threads on one PU the order in which they ran is unknown: one after the
     /// other is drawn, each as long as it ran.
     fn draw(&mut self, did: &[ThreadRates], until: Nanos) {
         let Some(spans) = &mut self.spans else { return };
@@ -486,8 +486,8 @@ pub mod tests {
         assert_eq!(rates.estimated_of, Estimated { stack: true, ..NONE }, "some of it still is");
     }
 
-    /// Threads of one job, some counted and some estimated, by other parts: those that were counted stay, whoever
-    /// comes first.
+    /// Threads of one job, some counted and some estimated, by other parts: those that were counted stay, whichever
+    /// come first.
     #[test]
     fn counted_parts_stay() {
         let counted = did(&(0, 0, 100, Some(1.25)));

@@ -74,12 +74,12 @@ impl Timeline {
         Self::keeping(MOST.min(MOST_OF_ALL / jobs.max(1)))
     }
 
-    /// One that keeps only the last stretches, for who does not tell the whole course.
+    /// One that keeps only the last stretches, for those that do not report the whole course.
     pub fn brief() -> Self {
         Self::keeping(0)
     }
 
-    /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if anybody can say.
+    /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if known.
     pub fn ran(&mut self, from: Nanos, to: Nanos, runnable: Option<f64>) {
         let Some(runnable) = runnable else {
             self.now = None;
@@ -118,13 +118,13 @@ impl Timeline {
         self.late.push_back(stretch);
     }
 
-    /// Its phase in the quantum in which it last ran, and how many threads were runnable then; `None` if nobody
-    /// can say.
+    /// Its phase in the quantum in which it last ran, and how many threads were runnable then; `None` if
+    /// unknown.
     pub const fn now(&self) -> Option<(JobPhase, f64)> {
         self.now
     }
 
-    /// The first stretches, the very first one first, with a gap where it waited or nobody can say; none of one that is
+    /// The first stretches, the very first one first, with a gap where it waited or it is unknown; none of one that is
     /// [`Timeline::brief`].
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
@@ -147,7 +147,7 @@ impl Timeline {
         place.map_or(Nanos::ZERO, |place| self.spent[place])
     }
 
-    /// How many threads were runnable, over all quanta in which it ran; `None` if nobody can say.
+    /// How many threads were runnable, over all quanta in which it ran; `None` if unknown.
     pub fn runnable(&self) -> Option<f64> {
         self.runnable.get()
     }
@@ -157,7 +157,7 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    /// Quanta of 100 ms with so many runnable threads; a quantum in which nobody can say, one in which it waits.
+    /// Quanta of 100 ms with so many runnable threads; a quantum in which that is unknown, one in which it waits.
     #[test]
     fn stretches_by_hand() {
         let mut timeline = Timeline::default();

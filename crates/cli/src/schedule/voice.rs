@@ -1,5 +1,5 @@
 //! What colocate says while programs run, written by a thread of its own: a terminal that was stopped by Ctrl-S, or a
-//! pipe that nobody reads, holds up nobody but that thread.
+//! pipe that is not read, holds up that thread only.
 
 use super::screen::{Frame, Screen};
 use crate::output::{self, OwnStderr};
@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most bytes of lines that wait to be written. Chosen: as much as a pipe takes; who reads no more has enough of it.
+/// Most bytes of lines that wait to be written. Chosen: as much as a pipe takes.
 const MOST: usize = 64 << 10;
 /// Longest wait before colocate stops. Chosen: a terminal that was stopped by Ctrl-S takes nothing.
 const TO_HIDE: Duration = Duration::from_millis(200);
 
-/// Who writes to standard error.
+/// The thread that writes to standard error.
 pub struct Voice {
     desk: Arc<Desk>,
     /// Says when the thread has ended; `None` if there is none.
@@ -129,7 +129,7 @@ impl Waiting {
 fn begin(desk: Arc<Desk>, end: Sender<()>, nice: i32) -> io::Result<()> {
     let stderr = OwnStderr::open()?;
     std::thread::Builder::new().name("colocate-says".into()).spawn(move || {
-        // Signals are for the first thread. And who has SIGTTOU blocked may write from the background, where it would
+        // Signals are for the first thread. And a thread that has SIGTTOU blocked may write from the background, where it would
         // stop the programs as well.
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
         let _ = sys::be_prompt(Nanos::ZERO, nice);
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::output::Size;
 
-    /// Nobody takes anything: tables take each other's place, lines are counted that are too many.
+    /// Nothing is read: tables take each other's place, lines are counted that are too many.
     #[test]
     fn it_does_not_pile_up() {
         let voice = Voice { desk: Arc::default(), ended: None };

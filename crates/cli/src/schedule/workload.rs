@@ -25,7 +25,7 @@ const MOST: usize = 500;
 const LIMIT: MaxSize = MaxSize::mib(16);
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
-/// The quantum where nobody is stopped: how often it is looked in which phase jobs are. Chosen: a change
+/// The quantum where no job is stopped: how often it is looked in which phase jobs are. Chosen: a change
 /// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/benchmarks.md).
 const LOOKED: Nanos = Nanos::from_millis(100);
 /// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
@@ -34,7 +34,7 @@ const QUANTA: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(60)];
 
 /// The programs to schedule.
 pub struct Workload {
-    /// Time between two decisions; `None` if nobody says.
+    /// Time between two decisions; `None` if not given.
     pub quantum: Option<Nanos>,
     /// Whether jobs that have done their part go on until all have.
     pub repeat: bool,
@@ -45,13 +45,13 @@ pub struct Workload {
 /// A program.
 #[derive(Clone)]
 pub struct Job {
-    /// For people; no other job is called so.
+    /// As shown; no other job has this name.
     pub name: String,
     /// The program.
     pub command: Command,
     /// When it has done its part.
     pub target: Target,
-    /// Demand vectors: one for all threads, or one for each; none if nobody knows.
+    /// Demand vectors: one for all threads, or one for each; none if unknown.
     pub phases: Vec<Phase>,
     /// What is known of it from runs alone.
     pub alone: Option<SoloProfile>,
@@ -141,7 +141,7 @@ impl Workload {
         })
     }
 
-    /// A demand vector of each job, that of its first thread; all unknown if nobody knows.
+    /// A demand vector of each job, that of its first thread; all unknown if not given.
     pub fn demands(&self) -> Vec<Phase> {
         self.jobs.iter().map(|job| job.phases.first().cloned().unwrap_or_default()).collect()
     }
@@ -152,7 +152,7 @@ impl Workload {
         self.jobs.iter().map(|job| job.command.argv.iter().map(text).collect()).collect()
     }
 
-    /// Time between two decisions of such a policy; a usual one if nobody says.
+    /// Time between two decisions of such a policy; the default if not given.
     pub fn quantum(&self, policy: &PolicySpec) -> Nanos {
         let usual = if policy.waits() { QUANTUM } else { LOOKED };
         self.quantum.unwrap_or(usual)

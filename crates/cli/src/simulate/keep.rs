@@ -82,7 +82,7 @@ impl Folder {
         output::write(Some(&self.file(scenario, ".json")), &found.to_json())
     }
 
-    /// Keeps a picture of who ran where.
+    /// Keeps a picture of which job ran where.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -29,7 +29,7 @@ struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to who cleans temporary files.
+        // What cannot be removed is left to what cleans temporary files.
         let _ = self.within.remove_tree(self.dir.path().file_name().unwrap_or_default());
     }
 }
@@ -92,7 +92,7 @@ impl Library {
     }
 }
 
-/// A folder that nobody else may write to.
+/// A folder that no other user may write to.
 fn folder() -> anyhow::Result<Folder> {
     let user = colocate_act::sys::effective_user();
     let within =

@@ -116,7 +116,7 @@ impl Report {
         printable::json(self)
     }
 
-    /// For people.
+    /// As shown.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", printable(&self.command.join(" ")));
         let _ = writeln!(

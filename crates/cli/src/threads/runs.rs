@@ -32,7 +32,7 @@ enum Ended {
 /// Compares runs until it is told which number of threads is best, or the time is over.
 ///
 /// # Errors
-/// If a run fails, not one run was whole, or somebody asks us to stop.
+/// If a run fails, not one run was whole, or a signal asks us to stop.
 pub fn study(
     command: &[OsString],
     limit_s: f64,
@@ -174,7 +174,7 @@ enum Asked {
     Time,
 }
 
-/// Waits for the end of a program, and asks it to end where time is over or somebody says so; in the end it is killed.
+/// Waits for the end of a program, and asks it to end where time is over or a signal says so; in the end it is killed.
 fn wait(
     pid: Pid,
     begin: Instant,
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Whether a process lives; one that nobody has asked for its status yet does not.
+    /// Whether a process lives; one whose status was not read yet does not.
     fn lives(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ")

@@ -1,4 +1,4 @@
-//! Which processes get a row, and which belong to whose. Values in, values out.
+//! Which processes get a row, and which belong to which other. Values in, values out.
 
 use colocate_observe::Pid;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A process as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Who created it.
+    /// The process that created it.
     pub parent: Pid,
     /// Its user's number.
     pub user: u32,

@@ -7,8 +7,8 @@ use colocate_policy::schedule::phases::JobPhase;
 /// Characters of a picture.
 pub const WIDTH: usize = 20;
 
-/// The phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space where nobody
-/// can say.
+/// The phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space where it is
+/// unknown.
 pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
     let slot = last.0 / WIDTH as u64;
     let of_slot = |back: u64| {
@@ -30,7 +30,7 @@ pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
 mod tests {
     use super::*;
 
-    /// From 1,000 ms on 500 ms each serial, parallel, nobody knows, asleep; seen at 3,000 ms, 150 and 100 ms a character.
+    /// From 1,000 ms on 500 ms each serial, parallel, unknown, asleep; seen at 3,000 ms, 150 and 100 ms a character.
     #[test]
     fn by_hand() {
         let mut timeline = Timeline::default();

@@ -1,4 +1,4 @@
-//! Tables as people and programs read them.
+//! Tables as text and JSON.
 
 use super::picture::picture;
 use super::watch::{Line, Table};
@@ -64,7 +64,7 @@ impl Places {
         shares
     }
 
-    /// Where a row ran, for people: kinds of cores with their shares, then PUs.
+    /// Where a row ran, as text: kinds of cores with their shares, then PUs.
     fn text(&self, line: &Line<'_>) -> String {
         let kind = |(kind, share): &(&str, f64)| format!("{kind} {:.0} %", share * 100.0);
         let kinds: Vec<String> = self.kinds(line).iter().map(kind).collect();
@@ -75,7 +75,7 @@ impl Places {
     }
 }
 
-/// The PUs where a row's threads were seen that ran, who took most time first.
+/// The PUs where a row's threads were seen that ran, by time, most first.
 fn pus(line: &Line<'_>) -> Vec<PuNr> {
     let mut pus: Vec<(PuNr, Nanos)> = line.places.iter().map(|(pu, ran)| (*pu, *ran)).collect();
     pus.retain(|(_, ran)| *ran > Nanos::ZERO);
@@ -83,7 +83,7 @@ fn pus(line: &Line<'_>) -> Vec<PuNr> {
     pus.into_iter().map(|(pu, _)| pu).collect()
 }
 
-/// Where tables for people go: a terminal, on which each takes the place of the one before, or lines below each other.
+/// Where tables as text go: a terminal, on which each takes the place of the one before, or lines below each other.
 pub struct Screen {
     terminal: Option<Redraw>,
     most: Option<usize>,
@@ -92,7 +92,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Of standard output; with at most so many rows, if anybody said so.
+    /// Of standard output; with at most so many rows, if given.
     ///
     /// # Errors
     /// If signals cannot be caught.
@@ -100,7 +100,7 @@ impl Screen {
         Ok(Self { terminal: Redraw::of_stdout()?, most, is_headed: false })
     }
 
-    /// Shows a table. False if nobody reads any more.
+    /// Shows a table. False if its reader has ended.
     ///
     /// # Errors
     /// If standard output cannot be written to.
@@ -198,7 +198,7 @@ struct RowReport<'a> {
     user: u32,
     processes: usize,
     threads: u64,
-    /// Means over the interval; `None` if nobody can say.
+    /// Means over the interval; `None` if unknown.
     runnable: Option<f64>,
     spinning: Option<f64>,
     /// At the last look.

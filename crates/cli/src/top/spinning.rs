@@ -1,6 +1,6 @@
 //! Which threads only wait for others in a loop, by samples of those that run ([`colocate_observe::spin`]).
 //!
-//! A process is sampled from the first look on at which it has run for a good part of the time: whoever sleeps costs
+//! A process is sampled from the first look on at which it has run for a good part of the time: one that sleeps costs
 //! nothing, and there may be thousands.
 
 use colocate_machine::Nanos;
@@ -41,7 +41,7 @@ pub struct Spinning {
 }
 
 impl Spinning {
-    /// Samples nobody yet, so often a second of each thread's CPU time.
+    /// Samples no process yet, so often a second of each thread's CPU time.
     ///
     /// # Errors
     /// Where events are denied.
@@ -59,7 +59,7 @@ impl Spinning {
     }
 
     /// Samples a process that has run for so long in this time, if it is worth while. False if it would be and cannot:
-    /// then nobody can say which of its threads wait.
+    /// then it is unknown which of its threads wait.
     pub fn sees(&mut self, pid: Pid, ran: Nanos, took: Nanos) -> bool {
         if self.judging.samples(pid) || ran.0 <= took.0 / BUSY {
             return true;

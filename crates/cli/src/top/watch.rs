@@ -17,18 +17,18 @@ use std::path::{Path, PathBuf};
 
 /// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
 const LIST_SHARE: u64 = 200;
-/// Threads that are read at the beginning where nobody named the processes; others are known from when they have run. Chosen:
+/// Threads that are read at the beginning where no process was named; others are known from when they have run. Chosen:
 /// some 20 ms, and less than most systems allow to be open.
 const READ_AT_ONCE: u32 = 2_000;
 
-/// Most rows whose phases are kept when they have ended. Chosen: more helps nobody.
+/// Most rows whose phases are kept when they have ended. Chosen: more is of no use.
 const MOST_ENDED: usize = 1_000;
 
 /// What is watched.
 pub struct Watch {
     proc: PathBuf,
     choice: Choice,
-    /// Samples of who runs, if there are any.
+    /// Samples of running threads, if there are any.
     spinning: Option<Spinning>,
     /// Processes as they were last listed.
     listed: BTreeMap<Pid, Listed>,
@@ -73,16 +73,16 @@ struct Known {
     seconds: f64,
 }
 
-/// What is shown of the rows, who used most CPU time first.
+/// What is shown of the rows, by CPU time, most first.
 pub struct Table<'a> {
     /// When, since watching began, and the time since the table before.
     pub at: Nanos,
     pub took: Nanos,
-    /// The rows; where nobody named processes, of those that ran.
+    /// The rows; where no process was named, of those that ran.
     pub lines: Vec<Line<'a>>,
     /// Processes that had rows and have ended since the table before.
     pub gone: Vec<Pid>,
-    /// What people have to hear of those that cannot be read, once.
+    /// A line on those that cannot be read, once.
     pub denied: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub struct Line<'a> {
     /// How many processes and threads it has.
     pub processes: usize,
     pub threads: u64,
-    /// Mean number of runnable threads, and of those that only wait for others in a loop; `None` if nobody can say.
+    /// Mean number of runnable threads, and of those that only wait for others in a loop; `None` if unknown.
     pub runnable: Option<f64>,
     pub spinning: Option<f64>,
     /// CPU time since the table before, and of all its processes since they were created.
@@ -191,7 +191,7 @@ impl Watch {
         !self.choice.pids.is_empty() && self.rows.is_empty()
     }
 
-    /// The phases of all rows so far, also of those that have ended, by name and number; none where nobody named
+    /// The phases of all rows so far, also of those that have ended, by name and number; none where none was named
     /// processes by number.
     pub fn phases(&self) -> Vec<(String, Option<PhasesReport>)> {
         let rows = self.rows.iter().filter(|_| !self.choice.pids.is_empty());
@@ -221,7 +221,7 @@ impl Watch {
         })
     }
 
-    /// Notices which processes there are, and whose.
+    /// Notices which processes there are, and their users.
     fn list(&mut self) -> io::Result<()> {
         let begun = cpu_time();
         let old = std::mem::replace(&mut self.listed, listed(&self.proc)?);
@@ -302,7 +302,7 @@ impl Known {
         }
     }
 
-    /// The mean; `None` if nobody can say.
+    /// The mean; `None` if unknown.
     fn mean(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.threads / self.seconds)
     }
@@ -320,7 +320,7 @@ fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
         let stat = Stat::read(proc, pid, pid.first_thread())?;
         let user = proc.join(pid.to_string()).metadata().ok()?.uid();
         let name = tree.name(pid, pid.first_thread())?;
-        // Its first thread stays after its end, until the others have ended and somebody has asked for its status.
+        // Its first thread stays after its end, until the others have ended and its status was read.
         let threads = stat.threads.saturating_sub(stat.is_dead().into());
         let Stat { parent, start_ticks, .. } = stat;
         (threads > 0).then_some((pid, Listed { parent, user, name, threads, start_ticks }))

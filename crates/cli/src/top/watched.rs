@@ -47,7 +47,7 @@ pub struct Look<'a> {
     pub at: Nanos,
     /// Time since the look before.
     pub took: Nanos,
-    /// Samples of who runs, if there are any.
+    /// Samples of running threads, if there are any.
     pub spinning: Option<&'a mut Spinning>,
 }
 
@@ -57,16 +57,16 @@ pub struct Did {
     /// CPU time that it used.
     pub ran: Nanos,
     /// Mean number of its threads that had a PU or waited for one, without what they only waited for others in a loop; `None`
-    /// if nobody can say.
+    /// if unknown.
     pub runnable: Option<f64>,
-    /// Mean number of those that only waited for others in a loop; `None` if nobody can say: then they count as runnable.
+    /// Mean number of those that only waited for others in a loop; `None` if unknown: then they count as runnable.
     pub spinning: Option<f64>,
     /// CPU time of its threads by the PU where each was last seen.
     pub places: BTreeMap<PuNr, Nanos>,
 }
 
 impl Did {
-    /// Of who did nothing.
+    /// Of a thread that did nothing.
     pub fn nothing() -> Self {
         Self { runnable: Some(0.0), spinning: Some(0.0), ..Self::default() }
     }
@@ -118,7 +118,7 @@ impl Watched {
         if self.whole.stirred() {
             self.read_all(look, &mut did);
         }
-        // Who has not run at all was not runnable either, unless it waited all the time for the first time.
+        // A thread that has not run at all was not runnable either, unless it waited all the time for the first time.
         let are_known = was_known && self.is_known;
         let is_unknown = self.is_denied || (!are_known && did.ran > Nanos::ZERO);
         did.runnable = did.runnable.filter(|_| !is_unknown);
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Where threads cannot be listed, those that are known stay, and nobody can say how many are runnable; who has no
+    /// Where threads cannot be listed, those that are known stay, and it is unknown how many are runnable; a process without a
     /// folder has none. The folder is a file here: that says as little of threads as a want of descriptors does.
     #[test]
     fn who_cannot_be_listed_is_not_gone() {

@@ -142,7 +142,7 @@ fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
         Some(memory) => (format!(" memory = {memory:?},"), ""),
         None => (
             String::new(),
-            "  # and memory = its own t/µs alone, which nobody counted: --memory writes it",
+            "  # and memory = its own t/µs alone, which was not counted: --memory writes it",
         ),
     };
     // Noise can make it less than none, which no workload file has.
@@ -261,7 +261,7 @@ mod tests {
         let last = found.lines().last().unwrap();
         assert!(last.starts_with("alone = { seconds = 1.010, loss = 0.0004"), "{last}");
         assert!(last.ends_with(
-            "  # and memory = its own t/µs alone, which nobody counted: --memory writes it"
+            "  # and memory = its own t/µs alone, which was not counted: --memory writes it"
         ));
         let l2 = text(&report(Level::L2, traced(), 3), Some(3.0));
         assert!(
