@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Its symbol, as manual pages write it, for those that are told apart here.
+    /// Its symbol, as manual pages write it, for those that are distinguished here.
     #[must_use]
     pub const fn symbol(self) -> Option<&'static str> {
         Some(match self.0 {

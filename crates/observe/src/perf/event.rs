@@ -26,7 +26,7 @@ pub struct Attr(c::perf_event_attr);
 impl Attr {
     /// An event that counts nothing and only carries the kernel's notes about tasks.
     ///
-    /// It reports births, ends and new names, each as soon as it happens.
+    /// It reports creations, ends and new names, each as soon as it happens.
     #[must_use]
     pub fn task_notes() -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
@@ -140,7 +140,7 @@ impl Event {
             if fd < 0 {
                 return Err(SysError::last("perf_event_open"));
             }
-            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            // SAFETY: the kernel has just given us this descriptor; it has no other owner.
             Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
         })
     }
