@@ -218,7 +218,7 @@ impl LifecycleEvents {
     /// no more is known than that it lives. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
-        let rings = || Rings::map(&Attr::task_notes(), &options.cpus, options.ring_pages);
+        let rings = || Rings::map(&Attr::task_events(), &options.cpus, options.ring_pages);
         let source = match (!options.without_perf).then(rings) {
             Some(Ok(rings)) => Source::Perf(rings),
             Some(Err(why)) => Source::Proc { why: Some(why) },
@@ -252,7 +252,7 @@ impl LifecycleEvents {
         self.tree.add(pid);
         self.scan_below(pid);
         if let Source::Perf(rings) = &mut self.source {
-            let (attr, mut late) = (Attr::task_notes().inherited(), false);
+            let (attr, mut late) = (Attr::task_events().inherited(), false);
             for process in self.tree.processes().filter(|process| !before.contains(process)) {
                 match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
                     Ok(true) => {}

@@ -162,7 +162,7 @@ pub fn mlock(place: &Place) -> Cause {
     let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
     let cause = Cause::of(format!(
         "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
-         used it up; small rings lose notes when threads are created in bursts"
+         used it up; small rings lose records when threads are created in bursts"
     ));
     with_setting(cause, place, "kernel.perf_event_mlock_kb", "2048")
 }

@@ -134,9 +134,9 @@ fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
 
 fn lifecycle(inputs: &Inputs<'_>) -> Finding {
     let instead = "; /proc is scanned instead, and short-lived threads are missed";
-    match inputs.probes.run(Probe::TaskNotes) {
+    match inputs.probes.run(Probe::TaskEvents) {
         Ok(()) => Finding::yes("perf_event_open with task events: works"),
-        Err(errno) => match inputs.probes.run(Probe::TaskNotesSmall) {
+        Err(errno) => match inputs.probes.run(Probe::TaskEventsSmall) {
             Ok(()) => Finding::partly(
                 format!("a ring of 16 pages: {errno}; of 1 page: works"),
                 advice::mlock(inputs.place),

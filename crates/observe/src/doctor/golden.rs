@@ -95,8 +95,8 @@ const PERF: [Probe; 6] = [
     Probe::CountTime,
     Probe::CountInstructions,
     Probe::CountTogether,
-    Probe::TaskNotes,
-    Probe::TaskNotesSmall,
+    Probe::TaskEvents,
+    Probe::TaskEventsSmall,
     Probe::Samples,
 ];
 
@@ -410,11 +410,11 @@ fn too_few_files() {
 
 #[test]
 fn small_rings() {
-    user().refusing(&[Probe::TaskNotes], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
+    user().refusing(&[Probe::TaskEvents], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
         "thread-creation",
         &expect![[r#"
             partly  thread-creation see every thread creation at once: a ring of 16 pages: EPERM; of 1 page: works
-                expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are created in bursts
+                expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose records when threads are created in bursts
                   now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
                   for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
@@ -423,7 +423,7 @@ fn small_rings() {
 
 #[test]
 fn no_room_for_any_ring_is_not_a_security_module() {
-    let rings = [Probe::TaskNotes, Probe::TaskNotesSmall, Probe::Samples];
+    let rings = [Probe::TaskEvents, Probe::TaskEventsSmall, Probe::Samples];
     let case = user().refusing(&rings, libc::EPERM);
     let diagnosis = case.examine();
     let causes = [&diagnosis.sections[0].capabilities[2], &diagnosis.sections[1].capabilities[0]];

@@ -32,8 +32,8 @@ impl Probes for Here {
                 count(c::PERF_TYPE_HARDWARE, u64::from(c::PERF_COUNT_HW_INSTRUCTIONS))
             }
             Probe::CountTogether => count_together(),
-            Probe::TaskNotes => ring(&Attr::task_notes(), 16),
-            Probe::TaskNotesSmall => ring(&Attr::task_notes(), 1),
+            Probe::TaskEvents => ring(&Attr::task_events(), 16),
+            Probe::TaskEventsSmall => ring(&Attr::task_events(), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::ReadMemory => read_memory(),
             Probe::MovePages => move_pages(),
@@ -316,8 +316,8 @@ mod tests {
         Probe::CountTime,
         Probe::CountInstructions,
         Probe::CountTogether,
-        Probe::TaskNotes,
-        Probe::TaskNotesSmall,
+        Probe::TaskEvents,
+        Probe::TaskEventsSmall,
         Probe::Samples,
         Probe::ReadMemory,
         Probe::MovePages,

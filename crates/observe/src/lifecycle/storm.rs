@@ -37,7 +37,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Notes that something happens at `at`. Says whether it may; if not it counts all the same, so that nothing may as long
+    /// Records that something happens at `at`. Says whether it may; if not it counts all the same, so that nothing may as long
     /// as too much happens.
     fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
         let most = at + Nanos(every.0.saturating_mul(at_once));
