@@ -34,7 +34,7 @@ use colocate_observe::pmu::Counters;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::{now, wait_readable};
-use colocate_observe::{Births, Pid, SysError, TaskEvent, Tid, births, sample, spin};
+use colocate_observe::{LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, spin};
 use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
 use lives::Runs;
@@ -72,7 +72,7 @@ pub struct Setup {
     /// that it may use and not the one that it is put on.
     pub settle: Nanos,
     /// How births are heard of.
-    pub births: births::Options,
+    pub births: lifecycle::Options,
     /// How evidence is gathered that is requested.
     pub sampling: Sampling,
     /// Folders that may hold the journal, best first; see [`crate::rundir::candidates`].
@@ -128,7 +128,7 @@ pub struct LinuxHost {
     sources: Sources,
     /// Moves memory, once a plan has ordered that.
     pager: Option<Pager>,
-    births: Births,
+    births: LifecycleEvents,
     events: Vec<TaskEvent>,
     tasks: TaskTable,
     placer: Placer,
@@ -320,7 +320,7 @@ impl LinuxHost {
 
     /// Restores masks and policies of all threads, also of those that nothing is known of.
     fn restore_all(&mut self) {
-        self.births.tell_all();
+        self.births.report_all();
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
         self.hear();
@@ -351,7 +351,7 @@ impl LinuxHost {
         self.tasks.begin_events();
         for event in events.drain(..) {
             match event {
-                TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found } => {
+                TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
                     self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: found });
                 }
                 TaskEvent::Ended { at, tid, .. } => self.ended(at, tid),
@@ -447,7 +447,7 @@ impl LinuxHost {
         let looks = self.looks.next_glance.min(self.looks.next_look);
         let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
-        if let Some(look) = self.births.next_look() {
+        if let Some(look) = self.births.poll_timeout() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
         }
         let mut fds = self.births.fds();

@@ -12,7 +12,7 @@ use colocate_machine::{Bytes, Nanos, NodeNr, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
 use colocate_observe::Tid;
-use colocate_observe::births;
+use colocate_observe::lifecycle;
 use colocate_observe::pmu::extras::Extra;
 use colocate_observe::pmu::plan::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
@@ -53,7 +53,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         repeat: false,
         grace: Nanos::from_millis(50),
         settle: Nanos::ZERO,
-        births: births::Options::here().unwrap(),
+        births: lifecycle::Options::here().unwrap(),
         sampling: counting(clock()),
         run_dirs: Vec::new(),
         proc: PathBuf::from("/proc"),

@@ -77,7 +77,7 @@ pub struct Args {
 /// If a profile, the machine or an option cannot be read, or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = policy(args)?;
-    let seen = read::look(&args.machine)?;
+    let seen = read::load(&args.machine)?;
     let usable = usable(&seen, args.cpus.as_deref())?;
     let speeds = seen.performance.as_ref();
     let mut programs = programs(&args.profiles, args.machine == "live")?;

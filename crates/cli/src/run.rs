@@ -20,7 +20,7 @@ use colocate_files::Dir;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::Profile;
-use colocate_observe::births;
+use colocate_observe::lifecycle;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::Prior;
 use colocate_policy::{Grant, Plan, Policy, PolicySpec, Source, SourceSet};
@@ -301,7 +301,7 @@ fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
         grace: GRACE,
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
-        births: births::Options::here()?,
+        births: lifecycle::Options::here()?,
         sampling: Sampling::default(),
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),

@@ -32,7 +32,7 @@ use colocate_files::Mode;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
-use colocate_observe::{births, spin};
+use colocate_observe::{lifecycle, spin};
 use colocate_policy::table::Prior;
 use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
 use course::{Course, Goal, Heard};
@@ -446,7 +446,7 @@ fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
         repeat: workload.repeat,
         grace: GRACE,
         settle: Nanos::ZERO,
-        births: births::Options::here()?,
+        births: lifecycle::Options::here()?,
         sampling: Sampling {
             spin_hz: args.spin_rate.unwrap_or(spin::DEFAULT_RATE_HZ),
             ..Sampling::default()

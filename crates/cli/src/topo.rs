@@ -59,8 +59,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn seen(args: &Args) -> Result<read::Seen, read::ReadError> {
     match (&args.xml, &args.synthetic) {
         (Some(path), _) => read::xml_file(path),
-        (None, Some(text)) => read::look(&format!("synthetic:{text}")),
-        (None, None) => read::look(&args.machine),
+        (None, Some(text)) => read::load(&format!("synthetic:{text}")),
+        (None, None) => read::load(&args.machine),
     }
 }
 

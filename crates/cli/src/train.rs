@@ -98,7 +98,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn trained(args: &CpiModelArgs) -> anyhow::Result<CpiModel> {
-    let seen = read::look(&args.machine)?;
+    let seen = read::load(&args.machine)?;
     let performance = seen.performance.with_context(|| {
         format!(
             "expected a machine of which it is described how fast it is (docs/machines.md), found {}",

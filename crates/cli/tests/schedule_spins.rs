@@ -4,7 +4,7 @@
 
 mod run_support;
 
-use colocate_observe::births::Options;
+use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use run_support::{Scratch, text};
 use serde_json::Value;

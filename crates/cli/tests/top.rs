@@ -5,7 +5,7 @@
 mod printed;
 mod run_support;
 
-use colocate_observe::births::Options;
+use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use printed::{conforms, printed, refusal};
 use run_support::{Scratch, await_that, children, masks};

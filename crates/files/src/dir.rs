@@ -65,7 +65,7 @@ impl Dir {
         }
     }
 
-    /// Opens the folder at `path` if it belongs to `user`, nobody else can write to it, and nobody else can put another
+    /// Opens the folder at `path` if it belongs to `user`, no other user can write to it, and none can put another
     /// one in its place: each folder above it belongs to `user` or root, and if others can write to it, it has the
     /// sticky bit, as `/tmp`.
     ///
@@ -159,7 +159,7 @@ impl Dir {
         self.child(name)
     }
 
-    /// Makes a folder for this user alone in it, with `prefix` and something that nobody can foresee for its name.
+    /// Makes a folder for this user alone in it, with `prefix` and an unpredictable suffix as its name.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -351,7 +351,7 @@ impl AsFd for Dir {
     }
 }
 
-/// Whether nobody but `user` and root can put another folder in the place of one in `above`, or of one above that.
+/// Whether only `user` and root can put another folder in the place of one in `above`, or of one above that.
 fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
     let is_safe = |stat: &Stat| {
         let others = stat.st_mode & 0o022 != 0 && stat.st_mode & 0o1000 == 0;
@@ -439,7 +439,7 @@ mod tests {
         assert!(other.ends_with(&format!("found one of user {}", user())), "{other}");
     }
 
-    /// Who can write to the folder above can put another one in its place.
+    /// A user that can write to the folder above can put another one in its place.
     #[test]
     fn a_folder_above_that_others_can_change_is_refused() {
         let base = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ pub enum FileError {
         path: PathBuf,
         /// The first byte that is wrong.
         byte: u8,
-        /// Where it stands, in bytes from the begin.
+        /// Its offset, in bytes from the begin.
         offset: usize,
     },
 }
@@ -145,7 +145,7 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// What a call says of a file: its action and path are added where it is known for whom it was made.
+/// What a call says of a file: its action and path are added where the caller is known.
 #[derive(Debug)]
 pub(crate) enum Why {
     Os(io::Error),

@@ -10,7 +10,7 @@
 //!   type is opened for reading or writing, by `/proc/self/fd/N`, which is the same object. Where /proc is not mounted,
 //!   the name is opened without following a link, and refused if it is another object than before.
 //! - **At most a limit is read**, which the caller names for its format ([`MaxSize`]).
-//! - **A symbolic link is followed only if no other user can have made it**: the folder that it stands in belongs to
+//! - **A symbolic link is followed only if no other user can have made it**: the folder that it is in belongs to
 //!   this user or root, the world cannot write to the folder, and if the group can, the link belongs to this user or
 //!   root. That is stricter than the kernel's `fs.protected_symlinks`, which covers only folders with the sticky bit.
 //!   The owner of `/` counts as root, since in a user namespace root may have another number.

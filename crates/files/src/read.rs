@@ -21,7 +21,7 @@ pub enum Accept {
     FileOrPipe,
 }
 
-/// Opens a file for reading, of at most `limit`. A pipe has no size: whoever reads it must count.
+/// Opens a file for reading, of at most `limit`. A pipe has no size: its reader must count.
 ///
 /// # Errors
 /// [`FileError::Os`] if it cannot be opened, [`FileError::Unfit`] if it is of another type or a link leads to it that
@@ -57,7 +57,7 @@ pub(crate) fn open_object(
     let wrong = |why: Errno| Why::from(why).of(Action::Read, path);
     let file = object.open(OFlags::RDONLY, again).map_err(wrong)?;
     if is_pipe {
-        // Its writers may take their time; whoever inherits a pipe waits for them.
+        // Its writers may take their time; a process that inherits a pipe waits for them.
         rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(wrong)?;
     }
     Ok(file)

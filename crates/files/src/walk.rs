@@ -175,7 +175,7 @@ fn names(path: &Path) -> Vec<OsString> {
     };
     let mut names: Vec<OsString> = path.components().filter_map(name).collect();
     if path.as_os_str().as_bytes().ends_with(b"/") && !names.is_empty() {
-        // What stands before it is a folder.
+        // What precedes it is a folder.
         names.push(".".into());
     }
     names.reverse();
@@ -202,7 +202,7 @@ pub(crate) fn is_trusted(user: u32) -> bool {
     user == rustix::process::geteuid().as_raw() || is_roots(user)
 }
 
-/// Whether `user` is root, or the owner of `/`, as whom root appears in a user namespace that does not map it.
+/// Whether `user` is root, or the owner of `/`, as which root appears in a user namespace that does not map it.
 pub(crate) fn is_roots(user: u32) -> bool {
     user == 0
         || rustix::fs::statat(CWD, "/", AtFlags::empty()).is_ok_and(|root| root.st_uid == user)

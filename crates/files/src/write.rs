@@ -21,13 +21,13 @@ pub const FIFO_LIMIT: Duration = Duration::from_secs(5);
 const FIFO_PAUSE: Duration = Duration::from_millis(20);
 
 /// Tries to find a name that nothing has, or to open what another process removes and makes; one is enough
-/// unless somebody works against us.
+/// unless another process works against us.
 const TRIES: usize = 16;
 
-/// Who may read a new file.
+/// Which users may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Whoever the umask allows (0666 less the umask).
+    /// Those that the umask allows (0666 less the umask).
     ByUmask,
     /// This user alone (0600): it holds command lines, in which there may be passwords.
     Private,
@@ -60,7 +60,7 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Why> {
     };
     match object.kind() {
         FileType::RegularFile if place.by_kernel => {
-            // As a shell's `>>`: who opened it may have written to it before.
+            // As a shell's `>>`: the process that opened it may have written to it before.
             Ok(in_place(&place, object, OFlags::APPEND)?.write_all(bytes)?)
         }
         FileType::RegularFile => {
@@ -162,7 +162,7 @@ pub(crate) fn replace(
     if name == ".." {
         return Err(Errno::ISDIR.into());
     }
-    // Who could not read the old one shall not read this one either, not even while it is written.
+    // A user that could not read the old one shall not read this one either, not even while it is written.
     let first = if kept.is_some() { Mode::Private.bits() } else { mode };
     let (beside, mut file) = temporary(folder, first)?;
     let mut fill = || -> Result<(), Why> {
@@ -180,7 +180,7 @@ pub(crate) fn replace(
     written
 }
 
-/// A new file in `folder`, of a name that nobody can foresee.
+/// A new file in `folder`, with an unpredictable name.
 fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut tries = 0;
@@ -194,7 +194,7 @@ fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File),
     }
 }
 
-/// A part of a name that nobody can foresee: 128 bits from the kernel.
+/// An unpredictable part of a name: 128 bits from the kernel.
 pub(crate) fn unforeseen() -> Result<String, Errno> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty())?;

@@ -1,4 +1,4 @@
-//! What one instruction does to registers and memory: enough to tell a loop that waits from one that works.
+//! What one instruction does to registers and memory: enough to distinguish a loop that waits from one that works.
 //!
 //! [`effect`] says which values go into what an instruction writes, at which addresses it reads and writes
 //! memory, and in what way the new value comes from the old ones ([`Way`]). It does not say the value.
@@ -86,13 +86,13 @@ pub enum Way {
     Sum,
     /// Any other function of the values read.
     Mix,
-    /// Exchanges a register with memory (`xchg`, `swp`), or stores if nobody else has written (`stxr`).
+    /// Exchanges a register with memory (`xchg`, `swp`), or stores if there was no other write (`stxr`).
     Swap,
     /// Writes to memory if it holds what is expected (`lock cmpxchg`, `cas`).
     CompareSwap,
     /// Sets or clears bits in memory: doing it twice is doing it once (`lock bts`, `lock or`).
     SetBits,
-    /// Tells the processor that the program waits: `pause`, `tpause`, `umwait`, `yield`, `wfe`, and `isb`, which is used
+    /// Hints to the processor that the program waits: `pause`, `tpause`, `umwait`, `yield`, `wfe`, and `isb`, which is used
     /// where `yield` does nothing.
     Hint,
     /// Reads a clock: `rdtsc`, `mrs x0, cntvct_el0`.

@@ -15,7 +15,7 @@ pub const LONGEST_CALL_B: usize = 9;
 
 /// Whether `before`, which ends where a thread goes on, ends with `sched_yield`: its number, as a constant, and the call.
 ///
-/// Other instructions may not stand between these; in the libraries of GNU, musl and Go none do. A number that comes as an
+/// No other instruction may be between these; in the libraries of GNU, musl and Go none is. A number that comes as an
 /// argument, as to the function `syscall`, is not found.
 #[must_use]
 pub fn gives_way(isa: Isa, before: &[u8]) -> bool {

@@ -46,7 +46,7 @@ pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
     })
 }
 
-/// Extensions with VEX encoding, so that the encoding does not tell them apart.
+/// Extensions with VEX encoding, so that the encoding does not distinguish them.
 fn is_beyond_avx2(feature: &CpuidFeature) -> bool {
     use CpuidFeature as F;
     matches!(
@@ -147,7 +147,7 @@ fn push(instruction: &Instruction, operand: &str) -> String {
             format!("movq {operand},-8(%rsp)")
         }
         OpKind::Memory => format!("movq {operand},%r11\nmovq %r11,-8(%rsp)"),
-        // Immediates, and segment registers, which nobody pushes.
+        // Immediates, and segment registers, which are never pushed.
         _ => RETURN_ADDRESS.into(),
     }
 }
@@ -387,7 +387,7 @@ fn is_int(name: &str) -> bool {
     ];
     // The string comparisons read and compare; the other string instructions only move.
     let families = ["cmov", "cmp", "scas", "blc", "bls"];
-    // Not the whole family: setssbsy is about the shadow stack. `sets` stands for its own.
+    // Not the whole family: setssbsy is about the shadow stack. `sets` is its own.
     let set_flag = ["seta", "setb", "sete", "setg", "setl", "setn", "seto", "setp"];
     let vector = [
         "aes", "sha", "gf2p8", "mpsadbw", "align", "dbpsadbw", "extrq", "insertq", "sm3", "sm4",

@@ -47,7 +47,7 @@ pub enum Flaw {
         /// The index.
         found: u32,
     },
-    /// Two parts disagree on who belongs to whom, or somebody belongs to nobody.
+    /// Two parts disagree on which contains which, or one belongs to none.
     #[error("{owner}: expected {expected}")]
     Mismatch {
         /// Whose statement.

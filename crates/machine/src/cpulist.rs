@@ -1,6 +1,6 @@
 //! Sets of PUs as the kernel and its users write them.
 //!
-//! | form | example | who writes it |
+//! | form | example | written by |
 //! |---|---|---|
 //! | list | `0-3,8` | sysfs, `taskset -c`, `numactl -C` |
 //! | list with a stride | `0-31:2` (every second) | `taskset -c` |

@@ -13,7 +13,7 @@ use thiserror::Error;
 /// Version of the machine format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// A machine and, where somebody asked, what may be used of it.
+/// A machine and, if requested, what may be used of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exact {
@@ -21,9 +21,9 @@ pub struct Exact {
     pub version: u32,
     /// The machine.
     pub machine: Machine,
-    /// What may be used of it, or `None` where nobody asked.
+    /// What may be used of it, or `None` if not requested.
     pub usable: Option<Usable>,
-    /// How fast its parts are, or `None` where nobody says.
+    /// How fast its parts are, or `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<Performance>,
 }

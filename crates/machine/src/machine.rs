@@ -14,7 +14,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// What people call it: a host's name, a file's name or a described machine's title.
+    /// Its common name: a host's name, a file's name or a described machine's title.
     pub name: String,
     /// Processor model, if known.
     pub processor: Option<String>,
@@ -76,7 +76,7 @@ pub struct Package {
 pub struct Node {
     /// The kernel's number.
     pub os: NodeNr,
-    /// Memory; 0 bytes for a node without memory, `None` if nobody says.
+    /// Memory; 0 bytes for a node without memory, `None` if unknown.
     pub memory: Option<Bytes>,
     /// PUs that are local to it, in logical order. A node without PUs of its own, which is no
     /// core's home, is local to all PUs of the part of the machine that it hangs from.
@@ -116,7 +116,7 @@ pub struct CoreKind {
     /// "performance", "efficiency", … or the kernel's own name; "core" where all are alike.
     pub name: String,
     /// Speed relative to the fastest kind, whose capacity is 1024 (the kernel's `cpu_capacity`).
-    /// `None` if nobody says.
+    /// `None` if unknown.
     pub capacity: Option<u32>,
     /// Highest clock rate, or `None` if unknown.
     pub max_frequency: Option<Hertz>,
@@ -143,8 +143,8 @@ impl Machine {
 
     /// The PU with the kernel's number `os`, or `None` if it is offline or absent.
     ///
-    /// Looks at every PU in turn, except where the kernel's order is the logical one; who asks for
-    /// many takes [`Machine::places`].
+    /// Searches all PUs, except where the kernel's order is the logical one; for
+    /// many, use [`Machine::places`].
     #[must_use]
     pub fn pu_by_os(&self, os: PuNr) -> Option<PuIdx> {
         if self.pus.get(os.idx()).is_some_and(|pu| pu.os == os) {

@@ -33,7 +33,7 @@ pub(crate) struct Parts {
 #[derive(Clone, Debug)]
 pub(crate) struct NodePart {
     pub os: NodeNr,
-    /// 0 where there is none, `None` where nobody says.
+    /// 0 where there is none, `None` where it is unknown.
     pub memory: Option<Bytes>,
     pub pus: PuSet,
 }
@@ -241,7 +241,7 @@ fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
             of_core[machine.core_of(pu).idx()].get_or_insert(index);
         }
     }
-    // Cores that nobody classified come last: "slowest first" cannot be said of them.
+    // Unclassified cores come last: "slowest first" cannot be said of them.
     let other = found.len();
     let mut used: Vec<usize> = of_core.iter().map(|kind| kind.unwrap_or(other)).collect();
     for (core, kind) in machine.cores.iter_mut().zip(&used) {

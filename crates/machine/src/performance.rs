@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`](crate::Machine) says what shares what; a [`Performance`] says how much there is of it.
 //! It comes from the described machines of `machines/*.toml`, where every figure has its source; a live
-//! machine has none until somebody describes or measures it.
+//! machine has none until it is described or measured.
 
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ pub enum WorkKind {
     Store,
 }
 
-/// Who does a kind of work.
+/// The ports that do a kind of work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unit {
@@ -121,7 +121,7 @@ pub struct Unit {
     pub occupancy: Cycles,
 }
 
-/// How a cache's content stands to that of the caches between it and the cores.
+/// How a cache's content relates to that of the caches between it and the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Inclusion {
@@ -145,7 +145,7 @@ pub enum Replacement {
     /// Something else that protects a part of the content while more passes than fits, as last caches of
     /// Intel do since Ivy Bridge.
     Adaptive,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
 }
 
@@ -157,7 +157,7 @@ pub struct CachePerformance {
     pub level: u8,
     /// Cycles of the core from a load to its use if the data is here.
     pub latency: Cycles,
-    /// How its content stands to that of nearer levels.
+    /// How its content relates to that of nearer levels.
     pub inclusion: Inclusion,
     /// Which line it gives up; least recently used if it is not said.
     #[serde(default)]
@@ -171,7 +171,7 @@ pub struct CachePerformance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPerformance {
-    /// From a load to its use if no cache has the data and nobody else asks: all of it, as a pointer
+    /// From a load to its use if no cache has the data and there is no other traffic: all of it, as a pointer
     /// chase over much memory measures it.
     pub latency: Nanos,
     /// Bytes a second that can be had, reads and writes together: what a benchmark reaches, not the
@@ -185,7 +185,7 @@ pub struct MemoryPerformance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPerformance {
-    /// What people call it.
+    /// Its common name.
     pub name: String,
     /// Accesses that cross it: from a core of the first node to memory of the second, by place in
     /// `Machine::nodes`.

@@ -1,4 +1,4 @@
-//! A machine as text: who sits beside whom, then one table each for caches, kinds and nodes.
+//! A machine as text: which PUs share what, then one table each for caches, kinds and nodes.
 //!
 //! ```text
 //! package 0

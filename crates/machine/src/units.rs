@@ -266,7 +266,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// A number written with digits and at most one point, as people write them.
+/// A number written in decimal, with digits and at most one point.
 fn plain_number(text: &str) -> Option<f64> {
     let plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     text.bytes().all(plain).then(|| text.parse().ok())?
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_as_people_write_them() {
+    fn speeds_in_usual_notation() {
         assert_eq!("17 cycles".parse(), Ok(Cycles(17.0)));
         assert_eq!("4.5 cycles".parse(), Ok(Cycles(4.5)));
         assert_eq!("21.25 GB/s".parse(), Ok(BytesPerSecond(21.25e9)));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_as_people_write_them() {
+    fn quantities_in_usual_notation() {
         assert_eq!("32 KiB".parse(), Ok(Bytes::kib(32)));
         assert_eq!("16 GiB".parse(), Ok(Bytes(16 << 30)));
         assert_eq!("2.3 GHz".parse(), Ok(Hertz(2_300_000_000)));

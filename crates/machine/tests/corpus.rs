@@ -34,7 +34,7 @@ fn check(test: &str) {
         let value = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         corpus().join(value.unwrap_or_else(|| panic!("{test}.test has no {name}")))
     };
-    let seen = read::look(field("source").to_str().unwrap()).unwrap();
+    let seen = read::load(field("source").to_str().unwrap()).unwrap();
     let text = picture(&seen.machine, seen.usable.as_ref());
     expect_test::expect_file![field("text")].assert_eq(&text);
     let exact = Exact::new(seen.machine, seen.usable);
@@ -152,7 +152,7 @@ fn synthetic_strings_read_as_hwloc_means_them() {
 
 #[test]
 fn the_live_machine_makes_sense() {
-    let seen = read::look("live").unwrap();
+    let seen = read::load("live").unwrap();
     assert_eq!(seen.machine.check(), Ok(()));
     let usable = seen.usable.expect("the live machine can be used");
     let available = std::thread::available_parallelism().unwrap().get();

@@ -1,8 +1,8 @@
-//! What the model assumes and nobody has measured: parameters, and the ensemble of them that every
+//! What the model assumes without measurement: parameters, and the ensemble of them that every
 //! comparison is run over.
 //!
 //! A result that turns with one of them is none. [`Assumptions::grid`] tries all ends of the model's own
-//! parameters; [`Assumptions::sample`] draws from all of them and from the guesses that stand for what is
+//! parameters; [`Assumptions::sample`] draws from all of them and from the guesses that replace what is
 //! not known of programs.
 
 use crate::phase::{Guessed, Guesses, Plausible};
@@ -28,7 +28,7 @@ pub struct Assumptions {
     /// Front-end slots a cycle more (or fewer) than described.
     pub width: f64,
     /// How well siblings use a task's stalls, 0 to 1. 0: by chance, a task is stalled whatever the others
-    /// do. 1: as well as can be, work falls wherever there is room. Out-of-order cores stand between.
+    /// do. 1: as well as can be, work falls wherever there is room. Out-of-order cores are in between.
     pub overlap: f64,
     /// Factor on every bandwidth.
     pub bandwidth: f64,
@@ -37,7 +37,7 @@ pub struct Assumptions {
     /// Which lines a cache gives up whose replacement is adaptive or unknown: 0 as LRU, ½ any, 1 mostly new
     /// ones.
     pub replacement: f64,
-    /// What stands for components of a demand vector that nobody knows.
+    /// What replaces unknown components of a demand vector.
     pub guesses: Guesses,
 }
 

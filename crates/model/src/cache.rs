@@ -1,4 +1,4 @@
-//! Caches that tasks share: who holds how much of one, and how often each misses.
+//! Caches that tasks share: how much each task holds of one, and how often each misses.
 //!
 //! # Problem
 //! Tasks that share a cache push each other's lines out. How much of it each holds follows from how fast
@@ -7,7 +7,7 @@
 //! # Approach
 //! The footprint of a window of instructions is the data touched in it. While a window grows by an
 //! instruction its footprint grows by the lines that a cache of just that size would miss: so a miss
-//! curve tells the footprint of every window. A cache with LRU replacement holds the footprints of all
+//! curve gives the footprint of every window. A cache with LRU replacement holds the footprints of all
 //! its tasks in the longest time for which they fit (Xiang, Ding, Luo and Bao: HOTL, a higher order
 //! theory of locality, ASPLOS 2013). One that gives up lines by chance, and one that lets few new ones in:
 //! [`chance`]. One that does something between is taken as both at once: a part of all accesses is subject to

@@ -2,12 +2,12 @@
 //!
 //! # Approach
 //! Each is a queue. An access waits the longer the more of the bandwidth is in use, without bound as all
-//! of it is; who waits longer asks less often. So there is one wait at which what is asked for and the
+//! of it is; and tasks that wait longer ask less often. So there is one wait at which what is asked for and the
 //! wait agree, and then less than the whole bandwidth is in use.
 //!
 //! # Terms
 //! - `ρ`: share of the bandwidth that is in use.
-//! - `w`: wait, on top of the latency `L` of an access when nobody else asks.
+//! - `w`: wait, on top of the latency `L` of an access without other traffic.
 //! - `w = s · ρ / √(1 − ρ)` with the scale `s = 0.3 · L`.
 //!
 //! # Where the curve comes from
@@ -17,7 +17,7 @@
 //! it waits too little at half load and too much near the end. All are Intel's; others are assumed to be
 //! alike, and so are links and caches, each with its own latency. Table: docs/memory-model.md.
 
-/// Scale of the wait, as a share of the latency when nobody else asks. Fitted; see above.
+/// Scale of the wait, as a share of the latency without other traffic. Fitted; see above.
 pub const WAIT: f64 = 0.3;
 
 /// What an access waits at a queue of which the share `used` is in use; in the unit of `scale`.

@@ -1,6 +1,6 @@
 //! What a task demands while it does one thing: its demand vector, an instruction's worth of it.
 //!
-//! Every component says where it comes from, and one that nobody knows is unknown, never 0. What a core
+//! Every component says where it comes from, and a missing one is unknown, never 0. What a core
 //! makes of it is [`Demand`]: [`Phase::on`] puts in figures for one kind of core, and guesses where there
 //! are none ([`Guesses`]), of which it gives account.
 
@@ -50,7 +50,7 @@ pub enum Work {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Phase {
-    /// For people.
+    /// For the reader.
     #[serde(default)]
     pub name: String,
     /// Front-end slots: micro-operations.
@@ -84,7 +84,7 @@ pub struct Phase {
     /// Lines that another task of the job has changed since: read from its cache, not from memory.
     #[serde(default, deserialize_with = "known::amount")]
     pub shared_lines: Known<f64>,
-    /// Cycles that it took on a processor, all told: what the other components there add up to.
+    /// Cycles that it took on a processor, in all: what the other components there add up to.
     #[serde(default)]
     pub cycles: Known<MeasuredCycles>,
 }
@@ -211,7 +211,7 @@ impl Phase {
 }
 
 impl Work {
-    /// All that stands in it; shares are right by their type.
+    /// All figures of it; shares are right by their type.
     fn amounts(&self) -> Vec<f64> {
         match self {
             Self::Kinds(kinds) => kinds.iter().map(|(_, count)| *count).collect(),

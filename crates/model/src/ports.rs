@@ -1,7 +1,7 @@
 //! Which ports do work that several of them can do, seen over a long time.
 //!
 //! # Problem
-//! Demands name sets of alternative ports, not ports; people ask how full a port is.
+//! Demands name sets of alternative ports, not ports; the question is how full a port is.
 //!
 //! # Approach
 //! Work is spread as evenly as its sets allow, as a scheduler that takes the port with the shortest queue
@@ -60,7 +60,7 @@ fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     best
 }
 
-/// Unions that are looked at, as in [`crate::smt`]: cores with hundreds of them are not known.
+/// Unions that are searched, as in [`crate::smt`]: cores with hundreds of them are not known.
 const UNIONS: usize = 1024;
 
 /// Every connected union of `sets`; a union of parts without a common port is as dense as one of its parts

@@ -26,7 +26,7 @@
 //! - for every union `S` of port sets: `Σ y(t) Σ over m within S of D(t, m) ≤ |S|`: work that only ports
 //!   of `S` can do fits into the cycles of `S`. These are all there is (Hall's theorem for fractional
 //!   assignment). A union of parts without a common port is the sum of the bounds on its parts, so only
-//!   connected unions are looked at.
+//!   connected unions are searched.
 //! - `y(t) ≤ 1 / d(t)`; and `y(t) ≤ 2 W`, since a slot holds at most two instructions (a fused pair).
 //!
 //! # Stalls
@@ -41,8 +41,8 @@
 //! # Properties
 //! - **Capacity**: no slot and no port is given twice. → `no_resource_above_capacity`
 //! - **Least progress**: a further task never raises the least progress of the others; where all ask for
-//!   one and the same resource, it raises nobody's. (It can help a third task by slowing down a second
-//!   that both compete with, as on a real core.) → `a_further_task_helps_nobody_at_its_resource`
+//!   one and the same resource, it raises no rate. (It can help a third task by slowing down a second
+//!   that both compete with, as on a real core.) → `a_further_task_helps_none_at_its_resource`
 //! - **Order**: which sibling is which changes nothing. → `permutation_of_siblings`
 //! - **Alone**: a task alone has the rate of its own bounds and stalls. → `alone_equals_solo`
 //! - **Continuity**: a little more demand changes rates a little; for two tasks with equal progress also
@@ -91,11 +91,11 @@ impl Shared {
 /// Relative; sums of a dozen products are exact to about 1e-15.
 const NEAR: f64 = 1e-12;
 
-/// Tasks for which all sets of active ones are looked at: 256 sets. More PUs has no core; for more, stalls
+/// Tasks for which all sets of active ones are searched: 256 sets. More PUs has no core; for more, stalls
 /// are taken as filled as well as can be.
 const SETS_UP_TO: usize = 8;
 
-/// Connected unions that are looked at. Cores with hundreds of them are not known (at most 255 for eight
+/// Connected unions that are searched. Cores with hundreds of them are not known (at most 255 for eight
 /// ports); a table that has more is cut, which leaves out bounds on many ports at once.
 const UNIONS: usize = 1024;
 

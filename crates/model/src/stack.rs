@@ -1,17 +1,17 @@
-//! Where cycles went, by the parts that a host tells apart.
+//! Where cycles went, by the parts that a host distinguishes.
 //!
 //! Every host has parts of its own: a simulated one those of [`CpiStack`], a processor those that its
-//! counters tell. So a stack carries the names of its parts, and stacks of different parts are never mixed.
+//! counters distinguish. So a stack carries the names of its parts, and stacks of different parts are never mixed.
 //!
 //! # Properties
 //! - **Adds up**: what is added up and taken apart again is as before. -> test `differences_add_up`
-//! - **Unknown stays unknown**: nothing is said of cycles that nobody has, nor of other parts. -> test
+//! - **Unknown stays unknown**: nothing is said of cycles that are not counted, nor of other parts. -> test
 //!   `nothing_is_made_up`
 
 use crate::symbiosis::file::{SIMULATED_PARTS, simulated_parts};
 use crate::system::CpiStack;
 
-/// Most parts that a host tells apart.
+/// Most parts that a host distinguishes.
 pub const MOST_PARTS: usize = 8;
 
 /// Names of the parts of a host's stacks, in its order.

@@ -1,4 +1,4 @@
-//! Threads that share a core: how much slower each gets, told from the CPI stacks that they have alone.
+//! Threads that share a core: how much slower each gets, predicted from the CPI stacks that they have alone.
 //!
 //! # Problem
 //! Which threads should share a core can only be chosen if it is known beforehand what sharing costs each of
@@ -15,7 +15,7 @@
 //! - `C(j)`: a component of thread `j` alone, as a share of its cycles alone; all of them sum to 1.
 //! - `C'(j)`: the same component on the shared core, for the same instructions, in units of the cycles that
 //!   they take alone. `Σ C'(j)` is the thread's slowdown.
-//! - `m(j)`: the same as a share of the thread's cycles on the shared core, which is what counters tell:
+//! - `m(j)`: the same as a share of the thread's cycles on the shared core, which is what counters show:
 //!   `C'(j) = s(j) · m(j)` with the slowdown `s(j)`.
 //! - *Mode*: how many threads share the core.
 //!

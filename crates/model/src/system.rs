@@ -6,14 +6,14 @@
 //!
 //! # Approach
 //! Rounds, until rates no longer change. In each, the rates divide the caches, so misses are known
-//! ([`crate::cache`]); misses and rates tell how long accesses wait at controllers and links
+//! ([`crate::cache`]); misses and rates give how long accesses wait at controllers and links
 //! ([`crate::memory`]); all these are stalls, with which tasks share their cores ([`crate::smt`]), and that
 //! gives new rates.
 //!
 //! What a part of the machine (a cache, a queue, a core) does follows from what it is given. A round leaves out
-//! the parts that are given what they were given when they were last looked at, as far as anybody will see;
+//! the parts whose input is as it was when they were last computed, as far as that can be seen;
 //! and a [`Search`] keeps all parts as they are for the next situation. So where one task's phase has changed
-//! only its neighbours are looked at, and then those whom these change.
+//! only its neighbours are computed, and then those that these change.
 //!
 //! # Terms
 //! - `x`: rate of a task, instructions per cycle of its core.
@@ -27,7 +27,7 @@
 //! - `s = stalls that are the task's own + Σ over l > 0 of (m(l−1) − m(l)) · latency(l) / M`
 //!   `+ m(last) · Σ over nodes of pages · (latency + hop) · clock / M + lines of other tasks + waits`.
 //! - bytes from memory per instruction: `m(last) · line · (1 + written back)`, at the controllers by the
-//!   page map, and at every link that the access crosses. A link's two directions are not told apart:
+//!   page map, and at every link that the access crosses. A link's two directions are not distinguished:
 //!   what is written back loads the way there and what is read the way back, so this is right where
 //!   traffic is the same in both directions, and else too much.
 //! - clock: cycles of the task's core a second. Caches count in cycles, memory and hops in seconds.
@@ -36,7 +36,7 @@
 //! - **Capacity**: no controller, link, front end or port is used more than it is. → `no_resource_above_capacity`
 //! - **Order**: which seat is named first changes nothing. → `order_of_seats_changes_nothing`
 //! - **Alone**: a task that shares nothing has the rate that it has alone. → `alone_equals_solo`
-//! - **Contention**: one more stream at a controller helps nobody there. → `more_streams_help_nobody`
+//! - **Contention**: one more stream at a controller helps no other there. → `more_streams_help_none`
 //! - **Continuity**: a little more demand changes rates a little. → `continuity`
 //! - **Warm**: where a search begins does not change where it ends. → `warm_equals_cold`
 //! - **Whole**: the CPI stack adds up. → `stacks_add_up`
@@ -90,11 +90,11 @@ pub struct CpiStack {
     pub core: f64,
     /// More, since siblings take slots, ports and a part of the window.
     pub siblings: f64,
-    /// Stalls that nobody else has a part in.
+    /// Stalls that no other task has a part in.
     pub stalls: f64,
     /// Accesses that hit a cache beyond the first.
     pub caches: f64,
-    /// Accesses to memory, as if they waited for nobody.
+    /// Accesses to memory, as if they waited for no other.
     pub memory: f64,
     /// Waits at caches, controllers and links, for others' accesses and for its own.
     pub queues: f64,
@@ -199,7 +199,7 @@ impl<'a> Model<'a> {
         &self.assumptions
     }
 
-    /// Rates of tasks that run at the same time, at most one a PU. Who predicts one situation after the other
+    /// Rates of tasks that run at the same time, at most one a PU. Predicting one situation after the other
     /// is faster with a [`Search`].
     ///
     /// # Panics

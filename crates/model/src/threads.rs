@@ -4,9 +4,9 @@
 //! # Problem
 //! More threads do no more work where they queue for a critical section, or where the memory's bandwidth is used up.
 //! # Approach
-//! The first iterations are run by one thread, which tells how long it is in critical sections, how long outside, and what
+//! The first iterations are run by one thread, which shows how long it is in critical sections, how long outside, and what
 //! share of the bandwidth it asks for. Two models say from that how many threads are worth while. The published equations
-//! stand below; they are remembered, and were not verified against the paper's text, which was not at hand.
+//! are below; they are remembered, and were not verified against the paper's text, which was not at hand.
 //! # Terms
 //! - `P`: threads.
 //! - `o`, `i`: time of an iteration outside and inside of critical sections, by one thread (`T_NoCS`, `T_CS`).
@@ -33,7 +33,7 @@ pub struct Trained {
     pub outside: f64,
     /// Time inside; 0 if there are none.
     pub inside: f64,
-    /// Share of the peak bandwidth that it asks for, 0 to 1; `None` if nobody could say.
+    /// Share of the peak bandwidth that it asks for, 0 to 1; `None` if unknown.
     pub bandwidth: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ impl Trained {
         (self.inside > 0.0).then(|| (self.outside / self.inside).sqrt())
     }
 
-    /// `1 / b`; `None` if it asks for nothing, or nobody could say.
+    /// `1 / b`; `None` if it asks for nothing, or that is unknown.
     #[must_use]
     pub fn saturation(&self) -> Option<f64> {
         self.bandwidth.filter(|share| *share > 0.0).map(|share| 1.0 / share)

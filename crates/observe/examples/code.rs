@@ -1,7 +1,7 @@
 //! Reads and takes apart all code of a file, as sampling does with what it hits, and says what that costs:
 //! `cargo run --release -p colocate-observe --example code -- FILE [FUNCTIONS]`
 
-#![allow(clippy::print_stdout)] // its figures are for whoever calls it
+#![allow(clippy::print_stdout)] // its figures are for the caller
 
 use colocate_isa::Decoder;
 use colocate_observe::sample::budget::Budget;

@@ -48,7 +48,7 @@ fn main() -> std::io::Result<()> {
     println!("file kept open     {kept:8.3}  {kept_cold:.3}");
     println!("open, read, close  {opened:8.3}  {opened_cold:.3}");
     println!("ratio              {:8.1}  {:.1}", opened / kept, opened_cold / kept_cold);
-    println!("look for new ones  {refresh:8.3}");
+    println!("find new threads   {refresh:8.3}");
     println!("state (stat)       {states:8.3}");
     println!("process clock      {clock:8.3}");
     end.wait();
@@ -61,7 +61,7 @@ fn stat_files() -> std::io::Result<Vec<std::path::PathBuf>> {
     tasks.map(|task| Ok(task?.path().join("stat"))).collect()
 }
 
-/// One sample, looked at.
+/// One sample, and its result.
 fn seen(state: &mut RunState) {
     std::hint::black_box(state.sample().active());
 }

@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout)] // it prints a measurement
 
 use colocate_observe::Pid;
-use colocate_observe::births::Options;
+use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::{Judge, Source};
 use colocate_observe::spin::loops::Verdict;

@@ -1,4 +1,4 @@
-//! What tells one executable from another of the same name.
+//! What distinguishes one executable from another of the same name.
 
 use colocate_files::{Code, open_code};
 use object::Endianness;

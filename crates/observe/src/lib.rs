@@ -3,13 +3,13 @@
 //! One backend a file or folder; all of them fill the types of `colocate-model`. This is an edge
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
-pub mod asleep;
-pub mod births;
+pub mod accounting;
 pub mod bounded;
 pub mod code;
 pub mod doctor;
 pub mod emulate;
 pub mod identity;
+pub mod lifecycle;
 pub mod limits;
 pub mod mca;
 pub mod perf;
@@ -23,6 +23,6 @@ pub mod spin;
 pub mod sys;
 pub mod task;
 
-pub use births::{Births, Options, TaskEvent};
+pub use lifecycle::{LifecycleEvents, Options, TaskEvent};
 pub use sys::SysError;
 pub use task::{Pid, Tid};

@@ -1,4 +1,4 @@
-//! What is kept of the power that the program's file gives to whoever executes it.
+//! What is kept of the power that the program's file gives to the user that executes it.
 //!
 //! # Problem
 //! A file with capabilities (setcap(8)) or with set-user-ID gives its power to every user who may execute it, and what
@@ -7,7 +7,7 @@
 //! # Approach
 //! Before anything is read, all of it is given up for good but `CAP_PERFMON`, the right to watch programs, which is
 //! what `doctor` advises to give. That one is in force only while an event is opened, since newer kernels (6.14 and
-//! later) show the address maps of other users' programs to whoever has it. So the kernel's own checks are those for the
+//! later) show the address maps of other users' programs to its holder. So the kernel's own checks are those for the
 //! plain user, and none of ours can be forgotten. Environment variables by which a library that colocate loads would
 //! load others go as well: their code could take the capability.
 //!
@@ -26,7 +26,7 @@ use thiserror::Error;
 const KEPT: Capability = Capability::CAP_PERFMON;
 
 /// First parts of the names of variables that colocate's libraries heed: hwloc loads plugins from a folder that one names,
-/// and reads machines from files that others name; libpfm writes what it is told to. The C library has removed its own
+/// and reads machines from files that others name; libpfm writes to the file that it is given. The C library has removed its own
 /// (ld.so(8), "Secure-execution mode").
 const VARIABLES: [&str; 2] = ["HWLOC_", "LIBPFM_"];
 
@@ -67,7 +67,7 @@ pub fn give_up() -> Result<(), PrivilegeError> {
     Ok(())
 }
 
-/// Gives up what was kept, in a child that stands for a program: system calls and nothing else.
+/// Gives up what was kept, in a child that will execute a program: system calls and nothing else.
 pub(crate) fn let_go() {
     if is_taken() {
         // A set can always be made smaller.
@@ -107,7 +107,7 @@ fn is_secure_execution() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Takes the real user and group as the effective and saved ones: with set-user-ID, the way back to the file's is gone,
+/// Takes the real user and group as the effective and saved ones: with set-user-ID, the file's cannot be restored,
 /// and the capabilities of a root user with it (capabilities(7)).
 fn become_caller() -> Result<(), SysError> {
     let done = |call, ret: libc::c_int| if ret == 0 { Ok(()) } else { Err(SysError::last(call)) };

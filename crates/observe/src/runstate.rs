@@ -167,7 +167,7 @@ impl RunState {
     /// Looks for threads and processes that are new, which costs as much as several samples:
     /// every thread is asked for the processes it has created.
     ///
-    /// Not needed by a caller that is told of births and calls [`RunState::add`].
+    /// Not needed by a caller that gets creation events and calls [`RunState::add`].
     pub fn refresh(&mut self) {
         let proc = Proc::at(&self.root);
         let mut to_visit = self.roots.clone();
@@ -343,7 +343,7 @@ mod tests {
         Tid(link.file_name().unwrap().to_str().unwrap().parse().unwrap())
     }
 
-    /// Threads that spin or sleep until told to stop.
+    /// Threads that spin or sleep until they are stopped.
     struct Crew {
         stop: Arc<AtomicBool>,
         tids: Vec<Tid>,
@@ -405,7 +405,7 @@ mod tests {
         let enough = |run: &[u64]| run[..3].iter().all(|ns| *ns > 5_000_000);
         // A sleeper still runs until it has come to its sleep, which takes its time on a busy
         // machine; once it sleeps, it shows nothing for as long as one likes.
-        let asleep = (0..100).any(|_| {
+        let sleeping = (0..100).any(|_| {
             let (run, length) = added_up(&mut state, &tids, enough);
             // No thread runs for longer than there was time, but for what is added late: a tick,
             // or a second on a CPU without ticks.
@@ -413,12 +413,12 @@ mod tests {
             assert!(run.iter().all(|ns| *ns <= most), "{run:?} of {length}");
             run[3..].iter().all(|ns| *ns == 0)
         });
-        assert!(asleep);
+        assert!(sleeping);
         busy.end();
         idle.end();
     }
 
-    /// A thread that spins uses CPU time, and one that has ended has none to tell of.
+    /// A thread that spins uses CPU time, and one that has ended reports none.
     #[test]
     fn the_time_of_one_thread() {
         let crew = Crew::start(1, true);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_dropped_and_the_newborn_are_found() {
+    fn ended_threads_are_dropped_and_new_ones_are_found() {
         let (old, pid) = (Crew::start(4, false), this_process());
         let mut state = RunState::watch(pid).unwrap();
         let tids = old.tids.clone();

@@ -63,7 +63,7 @@ pub fn process_time(pid: Pid) -> Option<Nanos> {
 #[must_use]
 pub fn exists(pid: Pid, tid: Tid) -> bool {
     const NO_SIGNAL: libc::c_int = 0;
-    // SAFETY: takes no pointer, and signal 0 is only looked whether it could be sent.
+    // SAFETY: takes no pointer, and signal 0 only checks whether a signal could be sent.
     let done = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, tid.0, NO_SIGNAL) };
     // Another user's may not be sent one, and is there.
     done == 0 || SysError::last("tgkill").errno() != Some(libc::ESRCH)

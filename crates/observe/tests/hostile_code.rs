@@ -200,7 +200,7 @@ fn tables_that_are_too_large_count_as_unreadable() {
     }
 }
 
-/// What nobody needs to know where functions begin is not read at all.
+/// Function bounds that are not needed are not read at all.
 #[test]
 fn other_sections_cost_nothing() {
     let names = [".strtab", ".dynstr", ".eh_frame_hdr", ".debug_info", ".debug_frame", ".note.x"];

@@ -1,4 +1,4 @@
-//! Runs of the real `llvm-mca`: what stands here by hand is from the processors' manuals and from
+//! Runs of the real `llvm-mca`: figures written here by hand are from the processors' manuals and from
 //! LLVM's scheduling models, read, not run.
 
 use colocate_observe::mca::{Figures, Mca, McaError, OLDEST, Syntax, Target};

@@ -4,7 +4,7 @@
 use colocate_machine::Nanos;
 use colocate_model::Share;
 use colocate_observe::sample::{LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples};
-use colocate_observe::{Births, Options, Pid, SysError, TaskEvent, sys};
+use colocate_observe::{LifecycleEvents, Options, Pid, SysError, TaskEvent, sys};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -103,31 +103,31 @@ fn a_snapshot_of_a_busy_program_has_a_mix() {
     assert!(share(mix.int) > share(mix.load) && share(mix.load) > share(mix.float), "{thread:?}");
 }
 
-/// Waits until `births` has told of 20 after `time`.
-fn twenty_births_after(time: Nanos, births: &mut Births) {
+/// Waits until `lifecycle` has reported 20 creations after `time`.
+fn create_twenty_after(time: Nanos, lifecycle: &mut LifecycleEvents) {
     let mut events = Vec::new();
-    let later = |event: &&TaskEvent| matches!(event, TaskEvent::Born { at, .. } if *at > time);
+    let later = |event: &&TaskEvent| matches!(event, TaskEvent::Created { at, .. } if *at > time);
     let deadline = Instant::now() + PATIENCE;
     while events.iter().filter(later).count() < 20 {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: births: {events:?}");
-        let wait = births.next_look().unwrap_or(Duration::MAX).min(Duration::from_millis(20));
-        sys::wait_readable(&births.fds(), Some(wait)).unwrap();
-        births.drain(&mut events);
+        assert!(Instant::now() < deadline, "no 20 creations within {PATIENCE:?}: {events:?}");
+        let wait = lifecycle.poll_timeout().unwrap_or(Duration::MAX).min(Duration::from_millis(20));
+        sys::wait_readable(&lifecycle.fds(), Some(wait)).unwrap();
+        lifecycle.drain(&mut events);
     }
 }
 
 #[test]
-fn after_stop_births_go_on_without_samples() {
+fn after_stop_creations_are_reported_without_samples() {
     let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
     let Some(mut sampler) = sampler(&program) else { return };
-    let mut births = Births::watch(program.pid(), &Options::here().unwrap());
+    let mut lifecycle = LifecycleEvents::watch(program.pid(), &Options::here().unwrap());
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
     sampler.stop();
     // What another CPU was writing meanwhile may still come, but bears an earlier time.
-    twenty_births_after(sys::now() + Nanos::from_millis(100), &mut births);
+    create_twenty_after(sys::now() + Nanos::from_millis(100), &mut lifecycle);
     sampler.drain();
     let before = sampler.snapshot();
-    twenty_births_after(sys::now(), &mut births);
+    create_twenty_after(sys::now(), &mut lifecycle);
     sampler.drain();
     let after = sampler.snapshot();
     assert_eq!(count(&after), count(&before));
@@ -164,7 +164,7 @@ fn a_process_that_is_gone() {
 }
 
 #[test]
-fn a_process_that_has_ended_but_nobody_has_waited_for() {
+fn a_process_that_has_ended_but_is_not_reaped() {
     let mut zombie = Program::busy();
     let live = Program::busy();
     let Some(mut sampler) = sampler(&live) else { return };

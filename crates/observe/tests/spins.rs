@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
 use colocate_observe::Pid;
-use colocate_observe::births::Options;
+use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::Judge;
 use colocate_observe::spin::{Share, SpinSampler};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const RATE_HZ: u32 = 1_000;
 /// CPU time for which a program's first thread works.
 const MS: &str = "300";
-/// Fewest samples that a share is told from.
+/// Fewest samples that give a share.
 const ENOUGH: u32 = 50;
 
 fn source(name: &str) -> PathBuf {
@@ -38,11 +38,11 @@ fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Option
     }
 }
 
-/// Samples of who waits and of who works; `None`, with a line, where events are not permitted.
+/// Samples of the waiting and of the working thread; `None`, with a line, where events are not permitted.
 fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
     let (threads, said) = all_sampled(program, words)?;
-    let of = |who: &str| {
-        let tid = said.lines().find_map(|line| line.strip_prefix(who)).unwrap().trim();
+    let of = |name: &str| {
+        let tid = said.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         threads.get(tid).copied().unwrap_or_default()
     };
     Some([of("waits "), of("works ")])
@@ -86,19 +86,19 @@ fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share
     Some((threads, said))
 }
 
-/// Who works works, and at least this part of the samples of who waits are seen to wait, if it was on a PU for long
-/// enough to be told.
+/// The working thread works, and at least this part of the samples of the waiting one are seen to wait, if it was on a PU for long
+/// enough.
 fn check(program: &Path, words: &[&str], least: f64) {
     let Some([waits, works]) = sampled(program, words) else { return };
     assert!(works.works >= ENOUGH, "{words:?}: {works:?}");
-    assert!(works.waits * 20 <= works.works, "{words:?}: who works: {works:?}");
+    assert!(works.waits * 20 <= works.works, "{words:?}: working thread: {works:?}");
     let all = waits.waits + waits.works;
     if all < ENOUGH {
-        eprintln!("{words:?}: {all} samples of who waits, too few");
+        eprintln!("{words:?}: {all} samples of the waiting thread, too few");
         return;
     }
     let share = f64::from(waits.waits) / f64::from(all);
-    assert!(share >= least, "{words:?}: who waits: {waits:?}");
+    assert!(share >= least, "{words:?}: waiting thread: {waits:?}");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn rounds_that_are_counted() {
 }
 
 #[test]
-fn who_sleeps_is_not_sampled() {
+fn sleeping_threads_are_not_sampled() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
@@ -151,7 +151,7 @@ fn openmp_waits_actively() {
     }
 }
 
-/// Who waits for an adaptive mutex of glibc, which is told to wait in its loop for long enough, is seen there.
+/// A thread that waits for an adaptive mutex of glibc, set to wait in its loop for long enough, is seen there.
 #[test]
 fn adaptive_mutexes() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn adaptive_mutexes() {
     check(&program, &["adaptive", MS], 0.8);
 }
 
-/// Who offers its PU to others after each millisecond of work works, but for what that takes.
+/// A thread that yields its PU after each millisecond of work works, but for what that takes.
 #[test]
 fn work_that_gives_way_now_and_then() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn work_that_gives_way_now_and_then() {
 
 /// A shell is sampled, and what it creates afterwards by way of it: neither any more once the shell is forgotten.
 #[test]
-fn who_is_sampled_by_way_of_whom() {
+fn inherited_sampling_is_known() {
     let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
         Ok(sampler) => sampler,
         Err(why) => return eprintln!("skipped: {why}"),

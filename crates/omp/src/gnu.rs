@@ -6,7 +6,7 @@
 //!
 //! Regions begun by `GOMP_parallel_start`, which GCC before 4.9 made, are not seen. Nor are those with a reduction
 //! over tasks (`GOMP_parallel_reductions`): of these libgomp reads itself what the body is given, so nothing may
-//! stand in its place.
+//! be put in its place.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 #![allow(non_snake_case)] // their names
@@ -46,7 +46,7 @@ pub fn max_threads(near: *const c_void) -> Option<u32> {
 
 /// Finds what is in sight of the whole program now.
 pub fn prepare() {
-    // Whoever has not this one has none of them.
+    // A runtime without this one has none of them.
     if MAX_THREADS.get(ptr::null()).is_some() {
         for real in [of_regions::ALL, of_sections::ALL, of_numbers::ALL].into_iter().flatten() {
             real.get(ptr::null());
@@ -77,18 +77,18 @@ fn region(
     call: impl FnOnce(Body, *mut c_void, c_uint),
 ) {
     let near = body as *const c_void;
-    // One thread is what the compiler asks for where an `if` clause says no. Where LLVM's runtime stands in for GNU's, its
-    // tools interface tells all there is.
+    // One thread is what the compiler asks for where an `if` clause says no. Where LLVM's runtime replaces GNU's, its
+    // tools interface reports everything.
     if asked == 1 || tool::is_on() || !regions::wanted() {
         return call(body, data, asked);
     }
     let usual = if asked == 0 { max_threads(near) } else { Some(asked) };
-    let looked = usual.and_then(|usual| regions::begin(near, asked != 0, usual, || None));
-    let Some(looked) = looked else { return call(body, data, asked) };
+    let observed = usual.and_then(|usual| regions::begin(near, asked != 0, usual, || None));
+    let Some(observed) = observed else { return call(body, data, asked) };
     let wrapped = Wrapped { body, data };
     let data = (&raw const wrapped).cast_mut().cast();
-    call(worker, data, looked.threads.unwrap_or(asked));
-    looked.end();
+    call(worker, data, observed.threads.unwrap_or(asked));
+    observed.end();
 }
 
 /// A function of libgomp that runs a region: its parameters after body, data and number of threads.

@@ -3,7 +3,7 @@
 //! # Problem
 //! Training costs time, since regions run with fewer threads than they could, and what a model says may be wrong.
 //! # Approach
-//! First the region runs as it would. Then a few executions with one thread tell its critical sections
+//! First the region runs as it would. Then a few executions with one thread show its critical sections
 //! ([`colocate_model::threads::sections`]). If fewer threads are predicted to do, blocks with fewer and with all threads take
 //! turns, and only what these show is taken. All of that may cost [`BUDGET`] of the region's time so far, and waits until it
 //! does not cost more.
@@ -27,7 +27,7 @@ use colocate_model::threads::{Advice, Limit};
 pub const BUDGET: f64 = 0.05;
 /// How much longer counts as equal.
 pub const TOLERANCE: f64 = 0.02;
-/// How often luck may decide a comparison. Chosen: it is looked at after every pair, so it is below the usual 0.05.
+/// How often luck may decide a comparison. Chosen: it is computed after every pair, so it is below the usual 0.05.
 const LUCK: f64 = 0.01;
 /// Pairs after which nothing is said to be resolved. Chosen.
 const MOST_PAIRS: u32 = 30;
@@ -246,7 +246,7 @@ impl Learner {
         float(self.excess) + block <= BUDGET * float(self.total)
     }
 
-    /// What one thread tells.
+    /// The prediction from executions with one thread.
     fn predicted(&self) -> Stage {
         let all = Stage::Done { threads: self.most, learnt: Learnt::All };
         let Some(sections) = self.sections() else { return all };
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_watches_changes_nothing() {
+    fn watching_alone_changes_nothing() {
         let mut learner = Learner::new(4, false);
         for _ in 0..1_000 {
             assert_eq!(learner.threads(), 4);

@@ -2,7 +2,7 @@
 //!
 //! A region is begun by `__kmpc_fork_call`, which takes as many parameters as the region has variables. So ours is a few
 //! instructions that keep all registers, call `fork`, and go on where that says: with the runtime's, on the same stack. When the
-//! region ends, `tool` hears of it.
+//! region ends, `tool` is called.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
@@ -31,7 +31,7 @@ static FORK: Real = Real::new(c"__kmpc_fork_call");
 
 /// Finds what is in sight of the whole program now.
 pub fn prepare() {
-    // Whoever has not this one has none of them.
+    // A runtime without this one has none of them.
     if FORK.get(ptr::null()).is_some() {
         PUSH.get(ptr::null());
         NUMBER.get(ptr::null());
@@ -75,16 +75,16 @@ unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
     let Some(usual) = gnu::max_threads(body) else { return };
     let Some(number) = NUMBER.get(body) else { return };
     // SAFETY: `place` lives as long as the program.
-    let Some(looked) = regions::begin(body, said, usual, || unsafe { source(place) }) else {
+    let Some(observed) = regions::begin(body, said, usual, || unsafe { source(place) }) else {
         return;
     };
-    if let Some(threads) = looked.threads.and_then(|threads| i32::try_from(threads).ok()) {
+    if let Some(threads) = observed.threads.and_then(|threads| i32::try_from(threads).ok()) {
         // SAFETY: the runtime's function of this name has this signature.
         let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
         // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
         unsafe { push(place, number(place), threads) };
     }
-    tool::expects(looked);
+    tool::expects(observed);
 }
 
 /// What the compiler says of the place.

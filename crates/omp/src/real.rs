@@ -1,4 +1,4 @@
-//! The runtime's functions that ours stand before.
+//! The runtime's functions that ours precede.
 //!
 //! The next library in the order of loading has them, unless the runtime came with a library that was loaded later for itself
 //! alone (a module of a scripting language). Then the one that the calling library was linked to is asked.
@@ -30,7 +30,7 @@ impl Real {
         Self { name, found: AtomicPtr::new(NONE), callers }
     }
 
-    /// Its address for a caller that has `near` in its code or data; `None` if nobody has it.
+    /// Its address for a caller that has `near` in its code or data; `None` if no library has it.
     pub fn get(&self, near: *const c_void) -> Option<*mut c_void> {
         let known = self.found.load(Ordering::Acquire);
         if !known.is_null() {
@@ -46,7 +46,7 @@ impl Real {
             self.found.store(found, Ordering::Release);
             return Some(found);
         }
-        // Another library may be linked to another runtime. What has come into sight since is for those who have none.
+        // Another library may be linked to another runtime. What has come into sight since is for callers that have none.
         let found = of_library(self.name, near).or_else(|| next(self.name))?;
         let (empty, order) = (ptr::null_mut(), Ordering::AcqRel);
         if entry.1.compare_exchange(empty, found, order, Ordering::Relaxed).is_ok() {

@@ -8,7 +8,7 @@ pub struct Region {
     pub body: usize,
     /// `;file;function;line;column;;`, as LLVM's compilers say it; the loader's null if nothing is said.
     pub said: Option<String>,
-    /// Whether the program says itself how many threads it wants, or relies on as many as it was told it gets.
+    /// Whether the program sets its number of threads, or relies on the number that it was answered.
     pub explicit: bool,
     /// What was learnt.
     pub learner: Learner,

@@ -1,6 +1,6 @@
-//! The regions of this process, what was learnt of them, and the one that is looked at now.
+//! The regions of this process, what was learnt of them, and the one that is observed now.
 //!
-//! One region of the whole process is looked at at a time: regions inside of it, and those that other threads begin
+//! One region of the whole process is observed at a time: regions inside of it, and those that other threads begin
 //! meanwhile, pass untouched. Times of threads are kept by each thread and added up once an execution.
 
 #![allow(unsafe_code)] // atexit, getpid
@@ -29,7 +29,7 @@ struct Config {
 
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
-/// Whether a region is looked at.
+/// Whether a region is observed.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether the program has called `omp_set_num_threads`.
 static SAID: AtomicBool = AtomicBool::new(false);
@@ -76,7 +76,7 @@ fn config() -> Option<&'static Config> {
             .and_then(|text| text.parse().ok())
             .filter(|most| *most > 0);
         let apply = std::env::var(env::APPLY).is_ok_and(|text| text == "1");
-        // SAFETY: the function takes nothing, and stays as long as the process: nobody unloads what was preloaded.
+        // SAFETY: the function takes nothing, and stays as long as the process: what was preloaded is never unloaded.
         if unsafe { libc::atexit(at_exit) } != 0 {
             return None;
         }
@@ -101,8 +101,8 @@ pub fn asked() {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// A region that is looked at. Whoever has it must call [`Looked::end`].
-pub struct Looked {
+/// A region that is observed. Its holder must call [`Observed::end`].
+pub struct Observed {
     place: usize,
     since: u64,
     /// How many threads it shall have; `None` if nothing is to be changed.
@@ -115,29 +115,29 @@ pub fn begin(
     explicit: bool,
     usual: u32,
     said: impl FnOnce() -> Option<String>,
-) -> Option<Looked> {
+) -> Option<Observed> {
     let config = config()?;
     if ACTIVE.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return None;
     }
-    let looked = look(config, body, explicit, usual, said);
-    if looked.is_none() {
+    let observed = observe(config, body, explicit, usual, said);
+    if observed.is_none() {
         ACTIVE.store(false, Ordering::Release);
     }
-    looked
+    observed
 }
 
-fn look(
+fn observe(
     config: &Config,
     body: *const c_void,
     explicit: bool,
     usual: u32,
     said: impl FnOnce() -> Option<String>,
-) -> Option<Looked> {
+) -> Option<Observed> {
     let relies = config.apply && ASKED.load(Ordering::Relaxed);
     let explicit = explicit || relies || SAID.load(Ordering::Relaxed);
     let most = config.most.map_or(usual, |most| most.min(usual));
-    // A child that was forked while somebody held the lock never gets it.
+    // A child that was forked while another thread held the lock never gets it.
     let mut regions = REGIONS.try_lock().ok()?;
     let known = regions.iter().position(|region| region.body == body.addr());
     let place = match known {
@@ -156,10 +156,10 @@ fn look(
     let threads = changes.then(|| region.learner.threads().min(usual));
     TEAM.store(0, Ordering::Relaxed);
     [&BUSY, &INSIDE, &WAITED].into_iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
-    Some(Looked { place, since: now(), threads })
+    Some(Observed { place, since: now(), threads })
 }
 
-impl Looked {
+impl Observed {
     /// The region has ended, and all its threads have added up their times.
     pub fn end(self) {
         let wall = now().saturating_sub(self.since);
@@ -250,9 +250,10 @@ mod tests {
 
     /// First executed where the program may have one thread only, then with eight.
     #[test]
-    fn who_may_have_more_later_gets_more() {
+    fn a_later_larger_limit_is_used() {
         let config = Config { folder: PathBuf::new(), most: Some(8), apply: true, pid: 0 };
-        let begun = |usual| look(&config, ptr::dangling(), false, usual, || None).unwrap().threads;
+        let begun =
+            |usual| observe(&config, ptr::dangling(), false, usual, || None).unwrap().threads;
         assert_eq!([1, 8, 16, 4, 8].map(begun), [1, 8, 8, 4, 8].map(Some));
     }
 }

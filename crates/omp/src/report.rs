@@ -21,7 +21,7 @@ pub struct Reported {
     pub address: u64,
     /// `;file;function;line;column;;`, where the compiler has said it.
     pub said: Option<String>,
-    /// Whether the program says itself how many threads it wants, or relies on as many as it was told it gets.
+    /// Whether the program sets its number of threads, or relies on the number that it was answered.
     pub explicit: bool,
     /// The most threads that it may have.
     pub most: u32,

@@ -12,7 +12,7 @@ extern "C" fn begin() {
     if std::env::var_os(env::REPORT).is_some() {
         gnu::prepare();
         llvm::prepare();
-        // What was not found is nothing that the program should be told of.
+        // What was not found is not to be reported to the program.
         // SAFETY: it takes nothing.
         unsafe { libc::dlerror() };
     }

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
-use crate::regions::{self, Looked};
+use crate::regions::{self, Observed};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -20,11 +20,11 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// How many implicit tasks this thread is in.
     static TASKS: Cell<u32> = const { Cell::new(0) };
-    /// The region that this thread begins, and that is looked at.
-    static LOOKED: Cell<Option<Looked>> = const { Cell::new(None) };
+    /// The region that this thread begins, and that is observed.
+    static OBSERVED: Cell<Option<Observed>> = const { Cell::new(None) };
 }
 
-/// Whether regions are heard of.
+/// Whether regions are reported.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
@@ -35,10 +35,10 @@ pub fn in_region() -> bool {
         || TASKS.try_with(Cell::get).map_or(true, |tasks| tasks > 0)
 }
 
-/// This thread is about to begin a region that is looked at.
-pub fn expects(looked: Looked) {
-    // It would never end if the cell is gone; then nothing else is looked at, and all regions pass untouched.
-    let _ = LOOKED.try_with(|cell| cell.set(Some(looked)));
+/// This thread is about to begin a region that is observed.
+pub fn expects(observed: Observed) {
+    // It would never end if the cell is gone; then nothing else is observed, and all regions pass untouched.
+    let _ = OBSERVED.try_with(|cell| cell.set(Some(observed)));
 }
 
 /// `ompt_start_tool_result_t`.
@@ -103,7 +103,7 @@ const MUTEX_RELEASED: c_int = 17;
 const SYNC_REGION: c_int = 23;
 const MUTEX_ACQUIRE: c_int = 26;
 const MUTEX_ACQUIRED: c_int = 27;
-/// `ompt_set_always`: every such event is told.
+/// `ompt_set_always`: every such event is reported.
 const ALWAYS: c_int = 5;
 /// `ompt_scope_begin`.
 const BEGIN: c_int = 1;
@@ -162,12 +162,12 @@ unsafe extern "C" fn parallel_end(
         depth.get()
     });
     if left == Ok(0) {
-        let looked = LOOKED.try_with(Cell::take).ok().flatten();
-        looked.into_iter().for_each(Looked::end);
+        let observed = OBSERVED.try_with(Cell::take).ok().flatten();
+        observed.into_iter().for_each(Observed::end);
     }
 }
 
-/// A thread joins a team or leaves it. Workers are told of the latter when they are wanted next, long after they came to
+/// A thread joins a team or leaves it. To workers the latter is reported when they are wanted next, long after they came to
 /// the barrier at the end, where their times were added up.
 unsafe extern "C" fn implicit_task(
     endpoint: c_int,

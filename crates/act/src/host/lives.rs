@@ -144,7 +144,7 @@ impl LinuxHost {
         self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         // Should its number have been another first process's, both events are closed with this run's.
         self.runs.rests.retain(|rest| rest.first != held.pid());
-        self.births.also(held.pid());
+        self.births.add(held.pid());
         self.sample_anew(before, held.pid());
         self.pausing.held[place] = Some(held);
         self.hear();

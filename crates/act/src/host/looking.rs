@@ -161,7 +161,7 @@ impl LinuxHost {
 
     /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
     pub(super) fn watch_new_pus(&mut self, usable: &PuSet) {
-        let unheard = !self.births.may_run_on(usable.iter()).is_empty();
+        let unheard = !self.births.set_allowed_cpus(usable.iter()).is_empty();
         let known = &mut self.sources.options.watch.cpus;
         let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
         if new.is_empty() {
@@ -271,7 +271,7 @@ impl LinuxHost {
         // The kernel tells with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
         let stirred: Vec<Pid> =
-            several.filter(|pid| self.sources.run_states.stirred(*pid)).collect();
+            several.filter(|pid| self.sources.run_states.has_new_cpu_time(*pid)).collect();
         let begun = own_time();
         for pid in stirred {
             let asleep = self.tasks.asleep_of(pid);

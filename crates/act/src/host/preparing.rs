@@ -13,7 +13,7 @@ use crate::sys;
 use crate::target::Targets;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::sources::counters::TaskCounters;
-use colocate_observe::{Births, Pid, SysError, births};
+use colocate_observe::{LifecycleEvents, Pid, SysError, lifecycle};
 use std::fs::File;
 use std::io;
 
@@ -114,12 +114,12 @@ pub(super) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-pub(super) fn watch_all(held: &[Held], options: &births::Options) -> Births {
+pub(super) fn watch_all(held: &[Held], options: &lifecycle::Options) -> LifecycleEvents {
     let mut pids = held.iter().map(Held::pid);
     let first = pids.next().unwrap_or(Pid(0));
-    let options = births::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
-    let mut births = Births::watch(first, &options);
-    pids.for_each(|pid| births.also(pid));
+    let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
+    let mut births = LifecycleEvents::watch(first, &options);
+    pids.for_each(|pid| births.add(pid));
     births
 }
 

@@ -32,7 +32,11 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub fn new(sampling: &Sampling, watch: &colocate_observe::births::Options, nice: i32) -> Self {
+    pub fn new(
+        sampling: &Sampling,
+        watch: &colocate_observe::lifecycle::Options,
+        nice: i32,
+    ) -> Self {
         Self {
             mixes: Mixes::default(),
             run_states: RunStates::default(),
@@ -180,7 +184,7 @@ impl LinuxHost {
         let Some(spinning) = &mut self.sources.spinning else { return };
         let awake: Vec<TaskId> = self.tasks.running().collect();
         let table = &mut self.tasks;
-        spinning.look(awake.into_iter().filter_map(|id| {
+        spinning.poll(awake.into_iter().filter_map(|id| {
             let task = table.task(id)?;
             let waited = task.usage.waited.unwrap_or(Nanos::ZERO);
             Some((task.tid, task.id, (task.usage.cpu_time?, waited)))

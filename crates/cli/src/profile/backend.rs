@@ -89,7 +89,7 @@ impl Watching {
     /// How long to wait for them at most.
     pub fn next_look(&self) -> Option<Duration> {
         match self {
-            Self::Pmu(watches) => watches.iter().filter_map(Watch::next_look).min(),
+            Self::Pmu(watches) => watches.iter().filter_map(Watch::poll_timeout).min(),
             Self::Sample { .. } => None,
         }
     }

@@ -12,7 +12,7 @@ use colocate_model::{Assumptions, Model, Phase};
 /// If `spec` cannot be read, says no speeds, or says those of a machine of another build.
 pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     let cannot = || format!("cannot use --machine-speeds {spec}");
-    let seen = read::look(spec).with_context(cannot)?;
+    let seen = read::load(spec).with_context(cannot)?;
     let speeds = seen
         .performance
         .ok_or_else(|| anyhow!("expected how fast the machine is ([performance]), found nothing"))

@@ -111,7 +111,7 @@ fn hex(text: &str) -> String {
 
 /// The machine that `spec` names, if its speeds are known.
 fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
-    let seen = read::look(spec)?;
+    let seen = read::load(spec)?;
     let performance = seen.performance.ok_or_else(|| without_speeds(spec))?;
     Ok((seen.machine, performance))
 }

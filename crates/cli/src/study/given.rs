@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// # Errors
 /// If it cannot be read, or nobody has described how fast it is.
 pub(super) fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
-    let seen = read::look(spec)?;
+    let seen = read::load(spec)?;
     let performance = seen.performance.with_context(|| {
         format!(
             "expected a machine of which it is described how fast it is (docs/machines.md), found {spec}"

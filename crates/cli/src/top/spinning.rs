@@ -4,7 +4,7 @@
 //! nothing, and there may be thousands.
 
 use colocate_machine::Nanos;
-use colocate_observe::births::Options;
+use colocate_observe::lifecycle::Options;
 use colocate_observe::limits::Descriptors;
 use colocate_observe::proc::Proc;
 use colocate_observe::spin::Share;

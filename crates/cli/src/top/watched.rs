@@ -1,12 +1,12 @@
 //! One process that is watched: which of its threads were runnable since the last look.
 //!
 //! Threads that sleep are not asked, as long as the process as a whole has not run for longer than those that are
-//! ([`colocate_observe::asleep`]): a look at a process that sleeps is one system call, however many threads it has.
+//! ([`colocate_observe::accounting`]): a look at a process that sleeps is one system call, however many threads it has.
 
 use super::spinning::Spinning;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::asleep::Whole;
+use colocate_observe::accounting::ProcessClock;
 use colocate_observe::proc::Proc;
 use colocate_observe::sources::run_states::{Read, TaskTimes};
 use colocate_observe::spin::spun::Spun;
@@ -22,7 +22,7 @@ pub struct Watched {
     pid: Pid,
     /// Its CPU time at the last look.
     clock: Nanos,
-    whole: Whole,
+    whole: ProcessClock,
     threads: BTreeMap<Tid, Thread>,
     /// Whether all its threads were known when they were last read: then new ones have begun since.
     is_known: bool,
@@ -88,7 +88,7 @@ impl Watched {
     /// now on; else from the look after that at which it first has run.
     pub fn new(proc: &Path, pid: Pid, at: Nanos, reads: bool) -> Option<Self> {
         let clock = process_time(pid)?;
-        let mut whole = Whole::unread(clock, at);
+        let mut whole = ProcessClock::unread(clock, at);
         whole.all_read();
         let mut watched =
             Self { pid, clock, whole, threads: BTreeMap::new(), is_known: false, is_denied: false };
@@ -115,7 +115,7 @@ impl Watched {
         for (tid, thread) in threads.iter_mut().filter(|(_, thread)| thread.is_awake) {
             whole.add(thread.look((*pid, *tid), look, &mut did));
         }
-        if self.whole.stirred() {
+        if self.whole.has_new_cpu_time() {
             self.read_all(look, &mut did);
         }
         // A thread that has not run at all was not runnable either, unless it waited all the time for the first time.

@@ -1,4 +1,4 @@
-//! Machines that somebody described, figure by figure, in TOML.
+//! Machines described figure by figure, in TOML.
 //!
 //! The compact form says how a machine is built and leaves the indices to us:
 //!
@@ -31,7 +31,7 @@
 //! max-frequency = "2.3 GHz"
 //! ```
 //!
-//! Every figure may stand alone or carry its source. The exact form ([`crate::exact`]) is read too.
+//! Every figure may be given alone or carry its source. The exact form ([`crate::exact`]) is read too.
 
 use crate::check::Flaw;
 use crate::exact::{self, Exact, ExactError};
@@ -60,7 +60,7 @@ pub enum DescribedError {
     /// The text is not TOML, or has a key or a value that a description does not have.
     #[error("line {line}: {detail}")]
     Syntax {
-        /// Where it stands.
+        /// The line.
         line: usize,
         /// What is wrong, in one line.
         detail: String,
@@ -71,7 +71,7 @@ pub enum DescribedError {
     /// The figures do not fit together.
     #[error("line {line}: {key}: expected {expected}, found {found}")]
     Figure {
-        /// Where the figure stands, or where it should.
+        /// The line of the figure, or the one where it should be.
         line: usize,
         /// Which figure.
         key: String,
@@ -168,7 +168,7 @@ fn misfit(
 }
 
 impl DescribedError {
-    /// With the line on which the figure stands in `text`.
+    /// With the line of the figure in `text`.
     fn on_its_line(mut self, text: &str) -> Self {
         if let Self::Figure { line, key, .. } = &mut self {
             *line = place::line_of(text, key);

@@ -110,7 +110,7 @@ impl Speeds {
         }
     }
 
-    /// Where the kinds of the machine stand here.
+    /// The places of the machine's kinds here.
     fn order(&self, machine: &Machine) -> Result<Vec<usize>, DescribedError> {
         let names: Vec<&str> = machine.kinds.iter().map(|kind| &*kind.name).collect();
         if self.kind.len() != names.len() {

@@ -1,4 +1,4 @@
-//! Where in a text a figure stands.
+//! The place of a figure in a text.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -10,8 +10,8 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
 }
 
 /// The line of a figure by its key, `cache[1].size`, counted from 1: where its name or its entry of the
-/// list stands, or, if it is missing, that of what should hold it. The key has no `value` for figures that
-/// stand beside their source.
+/// list is, or, if it is missing, that of what should hold it. The key has no `value` for figures that
+/// are beside their source.
 pub(super) fn line_of(text: &str, key: &str) -> usize {
     let Ok(table) = DeTable::parse(text) else { return 1 };
     let mut steps = key.split(['.', '[']).map(|step| step.trim_end_matches(']'));

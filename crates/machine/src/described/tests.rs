@@ -292,7 +292,7 @@ fn speeds_without_sources() {
     assert_eq!(performance(SMALL), Ok(None));
 }
 
-/// What nobody says of a cache's replacement is that it is LRU, as it always was.
+/// A cache without a stated replacement has LRU, as it always had.
 #[test]
 fn replacement_of_lines() {
     let of = |said: &str| {

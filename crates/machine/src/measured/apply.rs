@@ -56,7 +56,7 @@ impl CoreSpeeds {
     /// `machine`, on which these speeds were good, after PUs of it went on- or offline.
     ///
     /// Cores that are still there are of the kinds that they were of, and kinds without cores are gone. A core that was not
-    /// measured counts as one of the slowest kind, so that nobody is put there for its speed.
+    /// measured counts as one of the slowest kind, so that no thread is put there for its speed.
     #[must_use]
     pub fn still_of(&self, machine: &Machine) -> Machine {
         let kind_of = |core| self.kind_of(core, machine).unwrap_or(0);
@@ -248,7 +248,7 @@ mod tests {
             refused(&swapped),
             "expected speeds of a core of PUs 0, found a core of PUs 1; measure here with colocate bench cores"
         );
-        // Who does not say which processor it is can be any.
+        // A machine that does not say which processor it has can have any.
         let unknown = CoreSpeeds { processor: None, ..measured(&[&[0], &[1]], &[1.0, 1.0]) };
         assert!(matches!(unknown.of_machine(&here), Err(NotThisMachine::Cores { .. })));
     }

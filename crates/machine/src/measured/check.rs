@@ -110,7 +110,7 @@ impl CoreSpeeds {
         }
     }
 
-    /// Needs PUs that were checked. Their sets come first: where reading skipped some, these tell.
+    /// Needs PUs that were checked. Their sets come first: where reading skipped some, these show it.
     fn check_kinds(&self) -> Result<(), CoreSpeedsError> {
         let united: PuSet = self.kinds.iter().flat_map(|kind| kind.pus.iter()).collect();
         if twice(&self.kinds).is_some() {
@@ -253,8 +253,8 @@ mod tests {
         }
         assert!(refused(|v| v["more"] = 1.into()).contains("unknown field `more`"));
         assert!(refused(|v| drop(v.as_object_mut().unwrap().remove("kinds"))).contains("kinds"));
-        let told = CoreSpeeds::from_json("{").unwrap_err().to_string();
-        assert!(told.starts_with("expected measured speeds of cores: EOF"), "{told}");
+        let error = CoreSpeeds::from_json("{").unwrap_err().to_string();
+        assert!(error.starts_with("expected measured speeds of cores: EOF"), "{error}");
     }
 
     proptest! {

@@ -74,7 +74,7 @@ mod tests {
         // 0.88 reaches to 0.88 · 1.001 · 1.1 = 0.969, 1 begins at 0.999; with 0.94 between them they are one.
         assert_eq!(kinds(&[(1.0, 0.001), (0.88, 0.001)]), [1, 0]);
         assert_eq!(kinds(&[(1.0, 0.001), (0.88, 0.001), (0.94, 0.001)]), [0, 0, 0]);
-        // What is not known is not told apart: 0.5 ± 60 % reaches to 0.88, 1 ± 20 % begins at 0.8.
+        // What is not known is not distinguished: 0.5 ± 60 % reaches to 0.88, 1 ± 20 % begins at 0.8.
         assert_eq!(kinds(&[(0.5, 0.6), (1.0, 0.2)]), [0, 0]);
         // A core of which little is known joins those on both sides.
         assert_eq!(kinds(&[(0.4, 0.01), (1.0, 0.01), (0.65, 0.6)]), [0, 0, 0]);

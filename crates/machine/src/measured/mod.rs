@@ -67,7 +67,7 @@ pub struct PuSpeed {
     /// Work done in a second on the wall, relative to the fastest core. Time in which others held the PU is in it,
     /// since any thread there waits as long.
     pub speed: Speed,
-    /// Work done in a second of CPU time, relative to the fastest PU by that: as if nobody else were there. 0 to 1.
+    /// Work done in a second of CPU time, relative to the fastest PU by that: as if nothing else ran. 0 to 1.
     pub speed_while_running: f64,
     /// The share of the time in which the measuring thread had the PU, 0 to 1.
     pub share_of_pu: f64,

@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Four cores of one PU with these speeds, of which this is reported.
-    fn told(speeds: [f64; 4], reported: impl Fn(usize) -> Reported) -> Vec<String> {
+    fn said_of(speeds: [f64; 4], reported: impl Fn(usize) -> Reported) -> Vec<String> {
         let mut found = measured(&[&[0], &[1], &[2], &[3]], &speeds);
         for (index, pu) in found.pus.iter_mut().enumerate() {
             pu.reported = reported(index);
@@ -184,42 +184,42 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_does_not_disagree() {
-        assert_eq!(told([1.0, 1.0, 0.5, 0.5], |_| Reported::default()), [""; 0]);
+    fn missing_reports_do_not_disagree() {
+        assert_eq!(said_of([1.0, 1.0, 0.5, 0.5], |_| Reported::default()), [""; 0]);
         let some =
             |index| Reported { cpu_capacity: (index > 0).then_some(7), ..Reported::default() };
-        assert_eq!(told([1.0, 1.0, 0.5, 0.5], some), [""; 0]);
+        assert_eq!(said_of([1.0, 1.0, 0.5, 0.5], some), [""; 0]);
     }
 
     #[test]
     fn agreement_is_silent() {
-        assert_eq!(told([1.0; 4], capacities([1024; 4])), [""; 0]);
-        assert_eq!(told([1.0, 1.0, 0.5, 0.5], capacities([1024, 1000, 446, 446])), [""; 0]);
+        assert_eq!(said_of([1.0; 4], capacities([1024; 4])), [""; 0]);
+        assert_eq!(said_of([1.0, 1.0, 0.5, 0.5], capacities([1024, 1000, 446, 446])), [""; 0]);
         // Favoured cores.
-        assert_eq!(told([1.0; 4], capacities([231, 226, 221, 216])), [""; 0]);
-        assert_eq!(told([1.0; 4], capacities([255, 231, 221, 201])), [""; 0]);
+        assert_eq!(said_of([1.0; 4], capacities([231, 226, 221, 216])), [""; 0]);
+        assert_eq!(said_of([1.0; 4], capacities([255, 231, 221, 201])), [""; 0]);
     }
 
     #[test]
     fn every_disagreement_is_a_line() {
         assert_eq!(
-            told([1.0, 0.48, 1.0, 0.48], capacities([1024; 4])),
+            said_of([1.0, 0.48, 1.0, 0.48], capacities([1024; 4])),
             [
                 "cpu_capacity says that cores are alike (1024), measured are 2 kinds: PUs 1,3 at 0.48 of the fastest"
             ]
         );
         assert_eq!(
-            told([1.0; 4], capacities([1024, 1024, 446, 446])),
+            said_of([1.0; 4], capacities([1024, 1024, 446, 446])),
             ["cpu_capacity says that cores differ (446 to 1024), measured they are alike"]
         );
         assert_eq!(
-            told([1.0, 1.0, 0.5, 0.5], capacities([446, 446, 1024, 1024])),
+            said_of([1.0, 1.0, 0.5, 0.5], capacities([446, 446, 1024, 1024])),
             [
                 "cpu_capacity ranks PUs 2-3 no lower than PUs 0-1, measured are 0.50 and 1.00 of the fastest"
             ]
         );
         assert_eq!(
-            told([1.0, 1.0, 0.7, 0.7], capacities([1024, 1024, 446, 446])),
+            said_of([1.0, 1.0, 0.7, 0.7], capacities([1024, 1024, 446, 446])),
             ["cpu_capacity says 0.44 of the fastest for PUs 2-3, measured is 0.70"]
         );
     }
@@ -231,8 +231,8 @@ mod tests {
             max_frequency: Some(Hertz::mhz([3000, 3000, 2600, 2600][index])),
             ..Reported::default()
         };
-        assert_eq!(told([1.0, 1.0, 0.4, 0.4], clock), [""; 0]);
-        assert_eq!(told([0.4, 0.4, 1.0, 1.0], clock).len(), 1);
+        assert_eq!(said_of([1.0, 1.0, 0.4, 0.4], clock), [""; 0]);
+        assert_eq!(said_of([0.4, 0.4, 1.0, 1.0], clock).len(), 1);
     }
 
     #[test]
@@ -241,19 +241,19 @@ mod tests {
             hybrid_pmu: Some(["cpu_core", "cpu_core", "cpu_atom", "cpu_atom"][index].into()),
             ..Reported::default()
         };
-        assert_eq!(told([1.0, 1.0, 0.5, 0.5], lists), [""; 0]);
+        assert_eq!(said_of([1.0, 1.0, 0.5, 0.5], lists), [""; 0]);
         assert_eq!(
-            told([1.0; 4], lists),
+            said_of([1.0; 4], lists),
             ["PU 0 is in cpu_core and PU 2 in cpu_atom, measured they are alike"]
         );
         assert_eq!(
-            told([1.0, 0.5, 0.5, 0.5], lists),
+            said_of([1.0, 0.5, 0.5, 0.5], lists),
             ["PUs 0 and 1 are both in cpu_core, measured are 1.00 and 0.50 of the fastest"]
         );
     }
 
     proptest! {
-        /// Who reports what was measured is never contradicted, in whatever unit.
+        /// Reports that agree with the measurement are never contradicted, in whatever unit.
         #[test]
         fn the_truth_is_never_contradicted(
             slow in 0.1..0.88_f64,
@@ -263,7 +263,7 @@ mod tests {
             let speeds = [0, 1, 2, 3].map(|core| if fast[core] { 1.0 } else { slow });
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 4000
             let figure = |core: usize| (speeds[core] * f64::from(unit)).round() as u32;
-            let said = told(speeds, |core| Reported {
+            let said = said_of(speeds, |core| Reported {
                 cpu_capacity: Some(figure(core)),
                 cppc_highest: Some(figure(core)),
                 max_frequency: Some(Hertz::mhz(figure(core).into())),
@@ -278,7 +278,7 @@ mod tests {
         fn the_opposite_always_is(slow in 0.1..0.88_f64, fast in prop::collection::vec(any::<bool>(), 4)) {
             prop_assume!(fast.contains(&true) && fast.contains(&false));
             let speeds = [0, 1, 2, 3].map(|core| if fast[core] { 1.0 } else { slow });
-            let said = told(speeds, |core| Reported {
+            let said = said_of(speeds, |core| Reported {
                 cpu_capacity: Some(if fast[core] { 500 } else { 1024 }),
                 ..Reported::default()
             });

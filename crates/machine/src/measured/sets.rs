@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn hostile_files_are_refused_in_a_line() {
         let refused = |text: &str, what: &str| {
-            let told = CoreSpeeds::from_json(text).unwrap_err().to_string();
-            assert_eq!(told, format!("expected {what}; measure again with colocate bench cores"));
+            let error = CoreSpeeds::from_json(text).unwrap_err().to_string();
+            assert_eq!(error, format!("expected {what}; measure again with colocate bench cores"));
         };
         let in_two = "every PU in one core, found PU 65535 in two";
         refused(&full_of("cores", &"65535".into()), in_two);
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn a_file_that_breaks_off_is_malformed() {
         let text = full_of("cores", &"65535".into());
-        let told = CoreSpeeds::from_json(&text[..BYTES / 2]).unwrap_err().to_string();
-        assert!(told.starts_with("expected measured speeds of cores: EOF"), "{told}");
+        let error = CoreSpeeds::from_json(&text[..BYTES / 2]).unwrap_err().to_string();
+        assert!(error.starts_with("expected measured speeds of cores: EOF"), "{error}");
         let wrong = with("cores", vec!["x".into()]);
-        let told = CoreSpeeds::from_json(&wrong).unwrap_err().to_string();
-        assert!(told.contains("expected a CPU list") && told.contains("at line 1"), "{told}");
+        let error = CoreSpeeds::from_json(&wrong).unwrap_err().to_string();
+        assert!(error.contains("expected a CPU list") && error.contains("at line 1"), "{error}");
     }
 }

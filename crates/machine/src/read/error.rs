@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why a machine could not be read. One line each; the path or the text comes first.
 ///
 /// The inner error is part of the line already, so it is called `reason`: a field called `source`
-/// would be printed again by whoever prints the chain.
+/// would be printed twice where the chain is printed.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// A file cannot be read, is too large or is not text.
@@ -57,7 +57,7 @@ pub enum ReadError {
         /// What hwloc says.
         reason: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// hwloc was told to show another machine instead of this one.
+    /// hwloc is set to show another machine instead of this one.
     #[error(
         "expected this machine from hwloc, found another one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_FSROOT, or name the file"
     )]

@@ -108,7 +108,7 @@ impl<'a> Groups<'a> {
 
 /// `path` as seen from `root`, with a leading slash, or empty for the root itself. A path outside
 /// what is mounted (a container that sees the host's names, or `/..` from a namespace) cannot be
-/// walked; the mounted root stands for it.
+/// walked; the mounted root replaces it.
 fn below<'a>(path: &'a str, root: &str) -> &'a str {
     let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
     let sane = inside.starts_with('/') && !inside.split('/').any(|part| part == "..");

@@ -19,7 +19,7 @@ pub struct Seen {
     pub machine: Machine,
     /// What may be used of it, or `None` where the question makes no sense: on a described machine.
     pub usable: Option<Usable>,
-    /// How fast its parts are, or `None` where nobody says, as on every machine but described ones.
+    /// How fast its parts are, or `None` where that is unknown, as on every machine but described ones.
     pub performance: Option<Performance>,
 }
 
@@ -37,15 +37,15 @@ pub struct Seen {
 /// # Errors
 /// [`ReadError`], one line with the path or the text first.
 pub fn open(spec: &str) -> Result<Machine, ReadError> {
-    look(spec).map(|seen| seen.machine)
+    load(spec).map(|seen| seen.machine)
 }
 
-/// Like [`open`], and says what may be used: on the live machine by this process, on one saved by
-/// hwloc by whoever saved it.
+/// Like [`open`], with what may be used: on the live machine by this process, on one saved by
+/// hwloc by the process that saved it.
 ///
 /// # Errors
 /// As [`open`].
-pub fn look(spec: &str) -> Result<Seen, ReadError> {
+pub fn load(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
         let machine = crate::read::live()?;
         let usable = Some(limits::usable(&machine, &Sysfs::at(Path::new("/"))));
@@ -74,7 +74,7 @@ pub fn look(spec: &str) -> Result<Seen, ReadError> {
 }
 
 /// Where the figures of a described machine come from: key and source. Empty for machines of which
-/// nobody wrote it down: live, saved by hwloc, synthetic, or in the exact form.
+/// is not written down: live, saved by hwloc, synthetic, or in the exact form.
 ///
 /// # Errors
 /// As [`open`].
@@ -88,12 +88,12 @@ pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
     described::sources(&text).map_err(|error| wrong(path, error))
 }
 
-/// How fast the parts of a machine are; `None` if nobody has said.
+/// How fast the parts of a machine are; `None` if unknown.
 ///
 /// # Errors
 /// As [`open`].
 pub fn performance(spec: &str) -> Result<Option<Performance>, ReadError> {
-    look(spec).map(|seen| seen.performance)
+    load(spec).map(|seen| seen.performance)
 }
 
 /// The description that comes with colocate under this name.

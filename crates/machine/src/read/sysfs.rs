@@ -164,9 +164,9 @@ fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
         pieces
     });
     let mut pieces: Vec<(usize, KindPart)> = pieces.collect();
-    // hwloc's order among kinds that it could tell apart is better founded than that of the names.
-    let told_apart = pieces.iter().all(|(_, kind)| kind.capacity.is_some());
-    if told_apart {
+    // hwloc's order among kinds that it could distinguish is better founded than that of the names.
+    let distinguished = pieces.iter().all(|(_, kind)| kind.capacity.is_some());
+    if distinguished {
         pieces.sort_by_key(|(rank, kind)| (kind.capacity, *rank));
     } else {
         pieces.sort_by_key(|(rank, _)| *rank);
@@ -174,7 +174,7 @@ fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
     *kinds = pieces.into_iter().map(|(_, kind)| kind).collect();
     let names: Vec<Option<String>> = kinds.iter().map(|kind| kind.name.clone()).collect();
     for (kind, name) in kinds.iter_mut().zip(&names) {
-        // Two kinds of one name are told apart by their rank instead.
+        // Two kinds of one name are distinguished by their rank instead.
         if names.iter().filter(|other| *other == name).count() > 1 {
             kind.name = None;
         }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hwloc_told_apart_stays_apart() {
+    fn what_hwloc_distinguished_stays_apart() {
         let part = |list: &str, name: Option<&str>| KindPart {
             pus: pus(list),
             name: name.map(Into::into),

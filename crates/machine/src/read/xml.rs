@@ -1,13 +1,13 @@
 //! Machines that hwloc saved as XML (`lstopo machine.xml`), formats 2.x and 3.x.
 //!
 //! # Why hwloc does not read these files for us
-//! A saved machine comes from somebody else. hwloc 2.9 trusts it: of 4,000 files with one to three
+//! A saved machine comes from another user. hwloc 2.9 trusts it: of 4,000 files with one to three
 //! damaged lines, 21 crashed it (`crates/machine/tests/corpus/README.md` has the recipe). So the
 //! file is read here, in Rust, and `tests/corpus.rs` checks that both readings agree on every sound
 //! file.
 //!
-//! Objects are taken in the order in which they stand, which is hwloc's logical order. A core, a
-//! cache or a package has the PUs that stand inside it, a NUMA node those that it stands beside, as
+//! Objects are taken in the order of the file, which is hwloc's logical order. A core, a
+//! cache or a package has the PUs inside it, a NUMA node those beside it, as
 //! hwloc has it when it loads the file.
 
 use crate::check::{Flaw, MAX_NODES, MAX_PUS};
@@ -34,7 +34,7 @@ const MAX_XML_NODES: u32 = 4_000_000;
 const MAX_KINDS: usize = 64;
 const MAX_INFOS: usize = 64;
 
-/// Objects that stand beside PUs instead of around them.
+/// Objects that are beside PUs instead of around them.
 const MEMORY: [&str; 2] = ["NUMANode", "MemCache"];
 
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc's distances.h.
@@ -79,7 +79,7 @@ pub enum XmlError {
     /// An attribute or a text is missing or wrong.
     #[error("line {line}: expected {expected}, found {found}")]
     Malformed {
-        /// Where it stands.
+        /// Where it is.
         line: u32,
         /// What was expected.
         expected: &'static str,
@@ -96,7 +96,7 @@ pub enum XmlError {
 pub struct Saved {
     /// The machine. Its name is the host's, or empty.
     pub machine: Machine,
-    /// PUs that whoever saved it was allowed to use, or `None` if the file does not say or does not
+    /// PUs that the user that saved it was allowed to use, or `None` if the file does not say or does not
     /// forbid any.
     pub allowed: Option<PuSet>,
 }
@@ -233,7 +233,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Adds an object and those inside it. `near` is where the PUs begin that stand beside it, if
+    /// Adds an object and those inside it. `near` is where the PUs begin that are beside it, if
     /// it is memory.
     fn object(&mut self, node: Node<'_, '_>, near: usize, depth: u32) -> Result<(), XmlError> {
         if depth > MAX_DEPTH {
@@ -248,7 +248,7 @@ impl Reader<'_, '_> {
             }
             self.parts.pus.push(PuNr(number));
         }
-        // hwloc numbers nodes after what stands beside them, so a machine's own node comes last.
+        // hwloc numbers nodes after what is beside them, so a machine's own node comes last.
         for memory in [false, true] {
             let is_memory = |child: &Node<'_, '_>| {
                 child.attribute("type").is_some_and(|ty| MEMORY.contains(&ty))
@@ -257,7 +257,7 @@ impl Reader<'_, '_> {
                 self.object(child, begin, depth + 1)?;
             }
         }
-        // Copied only for those who keep them: there may be very many other objects beside very many PUs.
+        // Copied only where they are kept: there may be very many other objects beside very many PUs.
         let inside = |reader: &Self| reader.parts.pus[begin..].to_vec();
         match ty {
             "Core" => self.parts.cores.push(inside(self)),
@@ -428,7 +428,7 @@ mod tests {
         let head = "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n";
         assert_eq!(error(&format!("{head}<nothing/>")), error("<nothing/>"));
         let late = format!("{head}<topology version=\"2.0\"></nothing>");
-        assert!(error(&late).contains("3:"), "lines are counted as they stand: {}", error(&late));
+        assert!(error(&late).contains("3:"), "lines are counted as in the file: {}", error(&late));
         for text in [
             "<!DOCTYPE t SYSTEM \"a>b\" [<!ENTITY a \"b\">]><topology/>",
             "<!DOCTYPE t [<!ENTITY a \"b\">]><topology/>",
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Each of them stands beside all PUs, or beside those of an empty group.
+    /// Each of them is beside all PUs, or beside those of an empty group.
     #[test]
     fn many_memory_caches_are_read_soon() {
         let pus: String =

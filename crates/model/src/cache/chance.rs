@@ -7,7 +7,7 @@
 //! on average, and is gone with the probability `1 − exp(−wait / life)`. How often accesses miss then says
 //! how long lines live, and the other way round (Berg and Hagersten: StatCache, ISPASS 2004, whose equation
 //! this is for a task alone; Martina, Garetto and Leonardi, INFOCOM 2014, write the same as a cache whose
-//! lines have times to live). Whoever brings in more holds more: bytes held are bytes brought in a second
+//! lines have times to live). A task that brings in more holds more: bytes held are bytes brought in a second
 //! times the life of a line.
 //!
 //! How long accesses wait follows from the curve: data that was used before `c` other bytes was used one

@@ -68,13 +68,13 @@ fn a_stream_drowns_a_loop() {
     near(held[0] + held[1], 8e6);
 }
 
-/// All that is ever touched fits: everybody has it, and the rest stays empty.
+/// All that is ever touched fits: every task has it, and the rest stays empty.
 #[test]
 fn what_fits_is_not_divided() {
     let small = curve(&[(0, 0.5), (1000, 0.0)]);
     let of = |speed| Sharer { curve: &small, speed, elsewhere: 0.0, chance: 0.0 };
     assert_eq!(occupancy(2000.0, &[of(1.0), of(1e9)]), [1000.0, 1000.0]);
-    // One that stands still holds nothing, and leaves its place to others.
+    // A task that makes no progress holds nothing, and leaves its place to others.
     assert_eq!(occupancy(1500.0, &[of(0.0), of(1e9)]), [0.0, 1000.0]);
     assert!(occupancy(1500.0, &[]).is_empty());
 }
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_faster_holds_no_less(
+    fn a_faster_task_holds_no_less(
         curve in any_curve(), other in any_curve(), speed in 1e6_f64..1e12,
         others in 1e6_f64..1e12, more in 1.0_f64..10.0, capacity in 1e4_f64..3e7,
     ) {

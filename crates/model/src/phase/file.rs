@@ -1,4 +1,4 @@
-//! Demand vectors as files, TOML for people and JSON for programs.
+//! Demand vectors as files, TOML for users and JSON for programs.
 //!
 //! ```toml
 //! version = 1
@@ -76,8 +76,8 @@ impl PhaseFile {
     /// Reads TOML.
     ///
     /// # Errors
-    /// [`PhaseFileError::TooLarge`]; [`PhaseFileError::Version`] for another version, whatever else stands
-    /// there; [`PhaseFileError::Malformed`] with the line for a key that is not known or stands twice, a
+    /// [`PhaseFileError::TooLarge`]; [`PhaseFileError::Version`] for another version, whatever else the text
+    /// holds; [`PhaseFileError::Malformed`] with the line for a key that is not known or is given twice, a
     /// figure without a source, or one that cannot be.
     pub fn from_toml(text: &str) -> Result<Self, PhaseFileError> {
         short(text)?;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn as_people_write_it() {
+    fn in_usual_notation() {
         let text = r#"
             version = 1
             [[phase]]

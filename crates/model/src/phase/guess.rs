@@ -1,4 +1,4 @@
-//! What is put in where nobody knows: one figure for each thing that can be unknown, with the range
+//! What replaces unknown figures: one figure for each thing that can be unknown, with the range
 //! that it may well lie in.
 //!
 //! A prediction that rests on a guess is only worth something together with those of the other guesses
@@ -105,7 +105,7 @@ impl Guessed {
         Self::SharedLines,
     ];
 
-    /// What may stand for it. Judgement, not measurement, but for two: with half of the window
+    /// What may replace it. Judgement, not measurement, but for two: with half of the window
     /// dependencies take up to √2 as long, since the instructions that are ready at a time grow with the
     /// square root of the window (Riseman and Foster, IEEE Trans. Computers 1972; remembered); the miss
     /// factor spans programs around [`typical_misses`].
@@ -250,7 +250,7 @@ impl From<Guesses> for BTreeMap<Guessed, f64> {
     }
 }
 
-/// Misses per instruction of a program that nobody knows, times `factor`.
+/// Misses per instruction of an unknown program, times `factor`.
 ///
 /// They fall with the square root of the cache's size, the rule of thumb that Hartstein et al. ("Cache
 /// miss behavior: is it √2?", Computing Frontiers 2006; remembered) found across programs; 20 in 1,000

@@ -54,7 +54,7 @@ impl<T> Known<T> {
     }
 }
 
-/// How a known figure stands in a file.
+/// The form of a known figure in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figure<T> {
@@ -81,7 +81,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Known<T> {
     }
 }
 
-/// Told apart by hand, since a derived reader says only that no form fits, not what is wrong.
+/// Distinguished by hand, since a derived reader says only that no form fits, not what is wrong.
 struct Form<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {

@@ -17,7 +17,7 @@ pub struct OnCore {
 }
 
 impl Phase {
-    /// The phase in figures, on a core of the kind `core`; `guesses` stand for what is not known.
+    /// The phase in figures, on a core of the kind `core`; `guesses` replace what is not known.
     ///
     /// A divided window that is said to be faster than the whole one counts as equally fast: tools that
     /// count both are that inexact.
@@ -139,7 +139,7 @@ impl Asked<'_> {
         found
     }
 
-    /// A mix does not tell additions from multiplications and divisions; nor does it know every class.
+    /// A mix does not distinguish additions from multiplications and divisions; nor does it know every class.
     fn by_class(&mut self, mix: &Mix) -> Vec<(PortSet, f64)> {
         let [branch, float, int, load, store] = Class::ALL.map(|class| match mix.get(class) {
             Some(share) => share.get(),

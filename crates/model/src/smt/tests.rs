@@ -48,7 +48,7 @@ fn a_chain_does_not_contend() {
 /// Three tasks. Loads fill their port: each has half of its 1 a cycle; the adds, which do not load, go on
 /// to 2 a cycle, or what slots leave: 4 − 2 · 0.5 = 3. So the one bound holds two tasks and not the third.
 #[test]
-fn who_does_not_use_a_full_port_goes_on() {
+fn a_task_that_does_not_use_a_full_port_goes_on() {
     let load = Active { slots: 1.0, ports: &[(LOAD, 1.0)], dependent_cycles: 0.0 };
     let add = Active { slots: 1.0, ports: &[(ALU, 1.0)], dependent_cycles: 0.0 };
     near(&rates_of(&[load, load, add]), &[0.5, 0.5, 2.0]);
@@ -198,7 +198,7 @@ fn set_anew() {
     assert!(kept.is_empty() && kept.with_stalls(0.0, &[]).is_empty());
 }
 
-/// Work for sets that overlap, nest and stand apart, some of it none, and very different amounts.
+/// Work for sets that overlap, nest and are disjoint, some of it none, and very different amounts.
 fn any_demand() -> impl Strategy<Value = Demand> {
     let amount = prop_oneof![1 => Just(0.0), 4 => 0.01..2.0, 1 => 1e-9..1e-6];
     let sets = Just([0b00_0011, 0b00_0001, 0b00_0110, 0b00_1000, 0b11_1000, 0b11_0000]);
@@ -281,7 +281,7 @@ proptest! {
 
     /// The window is whole, so that a further task takes nothing but slots and ports.
     #[test]
-    fn a_further_task_helps_nobody_at_its_resource(tasks in any_tasks(5), width in 1.0..8.0) {
+    fn a_further_task_helps_none_at_its_resource(tasks in any_tasks(5), width in 1.0..8.0) {
         let core = Shared { width, divided: false, fairness: Fairness::Progress };
         let tasks: Vec<_> = tasks.into_iter().map(|(demand, _)| (demand, 0.0)).collect();
         let least = |tasks: &[(Demand, f64)], of: usize| {
@@ -292,7 +292,7 @@ proptest! {
         prop_assert!(least(&tasks, others) <= least(&tasks[..others], others) * (1.0 + 1e-9));
     }
 
-    /// All ask for the same ports only: a further task helps nobody, also when they stall. (The window is
+    /// All ask for the same ports only: a further task helps none, also when they stall. (The window is
     /// whole: a smaller part slows one down, which helps those that share a port with it.)
     #[test]
     fn a_further_task_at_one_resource(

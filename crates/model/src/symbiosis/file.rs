@@ -41,14 +41,14 @@ pub struct TrainedMode {
     pub samples: u32,
     /// One for each component.
     pub coefficients: Vec<Coefficients>,
-    /// How well they tell samples that they were not fitted to, of which there are so many; `None` if nothing
+    /// How well they predict samples that they were not fitted to, of which there are so many; `None` if nothing
     /// was held out.
     pub held_out: Option<HeldOut>,
-    /// Whether stacks alone can be told from stacks together.
+    /// Whether stacks alone can be computed from stacks together.
     pub conditioning: Conditioning,
 }
 
-/// How well coefficients hold for programs that they were not fitted to, whoever is beside them.
+/// How well coefficients hold for programs that they were not fitted to, with any others beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HeldOut {
@@ -115,9 +115,9 @@ const BUILT_IN: &str = include_str!("../../../../data/simulated/cpi-model-power8
 
 /// What a simulated host's parts are added up to.
 ///
-/// Counters tell no cycle that is lost to siblings from one that the thread itself needs, and none that an
+/// Counters do not distinguish cycles lost to siblings from those that the thread itself needs, nor those that an
 /// access waits from one that it takes; with them apart, stacks alone would have nothing of either, and the
-/// equation could not tell where they come from.
+/// equation could not say where they come from.
 #[must_use]
 pub fn simulated_components() -> Vec<Component> {
     let component = |name: &str, parts: &[&str], memory| Component {
@@ -231,7 +231,7 @@ impl CpiModel {
         Mode { threads: mode.threads, coefficients: mode.coefficients.clone() }
     }
 
-    /// Whether stacks alone are told well by stacks of so many threads on a core, see [`Self::mode`].
+    /// Whether stacks alone follow well from stacks of so many threads on a core, see [`Self::mode`].
     ///
     /// # Panics
     /// Never: a model has a mode.
@@ -245,7 +245,7 @@ impl CpiModel {
         enough.or(self.modes.last()).expect("a model has a mode")
     }
 
-    /// Whether stacks alone are told uniquely in every mode.
+    /// Whether stacks alone are unique in every mode.
     #[must_use]
     pub fn is_unique(&self) -> bool {
         self.modes.iter().all(|mode| mode.conditioning.unique)

@@ -2,14 +2,14 @@
 //!
 //! # Approach
 //! For each component `C'(j) − C(j)` is fitted to `[1, C(j), S, C(j) · S]`, which is the fit of `C'(j)` with
-//! β one less: so a column that the training set tells nothing of can be left out, and the component is then
+//! β one less: so a column that the training set does not determine can be left out, and the component is then
 //! taken to be what it is alone. Columns are made orthogonal one after the other, each twice (modified Gram
 //! and Schmidt; Giraud et al., "The loss of orthogonality in the Gram–Schmidt process", 2005: twice is enough),
 //! since the normal equations would square how nearly the product depends on the others.
 //! # Properties
 //! - **Exact**: coefficients that made a training set are found again. → `found_again`
-//! - **Least**: no other coefficients have less squared error. → `nobody_is_better`
-//! - **Nothing told, nothing changed**. → `a_component_that_nobody_has`
+//! - **Least**: no other coefficients have less squared error. → `no_other_coefficients_are_better`
+//! - **No evidence, no change**. → `a_component_that_no_thread_has`
 
 use super::{Coefficients, Mode};
 use serde::{Deserialize, Serialize};
@@ -25,11 +25,11 @@ pub struct Sample {
     pub together: Vec<f64>,
 }
 
-/// How well coefficients tell a component, in units of the cycles alone; or the slowdown, which is the sum.
+/// How well coefficients predict a component, in units of the cycles alone; or the slowdown, which is the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quality {
-    /// Share of the variance that is told; below 0 if the mean would tell more. `None` if nothing varies.
+    /// Share of the variance that is explained; below 0 if the mean would explain more. `None` if nothing varies.
     pub r2: Option<f64>,
     /// Mean of the absolute errors.
     pub mean_error: f64,
@@ -38,7 +38,7 @@ pub struct Quality {
 }
 
 /// A column that is this small beside what it was, or on average, is taken for nothing. Chosen: far above
-/// rounding, far below what counters tell.
+/// rounding, far below what counters resolve.
 const DEPENDENT: f64 = 1e-8;
 
 /// The coefficients of all components.
@@ -113,22 +113,22 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     factors
 }
 
-/// How well a mode's coefficients tell these samples: one for each component, and the slowdown last.
+/// How well a mode's coefficients predict these samples: one for each component, and the slowdown last.
 #[must_use]
 pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
-    let told = |s: &Sample, at: usize| mode.coefficients[at].together(s.own[at], s.others[at]);
+    let predicted = |s: &Sample, at: usize| mode.coefficients[at].together(s.own[at], s.others[at]);
     let sum = |stack: &[f64]| stack.iter().fold(0.0, |sum, each| sum + each);
-    let component = |at: usize| of(samples.iter().map(|s| (s.together[at], told(s, at))));
+    let component = |at: usize| of(samples.iter().map(|s| (s.together[at], predicted(s, at))));
     let slowdown = samples.iter().map(|s| (sum(&s.together), mode.slowdown(&s.own, &s.others)));
     (0..mode.coefficients.len()).map(component).chain([of(slowdown)]).collect()
 }
 
-/// Of pairs of what was and what is told.
+/// Of pairs of what was and what is predicted.
 fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
     #[allow(clippy::cast_precision_loss)] // few samples
     let count = pairs.clone().count().max(1) as f64;
     let mean = pairs.clone().fold(0.0, |sum, (was, _)| sum + was) / count;
-    let errors = pairs.clone().map(|(was, told)| (told - was).abs());
+    let errors = pairs.clone().map(|(was, predicted)| (predicted - was).abs());
     let squares = errors.clone().fold(0.0, |sum, error| sum + error * error);
     let variance = pairs.fold(0.0, |sum, (was, _)| sum + (was - mean) * (was - mean));
     let varies = variance > count * DEPENDENT * DEPENDENT;
@@ -177,7 +177,7 @@ mod tests {
 
     /// Errors of the best fit are at right angles to every column, and any other coefficients have more.
     #[test]
-    fn nobody_is_better() {
+    fn no_other_coefficients_are_better() {
         let mut rng = SplitMix64::new(2);
         let truth = random_mode(&mut rng, 2, 0.25, 0.8);
         let samples = samples(&truth, &mut rng, 40, 0.1);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_that_nobody_has() {
+    fn a_component_that_no_thread_has() {
         let sample = |x: f64| Sample {
             own: vec![x, 1.0 - x, 0.0],
             others: vec![x * x, 1.0 - x * x, 0.0],

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! Counters show a thread's stack beside its siblings, divided by its own cycles; the equation needs the stacks
-//! alone, and how much slower the thread is nobody has counted.
+//! alone, and how much slower the thread is was not counted.
 //! # Approach
 //! Solve the equation for the stack alone, thread by thread with the others' last guesses, and choose each
 //! thread's slowdown so that its stack sums to 1; again and again, half a step each time. How the published
@@ -21,7 +21,7 @@
 //! - **Exact** without noise for γ to 0.25 and δ to 0.8, two and four threads. → `exact_without_noise`
 //! - **Robust**: with 5 % noise on what is measured, the slowdown that is predicted from the stacks is off by
 //!   2 % at most in 99 of 100 cases, for the same and for other partners. → `five_percent_noise`
-//! - **Says so** where stacks are not told uniquely. → `strong_coupling_is_said`
+//! - **Says so** where stacks are not unique. → `strong_coupling_is_said`
 
 use super::{Mode, sum_without};
 use crate::rng::SplitMix64;
@@ -38,7 +38,7 @@ const EXACT: f64 = 1e-13;
 /// The same for schedulers, which ask every quantum. Chosen: a hundredth of what a counter's noise of a percent
 /// makes of a share of a percent.
 const NEAR: f64 = 1e-6;
-/// Where the thread's own part counts less than this, it cannot be told from what is measured. Chosen.
+/// Where the thread's own part counts less than this, it cannot be computed from what is measured. Chosen.
 const LEAST_OWN: f64 = 0.01;
 
 /// The stacks alone of threads that share a core, from those measured there: shares of each thread's own
@@ -51,12 +51,12 @@ pub fn alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
 /// The same to a millionth, in a fraction of the time.
 #[must_use]
 pub fn nearly_alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
-    told(mode, measured).unwrap_or_else(|| solved(mode, measured, NEAR))
+    converged(mode, measured).unwrap_or_else(|| solved(mode, measured, NEAR))
 }
 
-/// The same, or `None` where they are not told: in as many rounds nothing settles.
+/// The same, or `None` where the rounds do not converge.
 #[must_use]
-pub fn told(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
+pub fn converged(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     whole_steps(mode, measured).or_else(|| {
         Some(rounds(mode, measured, NEAR)).filter(|(_, settled)| *settled).map(|(x, _)| x)
     })
@@ -178,7 +178,7 @@ fn step(
     change
 }
 
-/// Whether stacks alone are told uniquely by those on a shared core.
+/// Whether stacks alone follow uniquely from those on a shared core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Conditioning {
@@ -193,19 +193,19 @@ pub struct Conditioning {
     pub unique: bool,
 }
 
-/// The greatest coupling of which stacks alone are told well by measured ones. Chosen: half way between where 5 %
+/// The greatest coupling at which stacks alone follow well from measured ones. Chosen: half way between where 5 %
 /// of noise was seen to make 2 % of the slowdown (a third) and where it made 13 % (γ as large as β).
 pub const COUPLED: f64 = 0.65;
 
 impl Conditioning {
-    /// Whether stacks alone can be told from those on a shared core, also if these are a little off.
+    /// Whether stacks alone follow from those on a shared core, also if these are a little off.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.unique && self.coupling < COUPLED
     }
 }
 
-/// Groups that are tried. Chosen: the ranges of weak coupling were told from strong ones with a tenth of it.
+/// Groups that are tried. Chosen: the ranges of weak coupling were distinguished from strong ones with a tenth of it.
 const GROUPS: usize = 500;
 /// What counts as nothing. Chosen, far below what the equation itself is off.
 const NOTHING: f64 = 1e-6;
@@ -246,7 +246,7 @@ fn round_trip(mode: &Mode, group: &[Vec<f64>]) -> (f64, f64) {
     let together = mode.together(&alone_refs);
     let measured: Option<Vec<Vec<f64>>> =
         together.iter().map(|stack| super::normalised(stack)).collect();
-    // Coefficients that leave nothing of a stack tell nothing of it.
+    // Coefficients that leave nothing of a stack give no evidence of it.
     let Some(measured) = measured else { return (1.0, 1.0) };
     let measured: Vec<&[f64]> = measured.iter().map(Vec::as_slice).collect();
     let found = alone(mode, &measured);
@@ -355,7 +355,7 @@ mod tests {
         let mut rng = SplitMix64::new(20);
         for threads in (0..CASES).map(|case| 2 + 2 * u32::from(case % 2 == 0)) {
             let case = case(&mut rng, threads, (0.25, 0.8), 0.05);
-            assert!(told(&case.mode, &refs(&case.measured)).is_some());
+            assert!(converged(&case.mode, &refs(&case.measured)).is_some());
             let exact = alone(&case.mode, &refs(&case.measured));
             let found = nearly_alone(&case.mode, &refs(&case.measured));
             for (found, exact) in found.concat().iter().zip(exact.concat()) {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Every component counts as much for the others as for its own: whose cycles they are cannot be told.
+    /// Every component counts as much for the others as for its own: whose cycles they are cannot be decided.
     #[test]
     fn strong_coupling_is_said() {
         let mut mode = random_mode(&mut SplitMix64::new(7), 2, 0.25, 0.8);

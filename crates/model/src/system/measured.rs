@@ -19,8 +19,8 @@
 //!   the front end ask for, so that it costs nothing.
 //! - From 1 to 2: `d` rises to the most that is plausible. So with stalls as drawn, it is the unknown
 //!   dependencies that explain the rate.
-//! - From 2: whatever is guessed of both rises on. The rest is divided as the drawn `d` stands in its
-//!   range: what makes a task slower than any guess does, a rate alone does not tell.
+//! - From 2: whatever is guessed of both rises on. The rest is divided as the place of the drawn `d` in its
+//!   range: what makes a task slower than any guess does, a rate alone does not show.
 //!
 //! # Properties
 //! - **As fast as measured**: wherever known figures and limits allow, the rate alone is the measured one.
@@ -46,7 +46,7 @@ const MOST_MISSES: f64 = 50.0;
 impl Model<'_> {
     /// The phase in figures for a PU; what it does not know is guessed as this model assumes. If it knows
     /// its cycles on this machine's processor, guesses give way to that; not where cores are of several kinds, since
-    /// nobody says on which of them cycles were counted.
+    /// it is unknown on which of them cycles were counted.
     ///
     /// # Errors
     /// As [`Phase::on`].
@@ -287,7 +287,7 @@ mod tests {
         assert!(here.dependent_cycles > there.dependent_cycles);
     }
 
-    /// Cores of two kinds: on which of them it took so long nobody says.
+    /// Cores of two kinds: on which of them it took so long is unknown.
     #[test]
     fn several_kinds_of_cores() {
         let amp = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();

@@ -42,7 +42,7 @@ pub(super) struct Place {
 pub(super) struct Cache {
     /// Bytes.
     pub capacity: f64,
-    /// Cycles; 0 for one of the first level, whose hits stall nobody.
+    /// Cycles; 0 for one of the first level, whose hits stall nothing.
     pub latency: f64,
     pub inclusion: Inclusion,
     /// As [`crate::cache::Sharer::chance`].
@@ -62,7 +62,7 @@ pub(super) struct Queue {
 /// The way from a core to memory.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Seconds of an access that waits for nobody.
+    /// Seconds of an access that waits for no other.
     pub latency: f64,
     /// Bytes of a line.
     pub line: f64,

@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn more_streams_help_nobody(
+    fn more_streams_help_none(
         misses in 0.001_f64..0.1, parallel in 1.0_f64..10.0, count in 1_usize..7, with in any_assumptions(),
     ) {
         let (machine, performance) = machine();

@@ -317,7 +317,7 @@ fn figures_of_another_machine() {
 }
 
 #[test]
-fn nobody() {
+fn no_task() {
     let (machine, performance) = machine();
     let found = model(&machine, &performance).predict(&[]);
     assert!(found.tasks.is_empty());

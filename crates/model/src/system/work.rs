@@ -18,7 +18,7 @@ mod caches;
 mod queues;
 mod seat;
 
-/// A share of a change that nobody will see in the end, beside what the search ends with. Chosen: half of it makes
+/// A share of a change that is not visible in the end, beside what the search ends with. Chosen: half of it makes
 /// no rate more exact, and a search after a small change takes a tenth longer (docs/benchmarks.md).
 const UNSEEN: f64 = 0.2 * NEAR;
 
@@ -100,7 +100,7 @@ struct Task {
     clock: f64,
     /// Bytes of a line of its caches.
     line: f64,
-    /// Cycles of an access to memory that waits for nobody.
+    /// Cycles of an access to memory that waits for no other.
     latency: f64,
     /// Bytes of a line from memory.
     far_line: f64,

@@ -1,21 +1,21 @@
-//! Critical sections of a parallel region that is executed again and again, told by its executions with one thread and with
+//! Critical sections of a parallel region that is executed again and again, found from its executions with one thread and with
 //! all of them.
 //!
 //! # Problem
-//! One thread does not tell whether every further thread adds critical sections, as where each merges its result, or shares
+//! One thread does not show whether every further thread adds critical sections, as where each merges its result, or shares
 //! them out, as where each iteration of a loop has one. [`super::Trained`] is about the first.
 //! # Terms
 //! - `o`: time outside of critical sections by one thread; `c`: time inside that is shared out; `i`: that every thread adds.
 //! - `b`: share of what a shared resource can give that one thread asks for. With `P` threads the time outside is then `P · o · b`
-//!   in all instead of `o`, once it is used up. So it is told without counters: by the growth of the time outside. That it is the
+//!   in all instead of `o`, once it is used up. So it is found without counters: by the growth of the time outside. That it is the
 //!   memory's bandwidth is supposed.
 //! # Equations
-//! - `T(P) = max(max(o / P, o · b) + c / P, c) + P · i` (derived): nobody is faster than the critical sections one after the
+//! - `T(P) = max(max(o / P, o · b) + c / P, c) + P · i` (derived): no thread is faster than the critical sections one after the
 //!   other.
 //! - From `h(1) = c + i` and `h(P) = c + P · i`, time inside in all: `i = (h(P) - h(1)) / (P - 1)`.
 //!
 //! # Properties
-//! - **Told again**: parts that make times come back from them. -> test `parts_of_executions`
+//! - **Inverse**: parts that make times come back from them. -> test `parts_of_executions`
 //! - **Least time** but for [`TOLERANCE`]. -> test `least_but_for_tolerance`
 
 use super::{Advice, Limit, Trained};
@@ -117,12 +117,12 @@ mod tests {
     fn both_kinds_by_hand() {
         let one = Executed { threads: 1, outside: 76.0, inside: 24.0 };
         let more = |inside, outside| Executed { threads: 8, outside, inside };
-        let told = |more| {
+        let advised = |more| {
             let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
             (threads, limit)
         };
-        assert_eq!(told(more(24.0, 76.0)), (5, Limit::CriticalSections));
-        assert_eq!(told(more(192.0, 76.0)), (2, Limit::CriticalSections));
+        assert_eq!(advised(more(24.0, 76.0)), (5, Limit::CriticalSections));
+        assert_eq!(advised(more(192.0, 76.0)), (2, Limit::CriticalSections));
         assert_eq!(Sections::of(one, more(24.0, 76.0)).unwrap().share(), 0.24);
         assert_eq!(Sections::of(one, one), None);
     }
@@ -130,15 +130,15 @@ mod tests {
     /// All parallel: eight. Twice the time outside on eight threads: four use the resource up. Nearly all inside: one.
     #[test]
     fn nothing_everything_and_bandwidth() {
-        let told = |inside: [f64; 2], outside: [f64; 2]| {
+        let advised = |inside: [f64; 2], outside: [f64; 2]| {
             let one = Executed { threads: 1, outside: outside[0], inside: inside[0] };
             let more = Executed { threads: 8, outside: outside[1], inside: inside[1] };
             let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
             (threads, limit)
         };
-        assert_eq!(told([0.0, 0.0], [100.0, 104.0]), (8, Limit::Cores));
-        assert_eq!(told([0.0, 0.0], [100.0, 200.0]), (4, Limit::Bandwidth));
-        assert_eq!(told([99.0, 99.0], [1.0, 1.0]), (1, Limit::CriticalSections));
+        assert_eq!(advised([0.0, 0.0], [100.0, 104.0]), (8, Limit::Cores));
+        assert_eq!(advised([0.0, 0.0], [100.0, 200.0]), (4, Limit::Bandwidth));
+        assert_eq!(advised([99.0, 99.0], [1.0, 1.0]), (1, Limit::CriticalSections));
     }
 
     proptest! {
@@ -146,10 +146,10 @@ mod tests {
         fn parts_of_executions(outside in 1.0..1e3_f64, each in 0.0..10.0_f64, shared in 0.0..100.0_f64, threads in 2..100_u32) {
             let inside = |threads: u32| shared + each * f64::from(threads);
             let executed = |threads| Executed { threads, outside, inside: inside(threads) };
-            let told = Sections::of(executed(1), executed(threads)).unwrap();
-            prop_assert!((told.shared - shared).abs() < 1e-6 && (told.trained.inside - each).abs() < 1e-6);
-            prop_assert_eq!(told.trained.bandwidth, None);
-            prop_assert!((told.time(1) - outside - each - shared).abs() < 1e-6);
+            let found = Sections::of(executed(1), executed(threads)).unwrap();
+            prop_assert!((found.shared - shared).abs() < 1e-6 && (found.trained.inside - each).abs() < 1e-6);
+            prop_assert_eq!(found.trained.bandwidth, None);
+            prop_assert!((found.time(1) - outside - each - shared).abs() < 1e-6);
         }
 
         #[test]

@@ -3,7 +3,7 @@
 //! The model bounds rates by unions of ports and never says which port does what. Here each port is a
 //! constraint of its own, each task's work for a set is divided among the ports of the set by variables of
 //! their own, and max–min fairness is found as its definition says: raise the least as far as it goes, hold
-//! who cannot have more, go on with the rest. Solver: microlp, written by others.
+//! those that cannot have more, go on with the rest. Solver: microlp, written by others.
 
 use colocate_machine::performance::PortSet;
 use colocate_model::Fairness;

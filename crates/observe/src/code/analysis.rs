@@ -27,7 +27,7 @@ pub struct Simulated<'a> {
     pub figures: &'a Figures,
     /// Lines of text for each of its instructions: some are said in two.
     pub lines: f64,
-    /// Instructions that it stands for; where time is all that is known, in a unit of its own.
+    /// Instructions that it represents; where time is all that is known, in a unit of its own.
     pub instructions: f64,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The demand of `thread`, or of all threads together, an instruction on average; what machine code
-    /// alone does not tell is unknown. `None` if nothing of it could be simulated.
+    /// alone does not show is unknown. `None` if nothing of it could be simulated.
     #[must_use]
     pub fn phase(&self, name: &str, thread: Option<u32>) -> Option<Phase> {
         let of_it = |one: &Simulated<'_>| thread.is_none() || one.stretch.thread == thread;
@@ -180,7 +180,7 @@ impl Sums {
     }
 
     fn phase(self, name: &str, cpu: &str, source: &str) -> Phase {
-        // Nothing here is known to more digits, and people read the file.
+        // Nothing here is known to more digits, and the file is meant to be readable.
         let per_instruction = |sum: f64| (sum / self.weight * 1e6).round() / 1e6;
         let mean = |sum: f64| Known::new(per_instruction(sum), source);
         let groups = self.ports.iter().map(|(ports, sum)| (ports.clone(), per_instruction(*sum)));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// holds at once would be better, but simulation takes longer in proportion; see docs/solo-cpi.md.
 pub const LENGTH: usize = 400;
 
-/// How much of a run a stretch stands for.
+/// How much of a run a stretch represents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
     /// So many instructions.
@@ -19,12 +19,12 @@ pub enum Weight {
     Time(f64),
 }
 
-/// Instructions that a thread ran in a row, and how many it stands for.
+/// Instructions that a thread ran in a row, and how many it represents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// The thread, by its order in the profile; `None` if it stands for all of them.
+    /// The thread, by its order in the profile; `None` if it represents all of them.
     pub thread: Option<u32>,
-    /// How much of the run it stands for.
+    /// How much of the run it represents.
     pub weight: Weight,
     /// Its instructions.
     pub instructions: usize,
@@ -92,7 +92,7 @@ fn kinds_of(isa: Isa, bytes: &[u8], ip: u64) -> Option<Vec<WorkKind>> {
     Some(Class::ALL.into_iter().filter(|class| classes.has(*class)).map(kind).collect())
 }
 
-/// The stretches of one process; `order_of` says which thread of the profile has a number. Each stands
+/// The stretches of one process; `order_of` says which thread of the profile has a number. Each represents
 /// for its part of its thread's instructions.
 pub fn of_trace(trace: &Trace, order_of: impl Fn(u32) -> Option<u32>) -> Vec<Stretch> {
     let isa = match &trace.target[..] {

@@ -3,7 +3,7 @@
 //! # Problem
 //! Samples say where a thread is now and then, not how it goes on.
 //! # Approach
-//! [`flows`](crate::sample::rates::flows) tells how often each block of a function runs and how often
+//! [`flows`](crate::sample::rates::flows) says how often each block of a function runs and how often
 //! each edge between blocks is followed. A walk begins at a block, as often as instructions of it run,
 //! and follows edges, each as often as its share of what leaves the block: it takes the edge that is
 //! furthest behind. Where the function is left, the walk goes on at its entry.

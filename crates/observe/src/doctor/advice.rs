@@ -1,9 +1,9 @@
-//! From what came back to the cause and to the commands that lift it.
+//! From an answer of the kernel to the cause and to the commands that remedy it.
 
 use super::probe::Errno;
 use super::{Cause, Fix, Own, Place, Tier};
 
-/// The level of `kernel.perf_event_paranoid` up to which everybody may watch their own processes
+/// The level of `kernel.perf_event_paranoid` up to which every user may watch its own processes
 /// at user level. Kernels of Debian and Ubuntu (and Android) know 3 and 4, which forbid that too;
 /// in others, levels above 2 mean the same as 2. Above it, those kernels ask for `CAP_SYS_ADMIN`, and
 /// `CAP_PERFMON` is not enough (seen in guests with Debian's 6.1 and 6.12).
@@ -83,7 +83,7 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
 pub fn take_turns(place: &Place) -> Cause {
     let few = "too few counters are free for all events, so they take turns and figures are scaled";
     match place.nmi_watchdog {
-        // Since Linux 6.5 there is a kind of watchdog that needs no counter, and no file tells which.
+        // Since Linux 6.5 there is a kind of watchdog that needs no counter, and no file shows which it is.
         Some(true) => {
             let cause = Cause::of(format!("{few}; the NMI watchdog may hold one"));
             with_setting(cause, place, "kernel.nmi_watchdog", "0")
@@ -162,7 +162,7 @@ pub fn mlock(place: &Place) -> Cause {
     let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
     let cause = Cause::of(format!(
         "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
-         used it up; small rings lose notes when threads are born in bursts"
+         used it up; small rings lose records when threads are created in bursts"
     ));
     with_setting(cause, place, "kernel.perf_event_mlock_kb", "2048")
 }

@@ -5,7 +5,7 @@ use super::probe::{Errno, Probe, Probes};
 use super::{Capability, Cause, Own, Place, Section, Status, advice};
 use colocate_policy::Source;
 
-/// Everything that the checks look at.
+/// The inputs of all checks.
 struct Inputs<'a> {
     place: &'a Place,
     probes: &'a dyn Probes,
@@ -26,7 +26,7 @@ const fn row(name: &'static str, what: &'static str, check: fn(&Inputs<'_>) -> F
 const PLACING: &[Row] = &[
     row("affinity", "pin this user's tasks to PUs", affinity),
     row("other-tasks", "pin other users' tasks", other_tasks),
-    row("thread-creation", "see every thread creation at once", births),
+    row("thread-creation", "see every thread creation at once", lifecycle),
     row("processes", "find threads in /proc", processes),
     row("cpuset", "place whole groups of processes", cpuset),
     row("freezer", "pause groups of processes", freezer),
@@ -132,11 +132,11 @@ fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
     advice::only_root(why, inputs.place, inputs.own)
 }
 
-fn births(inputs: &Inputs<'_>) -> Finding {
-    let instead = "; /proc is looked through instead, and short threads are missed";
-    match inputs.probes.run(Probe::TaskNotes) {
-        Ok(()) => Finding::yes("perf_event_open with notes of tasks: works"),
-        Err(errno) => match inputs.probes.run(Probe::TaskNotesSmall) {
+fn lifecycle(inputs: &Inputs<'_>) -> Finding {
+    let instead = "; /proc is scanned instead, and short-lived threads are missed";
+    match inputs.probes.run(Probe::TaskEvents) {
+        Ok(()) => Finding::yes("perf_event_open with task events: works"),
+        Err(errno) => match inputs.probes.run(Probe::TaskEventsSmall) {
             Ok(()) => Finding::partly(
                 format!("a ring of 16 pages: {errno}; of 1 page: works"),
                 advice::mlock(inputs.place),
@@ -144,7 +144,7 @@ fn births(inputs: &Inputs<'_>) -> Finding {
             Err(errno) => {
                 let mut cause = ring_refused(inputs, errno);
                 cause.why += instead;
-                let found = format!("perf_event_open with notes of tasks: {errno}");
+                let found = format!("perf_event_open with task events: {errno}");
                 Finding::partly(found, cause)
             }
         },
@@ -209,7 +209,7 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     }
 }
 
-/// The same in version 1, where nobody but root is given groups.
+/// The same in version 1, where only root is given groups.
 fn old_groups(inputs: &Inputs<'_>, point: &str) -> Finding {
     let found = format!("version 1 at {point}");
     if inputs.place.user == Some(0) {
@@ -409,7 +409,7 @@ fn other_memory(inputs: &Inputs<'_>) -> Finding {
             "expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it";
         advice::only_root(why, inputs.place, inputs.own)
     };
-    match (tried, inputs.place.may_look_into_all()) {
+    match (tried, inputs.place.may_read_all_memory()) {
         (Ok(()), true) => Finding::yes(found("permitted")),
         (Ok(()), false) => {
             let found = found("permitted, since it is this user's");

@@ -95,8 +95,8 @@ const PERF: [Probe; 6] = [
     Probe::CountTime,
     Probe::CountInstructions,
     Probe::CountTogether,
-    Probe::TaskNotes,
-    Probe::TaskNotesSmall,
+    Probe::TaskEvents,
+    Probe::TaskEventsSmall,
     Probe::Samples,
 ];
 
@@ -131,7 +131,7 @@ fn a_plain_user_on_a_friendly_server() {
             no  other-tasks     pin other users' tasks: sched_setaffinity of process 1: EPERM
                 expected CAP_SYS_NICE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
-           yes  thread-creation see every thread creation at once: perf_event_open with notes of tasks: works
+           yes  thread-creation see every thread creation at once: perf_event_open with task events: works
            yes  processes       find threads in /proc: /proc shows all processes
             no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, for root to change
                 expected a control group of this user's own; run needs none
@@ -229,7 +229,7 @@ fn paranoid_levels_that_allow_are_not_blamed() {
         assert!(!text.contains("sysctl -w kernel.perf_event_paranoid"), "{text}");
         assert!(text.contains("a security module (SELinux, AppArmor) forbids it"), "{text}");
     }
-    // Whoever has CAP_SYS_ADMIN is not stopped by the level, so something else is to blame.
+    // A holder of CAP_SYS_ADMIN is not stopped by the level, so something else is to blame.
     let with = |capability: u32| {
         let case = user().at(|place| {
             place.paranoid = Some(4);
@@ -258,8 +258,8 @@ fn a_seccomp_filter_that_answers_eperm() {
     docker.refusing(&PERF, libc::EPERM).check(
         "thread-creation",
         &expect![[r#"
-            partly  thread-creation see every thread creation at once: perf_event_open with notes of tasks: EPERM
-                a seccomp filter of Docker answers perf_event_open with EPERM; /proc is looked through instead, and short threads are missed
+            partly  thread-creation see every thread creation at once: perf_event_open with task events: EPERM
+                a seccomp filter of Docker answers perf_event_open with EPERM; /proc is scanned instead, and short-lived threads are missed
                   now:      docker run --security-opt seccomp=unconfined IMAGE COMMAND
         "#]],
     );
@@ -410,11 +410,11 @@ fn too_few_files() {
 
 #[test]
 fn small_rings() {
-    user().refusing(&[Probe::TaskNotes], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
+    user().refusing(&[Probe::TaskEvents], libc::EPERM).at(|p| p.mlock_kb = Some(64)).check(
         "thread-creation",
         &expect![[r#"
             partly  thread-creation see every thread creation at once: a ring of 16 pages: EPERM; of 1 page: works
-                expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose notes when threads are born in bursts
+                expected kernel.perf_event_mlock_kb of at least 516, found 64, or other programs have used it up; small rings lose records when threads are created in bursts
                   now:      sudo sysctl -w kernel.perf_event_mlock_kb=2048
                   for good: echo 'kernel.perf_event_mlock_kb = 2048' | sudo tee -a /etc/sysctl.d/90-colocate.conf
         "#]],
@@ -423,7 +423,7 @@ fn small_rings() {
 
 #[test]
 fn no_room_for_any_ring_is_not_a_security_module() {
-    let rings = [Probe::TaskNotes, Probe::TaskNotesSmall, Probe::Samples];
+    let rings = [Probe::TaskEvents, Probe::TaskEventsSmall, Probe::Samples];
     let case = user().refusing(&rings, libc::EPERM);
     let diagnosis = case.examine();
     let causes = [&diagnosis.sections[0].capabilities[2], &diagnosis.sections[1].capabilities[0]];

@@ -1,8 +1,8 @@
-//! What works in this place, why not, and what lifts it.
+//! What works in this place, why not, and the remedy.
 //!
 //! Two kinds of input: what `/proc` and `/sys` say ([`Place`]), and what came back when a thing was
 //! tried ([`Probes`]). Everything else is a function of the two, so that every message can be
-//! tested without being in such a place. A command is printed only where it lifts the cause that
+//! tested without being in such a place. A command is printed only where it remedies the cause that
 //! was found.
 
 pub mod advice;
@@ -46,7 +46,7 @@ pub enum Scope {
     Instead,
 }
 
-/// A command that lifts a cause.
+/// A command that remedies a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
     /// How it changes things.
@@ -84,7 +84,7 @@ impl Fix {
     }
 }
 
-/// Why something does not work, and what lifts that.
+/// Why something does not work, and the remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// What was found and what was expected, in one line.
@@ -138,9 +138,9 @@ pub struct Section {
 pub enum Tier {
     /// This user's own processes.
     OwnProcess,
-    /// Also counting what everybody's do, by `CAP_PERFMON`.
+    /// Also counting what other users' programs do, by `CAP_PERFMON`.
     Perfmon,
-    /// Also placing everybody's tasks, and moving pages that several processes share, by
+    /// Also placing other users' tasks, and moving pages that several processes share, by
     /// `CAP_SYS_NICE`.
     SysNice,
     /// Everything.
@@ -178,7 +178,7 @@ pub struct Own {
     pub journal: Result<String, String>,
     /// The QEMU that loads our plugin, or why there is none.
     pub emulator: Result<String, String>,
-    /// What tells where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
+    /// What shows where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
     pub stacks: Result<String, String>,
 }
 
@@ -207,7 +207,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
         let mut all = sections.iter().flat_map(|section| &section.capabilities);
         all.find(|capability| capability.name == name).map_or(Status::No, |found| found.status)
     };
-    // Thread births have /proc to fall back on, which is there when anything is.
+    // Thread-creation events have /proc to fall back on, which is there when anything is.
     let watching = ["counters", "mix", "emulate"].into_iter().any(|way| status(way) > Status::No);
     let works = status("affinity") > Status::No && watching;
     Diagnosis {
@@ -221,7 +221,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
 }
 
 impl Diagnosis {
-    /// The diagnosis as text for people; with `quiet`, only what does not work fully.
+    /// The diagnosis as text; with `quiet`, only what does not work fully.
     #[must_use]
     pub fn text(&self, quiet: bool) -> String {
         text::of(self, quiet)

@@ -152,9 +152,9 @@ impl Place {
         self.capable(CAP_SYS_NICE)
     }
 
-    /// Whether other users' memory may be looked into, which `move_pages` asks for.
+    /// Whether other users' memory may be read, which `move_pages` asks for.
     #[must_use]
-    pub fn may_look_into_all(&self) -> bool {
+    pub fn may_read_all_memory(&self) -> bool {
         self.capable(CAP_SYS_PTRACE)
     }
 
@@ -181,7 +181,7 @@ impl Place {
         if self.user == Some(0) { command.to_owned() } else { format!("sudo {command}") }
     }
 
-    /// The facts, for people.
+    /// The facts, as text.
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
         let or_unknown = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
@@ -418,7 +418,7 @@ mod tests {
             ]);
             Place::read(root.path()).cgroups
         };
-        // The files of this test belong to whoever runs it.
+        // The files of this test belong to the user that runs it.
         let us = fs::metadata("/proc/self").unwrap().uid();
         let folder = "/groups".to_owned();
         assert_eq!(

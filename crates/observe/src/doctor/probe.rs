@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Its symbol, as manual pages write it, for those that are told apart here.
+    /// Its symbol, as manual pages write it, for those that are distinguished here.
     #[must_use]
     pub const fn symbol(self) -> Option<&'static str> {
         Some(match self.0 {
@@ -52,10 +52,10 @@ pub enum Probe {
     CountInstructions,
     /// All events of the backend `pmu` at once; `EBUSY` if they have to take turns.
     CountTogether,
-    /// A dummy event with notes about tasks on a child, inherited, with a ring of the usual size.
-    TaskNotes,
+    /// A dummy event with task events on a child, inherited, with a ring of the usual size.
+    TaskEvents,
     /// The same with a ring of one page, where the usual size was refused.
-    TaskNotesSmall,
+    TaskEventsSmall,
     /// Samples of the instruction pointer on a child, inherited.
     Samples,
     /// Reading some bytes of a child's memory with `process_vm_readv`.

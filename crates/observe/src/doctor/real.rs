@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // system calls that have no safe form in the standard library
 
 use super::probe::{Errno, Probe, Probes};
-use crate::births::Options;
+use crate::lifecycle::Options;
 use crate::perf::ring::page_size;
 use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
@@ -32,8 +32,8 @@ impl Probes for Here {
                 count(c::PERF_TYPE_HARDWARE, u64::from(c::PERF_COUNT_HW_INSTRUCTIONS))
             }
             Probe::CountTogether => count_together(),
-            Probe::TaskNotes => ring(&Attr::task_notes(), 16),
-            Probe::TaskNotesSmall => ring(&Attr::task_notes(), 1),
+            Probe::TaskEvents => ring(&Attr::task_events(), 16),
+            Probe::TaskEventsSmall => ring(&Attr::task_events(), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::ReadMemory => read_memory(),
             Probe::MovePages => move_pages(),
@@ -62,7 +62,7 @@ fn errno(error: &SysError) -> Errno {
     Errno(error.errno().unwrap_or(libc::EIO))
 }
 
-/// A child that does nothing, and may be looked at as a program that it executed. It is ended when
+/// A child that does nothing, and may be inspected as a program that it executed. It is ended when
 /// this is dropped.
 struct Child(libc::pid_t);
 
@@ -81,7 +81,7 @@ impl Child {
     /// Waits until the child has stopped itself, or has ended.
     fn stopped(self) -> Result<Self, Errno> {
         let pid = self.0.unsigned_abs();
-        // An end is only looked at, so that the number stays the child's until it is dropped.
+        // An end is only peeked at, so that the number stays the child's until it is dropped.
         let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
         loop {
             // SAFETY: all zeros is a valid value of this plain structure.
@@ -149,7 +149,7 @@ fn affinity() -> Result<(), Errno> {
 
 fn affinity_of_others() -> Result<(), Errno> {
     match set_mask(1, &[0; 128]) {
-        // The empty mask is looked at after the permission.
+        // The kernel checks the empty mask after the permission.
         Err(Errno(libc::EINVAL)) => Ok(()),
         other => other,
     }
@@ -271,7 +271,7 @@ fn user_fault() -> Result<(), Errno> {
     // SAFETY: takes flags only.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
     ok(fd)?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just given us this descriptor; it has no other owner.
     unsafe { libc::close(i32::try_from(fd).unwrap_or(-1)) };
     Ok(())
 }
@@ -316,8 +316,8 @@ mod tests {
         Probe::CountTime,
         Probe::CountInstructions,
         Probe::CountTogether,
-        Probe::TaskNotes,
-        Probe::TaskNotesSmall,
+        Probe::TaskEvents,
+        Probe::TaskEventsSmall,
         Probe::Samples,
         Probe::ReadMemory,
         Probe::MovePages,

@@ -229,7 +229,7 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
     let of =
         |(process, trace): (usize, &Trace)| (0..trace.threads.len()).map(move |at| (process, at));
     let mut all: Vec<(usize, usize)> = traces.iter().enumerate().flat_map(of).collect();
-    // Within a process they already stand in order; the sort keeps that where times are equal.
+    // Within a process they already are in order; the sort keeps that where times are equal.
     all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start);
     all
 }
@@ -325,7 +325,7 @@ fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
     })
 }
 
-/// The process's number in a file's name, where it stands after the first dot.
+/// The process's number in a file's name, after the first dot.
 fn number_in(name: &OsStr) -> u32 {
     name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }

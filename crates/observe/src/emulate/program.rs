@@ -62,7 +62,7 @@ pub enum NotLoadable {
     },
 }
 
-/// How many scripts may stand before an executable: the kernel's own limit, `exec_binprm`.
+/// How many scripts may precede an executable: the kernel's own limit, `exec_binprm`.
 const MOST_INTERPRETERS: usize = 5;
 /// How much of a script's first line counts: the kernel's `BINPRM_BUF_SIZE`.
 const FIRST_LINE_B: usize = 256;

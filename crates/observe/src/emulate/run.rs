@@ -173,7 +173,7 @@ impl Blocked {
         let mut set = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set before it is used; pthread_sigmask fills in the
-        // other one, which is only read if it did; the descriptor is new and nobody else's.
+        // other one, which is only read if it did; the descriptor is new and has no other owner.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in PASSED_ON {
@@ -219,7 +219,7 @@ impl Drop for Blocked {
 
 /// A descriptor that becomes readable when process `pid` ends.
 fn open_process(pid: libc::pid_t) -> Result<OwnedFd, SysError> {
-    // SAFETY: takes no pointer; the descriptor is new and nobody else's.
+    // SAFETY: takes no pointer; the descriptor is new and has no other owner.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
         match libc::c_int::try_from(fd) {

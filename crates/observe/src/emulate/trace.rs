@@ -13,8 +13,8 @@
 //! end THREADS
 //! ```
 //! `thread` and `unsupported` lines come as often as there is something to say. Numbers are decimal
-//! but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, and `-` stands for no bytes. Times are
-//! of `CLOCK_MONOTONIC`. `misses` and `branches`, if asked for, follow their thread. Threads stand in the order of their creation.
+//! but for `ADDRESS`; it, `NAME` and `BYTES` are hexadecimal, and `-` means no bytes. Times are
+//! of `CLOCK_MONOTONIC`. `misses` and `branches`, if asked for, follow their thread. Threads are in the order of their creation.
 
 use colocate_isa::ClassCounts;
 use colocate_machine::{Bytes, Nanos};
@@ -129,9 +129,9 @@ pub enum TraceError {
     Line {
         /// Its number, from 1.
         line: usize,
-        /// What must stand there.
+        /// What was expected there.
         expected: &'static str,
-        /// What stands there, its beginning if it is long.
+        /// What was found there, its beginning if it is long.
         found: String,
     },
 }

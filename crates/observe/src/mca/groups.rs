@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// Half of four ports each, by two micro-operations on 0 and 3: {0,1} {2,3} and {0,2} {1,3} explain
-    /// it. Whoever knows the sets of loads and of additions decides.
+    /// it. The sets of loads and of additions decide.
     #[test]
     fn doubt_becomes_one_set() {
         let load_add: &[(&[usize], f64)] = &[(&[0, 1], 1.0), (&[2, 3], 1.0)];

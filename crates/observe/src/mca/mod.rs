@@ -7,7 +7,7 @@
 //! it.
 //!
 //! # Approach
-//! - Slots stand in the instruction table.
+//! - Slots are in the instruction table.
 //! - Sets of ports: [`groups`].
 //! - *Dependent cycles*: the block is simulated as a loop without an end, with a front end that is never
 //!   the limit. Ports cannot be taken out of the simulation; where they are the limit, the figure is
@@ -15,7 +15,7 @@
 //!   counts, so neither filling nor draining of the pipeline does.
 //! - *Divided window*: the same with as many no-operations as micro-operations between the instructions:
 //!   they take half of the reorder buffer and nothing else. Schedulers, load and store queues and
-//!   register files stay whole, since `llvm-mca` cannot be told their sizes or does not tell us them.
+//!   register files stay whole, since `llvm-mca` neither takes nor prints their sizes.
 //!
 //! # What it does not know
 //! Caches (every load is a hit), values forwarded from stores, the limits of fetch and decoding, taken

@@ -128,7 +128,7 @@ pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<Repor
         .map_err(|source| McaError::Printed { path: program.to_owned(), source })
 }
 
-/// Input and output are pipes of some tens of kilobytes; who writes all before reading can wait for ever.
+/// Input and output are pipes of some tens of kilobytes; writing everything before reading can block for ever.
 fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<Output> {
     let piped = Command::new(program)
         .args(arguments)

@@ -24,11 +24,11 @@ const INSTRUCTION_POINTER: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 
 pub struct Attr(c::perf_event_attr);
 
 impl Attr {
-    /// An event that counts nothing and only carries the kernel's notes about tasks.
+    /// An event that counts nothing and only carries the kernel's task events.
     ///
-    /// It reports births, ends and new names, each as soon as it happens.
+    /// It reports creations, ends and new names, each as soon as it happens.
     #[must_use]
-    pub fn task_notes() -> Self {
+    pub fn task_events() -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
         attr.0.set_task(1);
         attr.0.set_comm(1);
@@ -38,7 +38,7 @@ impl Attr {
         attr
     }
 
-    /// Samples of the instruction pointer, one every `period_ns` of CPU time, with notes about
+    /// Samples of the instruction pointer, one every `period_ns` of CPU time, with events about
     /// tasks, executable mappings and, at a task's end, its CPU time. A reader is woken when
     /// `watermark_b` bytes wait.
     #[must_use]
@@ -140,7 +140,7 @@ impl Event {
             if fd < 0 {
                 return Err(SysError::last("perf_event_open"));
             }
-            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            // SAFETY: the kernel has just given us this descriptor; it has no other owner.
             Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
         })
     }

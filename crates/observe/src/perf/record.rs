@@ -5,7 +5,7 @@ use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use perf_event_open_sys::bindings as c;
 
-/// Who a record is about and when it was written.
+/// The task that a record is about, and when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// When, on `CLOCK_MONOTONIC`.
@@ -22,7 +22,7 @@ pub enum Record<'a> {
     /// A thread was created.
     Fork {
         /// The new thread.
-        born: Stamp,
+        created: Stamp,
         /// The process of the thread that created it.
         parent_pid: Pid,
         /// The thread that created it.
@@ -96,7 +96,7 @@ pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     split(bytes).map(|(_, record)| record)
 }
 
-/// As [`parse`], each record with its bytes, for a reader who puts some off.
+/// As [`parse`], each record with its bytes, for a reader that puts some off.
 pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -115,7 +115,7 @@ impl Record<'_> {
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         match self {
-            Self::Fork { born: of, .. }
+            Self::Fork { created: of, .. }
             | Self::Exit(of)
             | Self::Comm { of, .. }
             | Self::Map { by: of, .. }
@@ -140,11 +140,11 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
         c::PERF_RECORD_FORK | c::PERF_RECORD_EXIT => {
             let (pid, parent_pid) = (Pid(fields.i32()?), Pid(fields.i32()?));
             let (tid, parent_tid) = (Tid(fields.i32()?), Tid(fields.i32()?));
-            let born = Stamp { at: Nanos(fields.u64()?), pid, tid };
+            let created = Stamp { at: Nanos(fields.u64()?), pid, tid };
             if kind == c::PERF_RECORD_EXIT {
-                return Some(Record::Exit(born));
+                return Some(Record::Exit(created));
             }
-            Record::Fork { born, parent_pid, parent_tid }
+            Record::Fork { created, parent_pid, parent_tid }
         }
         c::PERF_RECORD_COMM => {
             let at = fields.trailing_stamp()?.at;
@@ -271,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn birth_and_end() {
+    fn creation_and_end() {
         let body = [&[10, 1, 11, 2][..], &wide(77), &stamp(99)].concat();
-        let born = Record::Fork { born: of(77), parent_pid: Pid(1), parent_tid: Tid(2) };
-        assert_eq!(only(&bytes(c::PERF_RECORD_FORK, 0, &body)), born);
+        let created = Record::Fork { created: of(77), parent_pid: Pid(1), parent_tid: Tid(2) };
+        assert_eq!(only(&bytes(c::PERF_RECORD_FORK, 0, &body)), created);
         assert_eq!(only(&bytes(c::PERF_RECORD_EXIT, 0, &body)), Record::Exit(of(77)));
     }
 

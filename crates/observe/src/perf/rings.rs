@@ -10,7 +10,7 @@ use crate::task::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// More than the kernel needs for the end of a task and the note of a loss before it: 56 and 24
+/// More than the kernel needs for the end of a task and the record of a loss before it: 56 and 24
 /// bytes, each with at most 56 of identification (perf_event_open(2)).
 const ROOM_FOR_AN_END_B: usize = 256;
 
@@ -103,7 +103,7 @@ impl Rings {
     }
 
     /// Moves all waiting records to the end of `into`, ring after ring. Says whether one of them
-    /// was so full that the end of a task may have been dropped. The kernel notes a loss itself
+    /// was so full that the end of a task may have been dropped. The kernel records a loss itself
     /// only once it has something else to write there.
     pub fn take(&mut self, into: &mut Vec<u8>) -> bool {
         let mut full = false;

@@ -21,7 +21,7 @@ use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why threads cannot be counted here. `colocate doctor` names the cause and what lifts it.
+/// Why threads cannot be counted here. `colocate doctor` names the cause and the remedy.
 #[derive(Debug, Error)]
 pub enum PmuError {
     /// The kernel shows no counters of the cores.
@@ -71,7 +71,7 @@ pub struct Planned {
     pub groups: Vec<Group>,
     /// The same, as perf takes them.
     pub specs: Vec<Vec<Spec>>,
-    /// How they tell where cycles went; `None` if they do not.
+    /// How they show where cycles went; `None` if they do not.
     pub stack: Option<StackPlan>,
 }
 
@@ -82,7 +82,7 @@ pub struct Counters {
     pub pmus: Vec<Planned>,
     /// What a reader of the figures should know, one sentence each.
     pub notes: Vec<String>,
-    /// Why they do not tell where cycles go, though they were to; `None` if they do.
+    /// Why they do not show where cycles go, though they were to; `None` if they do.
     pub no_stacks: Option<String>,
     /// Whether the machine has no other PMU of cores, not even one that is not used. Else a thread may be where
     /// nothing of this counts.
@@ -135,7 +135,7 @@ impl Counters {
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
         found.no_stacks = match found.stack_parts() {
             None if want == Want::Stacks && no_stacks.is_empty() => {
-                Some("the kinds of cores tell different parts".to_owned())
+                Some("the kinds of cores report different parts".to_owned())
             }
             None if want == Want::Stacks => Some(no_stacks.join("; ")),
             _ => None,
@@ -148,7 +148,7 @@ impl Counters {
     }
 
     /// Counters for `events` in one group, whatever the machine: for the kernel's own events,
-    /// which stand in for hardware ones in tests and on machines without any.
+    /// which replace hardware ones in tests and on machines without any.
     #[must_use]
     pub fn of_software(events: &[(Role, u64)]) -> Self {
         let event = |&(role, number): &(Role, u64)| Event {
@@ -163,7 +163,7 @@ impl Counters {
         Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None, alone: true }
     }
 
-    /// The parts of where cycles go, as these counters tell it; `None` if they do not, or not the same on all kinds
+    /// The parts of where cycles go, as these counters report it; `None` if they do not, or not the same on all kinds
     /// of cores.
     #[must_use]
     pub fn stack_parts(&self) -> Option<Parts> {
@@ -269,7 +269,7 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
     let missing: Vec<&str> =
         Class::ALL.into_iter().filter(|c| !counted(*c)).map(Class::name).collect();
     if !missing.is_empty() {
-        notes.push(format!("{name}: no counter tells {}", missing.join(", ")));
+        notes.push(format!("{name}: no counter for {}", missing.join(", ")));
     }
     if plan.groups.len() > 1 {
         let groups = plan.groups.len();
@@ -323,12 +323,12 @@ mod tests {
         };
         expect![[r"
             cpu: on Intel Skylake, Cascade Lake or Cooper Lake server float counts SSE and AVX arithmetic, a fused multiply-add as two, and neither x87 nor conversions nor comparisons
-            cpu: no counter tells int
+            cpu: no counter for int
             cpu: too few counters for all events, 2 groups take turns"]]
         .assert_eq(&said(&pmu(Cpu::Intel { family: 6, model: 85 }, "cpu", 4), 3));
         expect![[r"
             cpu: Intel family 6 model 9999 is not in the table of events, so only perf's generic events are counted
-            cpu: no counter tells float, int, load, store"]]
+            cpu: no counter for float, int, load, store"]]
         .assert_eq(&said(&pmu(Cpu::Intel { family: 6, model: 9999 }, "cpu", 4), 4));
         let refused = notes(&pmu(A72, "armv8_cortex_a72", 9), &Grouping::default());
         expect!["armv8_cortex_a72: not used, none of its cores is in the affinity mask"]

@@ -1,4 +1,4 @@
-//! Which processor a PU is, as `/proc/cpuinfo` tells it.
+//! Which processor a PU is, according to `/proc/cpuinfo`.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Cpu {
     },
     /// Arm, by two fields of the register `MIDR_EL1`.
     Arm {
-        /// Who designed it: 0x41 is Arm Limited.
+        /// Its designer: 0x41 is Arm Limited.
         implementer: u32,
         /// Which of the implementer's designs.
         part: u32,

@@ -26,7 +26,7 @@ pub enum Role {
     Class(Class),
     /// What a demand vector says beside the classes.
     Extra(Extra),
-    /// One of the events that tell where cycles went, by its place in their table.
+    /// One of the events that show where cycles went, by its place in their table.
     Stack(u8),
 }
 
@@ -144,17 +144,17 @@ pub enum Formula {
     Sent,
 }
 
-/// Which events tell where cycles went.
+/// Which events show where cycles went.
 #[derive(Clone, Copy, Debug)]
 pub struct StackTable {
-    /// What people call it.
+    /// Its common name.
     pub name: &'static str,
     /// The parts, in their order.
     pub parts: Parts,
     /// The events, at most [`MOST_EVENTS`], in the order that the formula wants.
     pub events: &'static [Code],
     /// Events, by their places, of which at least one of each set counts in any million instructions. Where one
-    /// set stays at 0, a counter is dead, and the rest of them would tell a stack all the same.
+    /// set stays at 0, a counter is dead, and the rest of them would yield a stack all the same.
     pub alive: &'static [&'static [usize]],
     /// How the parts follow from them.
     pub formula: Formula,

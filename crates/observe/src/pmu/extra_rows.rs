@@ -53,9 +53,9 @@ const AMD_BRANCH: ExtraRow =
 const AMD_OLD_SLOTS: ExtraRow = row(Extra::Slots, "RETIRED_UOPS", 0xc1);
 const AMD_SLOTS: ExtraRow = row(Extra::Slots, "RETIRED_OPS", 0xc1);
 
-/// Zen: where its data comes from, no event tells.
+/// Zen: where its data comes from, no event shows.
 pub(super) const ZEN1: &[ExtraRow] = &[AMD_BRANCH, AMD_OLD_SLOTS];
-/// Zen 2. Its own last cache and others of the same node cannot be told apart.
+/// Zen 2. Its own last cache and others of the same node cannot be distinguished.
 pub(super) const ZEN2: &[ExtraRow] = &[
     AMD_BRANCH,
     row(

@@ -1,11 +1,11 @@
-//! What counters tell of a demand vector beside the mix: micro-operations, mispredicted branches and
+//! What counters show of a demand vector beside the mix: micro-operations, mispredicted branches and
 //! misses, for each instruction.
 //!
 //! An event is counted together with the instructions, so a figure is right for the time it was counted,
 //! whatever else takes turns; the source of a component says for how much of the time that was. What no
-//! event counts, or what cannot be told from a counter that never counts, is unknown.
+//! event counts, or what looks like a counter that never counts, is unknown.
 //!
-//! Stalled cycles are not among them: counters tell them by what the core waited for last, and the
+//! Stalled cycles are not among them: counters attribute them to what the core waited for last, and the
 //! component `stall-cycles` is what is left when ports and caches are taken away.
 
 use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
@@ -114,7 +114,7 @@ pub fn events<'a>(groups: impl Iterator<Item = &'a Group>) -> Events {
     events
 }
 
-/// What counters tell of a thread's demand, on a machine whose data caches have the sizes `caches`, by
+/// What counters show of a thread's demand, on a machine whose data caches have the sizes `caches`, by
 /// level: the last is the last that is counted, or misses are unknown.
 #[must_use]
 pub fn phase(

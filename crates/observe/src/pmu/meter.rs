@@ -1,22 +1,22 @@
-//! Counting one thread from look to look: instructions, cycles, and requests to caches and memory.
+//! Counting one thread from reading to reading: instructions, cycles, and requests to caches and memory.
 //!
 //! # Problem
-//! Schedulers want to know what a thread did in each quantum. Where counters take turns, the count
-//! since the thread's birth, scaled by the time since its birth, is no sum of quanta: a later one
+//! Schedulers need what a thread did in each quantum. Where counters take turns, the count
+//! since the thread's creation, scaled by the time since then, is no sum of quanta: a later one
 //! may even be lower.
 //! # Approach
-//! What was counted between two looks is scaled by the time between those two, and added up. A look
-//! that came before every group had its turn is left for the next one. Where cycles went is told for each such
-//! stretch by itself ([`super::stack`]); one of which it is not known adds nothing. A figure is given only at looks
-//! before which it was counted all the time: its difference to the look before is then what was done in between.
+//! What was counted between two readings is scaled by the time between those two, and added up. A reading
+//! before every group had its turn is deferred to the next one. Where cycles went is computed for each such
+//! interval by itself ([`super::stack`]); an unknown one adds nothing. A figure is given only at readings
+//! before which it was counted all the time: its difference to the reading before is then what was done in between.
 //! # Properties
 //! - **Grows**: no figure is ever lower than before. -> test `sums_never_shrink`
-//! - **Unknown is not 0**: what has no counter, or one that others held since the last look, is `None`. -> tests
+//! - **Unknown is not 0**: what has no counter, or one that others held since the last reading, is `None`. -> tests
 //!   `what_others_hold_is_unknown`, `what_others_take_over_is_unknown`
-//! - **Rates are of their own time**: what a left look is to count would be divided by the time of the next one, so
+//! - **Rates are of their own time**: the counts of a deferred reading would be divided by the time of the next one, so
 //!   requests are `None` at it. Instructions and cycles, which are divided by each other, stay. -> test
 //!   `a_group_without_its_turn_is_waited_for`
-//! - **Nothing counted is lost**: instructions that were counted once stay, whoever takes the counters. -> test
+//! - **Nothing counted is lost**: instructions that were counted once stay, even if others take the counters. -> test
 //!   `what_others_take_over_is_unknown`
 //! - **Kinds of cores do not blind each other**: one that cannot count something hides what the others count only
 //!   while the thread is on it. -> test `a_visit_to_the_other_kind`
@@ -37,7 +37,7 @@ use colocate_model::Stack;
 pub use super::plan::LEVELS;
 
 /// What was counted of one thread since its counters were opened, in the stretches in which it was counted. `None` is
-/// what they do not tell of the time since the last look: only differences of two known figures say something.
+/// unknown since the last reading: only differences of two known figures say something.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
     /// Instructions retired; `None` only as long as none were counted. Of time in which others held the counters it has
@@ -61,7 +61,7 @@ const LOADS: usize = 2;
 const STORES: usize = 3;
 const MISSES: usize = 4;
 
-/// CPU time after which a look counts although not every group has had its turn: some are held by
+/// CPU time after which a reading counts although not every group has had its turn: some are held by
 /// others then. Chosen: the kernel changes groups every tick, and no machine has ten of them.
 const TURNS_NS: u64 = 100_000_000;
 
@@ -70,11 +70,11 @@ const TURNS_NS: u64 = 100_000_000;
 pub struct Meter {
     open: OpenCounters,
     pmus: Vec<Sums>,
-    /// The thread's time on CPUs at the last look.
+    /// The thread's time on CPUs at the last reading.
     on_cpu_ns: u64,
 }
 
-/// What a PMU counts together, and how that tells where cycles went.
+/// What a PMU counts together, and how that shows where cycles went.
 type Planned<'a> = (&'a [Group], Option<&'a StackPlan>);
 
 /// What one PMU has counted.
@@ -85,27 +85,27 @@ struct Sums {
     /// The last readings.
     latest: Vec<Reading>,
     sums: [u64; ROLES.len()],
-    /// What was ever told.
+    /// Which figures were ever known.
     ever: [bool; ROLES.len()],
-    /// Where the cycles went in the stretches of which that is known; `None` if the PMU does not tell.
+    /// Where the cycles went in the intervals for which that is known; `None` if the PMU does not show it.
     stack: Option<Stack>,
-    look: Look,
+    last: LastReading,
 }
 
-/// What a look at one PMU has added.
+/// What the last reading of one PMU has added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Look {
+enum LastReading {
     /// The thread was not on its cores, or did not run.
     #[default]
     Idle,
     /// Nothing yet: not every group has had its turn.
-    Left,
-    /// What is said here to be told.
-    Took([bool; ROLES.len()]),
+    Deferred,
+    /// The figures marked here.
+    Added([bool; ROLES.len()]),
 }
 
 impl Counters {
-    /// Opens the counters on thread `tid`, to be read from look to look.
+    /// Opens the counters on thread `tid`, to be read repeatedly.
     ///
     /// # Errors
     /// As [`Counters::open`].
@@ -145,12 +145,12 @@ impl Meter {
 /// A kind of cores: what its PMU counts, and has counted.
 type Kind<'a> = (&'a [Group], &'a Sums);
 
-/// A figure over all kinds of cores, if one of them counts it, and all on which the thread was since the last look.
+/// A figure over all kinds of cores, if one of them counts it, and all on which the thread was since the last reading.
 fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
     let counts = kinds.iter().any(|(groups, sums)| sums.counts(place, groups, alone));
-    let told = place == INSTRUCTIONS || kinds.iter().all(|(_, sums)| sums.tells(place));
+    let reported = place == INSTRUCTIONS || kinds.iter().all(|(_, sums)| sums.reports(place));
     let sum = kinds.iter().fold(0_u64, |sum, (_, sums)| sum.saturating_add(sums.sums[place]));
-    (counts && told).then_some(sum)
+    (counts && reported).then_some(sum)
 }
 
 /// Where the cycles went, over all kinds of cores.
@@ -159,8 +159,8 @@ fn stack(kinds: &[Sums]) -> Option<Stack> {
         return None;
     }
     let stacks = || kinds.iter().filter_map(|sums| sums.stack);
-    let told = stacks().filter(|stack| stack.total() > 0.0).map(Some).reduce(both);
-    told.unwrap_or_else(|| stacks().next())
+    let reported = stacks().filter(|stack| stack.total() > 0.0).map(Some).reduce(both);
+    reported.unwrap_or_else(|| stacks().next())
 }
 
 /// Both together, if they have the same parts.
@@ -177,7 +177,7 @@ fn metered(known: &[Option<u64>; ROLES.len()], on_cpu: Nanos) -> Metered {
 
 impl Sums {
     fn is_idle(&self) -> bool {
-        self.look == Look::Idle
+        self.last == LastReading::Idle
     }
 
     /// Adds what the latest readings say beyond those taken, if every group had its turn.
@@ -193,49 +193,49 @@ impl Sums {
         let was_due = |reading: &Reading| ran(reading) || alone && reading.enabled_ns > 0;
         let waited_long = between.iter().any(|reading| reading.enabled_ns >= TURNS_NS);
         let due_now = between.iter().all(ran) || ended || waited_long;
-        self.look = match between.iter().any(ran) && due_now {
+        self.last = match between.iter().any(ran) && due_now {
             true => {
-                let mut told = self.add(&between, planned, alone);
+                let mut reported = self.add(&between, planned, alone);
                 // An end that came before their turn does not make all cycles so far unknown.
-                told[CYCLES] |= ended && !waited_long && self.ever[CYCLES];
-                Look::Took(told)
+                reported[CYCLES] |= ended && !waited_long && self.ever[CYCLES];
+                LastReading::Added(reported)
             }
-            false if between.iter().any(was_due) => Look::Left,
-            false => Look::Idle,
+            false if between.iter().any(was_due) => LastReading::Deferred,
+            false => LastReading::Idle,
         };
     }
 
-    /// Adds what was counted between two looks, and says what that was.
+    /// Adds what was counted between two readings, and returns which figures that were.
     fn add(
         &mut self,
         between: &[Reading],
         (groups, stack): Planned<'_>,
         alone: bool,
     ) -> [bool; ROLES.len()] {
-        let mut told = [false; ROLES.len()];
-        for (place, told) in told.iter_mut().enumerate() {
+        let mut reported = [false; ROLES.len()];
+        for (place, reported) in reported.iter_mut().enumerate() {
             let counted = counted(ROLES[place], groups, between, alone);
-            *told = counted.is_some();
-            self.ever[place] |= *told;
+            *reported = counted.is_some();
+            self.ever[place] |= *reported;
             let bare = || if place == INSTRUCTIONS { instructions(groups, between) } else { 0 };
             self.sums[place] = self.sums[place].saturating_add(counted.unwrap_or_else(bare));
         }
         let stack = stack.and_then(|plan| of_readings(plan, groups, between, alone).ok());
         self.stack = both(self.stack, stack).or(self.stack);
         self.taken.clone_from(&self.latest);
-        told
+        reported
     }
 
-    /// Whether the figure at a place was told of the time since the last look.
-    fn tells(&self, place: usize) -> bool {
-        match self.look {
-            Look::Idle => true,
-            Look::Left => place <= CYCLES,
-            Look::Took(told) => told[place] && !self.is_silent(place),
+    /// Whether the figure at a place is known for the time since the last reading.
+    fn reports(&self, place: usize) -> bool {
+        match self.last {
+            LastReading::Idle => true,
+            LastReading::Deferred => place <= CYCLES,
+            LastReading::Added(reported) => reported[place] && !self.is_silent(place),
         }
     }
 
-    /// Whether a figure is counted at all: it was told once, or nobody has kept it from being counted so far.
+    /// Whether a figure is counted at all: it was known once, or no other user has kept it from being counted so far.
     fn counts(&self, place: usize, groups: &[Group], alone: bool) -> bool {
         let due = due(&self.latest, alone);
         let enough = |(group, reading): (&Group, &Reading)| {
@@ -252,7 +252,7 @@ impl Sums {
     }
 }
 
-/// What was counted with a role between two looks, scaled; `None` if it was counted for too little of the time.
+/// What was counted with a role between two readings, scaled; `None` if it was counted for too little of the time.
 fn counted(role: Role, groups: &[Group], between: &[Reading], alone: bool) -> Option<u64> {
     let due = due(between, alone);
     groups.iter().zip(between).find_map(|(group, reading)| {
@@ -262,7 +262,7 @@ fn counted(role: Role, groups: &[Group], between: &[Reading], alone: bool) -> Op
     })
 }
 
-/// The instructions that were really counted between two looks, without those of the time when they were not.
+/// The instructions that were really counted between two readings, without those of the time when they were not.
 fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
     let pairs = groups.iter().zip(between);
     let each = pairs.filter_map(|(group, r)| group.count_of(Role::Instructions, &r.counts));
@@ -309,8 +309,8 @@ mod tests {
         ]
     }
 
-    /// What is known of instructions, cycles and misses after a look.
-    fn look(sums: &mut Sums, readings: [Reading; 2]) -> [Option<u64>; 3] {
+    /// What is known of instructions, cycles and misses after a reading.
+    fn read(sums: &mut Sums, readings: [Reading; 2]) -> [Option<u64>; 3] {
         sums.take(readings.to_vec(), (&two(), None), true, false);
         [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&[(&two(), sums)], place, true))
     }
@@ -319,29 +319,29 @@ mod tests {
     /// 5, in the second 10 ns the first one for 2 and the other one for 8. Scaled as a whole, the first group's
     /// 12 would be 12 / 7 * 20 = 34.
     #[test]
-    fn each_look_is_scaled_by_itself() {
+    fn each_reading_is_scaled_by_itself() {
         let mut sums = Sums::default();
         let first = [reading(10, 5, &[10, 5]), reading(10, 5, &[10, 1])];
-        assert_eq!(look(&mut sums, first), [Some(20), Some(10), Some(2)]);
+        assert_eq!(read(&mut sums, first), [Some(20), Some(10), Some(2)]);
         let second = [reading(20, 7, &[12, 7]), reading(20, 13, &[18, 9])];
-        assert_eq!(look(&mut sums, second), [Some(30), Some(20), Some(12)]);
+        assert_eq!(read(&mut sums, second), [Some(30), Some(20), Some(12)]);
     }
 
-    /// The second look is left for the third one. Its misses are not 0, and those of the third are of both times.
+    /// The second reading is deferred to the third one. Its misses are not 0, and those of the third are of both times.
     #[test]
     fn a_group_without_its_turn_is_waited_for() {
         let mut sums = Sums::default();
         let first = [reading(10, 10, &[20, 10]), reading(10, 0, &[0, 0])];
-        assert_eq!(look(&mut sums, first), [Some(0), Some(0), None], "nothing is added yet");
+        assert_eq!(read(&mut sums, first), [Some(0), Some(0), None], "nothing is added yet");
         let second = [reading(20, 10, &[20, 10]), reading(20, 10, &[20, 4])];
-        assert_eq!(look(&mut sums, second), [Some(40), Some(20), Some(8)]);
+        assert_eq!(read(&mut sums, second), [Some(40), Some(20), Some(8)]);
         let third = [reading(30, 20, &[40, 20]), reading(30, 10, &[20, 4])];
-        assert_eq!(look(&mut sums, third.clone()), [Some(40), Some(20), None], "left");
-        assert_eq!(look(&mut sums, third), [Some(40), Some(20), None], "still left, asleep");
+        assert_eq!(read(&mut sums, third.clone()), [Some(40), Some(20), None], "left");
+        assert_eq!(read(&mut sums, third), [Some(40), Some(20), None], "still deferred, sleeping");
         let fourth = [reading(40, 20, &[40, 20]), reading(40, 20, &[40, 8])];
         let all = [Some(80), Some(40), Some(16)];
-        assert_eq!(look(&mut sums, fourth.clone()), all);
-        assert_eq!(look(&mut sums, fourth), all, "asleep");
+        assert_eq!(read(&mut sums, fourth.clone()), all);
+        assert_eq!(read(&mut sums, fourth), all, "sleeping");
     }
 
     #[test]
@@ -349,13 +349,13 @@ mod tests {
         let mut sums = Sums::default();
         let long = 2 * TURNS_NS;
         let held = [reading(long, long, &[90, 60]), reading(long, 0, &[0, 0])];
-        assert_eq!(look(&mut sums, held), [Some(90), Some(60), None]);
+        assert_eq!(read(&mut sums, held), [Some(90), Some(60), None]);
         let mut sums = Sums::default();
         let silent = [reading(10, 10, &[ENOUGH, ENOUGH]), reading(10, 10, &[ENOUGH, 0])];
-        assert_eq!(look(&mut sums, silent), [Some(ENOUGH), Some(ENOUGH), None]);
+        assert_eq!(read(&mut sums, silent), [Some(ENOUGH), Some(ENOUGH), None]);
         let mut sums = Sums::default();
         let all_held = [reading(long, 0, &[0, 0]), reading(long, 0, &[0, 0])];
-        assert_eq!(look(&mut sums, all_held), [None; 3]);
+        assert_eq!(read(&mut sums, all_held), [None; 3]);
     }
 
     /// Both groups count for 1 s. Then others take the counters of the second one for 1 s; then all of them for 1 s,
@@ -368,14 +368,14 @@ mod tests {
             [reading(enabled, first.0, &first.1), reading(enabled, second.0, &second.1)]
         };
         let first = at(S, (S, [8_000, 4_000]), (S, [8_000, 1_000]));
-        assert_eq!(look(&mut sums, first), [Some(8_000), Some(4_000), Some(1_000)]);
+        assert_eq!(read(&mut sums, first), [Some(8_000), Some(4_000), Some(1_000)]);
         let second = at(2 * S, (2 * S, [16_000, 8_000]), (S, [8_000, 1_000]));
-        assert_eq!(look(&mut sums, second), [Some(16_000), Some(8_000), None]);
+        assert_eq!(read(&mut sums, second), [Some(16_000), Some(8_000), None]);
         let ms = S / 1_000;
         let third = at(3 * S, (2 * S + ms, [16_009, 8_004]), (S, [8_000, 1_000]));
-        assert_eq!(look(&mut sums, third), [Some(16_009), None, None]);
+        assert_eq!(read(&mut sums, third), [Some(16_009), None, None]);
         let fourth = at(4 * S, (3 * S + ms, [24_009, 12_004]), (2 * S, [16_000, 2_000]));
-        assert_eq!(look(&mut sums, fourth), [Some(24_009), Some(12_000), Some(2_000)]);
+        assert_eq!(read(&mut sums, fourth), [Some(24_009), Some(12_000), Some(2_000)]);
     }
 
     /// Two kinds of cores, of which the second counts no misses. The thread goes there once.
@@ -384,7 +384,7 @@ mod tests {
         let fast = [Group::of_roles(&[Role::Instructions, Role::Cycles, ROLES[MISSES]])];
         let slow = [Group::of_roles(&[Role::Instructions, Role::Cycles])];
         let mut sums = [Sums::default(), Sums::default()];
-        let mut look = |enabled, first: (u64, [u64; 3]), second: (u64, [u64; 2])| {
+        let mut read = |enabled, first: (u64, [u64; 3]), second: (u64, [u64; 2])| {
             let latest = [
                 vec![reading(enabled, first.0, &first.1)],
                 vec![reading(enabled, second.0, &second.1)],
@@ -395,32 +395,32 @@ mod tests {
             let kinds: [Kind<'_>; 2] = [(&fast, &sums[0]), (&slow, &sums[1])];
             [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&kinds, place, false))
         };
-        let begins = look(10, (10, [20, 10, 3]), (0, [0, 0]));
+        let begins = read(10, (10, [20, 10, 3]), (0, [0, 0]));
         assert_eq!(begins, [Some(20), Some(10), Some(3)]);
-        assert_eq!(look(20, (10, [20, 10, 3]), (10, [5, 10])), [Some(25), Some(20), None]);
-        let back = look(30, (20, [40, 20, 6]), (10, [5, 10]));
+        assert_eq!(read(20, (10, [20, 10, 3]), (10, [5, 10])), [Some(25), Some(20), None]);
+        let back = read(30, (20, [40, 20, 6]), (10, [5, 10]));
         assert_eq!(back, [Some(45), Some(30), Some(6)]);
     }
 
-    /// One kind of cores tells stacks, another one tells none, and a third one others.
+    /// One kind of cores has stacks, another one has none, and a third one others.
     #[test]
     fn stacks_of_kinds() {
-        let of = |parts, cycles: &[f64], look| Sums {
+        let of = |parts, cycles: &[f64], last| Sums {
             stack: Stack::new(parts, cycles, 0.0),
-            look,
+            last,
             ..Sums::default()
         };
-        let took = Look::Took([true; ROLES.len()]);
+        let took = LastReading::Added([true; ROLES.len()]);
         let first = of(ARM_CYCLES.parts, &[1.0, 2.0, 3.0], took);
-        let told = first.stack;
-        let none = |look| Sums { look, ..Sums::default() };
-        assert_eq!(stack(&[first.clone(), none(Look::Idle)]), told);
+        let reported = first.stack;
+        let none = |last| Sums { last, ..Sums::default() };
+        assert_eq!(stack(&[first.clone(), none(LastReading::Idle)]), reported);
         assert_eq!(stack(&[first.clone(), none(took)]), None);
         let same = of(ARM_CYCLES.parts, &[0.0; 3], took);
-        assert_eq!(stack(&[first.clone(), same.clone()]), told, "nothing is known of it yet");
+        assert_eq!(stack(&[first.clone(), same.clone()]), reported, "nothing is known of it yet");
         assert_eq!(stack(&[same.clone(), same.clone()]), same.stack);
         let parts = crate::pmu::stack::ARM[0].parts;
-        assert_eq!(stack(&[first.clone(), of(parts, &[0.0; 4], Look::Idle)]), told);
+        assert_eq!(stack(&[first.clone(), of(parts, &[0.0; 4], LastReading::Idle)]), reported);
         assert_eq!(stack(&[first, of(parts, &[1.0; 4], took)]), None, "they do not add up");
     }
 
@@ -471,7 +471,7 @@ mod tests {
                     reading.running_ns += ran;
                     reading.counts.iter_mut().for_each(|sum| *sum += if ran > 0 { count } else { 0 });
                 }
-                look(&mut sums, now.clone());
+                read(&mut sums, now.clone());
                 prop_assert!(sums.sums.iter().zip(before).all(|(now, then)| *now >= then));
                 before = sums.sums;
             }
@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(of_second, [Role::Instructions, store]);
     }
 
-    /// Page faults stand for misses and stalls, time for instructions and cycles.
+    /// Page faults replace misses and stalls, time replaces instructions and cycles.
     #[test]
     fn a_real_thread() {
         let clock = u64::from(c::PERF_COUNT_SW_TASK_CLOCK);

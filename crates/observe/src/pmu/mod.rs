@@ -1,7 +1,7 @@
 //! Hardware counters: what each thread does, counted by the processor itself.
 //!
 //! [`available`] says what can be counted here, or why nothing can; [`Watch`] opens those
-//! counters on every thread as it is born and reads them when it ends. Which event counts which
+//! counters on every thread as it is created and reads them when it ends. Which event counts which
 //! class is data ([`table`]); a class that a processor cannot count is unknown, never 0, and a
 //! processor that the table does not know still gets instructions, cycles and branches.
 //!
@@ -46,7 +46,7 @@ pub fn available() -> Result<Counters, PmuError> {
     Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Mix)
 }
 
-/// What tells where threads' cycles go here: the table's name and its parts, in a line.
+/// What shows where threads' cycles go here: the table's name and its parts, in a line.
 ///
 /// Takes some tens of milliseconds, as what does not count is waited for.
 ///

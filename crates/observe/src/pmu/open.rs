@@ -1,6 +1,6 @@
 //! Groups of counters on one thread: opening, switching on, reading.
 //!
-//! One set a thread, opened when the thread is born. The kernel could hand down (`inherit`) one
+//! One set a thread, opened when the thread is created. The kernel could hand down (`inherit`) one
 //! set from the first thread to all others, but then it keeps one sum for all of them: a group can
 //! be read whole only where nothing is inherited before Linux 6.13, and a thread's own share of the
 //! sum comes only as a note at its end, and only where there is one event for each CPU.
@@ -129,7 +129,7 @@ fn open(spec: Spec, tid: Tid, leader: i32, start: Start) -> Result<OwnedFd, SysE
         if fd < 0 {
             return Err(SysError::last("perf_event_open"));
         }
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just given us this descriptor; it has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     })
 }
@@ -151,7 +151,7 @@ pub(super) mod tests {
         // SAFETY: a new mapping at no given place.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), size_b, access, kind, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
-        // SAFETY: the mapping has that many writable bytes, and nobody else knows of it.
+        // SAFETY: the mapping has that many writable bytes, and is used nowhere else.
         unsafe { memory.write_bytes(1, size_b) };
         // SAFETY: the mapping is ours and used no more.
         assert_eq!(unsafe { libc::munmap(memory, size_b) }, 0);

@@ -1,6 +1,6 @@
 //! Event codes from libpfm4.
 //!
-//! The library is looked for when it is needed (`libpfm.so.4`, package `libpfm4`), so that colocate
+//! The library is searched for when it is needed (`libpfm.so.4`, package `libpfm4`), so that colocate
 //! runs without it; the codes of [`table`](super::table) serve then. Only the four functions below
 //! are used; their shapes are those of perfmon/pfmlib.h and perfmon/pfmlib_perf_event.h, which have
 //! not changed since libpfm 4.1.

@@ -106,7 +106,7 @@ fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
 /// Levels of caches whose misses are counted.
 pub const LEVELS: usize = 3;
 
-/// What is counted from look to look, in this order.
+/// What is counted from reading to reading, in this order.
 pub(super) const ROLES: [Role; 4 + LEVELS] = [
     Role::Instructions,
     Role::Cycles,

@@ -21,7 +21,7 @@ pub struct Totals {
     /// If figures were scaled up, because counters took turns or were taken away: for which part of
     /// the time the group that counted least counted.
     pub scaled: Option<Share>,
-    /// What else demand vectors say; all unknown where nobody asked.
+    /// What else demand vectors say; all unknown where none was asked for.
     pub extras: Extras,
 }
 
@@ -222,7 +222,7 @@ mod tests {
         };
         assert_eq!(ran(49), Totals::default());
         assert_eq!((ran(50).instructions, ran(50).scaled), (Some(10_000), Share::new(0.05)));
-        // Where another group counted for long enough, its instructions stand.
+        // Where another group counted for long enough, its instructions are used.
         let groups = vec![
             Group::of_roles(&[Role::Instructions, Role::Cycles]),
             Group::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),

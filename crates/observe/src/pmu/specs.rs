@@ -34,7 +34,7 @@ pub(super) fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
 
 /// perf's generic event `number` on `pmu`.
 ///
-/// With several kinds of cores the kernel must be told which. Intel's takes the PMU's number in
+/// With several kinds of cores the event must name one. Intel's takes the PMU's number in
 /// the upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`); Arm's kernels learned
 /// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES, BR_MIS_PRED,
 /// BR_RETIRED.
@@ -64,7 +64,7 @@ const TURN: Duration = Duration::from_millis(20);
 /// Counts `specs` together on the calling thread until they have really counted.
 ///
 /// The kernel accepts a group that would fit an idle processor; one whose counter is held by
-/// somebody else, such as the NMI watchdog, is accepted too and then never runs.
+/// another user, such as the NMI watchdog, is accepted too and then never runs.
 ///
 /// # Errors
 /// As [`OpenGroup::open`]; `EBUSY` if others held the counters all the time.
@@ -80,7 +80,7 @@ pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
     Ok(())
 }
 
-/// What the kernel would say if it did not let everybody wait for a turn.
+/// What the kernel would say if it did not let every event wait for a turn.
 pub(super) fn busy() -> SysError {
     let source = std::io::Error::from_raw_os_error(libc::EBUSY);
     SysError { call: "perf_event_open", source }

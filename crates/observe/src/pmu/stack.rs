@@ -1,12 +1,12 @@
-//! Where cycles went: which events tell it on which processor, and what they say.
+//! Where cycles went: which events show it on which processor, and what they say.
 //!
 //! # Problem
-//! A scheduler that chooses who shares a core wants to know what threads spend their cycles on (CPI stacks).
+//! A scheduler that chooses which threads share a core needs to know what they spend their cycles on (CPI stacks).
 //! Every maker counts that differently, rarely with one counter for each part, and where counters take turns
 //! the parts do not add up.
 //! # Approach
 //! For each family of processors a table: parts, events, and how the ones follow from the others. Between two
-//! looks at a thread the events are scaled to the time that they were due, turned into parts, and these made to
+//! readings of a thread the events are scaled to the time that they were due, turned into parts, and these made to
 //! add up to the cycles of the same time. By how much they missed them is kept.
 //! # Terms
 //! - *Slots*: micro-operations that the front end could have handed on: so many a cycle of the thread.
@@ -47,7 +47,7 @@ pub use super::stack_rows::ARM;
 use colocate_model::stack::{MOST_PARTS, Parts, Stack};
 use thiserror::Error;
 
-/// How much a stack may be off. Chosen: Intel's fractions are told to 1 in 255 each, and counters that take
+/// How much a stack may be off. Chosen: Intel's fractions have steps of 1 in 255 each, and counters that take
 /// turns miss some of it; beyond a tenth they have not seen the same program.
 pub const LARGEST_GAP: f64 = 0.1;
 
@@ -87,7 +87,7 @@ pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
     }
     if !matches!(pmu.cpu, Cpu::Arm { .. }) {
         let name = pmu.family.map_or_else(|| pmu.cpu.to_string(), |family| family.name.to_owned());
-        return Err(format!("no events are known that tell where cycles go on {name}"));
+        return Err(format!("no events are known that show where cycles go on {name}"));
     }
     let listed = |table: &StackTable| {
         table.events.iter().all(|code| pmu.listed.contains(&code.name.to_lowercase()))
@@ -122,7 +122,7 @@ pub fn leads(bundle: &[Event]) -> bool {
     bundle.first().is_some_and(|event| event.source == Source::Raw(SLOTS))
 }
 
-/// The stack of what was counted between two looks by `groups`, whose differences are `readings`.
+/// The stack of what was counted between two readings by `groups`, whose differences are `readings`.
 ///
 /// `alone` says that the PMU is the machine's only one, see [`super::scale::totals`].
 ///
@@ -150,7 +150,7 @@ pub fn of_readings(
     of_counts(plan, counts, cycles)
 }
 
-#[allow(clippy::cast_precision_loss)] // counts between two looks are far below 2^53
+#[allow(clippy::cast_precision_loss)] // counts between two readings are far below 2^53
 fn float(count: u64) -> f64 {
     count as f64
 }
@@ -177,7 +177,7 @@ pub fn of_counts(
     whole(plan.table.parts, &shares[..plan.table.parts.len()], cycles)
 }
 
-/// The place of the event that counts what retires and cannot be 0 for long. Intel's register tells shares of 255,
+/// The place of the event that counts what retires and cannot be 0 for long. Intel's register has shares of 255,
 /// and of a program that waits for memory all the time less than one retires.
 fn retired(formula: Formula) -> Option<usize> {
     match formula {
@@ -187,7 +187,7 @@ fn retired(formula: Formula) -> Option<usize> {
     }
 }
 
-/// The share of each part as the events tell it; they may be below 0, and need not add up.
+/// The share of each part according to the events; they may be below 0, and need not add up.
 fn shares(plan: &StackPlan, events: &[f64], cycles: f64) -> Result<[f64; MOST_PARTS], NoStack> {
     let mut shares = [0.0; MOST_PARTS];
     let each = |shares: &mut [f64; MOST_PARTS], events: &[f64], all: f64| {

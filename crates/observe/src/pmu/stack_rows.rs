@@ -1,4 +1,4 @@
-//! Which events tell where cycles went, for each family of processors. Data; [`super::stack`] says how they are read.
+//! Which events show where cycles went, for each family of processors. Data; [`super::stack`] says how they are read.
 
 use super::events::{Code, Formula, StackTable};
 use colocate_model::stack::Parts;
@@ -109,7 +109,7 @@ pub(super) const ARM_CYCLES: StackTable = StackTable {
     source: "TRM",
 };
 
-/// POWER8's top level. Of the two events that can stand for completion the one is taken that has a counter of
+/// POWER8's top level. Of the two events that can represent completion the one is taken that has a counter of
 /// its own: `PM_1PLUS_PPC_CMPL` would need the same one as two others.
 pub(super) const POWER8: StackTable = StackTable {
     name: "POWER8 CPI breakdown, top level",

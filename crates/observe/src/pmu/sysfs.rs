@@ -31,8 +31,8 @@ impl CorePmu {
     /// Only Arm's PMUs say so, and only for the architecture's events up to 0x3f.
     #[must_use]
     pub fn has(&self, code: Code) -> bool {
-        let told = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
-        !told || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
+        let is_listed_kind = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
+        !is_listed_kind || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
     }
 }
 
@@ -209,7 +209,7 @@ pub(crate) mod tests {
         }
         let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
         let wanted = wanted(pmus[0].family, |code| pmus[0].has(code));
-        // Where its cycles go it could tell by what it lists; whether it does is for a trial to find out.
+        // The listed events could show where its cycles go; whether they do is for a trial to find out.
         let stack = crate::pmu::stack::plan(&pmus[0]).unwrap();
         assert_eq!(stack.table.name, "Arm cycles without dispatch");
         // Cycles and nothing else beside the instructions.

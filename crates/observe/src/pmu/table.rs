@@ -2,7 +2,7 @@
 //!
 //! Data. A class without a row is unknown on that family; nothing is derived from the others,
 //! because the classes overlap (an x86 `add [mem], reg` loads, computes and stores) and so do not
-//! add up to the whole. Every event code stands here beside its name in libpfm4; a test asks
+//! add up to the whole. Every event code has its name in libpfm4 beside it; a test asks
 //! libpfm4 for each name that it knows and compares. Where libpfm4 does not know a processor, or is
 //! not installed, the codes of this table are used.
 //!
@@ -22,7 +22,7 @@ use super::{extra_rows, stack_rows};
 pub use super::events::Code;
 use colocate_model::Class;
 
-/// What one count of an event stands for.
+/// What one count of an event means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// One instruction.
@@ -49,7 +49,7 @@ pub struct Row {
     pub class: Class,
     /// The events whose sum counts it.
     pub codes: &'static [Code],
-    /// What one count stands for.
+    /// What one count means.
     pub unit: Unit,
     /// What the count is a share of.
     pub base: Base,
@@ -60,7 +60,7 @@ pub struct Row {
 /// A family of processors that count alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// What people call it.
+    /// Its common name.
     pub name: &'static str,
     /// Its name in libpfm4, or empty where libpfm4 4.13 does not know it or is not asked.
     pub pfm: &'static str,
@@ -68,7 +68,7 @@ pub struct Family {
     pub rows: &'static [Row],
     /// What else of a demand vector can be counted; sources as of the rows.
     pub extras: &'static [ExtraRow],
-    /// What tells where cycles went; `None` where nothing is known to. Arm's goes by what the kernel lists.
+    /// What shows where cycles went; `None` where nothing is known to. Arm's goes by what the kernel lists.
     pub stack: Option<&'static StackTable>,
     /// What a reader of the figures should know, one sentence; empty if nothing.
     pub caveat: &'static str,
@@ -171,7 +171,7 @@ const ZEN4_CAVEAT: &str = "float counts micro-operations of the floating-point u
                            stores are counted when they are dispatched";
 
 const ARM_SPEC: [Row; 4] = [
-    // Advanced SIMD runs on the floating-point pipes whatever it computes, and no event tells its
+    // Advanced SIMD runs on the floating-point pipes whatever it computes, and no event shows its
     // integer part from the rest.
     begun(row(Class::Float, &[code("VFP_SPEC", 0x75), code("ASE_SPEC", 0x74)], "TRM")),
     begun(row(Class::Int, &[code("DP_SPEC", 0x73)], "TRM")),
@@ -390,7 +390,7 @@ fn intel(model: u32, pmu: &str) -> Option<&'static Family> {
 }
 
 /// Model ranges as in the kernel's `arch/x86/kernel/cpu/amd.c`. Those in between are of other generations (Zen 6 has
-/// 0x1a with 0x50 to 0x5f) or nobody's.
+/// 0x1a with 0x50 to 0x5f) or unassigned.
 fn amd(family: u32, model: u32) -> Option<&'static Family> {
     match (family, model) {
         (0x17, 0x00..=0x2f | 0x50..=0x5f) => Some(&ZEN1),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_counts_integers_but_arm() {
+    fn only_arm_counts_integers() {
         for family in ALL {
             let int = family.rows.iter().any(|row| row.class == Class::Int);
             assert_eq!(int, family.name.starts_with("Arm"), "{}", family.name);
@@ -531,8 +531,8 @@ processor, mispredicted branches are perf's generic event.
     const STACKS_HEAD: &str = "
 ## Where cycles go
 
-Counted for schedulers that ask for CPI stacks, between two looks at a thread; docs/pmu.md says how the parts follow
-from the events. Families that are not here tell nothing.
+Counted for schedulers that ask for CPI stacks, between two readings of a thread; docs/pmu.md says how the parts follow
+from the events. Families that are not here have no such events.
 
 | family | what it is | parts | events | source |
 |---|---|---|---|---|

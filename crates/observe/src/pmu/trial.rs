@@ -25,12 +25,12 @@ pub enum Want {
     Stacks,
 }
 
-/// What a PMU counts, and whether that tells where cycles go.
+/// What a PMU counts, and whether that shows where cycles go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried {
     /// The groups, and what was refused.
     pub grouping: Grouping,
-    /// How the groups tell where cycles go.
+    /// How the groups show where cycles go.
     pub stack: Option<StackPlan>,
     /// Why they do not, if that was wanted.
     pub no_stack: Option<String>,
@@ -52,7 +52,7 @@ pub(super) fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Tried {
         let tried = stack::plan(pmu).and_then(|plan| {
             let grouping = group(&with_stack(&plan, wanted.clone()));
             let opened = |group: &Group| specs(&group.events, pmu, alone);
-            tells(&plan, &grouping, opened).map(|()| (plan, grouping))
+            check(&plan, &grouping, opened).map(|()| (plan, grouping))
         });
         match tried {
             Ok((plan, grouping)) => return Tried { grouping, stack: Some(plan), no_stack },
@@ -73,7 +73,7 @@ fn with_stack(plan: &StackPlan, others: Vec<Bundle>) -> Vec<Bundle> {
 }
 
 /// Whether the events of a stack are all there, and those count that cannot be 0.
-fn tells(
+fn check(
     plan: &StackPlan,
     grouping: &Grouping,
     specs: impl Fn(&Group) -> Vec<Spec>,
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(with_stack(&plan(&POWER8), Vec::new()).len(), 5);
     }
 
-    /// The kernel's own events stand for a processor's: one of emulated faults stays at 0 everywhere but on Alpha
+    /// The kernel's own events replace a processor's: one of emulated faults stays at 0 everywhere but on Alpha
     /// and a few more; time passes.
     #[test]
     fn dead_counters_are_found_out() {
@@ -180,7 +180,7 @@ mod tests {
             let counters = Counters::of_software(&events);
             let [planned] = &counters.pmus[..] else { panic!("one PMU") };
             let grouping = Grouping { groups: planned.groups.clone(), refused: Vec::new() };
-            tells(&plan(table), &grouping, |_| planned.specs[0].clone())
+            check(&plan(table), &grouping, |_| planned.specs[0].clone())
         };
         if Counters::of_software(&[(Role::Cycles, 1)]).open(Tid(0), Start::Now).is_err() {
             println!("skipped: no events can be opened here");
@@ -189,7 +189,7 @@ mod tests {
         let names = |found: Result<(), String>| found.unwrap_err();
         let both = "STALL_FRONTEND and STALL_BACKEND stay at 0";
         assert_eq!(names(tried(&ARM_CYCLES, &[dead, dead])), both);
-        // One of them would tell a stack of which the other one's part is 0.
+        // One of them would yield a stack of which the other one's part is 0.
         assert_eq!(names(tried(&ARM_CYCLES, &[dead, time])), "STALL_FRONTEND stays at 0");
         assert_eq!(names(tried(&ARM_CYCLES, &[time, dead])), "STALL_BACKEND stays at 0");
         assert_eq!(tried(&ARM_CYCLES, &[time, time]), Ok(()));
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_refused_event_is_named() {
         let refused = vec![Role::Stack(3)];
-        let why = tells(&plan(&POWER8), &Grouping { refused, ..Grouping::default() }, |_| vec![]);
+        let why = check(&plan(&POWER8), &Grouping { refused, ..Grouping::default() }, |_| vec![]);
         assert_eq!(
             why.unwrap_err(),
             "expected to count PM_CMPLU_STALL_THRD for POWER8 CPI breakdown, top level, refused"

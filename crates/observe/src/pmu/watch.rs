@@ -1,9 +1,9 @@
-//! Counting each thread of running programs, from its birth to its end.
+//! Counting each thread of running programs, from its creation to its end.
 
 use super::counters::{Counters, OpenCounters};
 use super::extras::{Events, Extras};
 use super::open::Start;
-use crate::births::{Births, Options, TaskEvent};
+use crate::lifecycle::{LifecycleEvents, Options, TaskEvent};
 use crate::limits::Descriptors;
 use crate::proc::Proc;
 use crate::sys::{SysError, now};
@@ -33,7 +33,7 @@ pub struct Counted {
 struct Thread {
     pid: Pid,
     name: String,
-    born: Nanos,
+    created: Nanos,
     ended: Option<Nanos>,
     found: Found,
 }
@@ -48,7 +48,7 @@ enum Found {
     Nothing,
 }
 
-/// Descriptors that the rest of the program needs: its files, pipes and looks into `/proc`.
+/// Descriptors that the rest of the program needs: its files, pipes and scans of `/proc`.
 /// Chosen.
 const RESERVE: usize = 64;
 
@@ -60,14 +60,14 @@ pub struct Watch {
     most_open: usize,
     /// How many threads' counters are open.
     open: usize,
-    births: Births,
+    lifecycle: LifecycleEvents,
     proc: Proc,
     began: Nanos,
-    /// In the order they were heard of.
+    /// In the order they were reported.
     threads: Vec<Thread>,
     /// Those that live, by number, as places in `threads`.
     alive: HashMap<Tid, usize>,
-    /// Processes in the order they were heard of.
+    /// Processes in the order they were reported.
     processes: Vec<Pid>,
     /// Threads that were gone before they could be counted.
     too_short: u64,
@@ -95,13 +95,13 @@ impl Watch {
         start: Start,
         options: &Options,
     ) -> Result<Self, SysError> {
-        let births = Births::watch(root, options);
+        let lifecycle = LifecycleEvents::watch(root, options);
         let hard = usize::try_from(Descriptors::now()?.hard).unwrap_or(usize::MAX);
         let mut watch = Self {
             counters,
-            most_open: hard.saturating_sub(RESERVE + births.fds().len()),
+            most_open: hard.saturating_sub(RESERVE + lifecycle.fds().len()),
             open: 0,
-            births,
+            lifecycle,
             proc: options.proc.clone(),
             began: now(),
             threads: Vec::new(),
@@ -125,29 +125,29 @@ impl Watch {
     /// Descriptors that become readable when there is something to do.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.births.fds()
+        self.lifecycle.fds()
     }
 
     /// How long a reader may sleep; `None` if [`Watch::fds`] wake it.
     #[must_use]
-    pub fn next_look(&self) -> Option<Duration> {
-        self.births.next_look()
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.lifecycle.poll_timeout()
     }
 
     /// Whether every watched thread has ended.
     #[must_use]
     pub fn all_ended(&self) -> bool {
-        self.births.all_ended()
+        self.lifecycle.all_ended()
     }
 
-    /// Opens counters for the newborn and reads those of the dead. Never waits.
+    /// Opens counters for new threads and reads those of ended ones. Never waits.
     pub fn pump(&mut self) {
         self.heed(Start::Now);
     }
 
     fn heed(&mut self, start: Start) {
         let mut events = std::mem::take(&mut self.events);
-        self.births.drain(&mut events);
+        self.lifecycle.drain(&mut events);
         for event in events.drain(..) {
             self.take(event, start);
         }
@@ -156,8 +156,8 @@ impl Watch {
 
     fn take(&mut self, event: TaskEvent, start: Start) {
         match event {
-            TaskEvent::Born { at, pid, tid, parent_tid, .. } => {
-                self.born(at, pid, tid, parent_tid, start);
+            TaskEvent::Created { at, pid, tid, parent_tid, .. } => {
+                self.add_thread(at, pid, tid, parent_tid, start);
             }
             TaskEvent::Named { tid, name, .. } => {
                 if let Some(place) = self.alive.get(&tid) {
@@ -170,13 +170,13 @@ impl Watch {
                 }
             }
             TaskEvent::Lost { count } => self.lost += count,
-            // It asks to be told of all.
+            // All threads are reported here, also in a storm.
             TaskEvent::Storm { .. } => {}
         }
     }
 
     fn ended(&mut self, place: usize, at: Nanos, pid: Pid, tid: Tid) {
-        if self.goes_on(pid, tid) {
+        if self.lives_on(pid, tid) {
             self.withdrawn += 1;
             self.open -= usize::from(matches!(self.threads[place].found, Found::Open(_)));
             self.threads[place].found = Found::Nothing;
@@ -186,11 +186,11 @@ impl Watch {
         }
     }
 
-    /// Whether a process lives on of whose last thread the kernel says that it has ended. It says so, too, when it
+    /// Whether a process lives on after the kernel reported the end of its last thread. The kernel reports that, too, when it
     /// takes all events from one that gains privileges, or executes what its user may not read: those may not be
     /// watched any more. What was counted until then is not the whole.
-    fn goes_on(&self, pid: Pid, tid: Tid) -> bool {
-        // Who ends has this flag before that is told (include/linux/sched.h, proc(5)).
+    fn lives_on(&self, pid: Pid, tid: Tid) -> bool {
+        // An ending thread has this flag before its end is reported (include/linux/sched.h, proc(5)).
         const PF_EXITING: u64 = 0x4;
         // Where there are others, one of them may go on under this number.
         let others = || self.alive.values().any(|place| self.threads[*place].pid == pid);
@@ -199,14 +199,14 @@ impl Watch {
         }
         let stat = kernel::read(&self.proc.executable_link(pid).with_file_name("stat"));
         let stat = String::from_utf8_lossy(&stat.unwrap_or_default()).into_owned();
-        // The name, which is the second field, stands in parentheses and may itself hold some.
+        // The name, which is the second field, is in parentheses and may itself hold some.
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace());
         let flags = fields.and_then(|mut fields| fields.nth(9 - 3)?.parse::<u64>().ok());
         flags.is_some_and(|flags| flags & PF_EXITING == 0)
     }
 
-    fn born(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
-        // A newborn has its creator's name until it takes another.
+    fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
+        // A new thread has its creator's name until it takes another.
         let creator = self.alive.get(&parent).map(|place| self.threads[*place].name.clone());
         let name = creator.or_else(|| self.proc.name(pid, tid)).unwrap_or_default();
         let found = match self.open(tid, start) {
@@ -228,7 +228,7 @@ impl Watch {
             self.processes.push(pid);
         }
         self.alive.insert(tid, self.threads.len());
-        self.threads.push(Thread { pid, name, born: at, ended: None, found });
+        self.threads.push(Thread { pid, name, created: at, ended: None, found });
     }
 
     /// Opens the counters on `tid`; where descriptors have run out, raises the limit and tries
@@ -309,17 +309,17 @@ impl Watch {
         }
         if self.withdrawn > 0 {
             notes.push(format!(
-                "processes that the kernel lets nobody watch since they gained privileges or executed \
+                "processes that may not be watched since they gained privileges or executed \
                  what their user may not read, whose figures are unknown: {}",
                 self.withdrawn
             ));
         }
         if self.lost > 0 {
-            notes.push(format!("notes of births and ends that were lost: {}", self.lost));
+            notes.push(format!("lost records of thread creations and ends: {}", self.lost));
         }
-        if let Some(why) = self.births.without_perf() {
+        if let Some(why) = self.lifecycle.without_perf() {
             notes.push(format!(
-                "births are looked up in /proc, so threads are counted late ({why})"
+                "thread creation is detected by scanning /proc, because {why}: threads are counted late"
             ));
         }
         notes.extend(self.scaling());
@@ -364,7 +364,7 @@ impl Thread {
             order: 0,
             process,
             name: self.name.clone(),
-            start_ns: self.born.saturating_sub(began),
+            start_ns: self.created.saturating_sub(began),
             end_ns: self.ended.map(|ended| ended.saturating_sub(began)),
             cpu_time_ns: on_cpu_ns.map(Nanos),
             instructions: totals.instructions,
@@ -441,7 +441,7 @@ mod tests {
 
     fn pump_until(watch: &mut Watch, done: impl Fn(&Watch) -> bool) {
         while !done(watch) {
-            wait_readable(&watch.fds(), watch.next_look()).unwrap();
+            wait_readable(&watch.fds(), watch.poll_timeout()).unwrap();
             watch.pump();
         }
     }
@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// Skips, with a line, where the kernel lets nobody open events.
+    /// Skips, with a line, where the kernel denies events.
     fn may_count() -> bool {
         let tried = faults_and_time().open(Tid(0), Start::Now);
         if let Err(error) = &tried {
@@ -555,8 +555,8 @@ mod tests {
         let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
         let (at, tid) = (now(), Tid(i32::MAX));
         let (parent_pid, parent_tid, found) = (pid, tid, false);
-        let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found };
-        watch.take(born, Start::Now);
+        let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found };
+        watch.take(created, Start::Now);
         watch.take(TaskEvent::Ended { at, pid, tid }, Start::Now);
         let counted = watch.finish();
         child.kill().unwrap();
@@ -569,7 +569,7 @@ mod tests {
 
     /// A shell executes a copy of itself that its user may run and not read. That works for a while.
     #[test]
-    fn who_may_not_be_watched_any_more_is_unknown() {
+    fn a_process_that_may_not_be_watched_any_more_is_unknown() {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
         if !may_count() {
@@ -583,7 +583,7 @@ mod tests {
         command.args(["-c", "read go; exec \"$0\" -c \"$1\"", copy.to_str().unwrap(), script]);
         // SAFETY: takes no pointer.
         if unsafe { libc::geteuid() } == 0 {
-            // Root may read all; this is nobody.
+            // Root may read all; this is another user.
             command.uid(65_534).gid(65_534);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

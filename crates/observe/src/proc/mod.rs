@@ -143,8 +143,8 @@ impl Proc {
         let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
         if !lists.exists() {
             let processes = self.processes().unwrap_or_default();
-            let born_of = |child: &Pid| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid);
-            return processes.into_iter().filter(born_of).collect();
+            let is_child = |child: &Pid| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid);
+            return processes.into_iter().filter(is_child).collect();
         }
         let of_task = |tid: Tid| {
             kernel::read_text(&self.of_task(pid, tid).join("children")).unwrap_or_default()
@@ -182,7 +182,7 @@ impl Proc {
     }
 
     /// The pieces of code that the process has mapped; none if it is gone or another user's, or has mapped more than
-    /// [`kernel::LIMIT_B`] of text can tell.
+    /// [`kernel::LIMIT_B`] of text can show.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
         let text = kernel::read(&self.of(pid).join("maps")).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Proc {
 }
 
 fn state_and_parent(text: &str) -> Option<(char, Pid)> {
-    // The name stands in parentheses and may itself hold some, so the last one counts.
+    // The name is in parentheses and may itself hold some, so the last one counts.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
 }

@@ -1,13 +1,13 @@
-//! The tasks of a job, found by looking through `/proc` again and again.
+//! The tasks of a job, found by scanning `/proc` periodically.
 //!
-//! A task that is born and ends between two looks is never seen, and so is the whole offspring of
-//! a process that does so: that is why kernel notifications are preferred.
+//! A task that is created and ends between two scans is never seen, and neither are the descendants of
+//! such a process: that is why kernel events are preferred.
 //!
 //! A task has ended only if the kernel says that there is none with its number. Of what cannot be read for
 //! another reason, as where no descriptor is left, nothing is concluded.
 
 use super::Proc;
-use crate::births::TaskEvent;
+use crate::lifecycle::TaskEvent;
 use crate::task::{Pid, Tid};
 use colocate_files::kernel;
 use colocate_machine::Nanos;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub struct Tree {
     tasks: BTreeMap<Tid, Known>,
     processes: BTreeMap<Pid, Process>,
-    /// Whether a process could not be looked at that may live, at the last look.
+    /// Whether the last scan could not read a process that may live.
     unread: bool,
 }
 
@@ -48,7 +48,7 @@ struct Known {
     name: Option<String>,
     /// How often its name was read.
     names_read: u8,
-    /// Whether its birth was not passed on, and the thread that created it.
+    /// Whether its creation is not reported yet, and the thread that created it.
     hidden: Option<Tid>,
 }
 
@@ -56,7 +56,7 @@ struct Known {
 const NAMES_READ: u8 = 3;
 
 impl Tree {
-    /// Adds a process to look for.
+    /// Adds a process to scan.
     pub fn add(&mut self, pid: Pid) {
         self.processes.entry(pid).or_insert_with(|| Process::of(pid));
     }
@@ -67,7 +67,7 @@ impl Tree {
         self.processes.get(&pid).map_or(pid, |process| process.root)
     }
 
-    /// Notes that the birth of a known task is not passed on yet, with the thread that created it.
+    /// Records that the creation of a known task is not reported yet, with the thread that created it.
     pub fn hide(&mut self, tid: Tid, parent_tid: Tid) {
         if let Some(known) = self.tasks.get_mut(&tid) {
             known.hidden = Some(parent_tid);
@@ -80,19 +80,19 @@ impl Tree {
         self.tasks.get(&tid).is_some_and(|known| known.hidden.is_some())
     }
 
-    /// The birth of such a task and its name, if it has another one than its creator, to be passed on at `at`; nothing
+    /// Reports, at `at`, the creation of such a task, and its name if it differs from its creator's; nothing
     /// if it has ended, or is none.
     pub fn reveal(&mut self, tid: Tid, at: Nanos, events: &mut Vec<TaskEvent>) {
         let Some(known) = self.tasks.get_mut(&tid) else { return };
         let Some(parent_tid) = known.hidden.take() else { return };
         let (pid, parent_pid) = (known.pid, known.pid);
-        events.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+        events.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
         if let Some(name) = known.name.clone() {
             events.push(TaskEvent::Named { at, pid, tid, name, exec: false });
         }
     }
 
-    /// Whether a process could not be looked at that may live, at the last look.
+    /// Whether the last scan could not read a process that may live.
     #[must_use]
     pub fn has_unread(&self) -> bool {
         self.unread
@@ -122,11 +122,11 @@ impl Tree {
         self.tasks.is_empty()
     }
 
-    /// Learns from an event that came by another way. Says whether it was news: not the birth of a
+    /// Takes in an event from another source. Returns whether it was news: not the creation of a
     /// known task, nor the end or name of an unknown one.
     pub fn learn(&mut self, event: &TaskEvent) -> bool {
         match event {
-            TaskEvent::Born { pid, tid, parent_pid, .. } => self.know(*pid, *tid, *parent_pid),
+            TaskEvent::Created { pid, tid, parent_pid, .. } => self.know(*pid, *tid, *parent_pid),
             TaskEvent::Ended { tid, .. } => self.forget(*tid),
             TaskEvent::Named { tid, name, .. } => match self.tasks.get_mut(tid) {
                 Some(known) => {
@@ -139,11 +139,11 @@ impl Tree {
         }
     }
 
-    /// Looks for all tasks of the known processes and of their children, and adds to `events` what
-    /// has changed since the last look: births, new names, ends.
-    pub fn look(&mut self, proc: &Proc, at: Nanos, events: &mut Vec<TaskEvent>) {
+    /// Scans for all tasks of the known processes and of their children, and adds to `events` what
+    /// has changed since the last scan: creations, new names, ends.
+    pub fn scan(&mut self, proc: &Proc, at: Nanos, events: &mut Vec<TaskEvent>) {
         let all: Vec<Pid> = self.processes.keys().copied().collect();
-        let alive = self.look_from(all, proc, at, events);
+        let alive = self.scan_from(all, proc, at, events);
         let gone: Vec<Tid> =
             self.tasks.keys().filter(|tid| !alive.contains(tid)).copied().collect();
         for tid in gone {
@@ -156,19 +156,19 @@ impl Tree {
         }
     }
 
-    /// When a look last found that a thread of a living process had ended; `None` if none did so far.
+    /// When a scan last found that a thread of a living process had ended; `None` if none did so far.
     #[must_use]
     pub fn lost_thread(&self, pid: Pid) -> Option<Nanos> {
         self.processes.get(&pid)?.lost_thread
     }
 
-    /// Looks for births and new names in process `pid` and its children alone, which costs less.
-    pub fn look_below(&mut self, proc: &Proc, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
-        self.look_from(vec![pid], proc, at, events);
+    /// Scans for creations and new names in process `pid` and its children alone, which costs less.
+    pub fn scan_below(&mut self, proc: &Proc, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
+        self.scan_from(vec![pid], proc, at, events);
     }
 
-    /// Looks at these processes and their children, and says which tasks live.
-    fn look_from(
+    /// Scans these processes and their children, and returns which tasks live.
+    fn scan_from(
         &mut self,
         mut rest: Vec<Pid>,
         proc: &Proc,
@@ -185,7 +185,7 @@ impl Tree {
                 None => proc.children(pid),
             };
             rest.extend(children.into_iter().filter(|child| seen.insert(*child)));
-            match self.look_at(proc, pid, at, &mut alive, events) {
+            match self.scan_process(proc, pid, at, &mut alive, events) {
                 Ok(()) => {}
                 Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => {
                     if self.processes.get(&pid).is_some_and(|process| process.tasks == 0) {
@@ -214,8 +214,8 @@ impl Tree {
         Some(families)
     }
 
-    /// Looks at one process.
-    fn look_at(
+    /// Scans one process.
+    fn scan_process(
         &mut self,
         proc: &Proc,
         pid: Pid,
@@ -254,7 +254,7 @@ impl Tree {
                 let parent_pid = if first { parent } else { pid };
                 let parent_tid = parent_pid.first_thread();
                 let found = true;
-                events.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found });
+                events.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found });
             }
             let exec = exec && tid == pid.first_thread();
             let Some(known) = self.tasks.get_mut(&tid) else { continue };

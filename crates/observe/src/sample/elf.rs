@@ -1,7 +1,7 @@
 //! What an ELF file says of its code: the segments that are loaded, and where functions begin and end.
 //!
 //! # Problem
-//! Whoever wrote the file chose the lengths in its headers. A sparse file that takes 16 KB on disk can claim four gigabytes of
+//! The writer of the file chose the lengths in its headers. A sparse file that takes 16 KB on disk can claim four gigabytes of
 //! symbols, and its reader would pay for them.
 //! # Approach
 //! Tables are read piece by piece into a buffer of one size and only what is kept of them takes memory. Each byte is
@@ -39,7 +39,7 @@ const MOST_COMMON: usize = 1 << 16;
 const MOST_SEGMENTS_B: u64 = 65_536;
 
 /// Records that are read at once, 64 KiB of the largest ones.
-const AT_ONCE: u64 = 1024;
+const BURST: u64 = 1024;
 
 /// Steps for one byte of a table, and for a function with its place in the list: measured on LLVM 22.
 const STEPS_A_BYTE: u64 = 2;
@@ -162,7 +162,7 @@ struct Table {
     address: u64,
 }
 
-/// The tables that tell of functions, the first of each kind.
+/// The tables that describe functions, the first of each kind.
 #[derive(Default)]
 struct Sections {
     unwind: Option<Table>,
@@ -229,7 +229,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         let end = table.offset_b + table.length_b / record_b * record_b;
         let mut at = table.offset_b;
         while at < end {
-            let length_b = (end - at).min(AT_ONCE * record_b);
+            let length_b = (end - at).min(BURST * record_b);
             self.pay(length_b)?;
             piece.resize(usize::try_from(length_b).ok()?, 0);
             if self.file.fill(&mut piece, at).is_none() {
@@ -401,7 +401,7 @@ pub fn unwind_ranges(
     unwind.set_address_size(8);
     let bases = gimli::BaseAddresses::default().set_eh_frame(address);
     let mut found = Vec::new();
-    // What entries have in common stands before them. Each is parsed when it comes by and kept: parsed for each entry
+    // What entries have in common precedes them. Each is parsed when it comes by and kept: parsed for each entry
     // again, a long one would make the work grow with the square of the table.
     let mut common = HashMap::new();
     let mut entries = unwind.entries(&bases);

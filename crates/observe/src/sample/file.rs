@@ -6,14 +6,14 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file of code as the kernel tells it apart from others of the same name.
+/// A file of code as the kernel distinguishes it from others of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// Major and minor number of its device, as mappings have it; on btrfs and overlayfs `stat` has another one.
     pub device: (u32, u32),
     /// Its inode on that device.
     pub inode: u64,
-    /// Which of the files it is that have had this inode, one after the other; `None` if it was not told.
+    /// Which of the files it is that have had this inode, one after the other; `None` if unknown.
     pub generation: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl FileId {
         Self { device: map.device, inode: map.inode, generation: None }
     }
 
-    /// Whether both may be the same file: they are, unless its inode was reused and one was told without its
+    /// Whether both may be the same file: they are, unless its inode was reused and one is known without its
     /// generation.
     #[must_use]
     pub fn is_like(self, other: Self) -> bool {
@@ -56,7 +56,7 @@ impl FileId {
 pub struct CodeFile {
     /// Its path where it was mapped, which may be in another mount namespace.
     pub path: PathBuf,
-    /// Which file of that path; `None` if it was not told.
+    /// Which file of that path; `None` if unknown.
     pub id: Option<FileId>,
 }
 
@@ -103,11 +103,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reused_inode_is_another_file() {
-        let told = |generation| id((8, 1), 5, generation);
-        assert!(told(Some(1)).is_like(told(Some(1))) && told(None).is_like(told(Some(1))));
-        assert!(!told(Some(1)).is_like(told(Some(2))));
+        let known = |generation| id((8, 1), 5, generation);
+        assert!(known(Some(1)).is_like(known(Some(1))) && known(None).is_like(known(Some(1))));
+        assert!(!known(Some(1)).is_like(known(Some(2))));
         assert!(
-            !told(None).is_like(id((8, 2), 5, None)) && !told(None).is_like(id((8, 1), 6, None))
+            !known(None).is_like(id((8, 2), 5, None)) && !known(None).is_like(id((8, 1), 6, None))
         );
     }
 
@@ -124,7 +124,7 @@ pub(crate) mod tests {
         assert!(file(inode).open().is_none());
     }
 
-    /// A pipe that nobody writes to lies in the place of code. It is refused at once, and never opened: a driver would
+    /// A pipe without a writer lies in the place of code. It is refused at once, and never opened: a driver would
     /// notice that.
     #[test]
     fn what_is_no_plain_file_is_not_opened() {
@@ -135,7 +135,7 @@ pub(crate) mod tests {
         let file = CodeFile { path: path.clone(), id: None };
         assert!(file.open().is_none());
         assert_eq!(watch.count(), 0, "it was opened");
-        // The watch sees it if somebody does.
+        // The watch sees it if it is opened.
         drop(File::options().read(true).write(true).open(&path).unwrap());
         assert_eq!(watch.count(), 1);
         assert!(CodeFile { path: "/dev/zero".into(), id: None }.open().is_none());

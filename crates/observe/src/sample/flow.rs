@@ -305,7 +305,7 @@ impl Descent {
     }
 }
 
-/// Steps for one look at an edge or at the loop around a block.
+/// Steps for one visit of an edge or of the loop around a block.
 const STEPS_A_LOOK: u64 = 5;
 
 /// Loops while they are found: those inside others first.
@@ -658,7 +658,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// More blocks than are looked at, and a budget that ends in the midst.
+    /// More blocks than are visited, and a budget that ends in the midst.
     #[test]
     fn what_is_over_budget_has_no_graph() {
         let (_, nested) = &hostile(2 * MOST_BLOCKS as u64)[0];

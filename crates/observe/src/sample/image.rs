@@ -32,13 +32,13 @@ impl Image {
         Some(Self { file, tables, stamp: stamp(&metadata) })
     }
 
-    /// Whether nobody has written to the file since it was opened, which some linkers do.
+    /// Whether the file has not been written to since it was opened; some linkers do so.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| stamp(&metadata) == self.stamp)
     }
 
-    /// Whether the file has a name yet. Without one its space on disk is given back once nobody has it open.
+    /// Whether the file has a name yet. Without one its space on disk is freed when it is closed.
     #[must_use]
     pub fn has_name(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)

@@ -8,10 +8,10 @@ use super::shares::Shares;
 use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 
-/// How many bytes after a sampled instruction are looked at. Chosen: a loop that is longer is
+/// How many bytes after a sampled instruction are read. Chosen: a loop that is longer is
 /// rarely innermost.
 pub const AHEAD_B: usize = 2048;
-/// How many bytes before a sampled instruction are looked at, for the head of its loop.
+/// How many bytes before a sampled instruction are read, for the head of its loop.
 pub const BEHIND_B: usize = 2048;
 
 /// Steps that the code around one instruction may cost, about a millisecond. Chosen: twice what a traversal of all that is
@@ -53,7 +53,7 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     Some((start, bytes))
 }
 
-/// What a sample at `ip` stands for, in `bytes` that lie at `start`; `None` if nothing there can be
+/// What a sample at `ip` represents, in `bytes` that lie at `start`; `None` if nothing there can be
 /// decoded within `budget`.
 #[must_use]
 pub fn shares_around(

@@ -28,7 +28,7 @@ pub struct Spaces {
     /// Those of the same path are files that have replaced each other, or are of other mount namespaces.
     by_path: BTreeMap<PathBuf, Vec<FileIdx>>,
     /// How many files there have been.
-    told: u32,
+    given: u32,
     /// Memory that the files take, about.
     files_b: usize,
     /// Shared between a process and those it has forked until one of them maps something.
@@ -37,8 +37,8 @@ pub struct Spaces {
 
 type Space = BTreeMap<u64, Piece>;
 
-/// Pieces of one process, at most: as many as Linux lets it map (`vm.max_map_count`) unless somebody has raised that. What it
-/// unmaps is not told, so a program that maps code again and again would have any number.
+/// Pieces of one process, at most: as many as Linux lets it map (`vm.max_map_count`) by default. What it
+/// unmaps is not reported, so a program that maps code again and again would have any number.
 const MOST_PIECES: usize = 65_530;
 
 /// Memory for files, at most. Chosen: 100,000 files with paths of 100 bytes.
@@ -181,8 +181,8 @@ impl Spaces {
                 (one, another) => one == another,
             };
             if is_it {
-                if let (Some(told), Some(id)) = (&mut file.id, id) {
-                    told.generation = told.generation.or(id.generation);
+                if let (Some(known), Some(id)) = (&mut file.id, id) {
+                    known.generation = known.generation.or(id.generation);
                 }
                 return Some(*known);
             }
@@ -190,8 +190,8 @@ impl Spaces {
         if self.files_b >= MOST_FILES_B {
             return None;
         }
-        let new = FileIdx(self.told);
-        self.told = self.told.checked_add(1)?;
+        let new = FileIdx(self.given);
+        self.given = self.given.checked_add(1)?;
         self.files_b += cost_b(path);
         self.files.insert(new, CodeFile { path: path.into(), id });
         let of_path = self.by_path.entry(path.into()).or_default();
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(spaces.origin(Pid(1), 0x1000), Origin::File(first, 0));
     }
 
-    /// `/proc` has told no generation. It is learnt from the next one that maps the file.
+    /// `/proc` shows no generation. It is learnt from the next process that maps the file.
     #[test]
     fn a_file_that_was_found_is_known_when_it_is_mapped() {
         let mut spaces = Spaces::default();
@@ -337,7 +337,7 @@ mod tests {
 
     /// 500 programs, one after the other, of which the last one runs.
     #[test]
-    fn files_that_nobody_has_mapped_are_forgotten() {
+    fn files_that_are_not_mapped_are_forgotten() {
         let mut spaces = Spaces::default();
         for inode in 0..500 {
             file(&mut spaces, 1, inode, Some(1));
@@ -355,7 +355,7 @@ mod tests {
         assert_ne!(file(&mut spaces, 1, 499, Some(1)), last);
     }
 
-    /// A program maps code at ever new addresses, and unmaps it, which nobody tells.
+    /// A program maps code at ever new addresses, and unmaps it, which is not reported.
     #[test]
     fn a_program_that_maps_again_and_again_takes_little_memory() {
         let mut spaces = Spaces::default();

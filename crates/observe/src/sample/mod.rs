@@ -5,7 +5,7 @@
 //! more often than fast ones, so the class of the instruction that was hit says little: it is wrong
 //! by up to 46 percentage points on compressors.
 //! # Approach
-//! A sample stands for the code around it that runs as often as it does. The binary says what that
+//! A sample represents the code around it that runs as often as it does. The binary says what that
 //! code is: see [`weigh`].
 //! # Terms
 //! *Site*: an instruction of a file, however many processes have it mapped. *Live code*: code that
@@ -13,7 +13,7 @@
 //! # Parts
 //! [`Sampler`] empties the kernel's rings and files samples by thread and site, which takes about a
 //! microsecond a sample; nothing is decoded there. [`Sampler::snapshot`] decodes. [`maps`] knows
-//! which file lies where, [`mod@file`] tells files of one path apart, [`image`] and [`elf`] read files, [`flow`]
+//! which file lies where, [`mod@file`] distinguishes files of one path, [`image`] and [`elf`] read files, [`flow`]
 //! finds loops, [`live`] reads memory, and [`budget`] says what all of that may cost.
 //!
 //! ```no_run
@@ -45,8 +45,8 @@ pub mod weigh;
 pub use crate::pmu::{Counted, Start};
 pub use threads::ThreadSamples;
 
-use crate::births::attach_all;
 use crate::code::Stretch;
+use crate::lifecycle::attach_all;
 use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::proc::{Proc, Tree};
 use crate::sys::{SysError, now};
@@ -74,7 +74,7 @@ pub const RATES_HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// Chosen; see docs/sampling.md.
 pub const LEAST_SAMPLES: u64 = 20;
 
-/// Steps of [`budget`] that one look at all code that was sampled may take, about ten seconds. Chosen: enough for some 6,000
+/// Steps of [`budget`] that one pass over all sampled code may take, about ten seconds. Chosen: enough for some 6,000
 /// functions of Rust's compiler or LLVM, which are large, and some 40,000 of node (docs/sampling.md).
 pub const MOST_STEPS: u64 = 10_000_000_000;
 
@@ -86,16 +86,16 @@ const WAKE_B: u32 = 1024;
 /// interrupts off. Chosen with room to spare.
 const SETTLED: Nanos = Nanos::from_millis(1);
 
-/// How often births and ends are looked up in `/proc` once some may have been lost. Chosen.
-const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+/// How often `/proc` is scanned for creations and ends once some may have been lost. Chosen.
+const SCAN_EVERY: Nanos = Nanos::from_secs(1);
 
 /// What to sample, and how.
 #[derive(Clone, Debug)]
 pub struct SampleOptions {
     /// Samples a second of CPU time, in [`RATES_HZ`].
     pub rate_hz: u32,
-    /// Where, as for births.
-    pub watch: crate::births::Options,
+    /// Where, as for lifecycle events.
+    pub watch: crate::lifecycle::Options,
     /// Steps of [`budget`] that [`Sampler::snapshot`] and [`Sampler::stretches`] may take each; samples in code that is left over count as
     /// those in code that cannot be read.
     pub most_steps: u64,
@@ -105,10 +105,12 @@ impl SampleOptions {
     /// The default rate on this machine's online CPUs.
     ///
     /// # Errors
-    /// As [`crate::births::Options::here`].
+    /// As [`crate::lifecycle::Options::here`].
     pub fn here() -> Result<Self, SysError> {
-        let watch =
-            crate::births::Options { ring_pages: RING_PAGES, ..crate::births::Options::here()? };
+        let watch = crate::lifecycle::Options {
+            ring_pages: RING_PAGES,
+            ..crate::lifecycle::Options::here()?
+        };
         Ok(Self { rate_hz: DEFAULT_RATE_HZ, watch, most_steps: MOST_STEPS })
     }
 }
@@ -133,8 +135,8 @@ pub struct Sampler {
     weigher: Weigher,
     bytes: Vec<u8>,
     lost: u64,
-    /// When births and ends are to be looked up in `/proc`; `None` as long as none can be lost.
-    next_look: Option<Nanos>,
+    /// When `/proc` is to be scanned for creations and ends; `None` as long as none can be lost.
+    next_scan: Option<Nanos>,
     with_kernel: bool,
 }
 
@@ -174,7 +176,7 @@ impl Sampler {
             weigher: Weigher::default(),
             bytes: Vec::new(),
             lost: 0,
-            next_look: None,
+            next_scan: None,
             with_kernel,
         };
         sampler.also(pid, start)?;
@@ -189,7 +191,7 @@ impl Sampler {
         let mut tree = Tree::default();
         let mut found = Vec::new();
         tree.add(pid);
-        tree.look(&self.proc, now(), &mut found);
+        tree.scan(&self.proc, now(), &mut found);
         if tree.is_empty() {
             let source = std::io::Error::from_raw_os_error(libc::ESRCH);
             return Err(SysError { call: "perf_event_open", source });
@@ -200,11 +202,11 @@ impl Sampler {
         for process in tree.processes() {
             let (rings, attr) = (&mut self.rings, &self.attr);
             if !attach_all(rings, attr, &self.proc, process, &mut self.bytes)? {
-                self.next_look.get_or_insert(Nanos::ZERO);
+                self.next_scan.get_or_insert(Nanos::ZERO);
             }
             self.spaces.find(process, &self.proc);
         }
-        tree.look(&self.proc, now(), &mut found);
+        tree.scan(&self.proc, now(), &mut found);
         for event in found {
             self.threads.heed(&event, &self.proc);
         }
@@ -226,18 +228,18 @@ impl Sampler {
     /// Files what the rings hold. Never waits and never decodes files.
     ///
     /// A record is filed once those of all CPUs that came before it must have been written, so the
-    /// newest millisecond stays behind for the next call. If the rings have overflowed, births and
-    /// ends are looked up in `/proc` too, at most once a second from then on.
+    /// newest millisecond stays behind for the next call. If the rings have overflowed, `/proc` is scanned for
+    /// creations and ends too, at most once a second from then on.
     pub fn drain(&mut self) {
         let begun = now();
         self.file_until(begun.saturating_sub(SETTLED));
-        if self.next_look.is_some_and(|next| next <= begun) {
-            self.look_again();
-            self.next_look = Some(now() + LOOK_EVERY);
+        if self.next_scan.is_some_and(|next| next <= begun) {
+            self.scan();
+            self.next_scan = Some(now() + SCAN_EVERY);
         }
     }
 
-    /// Notes the CPU time of all threads as `/proc` tells it. To be called before the exit status of
+    /// Records the CPU time of all threads according to `/proc`. To be called before the exit status of
     /// a process is taken: after that, its first thread's is no longer known.
     pub fn read_cpu_times(&mut self) {
         self.threads.read_cpu_times(&self.proc);
@@ -248,8 +250,8 @@ impl Sampler {
         self.threads.read_cpu_times(&self.proc);
         self.rings.detach_all();
         self.file_until(Nanos(u64::MAX));
-        if self.next_look.take().is_some() {
-            self.look_again();
+        if self.next_scan.take().is_some() {
+            self.scan();
         }
     }
 
@@ -317,7 +319,7 @@ impl Sampler {
     fn file_until(&mut self, settled: Nanos) {
         let mut bytes = std::mem::take(&mut self.bytes);
         if self.rings.take(&mut bytes) {
-            self.next_look.get_or_insert(Nanos::ZERO);
+            self.next_scan.get_or_insert(Nanos::ZERO);
         }
         let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
         records.sort_by_key(|(_, record)| record.at());
@@ -331,14 +333,14 @@ impl Sampler {
     }
 
     fn file(&mut self, whole: &[u8], record: &Record<'_>) {
-        if let Some(event) = crate::births::event(record) {
+        if let Some(event) = crate::lifecycle::event(record) {
             self.threads.heed(&event, &self.proc);
         }
         match record {
-            Record::Fork { born, parent_pid, .. } if born.pid != *parent_pid => {
-                self.spaces.fork(*parent_pid, born.pid);
+            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
+                self.spaces.fork(*parent_pid, created.pid);
                 if self.waiting.contains(parent_pid) {
-                    self.waiting.insert(born.pid);
+                    self.waiting.insert(created.pid);
                 }
             }
             Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => self.spaces.clear(*pid),
@@ -353,18 +355,18 @@ impl Sampler {
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
             Record::Lost { count } => {
                 self.lost += count;
-                self.next_look.get_or_insert(Nanos::ZERO);
+                self.next_scan.get_or_insert(Nanos::ZERO);
             }
             _ => {}
         }
     }
 
-    /// Makes up for births and ends whose records were lost.
-    fn look_again(&mut self) {
+    /// Makes up for creations and ends whose records were lost.
+    fn scan(&mut self) {
         let (at, mut found) = (now(), Vec::new());
         let mut tree = Tree::default();
         self.threads.processes().for_each(|process| tree.add(process));
-        tree.look(&self.proc, at, &mut found);
+        tree.scan(&self.proc, at, &mut found);
         for process in tree.processes().filter(|process| !self.threads.lives(*process)) {
             self.spaces.find(process, &self.proc);
         }
@@ -393,7 +395,7 @@ impl Sampler {
         }
     }
 
-    /// The threads that are sampled, by the kernel's number, with the birth that tells a number
+    /// The threads that are sampled, by the kernel's number, with the creation time that makes a number
     /// from its reuse.
     #[must_use]
     pub fn living(&self) -> Vec<(Tid, Nanos)> {

@@ -3,7 +3,7 @@
 use super::LEAST_SAMPLES;
 use super::shares::Shares;
 use super::weigh::{SiteIdx, Weigher};
-use crate::births::TaskEvent;
+use crate::lifecycle::TaskEvent;
 use crate::proc::Proc;
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
@@ -17,15 +17,15 @@ pub struct ThreadSamples {
     pub pid: Pid,
     /// Which process of the job that is, from 0 in the order of creation.
     pub process: u32,
-    /// The thread. The kernel reuses numbers: with `born` it is unique.
+    /// The thread. The kernel reuses numbers: with `created` it is unique.
     pub tid: Tid,
     /// Its latest name.
     pub name: String,
-    /// When it was born or found, on `CLOCK_MONOTONIC`.
-    pub born: Nanos,
+    /// When it was created or found, on `CLOCK_MONOTONIC`.
+    pub created: Nanos,
     /// When it ended; `None` if it lives.
     pub ended: Option<Nanos>,
-    /// CPU time since it was born or found, exact to a sampling period; `None` if nothing is known.
+    /// CPU time since it was created or found, exact to a sampling period; `None` if nothing is known.
     pub cpu_time: Option<Nanos>,
     /// Samples in the program's own code, decoded: what `mix` rests on.
     pub samples: u64,
@@ -45,7 +45,7 @@ impl ThreadSamples {
             order,
             process: self.process,
             name: self.name,
-            start_ns: self.born.saturating_sub(began),
+            start_ns: self.created.saturating_sub(began),
             end_ns: self.ended.map(|ended| ended.saturating_sub(began)),
             cpu_time_ns: self.cpu_time,
             instructions: None,
@@ -59,7 +59,7 @@ impl ThreadSamples {
 /// The threads of the sampled programs, dead ones too.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    /// In the order they were heard of.
+    /// In the order they were reported.
     all: Vec<Thread>,
     /// Those that live, as places in `all`.
     alive: BTreeMap<Tid, usize>,
@@ -67,7 +67,7 @@ pub(super) struct Threads {
     ending: HashMap<Tid, usize>,
     /// Place of each living process among all processes, and how many of its threads live.
     processes: BTreeMap<Pid, (u32, usize)>,
-    /// Processes heard of so far.
+    /// Processes reported so far.
     process_count: u32,
 }
 
@@ -77,7 +77,7 @@ struct Thread {
     process: u32,
     tid: Tid,
     name: String,
-    born: Nanos,
+    created: Nanos,
     ended: Option<Nanos>,
     /// CPU time that it had used before it was sampled.
     cpu_time_before: Nanos,
@@ -102,12 +102,12 @@ enum CpuTime {
 impl Threads {
     pub(super) fn heed(&mut self, event: &TaskEvent, proc: &Proc) {
         match event {
-            TaskEvent::Born { at, pid, tid, parent_tid, .. } => {
-                self.born(*at, *pid, *tid, *parent_tid, proc);
+            TaskEvent::Created { at, pid, tid, parent_tid, .. } => {
+                self.add_thread(*at, *pid, *tid, *parent_tid, proc);
             }
             TaskEvent::Named { pid, tid, name, at, .. } => {
-                // A thread that took over its process's number by an exec is born by its name.
-                self.born(*at, *pid, *tid, *tid, proc);
+                // A thread that took over its process's number by an exec is created by its name.
+                self.add_thread(*at, *pid, *tid, *tid, proc);
                 if let Some(place) = self.alive.get(tid) {
                     self.all[*place].name.clone_from(name);
                 }
@@ -117,12 +117,12 @@ impl Threads {
         }
     }
 
-    fn born(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, proc: &Proc) {
+    fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, proc: &Proc) {
         if self.alive.contains_key(&tid) {
             return;
         }
         let creator = self.alive.get(&parent).map(|place| self.all[*place].name.clone());
-        // The kernel says who was born after watching began; the others had used CPU time before.
+        // The kernel reports threads created after watching began; the others had used CPU time before.
         let (name, before) = match creator {
             Some(name) => (name, Nanos::ZERO),
             None => (
@@ -141,7 +141,7 @@ impl Threads {
             process: process.0,
             tid,
             name,
-            born: at,
+            created: at,
             ended: None,
             cpu_time_before: before,
             cpu_time: CpuTime::Unknown,
@@ -180,7 +180,7 @@ impl Threads {
     }
 
     pub(super) fn living(&self) -> Vec<(Tid, Nanos)> {
-        self.alive.iter().map(|(tid, place)| (*tid, self.all[*place].born)).collect()
+        self.alive.iter().map(|(tid, place)| (*tid, self.all[*place].created)).collect()
     }
 
     /// The thread that has the number `tid`, or had it last.
@@ -223,7 +223,7 @@ impl Threads {
         }
     }
 
-    /// Asks `/proc` for the CPU time of all that live, and of processes that nobody has waited for.
+    /// Reads from `/proc` the CPU time of all that live, and of zombies.
     pub(super) fn read_cpu_times(&mut self, proc: &Proc) {
         let first = |(tid, place): (&Tid, &usize)| (*tid, *place);
         let zombies = self
@@ -244,7 +244,7 @@ impl Threads {
         }
     }
 
-    /// How many threads have ended before anything but samples told their CPU time.
+    /// How many threads have ended before anything but samples showed their CPU time.
     pub(super) fn guessed_cpu_times(&self) -> usize {
         let guessed = |thread: &&Thread| {
             matches!(thread.cpu_time, CpuTime::Unknown) && thread.all_samples() > 0
@@ -255,7 +255,7 @@ impl Threads {
     pub(super) fn snapshot(&self, weigher: &Weigher, period: Nanos) -> Vec<ThreadSamples> {
         let mut all: Vec<ThreadSamples> =
             self.all.iter().map(|thread| thread.samples(weigher, period)).collect();
-        all.sort_by_key(|thread| thread.born);
+        all.sort_by_key(|thread| thread.created);
         all
     }
 }
@@ -285,7 +285,7 @@ impl Thread {
             process: self.process,
             tid: self.tid,
             name: self.name.clone(),
-            born: self.born,
+            created: self.created,
             ended: self.ended,
             cpu_time: self.cpu_time(period),
             samples,

@@ -1,10 +1,10 @@
-//! What a sample stands for.
+//! What a sample represents.
 //!
 //! # Problem
 //! Samples count time, a mix counts instructions. Where an instruction waits, samples pile up.
 //! # Approach
-//! [`rates`](super::rates) tells how often each block of a function has run. A sample in a loop
-//! stands for the blocks of that loop, without those of loops inside it, each as often as it has
+//! [`rates`](super::rates) says how often each block of a function has run. A sample in a loop
+//! represents the blocks of that loop, without those of loops inside it, each as often as it has
 //! run; a sample outside of loops for all blocks outside of loops. Threads share the rates, because
 //! they run the same code; each thread's own samples say how much of its time each loop takes.
 //!
@@ -12,8 +12,8 @@
 //! hits say how long that takes and not how often the unit runs, so what they exceed the others'
 //! by is left out.
 //! # Limits
-//! Apart from that, time stands for instructions between loops and functions: one that is twice as
-//! slow in all its instructions weighs twice what it should. Nothing that samples alone can tell
+//! Apart from that, time represents instructions between loops and functions: one that is twice as
+//! slow in all its instructions weighs twice what it should. Nothing that samples alone can show
 //! corrects this.
 //! # Terms
 //! *Site*: an instruction of a file. *Unit*: the blocks with the same innermost loop.
@@ -35,16 +35,16 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteIdx(u32);
 
-/// All instructions of files that were sampled, and what each stands for.
+/// All instructions of files that were sampled, and what each represents.
 #[derive(Debug, Default)]
 pub struct Weigher {
     sites: Vec<Site>,
     by_place: HashMap<(FileIdx, u64), SiteIdx>,
-    /// Kept open until the next look, at most [`KEPT`].
+    /// Kept open until the next pass, at most [`KEPT`].
     images: BTreeMap<FileIdx, Image>,
 }
 
-/// Files that stay open from look to look. Chosen: more than most programs have; others are read again at each look.
+/// Files that stay open from pass to pass. Chosen: more than most programs have; others are read again at each pass.
 const KEPT: usize = 64;
 
 /// Functions of files that stay open, 64 MiB of them. Chosen: twenty times those of LLVM 22.
@@ -83,14 +83,14 @@ impl Weigher {
         site
     }
 
-    /// What a sample at `site` stands for, as of the last [`Weigher::weigh`]; `None` if its code
+    /// What a sample at `site` represents, as of the last [`Weigher::weigh`]; `None` if its code
     /// could not be decoded.
     #[must_use]
     pub fn shares(&self, site: SiteIdx) -> Option<&Shares> {
         self.sites[site.0 as usize].shares.as_ref()
     }
 
-    /// Decodes what has been sampled so far and works out what each site stands for, the files and functions first that
+    /// Decodes what has been sampled so far and works out what each site represents, the files and functions first that
     /// were hit most. What `budget` is not enough for keeps what was said last: nothing, if it was never read.
     pub fn weigh(&mut self, spaces: &Spaces, budget: &mut Budget) {
         self.each_file(spaces, budget, |weigher, _, image, sites, budget| {
@@ -102,13 +102,13 @@ impl Weigher {
         });
     }
 
-    /// Calls `look` with each file that was hit and can be read, and the places of its sites. One after the other,
+    /// Calls `visit` with each file that was hit and can be read, and the places of its sites. One after the other,
     /// since there may be more files than descriptors.
     fn each_file(
         &mut self,
         spaces: &Spaces,
         budget: &mut Budget,
-        mut look: impl FnMut(&mut Self, FileIdx, &Image, &[usize], &mut Budget),
+        mut visit: impl FnMut(&mut Self, FileIdx, &Image, &[usize], &mut Budget),
     ) {
         let mut by_file: BTreeMap<FileIdx, (u64, Vec<usize>)> = BTreeMap::new();
         for (place, site) in self.sites.iter().enumerate() {
@@ -124,7 +124,7 @@ impl Weigher {
             let open = |budget: &mut Budget| Image::of(spaces.file(file)?.open()?, budget);
             let known = kept.remove(&file).filter(Image::is_unchanged);
             let Some(image) = known.or_else(|| open(budget)) else { continue };
-            look(self, file, &image, &sites, budget);
+            visit(self, file, &image, &sites, budget);
             functions += image.functions();
             if self.images.len() < KEPT && functions <= KEPT_FUNCTIONS {
                 self.images.insert(file, image);
@@ -240,13 +240,13 @@ impl Weigher {
         found
     }
 
-    /// Calls `look` with each function that was hit and is wanted, and can be taken apart.
+    /// Calls `visit` with each function that was hit and is wanted, and can be taken apart.
     fn each_flow(
         &mut self,
         spaces: &Spaces,
         budget: &mut Budget,
         wants: impl Fn(&FunctionId) -> bool,
-        mut look: impl FnMut(FunctionId, &FunctionFlow, &mut Budget),
+        mut visit: impl FnMut(FunctionId, &FunctionFlow, &mut Budget),
     ) {
         self.each_file(spaces, budget, |weigher, file, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
@@ -257,7 +257,7 @@ impl Weigher {
                     let bytes = image.bytes(function.range.clone());
                     let start = function.range.start;
                     let flow = FunctionFlow { isa: image.isa(), bytes, start, graph, flows };
-                    look(id, &flow, budget);
+                    visit(id, &flow, budget);
                     Some(())
                 };
                 if wants(&id) {
@@ -282,14 +282,14 @@ struct FunctionFlow {
 }
 
 impl FunctionFlow {
-    /// How much of the samples each block stands for.
+    /// How much of the samples each block represents.
     #[allow(clippy::cast_precision_loss)] // instructions of one block
     fn masses(&self) -> impl Iterator<Item = f64> {
         let blocks = self.graph.blocks.iter().zip(&self.flows.blocks);
         blocks.map(|(block, rate)| rate * block.counts.instructions as f64)
     }
 
-    /// The stretch from a block on, which stands for `each` of the samples.
+    /// The stretch from a block on, which represents `each` of the samples.
     fn stretch(&self, start: BlockIdx, each: f64, budget: &mut Budget) -> Option<Stretch> {
         let walked = walk(&self.graph, &self.flows, start, LENGTH as u64, budget);
         let instructions_of = |block: &BlockIdx| self.graph.blocks[*block].counts.instructions;
@@ -329,7 +329,7 @@ struct Function {
     sites: Vec<(usize, u64)>,
 }
 
-/// What a sample stands for whose function has no known bounds.
+/// What a sample represents whose function has no known bounds.
 fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
     let start = address.saturating_sub(live::BEHIND_B as u64);
     // Before the first byte of a segment there is nothing to read.
@@ -383,7 +383,7 @@ fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>,
 }
 
 impl Unit {
-    /// What each of the `hits` samples of an instruction stands for that has run `rate` times; `None`
+    /// What each of the `hits` samples of an instruction represents that has run `rate` times; `None`
     /// without any.
     fn of_sample(&self, hits: u32, rate: f64) -> Option<Shares> {
         let hits = f64::from(hits);
@@ -462,7 +462,7 @@ mod tests {
         weigher.site(file, at)
     }
 
-    /// A program is built again while it is sampled: what was hit before stands for nothing that the new one does.
+    /// A program is built again while it is sampled: what was hit before represents nothing that the new one does.
     #[test]
     fn a_program_that_is_built_again_is_weighed_by_its_new_code() {
         let folder = tempfile::tempdir().unwrap();

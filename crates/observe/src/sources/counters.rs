@@ -19,7 +19,7 @@ pub struct TaskCounters {
     of: HashMap<TaskId, Meter>,
     /// Descriptors that meters may hold.
     most_open: usize,
-    /// Why a task could not be counted, until that is told.
+    /// Why a task could not be counted, until that is reported.
     why: Option<SysError>,
     said: bool,
 }
@@ -121,7 +121,7 @@ impl DataLevels {
     /// Misses of each data cache over a PU, nearest first, as far as they are known without a gap.
     #[must_use]
     pub fn misses(&self, counted: &Metered, pu: PuNr) -> Option<Vec<u64>> {
-        // Where nobody counts, this is asked of every thread in every quantum.
+        // Where nothing counts, this is asked of every thread in every quantum.
         counted.misses.iter().flatten().next()?;
         let of_level = |level: &u8| *counted.misses.get(usize::from(*level).checked_sub(1)?)?;
         let misses: Vec<u64> = self.0.get(&pu)?.iter().map_while(of_level).collect();

@@ -16,20 +16,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// Pages of samples that may wait on each CPU, over all watched jobs: what an unprivileged user
-/// may lock besides the ring of births (`perf_event_mlock_kb` is 516 on stock kernels).
+/// may lock besides the ring of lifecycle events (`perf_event_mlock_kb` is 516 on stock kernels).
 const PAGES: usize = 64;
 /// Fewest pages of one job: some 400 samples, 1.6 s of one CPU at the default rate.
 const LEAST_PAGES: usize = 4;
 
-/// Births of one thread as two observers stamp them lie within this. Chosen: numbers of threads are
+/// Two observers stamp the creation of one thread within this time. Chosen: numbers of threads are
 /// not reused as fast on any machine.
-const SAME_BIRTH: Nanos = Nanos::from_secs(1);
+const SAME_CREATION: Nanos = Nanos::from_secs(1);
 
 /// What was found out about one thread.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     tid: Tid,
-    born: Nanos,
+    created: Nanos,
     mix: Mix,
     cpu_time: Option<Nanos>,
 }
@@ -38,14 +38,14 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     /// Say what was seen so far.
-    Look,
+    Snapshot,
     /// Say it, end the watching, and say what is worth keeping.
     Stop,
 }
 
-/// What the watching thread says.
+/// What the watching thread replies.
 #[derive(Debug)]
-struct Told {
+struct WatchReply {
     seen: Vec<Seen>,
     counted: Vec<(JobIdx, Counted)>,
 }
@@ -56,9 +56,9 @@ struct Worker {
     asks: Sender<Ask>,
     /// Wakes it after an ask.
     call: PipeWriter,
-    told: Receiver<Told>,
-    /// Readable after it has told.
-    bell: PipeReader,
+    replies: Receiver<WatchReply>,
+    /// Readable after it has replied.
+    reply_ready: PipeReader,
     asked: bool,
 }
 
@@ -116,36 +116,36 @@ impl Mixes {
     pub fn up_to_date(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return true };
         if !worker.asked {
-            worker.ask(Ask::Look);
+            worker.ask(Ask::Snapshot);
         }
-        let told = worker.hear();
-        let known = told.is_some();
-        self.learn(told);
+        let reply = worker.try_reply();
+        let known = reply.is_some();
+        self.learn(reply);
         known
     }
 
     /// Readable when an answer has come, while one is awaited.
     #[must_use]
     pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
-        self.worker.as_ref().filter(|worker| worker.asked).map(|worker| worker.bell.as_fd())
+        self.worker.as_ref().filter(|worker| worker.asked).map(|worker| worker.reply_ready.as_fd())
     }
 
-    fn learn(&mut self, told: Option<Told>) {
-        let Some(told) = told else { return };
-        for seen in told.seen {
+    fn learn(&mut self, reply: Option<WatchReply>) {
+        let Some(reply) = reply else { return };
+        for seen in reply.seen {
             let of_tid = self.seen.entry(seen.tid).or_default();
-            of_tid.retain(|before| before.born != seen.born);
+            of_tid.retain(|before| before.created != seen.created);
             of_tid.push(seen);
         }
-        self.done.extend(told.counted);
+        self.done.extend(reply.counted);
     }
 
-    /// Mix and CPU time of the thread `tid` that was born at `born`, if it was watched.
+    /// Mix and CPU time of the thread `tid` that was created at `created`, if it was watched.
     #[must_use]
-    pub fn of(&self, tid: Tid, born: Nanos) -> Option<(Mix, Option<Nanos>)> {
-        let apart = |seen: &&Seen| seen.born.0.abs_diff(born.0);
+    pub fn of(&self, tid: Tid, created: Nanos) -> Option<(Mix, Option<Nanos>)> {
+        let apart = |seen: &&Seen| seen.created.0.abs_diff(created.0);
         let nearest = self.seen.get(&tid)?.iter().min_by_key(apart)?;
-        (apart(&nearest) <= SAME_BIRTH.0).then_some((nearest.mix, nearest.cpu_time))
+        (apart(&nearest) <= SAME_CREATION.0).then_some((nearest.mix, nearest.cpu_time))
     }
 
     /// What was counted of each job whose watching has ended.
@@ -159,45 +159,45 @@ impl Worker {
         samplers: Vec<(JobIdx, Sampler)>,
         begin: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (ear, call) = io::pipe()?;
-        let (bell, ring) = io::pipe()?;
+        let (requests, call) = io::pipe()?;
+        let (reply_ready, ready) = io::pipe()?;
         let (asks, asked) = channel();
-        let (tell, told) = channel();
+        let (reply, replies) = channel();
         std::thread::Builder::new().name("colocate-watch".into()).spawn(move || {
             begin();
-            serve(samplers, ear, &asked, &tell, ring);
+            serve(samplers, requests, &asked, &reply, ready);
         })?;
-        Ok(Self { asks, call, told, bell, asked: false })
+        Ok(Self { asks, call, replies, reply_ready, asked: false })
     }
 
     fn ask(&mut self, ask: Ask) {
-        // If the thread has died, the answer never comes, and `hear` says so.
+        // If the thread has died, the answer never comes, and `try_reply` says so.
         self.asked = self.asks.send(ask).is_ok() && self.call.write_all(b".").is_ok();
     }
 
-    /// Its answer, if it has come. A thread that has died has nothing more to say.
-    fn hear(&mut self) -> Option<Told> {
-        match self.told.try_recv() {
+    /// Its reply, if it has come. A thread that has died sends none.
+    fn try_reply(&mut self) -> Option<WatchReply> {
+        match self.replies.try_recv() {
             Err(TryRecvError::Empty) if self.asked => None,
             answer => {
-                let rung = std::mem::take(&mut self.asked);
-                Some(answer.unwrap_or(Told { seen: Vec::new(), counted: Vec::new() }))
-                    .inspect(|_| self.silence(rung))
+                let was_asked = std::mem::take(&mut self.asked);
+                Some(answer.unwrap_or(WatchReply { seen: Vec::new(), counted: Vec::new() }))
+                    .inspect(|_| self.clear_ready(was_asked))
             }
         }
     }
 
-    /// Its answer, waited for.
-    fn wait(&mut self) -> Option<Told> {
-        let told = self.told.recv().ok();
-        let rung = std::mem::take(&mut self.asked);
-        self.silence(rung && told.is_some());
-        told
+    /// Its reply, waited for.
+    fn wait(&mut self) -> Option<WatchReply> {
+        let reply = self.replies.recv().ok();
+        let was_asked = std::mem::take(&mut self.asked);
+        self.clear_ready(was_asked && reply.is_some());
+        reply
     }
 
-    fn silence(&mut self, rung: bool) {
-        if rung {
-            let _ = self.bell.read(&mut [0]);
+    fn clear_ready(&mut self, was_asked: bool) {
+        if was_asked {
+            let _ = self.reply_ready.read(&mut [0]);
         }
     }
 }
@@ -205,14 +205,14 @@ impl Worker {
 /// The watching thread.
 fn serve(
     mut samplers: Vec<(JobIdx, Sampler)>,
-    mut ear: PipeReader,
+    mut requests: PipeReader,
     asks: &Receiver<Ask>,
-    tell: &Sender<Told>,
-    mut ring: PipeWriter,
+    reply: &Sender<WatchReply>,
+    mut ready: PipeWriter,
 ) {
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = samplers.iter().flat_map(|(_, s)| s.fds()).collect();
-        fds.push(ear.as_fd());
+        fds.push(requests.as_fd());
         if wait_readable(&fds, None).is_err() {
             return;
         }
@@ -222,22 +222,23 @@ fn serve(
             Err(TryRecvError::Empty) => continue,
             Err(TryRecvError::Disconnected) => return,
         };
-        let _ = ear.read(&mut [0]);
-        let seen = look(&mut samplers);
+        let _ = requests.read(&mut [0]);
+        let seen = snapshot(&mut samplers);
         let ended = if stop { std::mem::take(&mut samplers) } else { Vec::new() };
         let counted = ended.into_iter().map(|(job, sampler)| (job, sampler.finish())).collect();
-        let told = tell.send(Told { seen, counted }).is_ok() && ring.write_all(b".").is_ok();
-        if stop || !told {
+        let sent =
+            reply.send(WatchReply { seen, counted }).is_ok() && ready.write_all(b".").is_ok();
+        if stop || !sent {
             return;
         }
     }
 }
 
 /// Makes mixes of what was sampled so far.
-fn look(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
+fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
     let seen = |thread: ThreadSamples| {
-        let ThreadSamples { tid, born, mix, cpu_time, .. } = thread;
-        Seen { tid, born, mix, cpu_time }
+        let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
+        Seen { tid, created, mix, cpu_time }
     };
     let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
         sampler.drain();

@@ -1,10 +1,10 @@
 //! How long each task has had a PU or waited for one: the kernel's sums in `/proc/PID/task/TID/schedstat`.
 //!
-//! A wait for a PU that goes on is added at the cost of nothing but remembering the state of those tasks that are asked
-//! where they run anyway, and a task that sleeps is not asked at all ([`crate::asleep`]).
+//! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
+//! PU is read anyway, and a task that sleeps is not read at all ([`crate::accounting`]).
 
 use super::TaskRef;
-use crate::asleep::{Waits, Whole};
+use crate::accounting::{ProcessClock, RunqueueWait};
 use crate::limits::Descriptors;
 use crate::runstate::RunTime;
 use crate::sys::process_time;
@@ -26,20 +26,20 @@ pub struct RunStates {
     /// Whether times are asked for.
     on: bool,
     of: HashMap<TaskId, OfTask>,
-    /// Processes with several threads, and the number of the look at which they were last there.
-    wholes: HashMap<Pid, (Whole, u64)>,
-    looks: u64,
+    /// Processes with several threads, and the number of the poll at which they were last there.
+    clocks: HashMap<Pid, (ProcessClock, u64)>,
+    polls: u64,
     /// Files that are open, and how many may be.
     open: usize,
     most_open: usize,
 }
 
-/// The times of one task, from look to look. `top` reads them, too.
+/// The times of one task, from poll to poll. `top` reads them, too.
 #[derive(Debug, Default)]
 pub struct TaskTimes {
     /// `None` while it is closed.
     file: Option<RunTime>,
-    waits: Waits,
+    waits: RunqueueWait,
     last: Option<Times>,
 }
 
@@ -82,47 +82,47 @@ impl RunStates {
     pub fn stop(&mut self) {
         (self.on, self.open) = (false, 0);
         self.of.clear();
-        self.wholes.clear();
+        self.clocks.clear();
     }
 
     /// Asks for the clocks of processes with so many threads, before these are read at `at`. Processes that are not among
-    /// them have their threads read one by one. The kernel takes longer to tell the more threads there are, so large
+    /// them have their threads read one by one. The kernel takes longer the more threads there are, so large
     /// ones are asked less often.
     pub fn begin(&mut self, processes: impl Iterator<Item = (Pid, usize)>, at: Nanos) {
         if !self.on {
             return;
         }
-        self.looks += 1;
+        self.polls += 1;
         for (pid, threads) in processes {
             let rests = Nanos(CLOCK_RESTS.0.saturating_mul(threads as u64));
-            if let Some(whole) = self.wholes.get_mut(&pid) {
-                whole.1 = self.looks;
-                if at < whole.0.asked() + rests {
+            if let Some(clock) = self.clocks.get_mut(&pid) {
+                clock.1 = self.polls;
+                if at < clock.0.asked() + rests {
                     continue;
                 }
             }
-            match (process_time(pid), self.wholes.get_mut(&pid)) {
-                (Some(time), Some(whole)) => whole.0.begin(time, at),
+            match (process_time(pid), self.clocks.get_mut(&pid)) {
+                (Some(time), Some(clock)) => clock.0.begin(time, at),
                 (Some(time), None) => {
-                    self.wholes.insert(pid, (Whole::unread(time, at), self.looks));
+                    self.clocks.insert(pid, (ProcessClock::unread(time, at), self.polls));
                 }
-                (None, _) => drop(self.wholes.remove(&pid)),
+                (None, _) => drop(self.clocks.remove(&pid)),
             }
         }
-        self.wholes.retain(|_, whole| whole.1 == self.looks);
+        self.clocks.retain(|_, clock| clock.1 == self.polls);
     }
 
-    /// Whether threads of a process have run since all were read that were not read since, as far as that can be
-    /// told.
+    /// Whether threads of a process have run since all were read that were not read since, as far as that is
+    /// known.
     #[must_use]
-    pub fn stirred(&self, pid: Pid) -> bool {
-        self.wholes.get(&pid).is_none_or(|whole| whole.0.stirred())
+    pub fn has_new_cpu_time(&self, pid: Pid) -> bool {
+        self.clocks.get(&pid).is_none_or(|clock| clock.0.has_new_cpu_time())
     }
 
     /// Notes that all threads of a process have been read since [`RunStates::begin`].
     pub fn all_read(&mut self, pid: Pid) {
-        if let Some(whole) = self.wholes.get_mut(&pid) {
-            whole.0.all_read();
+        if let Some(clock) = self.clocks.get_mut(&pid) {
+            clock.0.all_read();
         }
     }
 
@@ -139,8 +139,8 @@ impl RunStates {
         of.times.file.take_if(|_| !was_open && self.open >= self.most_open);
         self.open += usize::from(!was_open && of.times.file.is_some());
         let read = read?;
-        if let Some(whole) = self.wholes.get_mut(&task.pid) {
-            whole.0.add(read.times.cpu_time.saturating_sub(before.cpu_time));
+        if let Some(clock) = self.clocks.get_mut(&task.pid) {
+            clock.0.add(read.times.cpu_time.saturating_sub(before.cpu_time));
         }
         Some(read)
     }
@@ -218,7 +218,7 @@ mod tests {
         let sums = |text: &str| std::fs::write(folder.join("schedstat"), text).unwrap();
         sums("5000 300 2\n");
         let mut states = RunStates::default();
-        assert_eq!(states.read(task, proc.path(), Nanos(1)), None, "nobody has asked for them");
+        assert_eq!(states.read(task, proc.path(), Nanos(1)), None, "they were not asked for");
         states.start();
         let times = |cpu, waited| Times { cpu_time: Nanos(cpu), waited: Nanos(waited) };
         let mut read = |at| states.read(task, proc.path(), Nanos(at));

@@ -1,6 +1,6 @@
 //! For how long tasks have only waited for others in a loop, by samples that are taken in where quanta end.
 
-use crate::births::Options;
+use crate::lifecycle::Options;
 use crate::pmu::Start;
 use crate::spin::judging::Judging;
 use crate::spin::spun::{self, Spun};
@@ -16,12 +16,12 @@ use std::collections::{HashMap, HashSet};
 pub struct Spinning {
     judging: Judging,
     rate_hz: u32,
-    /// What is known of each task, and its times until the last look.
+    /// What is known of each task, and its times until the last poll.
     of: HashMap<TaskId, (Spun, spun::Times)>,
 }
 
 impl Spinning {
-    /// Samples nobody yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
+    /// Samples nothing yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
     ///
     /// # Errors
     /// As [`Judging::new`].
@@ -62,7 +62,7 @@ impl Spinning {
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
-    pub fn look(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, spun::Times)>) {
+    pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, spun::Times)>) {
         let (shares, most) = (self.judging.take(), self.judging.most());
         for (tid, id, now) in tasks {
             let share = shares.get(&tid).copied();
@@ -76,8 +76,8 @@ impl Spinning {
         }
     }
 
-    /// For how long a task has waited in loops; `None` if no sample of it has told anything, as its code cannot be
-    /// read. Who was never found running has not.
+    /// For how long a task has waited in loops; `None` if no sample of it says anything, as its code cannot be
+    /// read. A task never found running has not waited.
     #[must_use]
     pub fn spun(&self, id: TaskId) -> Option<Nanos> {
         self.of.get(&id).map_or(Some(Nanos::ZERO), |(spun, _)| spun.waited())

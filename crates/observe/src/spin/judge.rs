@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// A longer function is taken to have wrong bounds. Chosen: functions with loops of waiting are short; of a longer one
-/// the code around the place is looked at.
+/// the code around the place is analysed.
 const LONGEST_FUNCTION_B: u64 = 1 << 16;
 
 /// Instructions of functions whose loops are kept, together: 80 MB of them where every one is a jump. Chosen: more than
@@ -108,7 +108,7 @@ impl Judge {
         (!self.open(file) && !may_be_32).then(|| Source::in_memory(pid, ip))?
     }
 
-    /// Opens a file, unless it is open and nobody has written to it. False if it cannot be had.
+    /// Opens a file, unless it is open and has not been written to. False if it cannot be had.
     fn open(&mut self, file: &CodeFile) -> bool {
         if self.images.get(file).is_some_and(Image::is_unchanged) {
             return true;
@@ -257,7 +257,7 @@ mod tests {
         file
     }
 
-    /// Somebody was seen at the beginning of the code of a file, and there in its memory.
+    /// A process was seen at the beginning of the code of a file, and there in its memory.
     fn question(file: CodeFile, of: (Pid, u64)) -> Question {
         let site = Site { place: Place::File(any_file(), CODE_B), seen: Seen::Running };
         Question { site, source: Source::File(file, CODE_B), of }
@@ -281,7 +281,7 @@ mod tests {
         std::fs::rename(new, path).unwrap();
     }
 
-    /// `a.out` waits. It is built again, and computes. Who still runs the old one is never judged by the new one.
+    /// `a.out` waits. It is built again, and computes. A process of the old one is never judged by the new one.
     #[test]
     fn a_program_that_is_built_again_is_judged_by_its_new_code() {
         let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(judge.judge(&asked), WAITS);
     }
 
-    /// The path leads to another file here than in the namespace of who was seen. Its memory tells, if it can be read.
+    /// The path leads to another file here than in the namespace of the process. Its memory shows the code, if it can be read.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn where_another_file_lies_memory_is_read() {

@@ -1,13 +1,13 @@
 //! A sampler whose code is judged beside it.
 //!
-//! Samples are taken in where somebody looks, which takes a microsecond each. What the code at a new address does is
-//! asked of a thread of its own, which reads files; until it has answered, usually at the next look, samples there are
+//! Samples are taken in at each poll, which takes a microsecond each. What the code at a new address does is
+//! judged by a thread of its own, which reads files. Until its answer comes, usually by the next poll, samples there are
 //! kept.
 
 use super::judge::Judge;
 use super::loops::Verdict;
 use super::{Question, Share, Site, SpinSampler};
-use crate::births::Options;
+use crate::lifecycle::Options;
 use crate::pmu::Start;
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
@@ -24,7 +24,7 @@ pub struct Judging {
 }
 
 impl Judging {
-    /// Samples nobody yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first and
+    /// Samples nothing yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first and
     /// ends with this.
     ///
     /// # Errors
@@ -36,14 +36,14 @@ impl Judging {
     ) -> Result<Self, SysError> {
         let sampler = SpinSampler::new(rate_hz, watch)?;
         let (questions, asked) = channel::<Question>();
-        let (tell, answers) = channel();
+        let (reply, answers) = channel();
         let judges = move || {
             begin();
             let mut judge = Judge::default();
             for question in asked {
                 judge.fill(now());
                 let verdict = judge.judge(&question);
-                if tell.send((question.site, verdict)).is_err() {
+                if reply.send((question.site, verdict)).is_err() {
                     return;
                 }
             }
@@ -99,7 +99,7 @@ impl Judging {
         self.sampler.take()
     }
 
-    /// The longest time on PUs that a sample stands for; `None` where samples share all of it, as they are taken in
+    /// The longest time on PUs that a sample represents; `None` where samples share all of it, as they are taken in
     /// the kernel, too.
     #[must_use]
     pub fn most(&self) -> Option<Nanos> {

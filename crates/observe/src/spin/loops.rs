@@ -1,8 +1,8 @@
 //! Whether the loop around an instruction only waits.
 //!
 //! # Problem
-//! A thread that waits for others in a loop uses its PU as one that works does. Its code tells the difference, but not by
-//! one instruction: most loops of waiting have `pause`, some have nothing but a load, a comparison and a jump, and so do
+//! A thread that waits for others in a loop uses its PU as one that works does. Its code shows the difference, but not by
+//! A thread that waits for others in a loop uses its PU as one that works does. Its code shows the difference, but not by
 //! loops that search.
 //! # Approach
 //! A loop waits if it hints at that to the processor (`pause`, `yield`), or if a round of it leaves nothing behind that the next
@@ -17,7 +17,7 @@
 //! 2. If a hint lies on a way through this loop that leads through the instruction too, without a round of an inner loop or
 //!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works. But it waits
 //!    as well if the instruction is only reached after a hint, maybe of an inner loop, and the loop calls nothing and writes
-//!    nothing but slots and locks: so do locks that wait longer and longer between two looks.
+//!    nothing but slots and locks: so do locks that wait longer and longer between two attempts.
 //! 3. Otherwise it works if it calls, is longer than [`LONGEST`], writes to memory that is no slot of the stack (but see 5),
 //!    does anything that [`colocate_isa::effect`] does not know, or if an address, at which it reads or writes, depends on state:
 //!    then it walks through memory.
@@ -46,7 +46,7 @@ pub const LONGEST: usize = 64;
 /// What the code around an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It waits, and tells the processor so.
+    /// It waits, and hints so to the processor.
     Hints,
     /// It waits: it reads the same memory, or a clock, again and again.
     Asks,
@@ -165,10 +165,10 @@ impl Drawn {
     }
 }
 
-/// Instructions of a loop that is looked at, at most. Chosen: ten times LLVM's.
+/// Instructions of a loop that is analysed, at most. Chosen: ten times LLVM's.
 const LONGEST_WITH_HINT: u64 = 1_000;
 
-/// Steps for a block of a loop that is looked at, once more for each loop that it is in. Chosen: its instructions are decoded
+/// Steps for a block of a loop that is analysed, once more for each loop that it is in. Chosen: its instructions are decoded
 /// again, and what they write is put into sets.
 const STEPS_A_BLOCK: u64 = 1_000;
 
@@ -249,11 +249,11 @@ impl Round<'_> {
         let on_a_way =
             |hint: &BlockIdx| *hint == here || after.contains(hint) || before.contains(hint);
         hints.iter().filter(own).any(on_a_way)
-            || (self.only_looks(steps) && !self.reached_without(&hints).contains(&here))
+            || (self.only_reads(steps) && !self.reached_without(&hints).contains(&here))
     }
 
     /// Whether the loop calls nothing and writes nothing but slots of the stack and locks.
-    fn only_looks(&self, steps: &Steps) -> bool {
+    fn only_reads(&self, steps: &Steps) -> bool {
         let mut all = steps.values().flatten();
         all.all(|step| self.refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
     }

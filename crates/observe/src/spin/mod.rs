@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A thread that waits in a loop has a PU and uses it, so to the kernel it is as busy as one that works. Nothing but its code
-//! says that it waits, and nobody but the program has to tell.
+//! says that it waits.
 //! # Approach
 //! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop
 //! around the instruction that it finds says whether the thread waits there ([`loops`]); that is asked for each
@@ -19,7 +19,7 @@ pub mod loops;
 mod sites;
 pub mod spun;
 
-use crate::births::attach_all;
+use crate::lifecycle::attach_all;
 use crate::perf::{Attr, Record, Rings, Stamp, split};
 use crate::pmu::Start;
 use crate::proc::{Proc, Tree};
@@ -39,7 +39,7 @@ pub const DEFAULT_RATE_HZ: u32 = 250;
 /// Pages of a ring, on each CPU: some 1,300 samples, 5 s of one CPU at the default rate.
 const RING_PAGES: usize = 16;
 
-/// Bytes that wait before somebody who polls would be woken; nobody does.
+/// Bytes that wait before a poll(2) of the rings would be woken; none is made.
 const WAKE_B: u32 = 1 << 15;
 
 /// A record is written to its ring within this time of being stamped; see [`crate::sample`].
@@ -49,7 +49,7 @@ const SETTLED: Nanos = Nanos::from_millis(1);
 /// may have put other code there.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
 
-/// After so long what was said of code in files is asked for again, and files that nobody has mapped are forgotten.
+/// After so long what was said of code in files is asked for again, and files that are not mapped any more are forgotten.
 /// Chosen: a file that is replaced is another one at once; only one that is written to, as some linkers do, is the
 /// same.
 const FILES_FOR: Nanos = Nanos::from_secs(10);
@@ -88,7 +88,7 @@ pub struct Question {
     pub site: Site,
     /// How to come by it.
     pub source: Source,
-    /// Who was seen there, and at which address of its memory.
+    /// The process seen there, and at which address of its memory.
     pub of: (Pid, u64),
 }
 
@@ -146,12 +146,12 @@ pub struct SpinSampler {
 }
 
 impl SpinSampler {
-    /// Samples nobody yet, `rate_hz` times a second of each thread's CPU time, on the CPUs of `watch` and on no other:
+    /// Samples nothing yet. Takes `rate_hz` samples a second of each thread's CPU time, on the CPUs of `watch` and on no other:
     /// of a thread that runs on one that comes later nothing new is known.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
-    pub fn new(rate_hz: u32, watch: &crate::births::Options) -> Result<Self, SysError> {
+    pub fn new(rate_hz: u32, watch: &crate::lifecycle::Options) -> Result<Self, SysError> {
         let rates = crate::sample::RATES_HZ;
         let period = Nanos(1_000_000_000 / u64::from(rate_hz.clamp(*rates.start(), *rates.end())));
         let attr = Attr::clock_samples(period.0, WAKE_B);
@@ -192,7 +192,7 @@ impl SpinSampler {
         }
         let mut tree = Tree::default();
         tree.add(pid);
-        tree.look(&self.proc, now(), &mut Vec::new());
+        tree.scan(&self.proc, now(), &mut Vec::new());
         tree.processes().try_for_each(|process| self.also_alone(process))
     }
 
@@ -214,7 +214,7 @@ impl SpinSampler {
         Ok(())
     }
 
-    /// Whether process `pid` is sampled, as far as the kernel has told of processes that were created.
+    /// Whether process `pid` is sampled, as far as the kernel has reported created processes.
     #[must_use]
     pub fn samples(&self, pid: Pid) -> bool {
         self.events_of.contains_key(&pid)
@@ -273,7 +273,7 @@ impl SpinSampler {
         }
     }
 
-    /// Code that has come up since the last call and of which nobody has said lately what it does.
+    /// Code that has come up since the last call and has no recent verdict.
     pub fn questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.questions)
     }
@@ -290,13 +290,13 @@ impl SpinSampler {
 
     fn file(&mut self, whole: &[u8], record: &Record<'_>) {
         match record {
-            Record::Fork { born, parent_pid, .. } if born.pid != *parent_pid => {
-                self.spaces.fork(*parent_pid, born.pid);
+            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
+                self.spaces.fork(*parent_pid, created.pid);
                 if let Some(of) = self.events_of.get(parent_pid) {
-                    self.events_of.insert(born.pid, *of);
+                    self.events_of.insert(created.pid, *of);
                 }
                 if self.waiting.contains(parent_pid) {
-                    self.waiting.insert(born.pid);
+                    self.waiting.insert(created.pid);
                 }
             }
             Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
@@ -345,11 +345,11 @@ impl SpinSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::births::Options;
+    use crate::lifecycle::Options;
     use std::os::unix::fs::MetadataExt;
     use std::process::Command;
 
-    /// A program is run, replaced by a copy, and run again. By what the kernel tells, two files were mapped.
+    /// A program is run, replaced by a copy, and run again. According to the kernel, two files were mapped.
     #[test]
     fn a_program_that_is_replaced_is_another_file() {
         let mut sampler = match SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {

@@ -22,7 +22,7 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// A thread was seen at a site. True if somebody is to be asked what it does there.
+    /// A thread was seen at a site. True if what it does there is to be judged.
     pub(super) fn sample(&mut self, site: Site, tid: Tid) -> bool {
         match self.known.get_mut(&site) {
             Some(Known::Judged { verdict, old }) => {
@@ -70,7 +70,7 @@ impl Sites {
         });
     }
 
-    /// All that was said is old, and to be asked for again. Forgets sites of which it was old already: nobody was
+    /// All verdicts are old, and to be asked for again. Forgets sites whose verdict was old already: no thread was
     /// seen there since.
     pub(super) fn age(&mut self) {
         self.known.retain(|_, known| match known {
@@ -127,7 +127,7 @@ mod tests {
 
     /// 10,000 sites, of which one is seen again and one has no answer yet.
     #[test]
-    fn sites_where_nobody_is_are_forgotten() {
+    fn sites_without_threads_are_forgotten() {
         let mut sites = Sites::default();
         for ip in 0..10_000 {
             sites.sample(at(ip), Tid(1));

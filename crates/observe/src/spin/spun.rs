@@ -1,7 +1,7 @@
-//! For how long a thread has only waited for others in a loop, from look to look.
+//! For how long a thread has only waited for others in a loop, from poll to poll.
 //!
-//! Between two looks it has waited in loops for that share of its time that samples of waiting are of all its
-//! samples: of its time on PUs, and of its time in the queue for one, as who has lost its PU in a loop is still
+//! Between two polls it has waited in loops for that share of its time that samples of waiting are of all its
+//! samples: of its time on PUs, and of its time in the queue for one, as a thread that has lost its PU in a loop is still
 //! there. Samples of code that cannot be read count as work there: waiting is only what was seen to be. Where no
 //! sample came, which is so when it had no PU for long, it does what it did before.
 
@@ -16,31 +16,31 @@ pub type Times = (Nanos, Nanos);
 pub struct Spun {
     /// It waited in loops for so long.
     waited: Nanos,
-    /// The samples that tell this of the time from now on, unless there are newer ones.
+    /// The samples that apply from now on, unless there are newer ones.
     share: Share,
     /// Whether code of it was ever read.
-    is_told: bool,
+    was_read: bool,
 }
 
 impl Spun {
-    /// Takes in the samples since the last look, and how long it was on PUs and waited for one since then. `most` is
-    /// the longest time on PUs that a sample stands for, where it is not a share of all of it.
+    /// Takes in the samples since the last poll, and how long it was on PUs and waited for one since then. `most` is
+    /// the longest time on PUs that a sample represents, where it is not a share of all of it.
     pub fn add(&mut self, new: Share, (ran, queued): Times, most: Option<Nanos>) {
         if new != Share::default() {
             self.share = new;
         }
-        self.is_told |= new.waits > 0 || new.works > 0;
+        self.was_read |= new.waits > 0 || new.works > 0;
         let [ran, queued] = [ran, queued].map(|time| self.share.of(time).unwrap_or(Nanos::ZERO));
         let seen =
             most.map_or(ran, |most| ran.min(Nanos(most.0.saturating_mul(u64::from(new.waits)))));
         self.waited += seen + queued;
     }
 
-    /// For how long it has waited in loops; `None` if samples have told nothing yet, as none of its code could be read.
+    /// For how long it has waited in loops; `None` if samples have shown nothing yet, as none of its code could be read.
     /// Once they have, it never shrinks, and what cannot be read is none of it.
     #[must_use]
     pub fn waited(&self) -> Option<Nanos> {
-        let is_blind = !self.is_told && self.share.unknown > 0;
+        let is_blind = !self.was_read && self.share.unknown > 0;
         (!is_blind).then_some(self.waited)
     }
 }
@@ -53,10 +53,10 @@ mod tests {
         Share { waits, works, unknown }
     }
 
-    /// Looks after 100 ms on PUs each: half of the samples wait; then it waits for a PU for 40 ms, and nothing comes; then
+    /// Polls after 100 ms on PUs each: half of the samples wait; then it waits for a PU for 40 ms, and nothing comes; then
     /// all that can be read wait, three of four.
     #[test]
-    fn samples_share_the_time_since_the_last_look() {
+    fn samples_share_the_time_since_the_last_poll() {
         let ms = Nanos::from_millis;
         let mut spun = Spun::default();
         spun.add(share(10, 10, 0), (ms(100), ms(0)), None);
@@ -72,7 +72,7 @@ mod tests {
     /// It waits for 100 ms, and then runs code that cannot be read: for 100 ms with samples, for 50 ms in which none
     /// comes, and for 100 ms in which one of 100 samples waits.
     #[test]
-    fn who_waited_and_then_runs_what_cannot_be_read_waits_no_more() {
+    fn waiting_ends_where_code_cannot_be_read() {
         let ms = Nanos::from_millis;
         let mut spun = Spun::default();
         spun.add(share(25, 0, 0), (ms(100), ms(0)), None);

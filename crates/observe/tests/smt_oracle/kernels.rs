@@ -153,7 +153,7 @@ fn classes_of(line: &str) -> [bool; 5] {
     [branch, float && plain, !branch && !float && plain, loads, stores]
 }
 
-/// What ends a loop of SMT-Bench: it counts itself, shows its count, ends at a limit or when told to.
+/// What ends a loop of SMT-Bench: it counts itself, shows its count, ends at a limit or on request.
 const COUNTED: [&str; 4] =
     ["incq {n}", "movq {n}, ({b})", "cmpq $1000000, {n}\nje out", "cmpb $0, 8({b})\nje out"];
 

@@ -181,7 +181,7 @@ fn simulated(size: usize, tasks: &[(Use, usize)], kept: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Expected and simulated misses of tasks that share a cache of 250 lines. The model only hears of their
+/// Expected and simulated misses of tasks that share a cache of 250 lines. The model gets only their
 /// curves.
 fn both_ways(tasks: &[(Use, usize)], chance: f64) -> Vec<(f64, f64)> {
     const SIZE: usize = 250;
@@ -241,8 +241,8 @@ fn few_new_lines_as_simulated() {
     }
 }
 
-/// A curve tells how much other data was used since, and how long that takes on average. Lines near the end
-/// of sweeps of random length wait far longer than that, which the curve cannot tell, and the others less:
+/// A curve shows how much other data was used since, and how long that takes on average. Lines near the end
+/// of sweeps of random length wait far longer than that, which the curve does not show, and the others less:
 /// too many misses are expected, by some 12 in 100.
 #[test]
 fn waits_that_differ_from_the_average() {

@@ -55,7 +55,7 @@ impl Copied {
     }
 }
 
-/// Who sat where: all of the seats but what they demand.
+/// Which task was where: all of the seats but what they demand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seating {
     /// Whether it was set.

@@ -4,7 +4,7 @@ use super::{UNSEEN, Work};
 use crate::memory::{self, agreed_wait};
 use crate::system::parts::Parts;
 
-/// What can be waited for, and who passes it.
+/// What can be waited for, and which tasks pass it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     pub passing: Vec<Access>,
@@ -59,7 +59,7 @@ pub(super) struct Asked {
 }
 
 impl Queue {
-    /// Lets the wait and the rates of those who wait agree.
+    /// Lets the wait and the rates of the waiting tasks agree.
     ///
     /// What a task does beside waiting stays the same here, so its rate is `1 / (rest + waits)`.
     fn agree(&mut self, scale: f64, asked: &mut [Asked], going: &mut [Going]) {
@@ -98,7 +98,7 @@ impl Queue {
 }
 
 impl Work {
-    /// Lets waits and the rates of those who wait agree, one queue after the other.
+    /// Lets waits and the rates of the waiting tasks agree, one queue after the other.
     pub fn wait(&mut self, parts: &Parts) {
         self.ask();
         let Self { tasks, queues, asked, going, .. } = self;

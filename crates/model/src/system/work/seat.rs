@@ -1,4 +1,4 @@
-//! Before the first round: who is where, and what each passes on the way to its data.
+//! Before the first round: which task is where, and what each passes on the way to its data.
 
 use super::before::Before;
 use super::caches::{Group, User};
@@ -8,7 +8,7 @@ use crate::system::Seat;
 use crate::system::parts::{Parts, parallel};
 
 impl Work {
-    /// Takes in who is where. If `warm`, the search begins where the last one ended, else knowing nothing.
+    /// Takes in which task is where. If `warm`, the search begins where the last one ended, else knowing nothing.
     pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>], warm: bool) {
         self.before.resize_with(parts.places.len(), Before::default);
         if !warm {

@@ -198,7 +198,7 @@ fn power8_needs_two_groups() {
     let found = grouping(&wanted(&plan(&POWER8, 0.0)), fits);
     let sizes: Vec<usize> = found.groups.iter().map(|group| group.events.len()).collect();
     assert_eq!((sizes, found.refused), (vec![5, 2], vec![]));
-    // Nor is there a third one for the requests, of which it counts loads alone: nobody can use those.
+    // Nor is there a third one for the requests, of which it counts loads alone: those cannot be used.
     let family = table::family(Cpu::Power { generation: 8 }, "cpu");
     let classes = super::super::plan::wanted(family, |_| true);
     let all = [wanted(&plan(&POWER8, 0.0)), traffic(classes, Vec::new())].concat();
@@ -248,7 +248,7 @@ proptest! {
 
     /// Counts that can be give a stack: shares of the cycles that add up to less than all.
     #[test]
-    fn what_can_be_is_told(frontend in 1_u64..500_000, backend in 1_u64..500_000) {
+    fn possible_stacks_are_found(frontend in 1_u64..500_000, backend in 1_u64..500_000) {
         let groups = [Group::of_roles(&[Role::Cycles, Role::Stack(0), Role::Stack(1)])];
         let readings = [reading(1_000, 1_000, &[1_000_000, frontend, backend])];
         let plan = plan(&ARM_CYCLES, 0.0);

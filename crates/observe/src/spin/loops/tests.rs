@@ -1,6 +1,6 @@
 //! Small loops that wait and that work, one instruction a line with what is said of a thread that is seen there.
 //!
-//! Their machine code is GNU as's. `wait` are those in which every instruction of the loop has to be told as waiting,
+//! Their machine code is GNU as's. `wait` are those in which every instruction of the loop has to be classed as waiting,
 //! `work` those in which none may be, `both` hold a loop of each kind.
 
 use super::*;
@@ -51,7 +51,7 @@ fn word(verdict: Verdict) -> String {
 }
 
 fn check(isa: Isa, text: &str, file: ExpectFile) {
-    let mut told = Vec::new();
+    let mut written = Vec::new();
     for case in cases(text) {
         let mut lines = vec![case.title.clone()];
         let verdict = |(at, _): &(u64, String)| said(isa, &case.code, *at);
@@ -62,7 +62,7 @@ fn check(isa: Isa, text: &str, file: ExpectFile) {
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             lines.push(format!("    {:8} {at:3x}: {hex:20} {assembly}", word(*verdict)));
         }
-        told.push(lines.join("\n"));
+        written.push(lines.join("\n"));
         let in_loop = || verdicts.iter().filter(|v| **v != Verdict::Works(Work::NoLoop));
         match case.title.split(':').next().unwrap() {
             "wait" => assert!(in_loop().count() > 0 && in_loop().all(|v| v.waits()), "{lines:#?}"),
@@ -73,7 +73,7 @@ fn check(isa: Isa, text: &str, file: ExpectFile) {
             ),
         }
     }
-    file.assert_eq(&(told.join("\n\n") + "\n"));
+    file.assert_eq(&(written.join("\n\n") + "\n"));
 }
 
 const X86: &str = include_str!("x86.txt");

@@ -116,7 +116,7 @@ impl Book {
         }
         let Some(mode) = mode else { return };
         let refs: Vec<&[f64]> = shown.iter().map(Vec::as_slice).collect();
-        match inverse::told(mode, &refs) {
+        match inverse::converged(mode, &refs) {
             Some(stacks) => {
                 for (id, stack) in group.iter().zip(&stacks) {
                     self.note(*id, stack).is_doubtful = false;

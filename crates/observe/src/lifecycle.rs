@@ -1,23 +1,23 @@
-//! Who is born, who ends and who takes a new name among the threads of running programs.
+//! Task lifecycle events: the threads of running programs that are created, end, or change their name.
 //!
-//! The kernel tells: one event that counts nothing, a CPU, inherited by every thread and process
+//! The kernel reports them by a perf event that counts nothing, one a CPU, inherited by every thread and process
 //! that the watched one creates. It needs no preload and no tracing, works for static, Go and JVM
-//! programs, and reports a birth before the newborn has run its first instruction; a reader that
-//! waits on [`Births::fds`] is woken at once (median 40–45 µs in a 2-CPU virtual machine). Where
-//! the kernel does not let us open events, `/proc` is looked through again and again instead:
-//! the same events, but later, and short lives are missed.
+//! programs, and reports a creation before the new thread has run its first instruction. A reader that
+//! waits on [`LifecycleEvents::fds`] is woken at once (median 40–45 µs in a 2-CPU virtual machine). Where
+//! the kernel denies such events, `/proc` is scanned periodically instead: it yields
+//! the same events, but later, and short-lived threads are missed.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), colocate_observe::SysError> {
 //! # let child = colocate_observe::Pid(1);
-//! use colocate_observe::{Births, Options, sys};
+//! use colocate_observe::{LifecycleEvents, Options, sys};
 //! // `child` waits before its exec.
-//! let mut births = Births::watch(child, &Options::here()?);
+//! let mut lifecycle = LifecycleEvents::watch(child, &Options::here()?);
 //! // … let it go on …
 //! let mut events = Vec::new();
-//! while !births.all_ended() {
-//!     sys::wait_readable(&births.fds(), births.next_look())?;
-//!     births.drain(&mut events);
+//! while !lifecycle.all_ended() {
+//!     sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout())?;
+//!     lifecycle.drain(&mut events);
 //!     for event in events.drain(..) { /* pin it, count it, forget it */ }
 //! }
 //! # Ok(()) }
@@ -25,7 +25,7 @@
 
 mod storm;
 
-pub use storm::AT_ONCE;
+pub use storm::BURST;
 
 use crate::limits::Descriptors;
 use crate::perf::{Attr, Record, Rings, Stamp, parse};
@@ -41,15 +41,15 @@ use storm::{Storms, Verdict};
 
 /// Something that happened to a task. Times are on `CLOCK_MONOTONIC`.
 ///
-/// For every task `Born` comes first and once, `Ended` last; between tasks the order is that of
+/// For every task `Created` comes first and once, `Ended` last. Events of different tasks are in the order of
 /// time, but an event can come after a later one of another CPU.
 ///
-/// A thread that is not its process's first and executes a program goes on under the first one's
-/// number: the first one has ended, one with its number is born, and then the thread ends.
+/// A thread that is not its process's first and executes a program takes over the first one's
+/// number: the first one has ended, one with its number is created, and then the thread ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
     /// It was created, or was there already when watching began.
-    Born {
+    Created {
         /// When; for a task found in `/proc`, when it was found.
         at: Nanos,
         /// Its process.
@@ -59,7 +59,7 @@ pub enum TaskEvent {
         /// The process that created it: its own for a further thread, another one for the first
         /// thread of a process.
         parent_pid: Pid,
-        /// The thread that created it, or that goes on as it; the first thread of that process where
+        /// The thread that created it, or that takes over its number; the first thread of that process where
         /// unknown.
         parent_tid: Tid,
         /// Whether it was found in `/proc`, which does not say what thread created it.
@@ -74,7 +74,7 @@ pub enum TaskEvent {
         /// The thread.
         tid: Tid,
     },
-    /// It has a new name. A newborn has its creator's name and reports none until it changes.
+    /// It has a new name. A new thread has its creator's name, which is not reported.
     Named {
         /// When.
         at: Nanos,
@@ -87,13 +87,13 @@ pub enum TaskEvent {
         /// Whether it is new because the process executes another program now.
         exec: bool,
     },
-    /// Notes of the kernel were lost. Births and ends among them follow, found in `/proc`.
+    /// Records of the kernel were lost. Creations and ends among them follow, found in `/proc`.
     Lost {
         /// How many.
         count: u64,
     },
-    /// A process creates threads faster than [`Options::most_a_second`]. As long as it does, those that live on are born
-    /// late, as found, and of others nothing is told.
+    /// A process creates threads faster than [`Options::most_a_second`]. Until it slows down, threads that live on are
+    /// reported late, as found, and the others not at all.
     Storm {
         /// When.
         at: Nanos,
@@ -107,7 +107,7 @@ impl TaskEvent {
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         match self {
-            Self::Born { at, .. }
+            Self::Created { at, .. }
             | Self::Ended { at, .. }
             | Self::Named { at, .. }
             | Self::Storm { at, .. } => Some(*at),
@@ -119,8 +119,8 @@ impl TaskEvent {
 /// Where and how to watch.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// CPUs on which tasks may run; what happens on others goes unseen, unless [`Births::may_run_on`]
-    /// is told of them.
+    /// CPUs on which tasks may run. Events on others are missed, unless they are passed to
+    /// [`LifecycleEvents::set_allowed_cpus`].
     pub cpus: Vec<PuNr>,
     /// Where processes are looked up.
     pub proc: Proc,
@@ -128,8 +128,8 @@ pub struct Options {
     pub ring_pages: usize,
     /// Whether to do without kernel events, as where they are denied.
     pub without_perf: bool,
-    /// How many new threads a second are told of, of each process that is given and of all that it creates; all without a
-    /// number. As many as [`AT_ONCE`] may come at once.
+    /// How many new threads a second are reported of each given process and all that it creates; `None` for all.
+    /// As many as [`BURST`] may come at once.
     pub most_a_second: Option<u32>,
 }
 
@@ -146,28 +146,28 @@ impl Options {
     }
 }
 
-/// A note of a birth takes 64 bytes, so 1,000 fit between two reads. Chosen, not measured.
+/// A creation record takes 64 bytes, so 1,000 fit between two reads. Chosen, not measured.
 const RING_PAGES: usize = 16;
 
-/// Least time between two looks through `/proc`. Chosen: a thread that lives for less is not worth
+/// Least time between two scans of `/proc`. Chosen: a thread that lives for less is not worth
 /// placing.
-const LEAST_LOOK: Duration = Duration::from_millis(1);
+const LEAST_SCAN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Time between the first two looks through `/proc` that make up for lost notes. Chosen.
-const LOOK_AFTER_LOSS: Duration = Duration::from_secs(1);
+/// Time between the first two scans of `/proc` that make up for lost records. Chosen.
+const FIRST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The last of these looks comes so long after the one before. Chosen: no thread takes longer to end.
-const LAST_LOOK_AFTER_LOSS: Duration = Duration::from_secs(60);
+/// Longest time between two of these scans. Chosen: no thread takes longer to end.
+const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looking through `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
-const LOOK_SHARE: u32 = 100;
+/// Scanning `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
+const SCAN_SHARE: u32 = 100;
 
 /// Time between two readings of the rings in a storm. Chosen: a ring has room for what is created in several times as long.
 const READ_IN_STORM: Duration = Duration::from_millis(10);
 
-/// How often the rings are read again for what comes before that which has already been heard of.
+/// How often the rings are read again for events that precede those already read.
 ///
-/// Twice is enough unless notes were lost: a birth is written before the newborn runs.
+/// Twice is enough unless records were lost: a creation is written before the new thread runs.
 const READS_FOR_ORDER: usize = 4;
 
 /// How long after the ends of its other threads a process is seen to execute another program, at most. Chosen: the
@@ -179,24 +179,24 @@ const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
 /// Watches the tasks of one or more programs.
 #[derive(Debug)]
-pub struct Births {
+pub struct LifecycleEvents {
     source: Source,
     proc: Proc,
     tree: Tree,
-    /// Events that others belong before which have not been heard of yet.
+    /// Events that may be preceded by others not read yet.
     early: Vec<TaskEvent>,
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
-    /// When `/proc` is to be looked through; `None` as long as the kernel tells everything.
-    next_look: Option<Instant>,
-    /// Time between the next look that makes up for lost notes and the one after it.
+    /// When `/proc` is to be scanned; `None` as long as the kernel reports everything.
+    next_scan: Option<Instant>,
+    /// Time between the next scan that makes up for lost records and the one after it.
     after_loss: Duration,
     storms: Storms,
     /// When the rings are to be read next in a storm.
     next_read: Instant,
-    /// Whether tasks may run on CPUs of which the kernel tells nothing, as they have no ring.
-    is_deaf: bool,
+    /// Whether tasks may run on CPUs that have no ring, so that their events are missed.
+    has_uncovered_cpus: bool,
     /// Why `/proc` cannot be used at all.
     without_proc: Option<String>,
 }
@@ -207,27 +207,27 @@ enum Source {
     Proc { why: Option<SysError> },
 }
 
-impl Births {
+impl LifecycleEvents {
     /// Watches process `pid` and all it creates from now on.
     ///
     /// For a whole record, call it while `pid` is a child that waits before its exec. A process
     /// that runs already may be given as well: its threads are found in `/proc`.
     ///
-    /// Never fails: where the kernel denies events, [`Births::without_perf`] says why and `/proc`
-    /// is used; where that cannot be used either, [`Births::without_proc`] says why, and of each process that is given
+    /// Never fails: where the kernel denies events, [`LifecycleEvents::without_perf`] says why and `/proc`
+    /// is used. Where that cannot be used either, [`LifecycleEvents::without_proc`] says why, and of each given process
     /// no more is known than that it lives. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
-        let rings = || Rings::map(&Attr::task_notes(), &options.cpus, options.ring_pages);
+        let rings = || Rings::map(&Attr::task_events(), &options.cpus, options.ring_pages);
         let source = match (!options.without_perf).then(rings) {
             Some(Ok(rings)) => Source::Perf(rings),
             Some(Err(why)) => Source::Proc { why: Some(why) },
             None => Source::Proc { why: None },
         };
-        let mut births = Self {
+        let mut lifecycle = Self {
             source,
-            next_look: None,
-            after_loss: LOOK_AFTER_LOSS,
+            next_scan: None,
+            after_loss: FIRST_SCAN_INTERVAL,
             storms: Storms::new(options.most_a_second),
             next_read: Instant::now(),
             proc: options.proc.clone(),
@@ -235,24 +235,24 @@ impl Births {
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
-            is_deaf: false,
+            has_uncovered_cpus: false,
             without_proc: options.proc.check().err(),
         };
-        if births.needs_proc() {
-            births.look_soon();
+        if lifecycle.needs_proc() {
+            lifecycle.scan_soon();
         }
-        births.also(pid);
-        births
+        lifecycle.add(pid);
+        lifecycle
     }
 
     /// Watches process `pid` and all it creates, too.
-    pub fn also(&mut self, pid: Pid) {
-        // Who was watched before has its events, and so has all that it creates.
+    pub fn add(&mut self, pid: Pid) {
+        // Processes watched before have their events, and so has all that they create.
         let before: BTreeSet<Pid> = self.tree.processes().collect();
         self.tree.add(pid);
-        self.look_below(pid);
+        self.scan_below(pid);
         if let Source::Perf(rings) = &mut self.source {
-            let (attr, mut late) = (Attr::task_notes().inherited(), false);
+            let (attr, mut late) = (Attr::task_events().inherited(), false);
             for process in self.tree.processes().filter(|process| !before.contains(process)) {
                 match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
                     Ok(true) => {}
@@ -264,43 +264,43 @@ impl Births {
                 }
             }
             if late {
-                self.look_soon();
+                self.scan_soon();
             }
-            // Some may have been born before their creator was watched.
-            self.look_below(pid);
+            // Some threads may have been created before their creator was watched.
+            self.scan_below(pid);
         }
     }
 
-    /// Looks for tasks of process `pid` and below. It has one, its first thread, whether or not `/proc` shows that: a
-    /// caller must not wait for the birth of what it has launched itself.
-    fn look_below(&mut self, pid: Pid) {
+    /// Scans `/proc` for tasks of process `pid` and below. Its first thread is reported whether or not `/proc` shows it:
+    /// a caller must not wait for the creation of a process that it has launched itself.
+    fn scan_below(&mut self, pid: Pid) {
         let (at, tid) = (now(), pid.first_thread());
         if self.without_proc.is_none() {
-            self.tree.look_below(&self.proc, pid, at, &mut self.first);
+            self.tree.scan_below(&self.proc, pid, at, &mut self.first);
         }
         let is_unread = self.without_proc.is_some() || self.tree.has_unread();
         if is_unread && !self.tree.has(tid) && exists(pid, tid) {
             let (parent_pid, parent_tid) = (pid, tid);
-            let born = TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true };
-            self.tree.learn(&born);
-            self.first.push(born);
+            let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true };
+            self.tree.learn(&created);
+            self.first.push(created);
         }
     }
 
-    /// Has `/proc` looked through at the next call of [`Births::drain`], if it can be used.
-    fn look_soon(&mut self) {
-        self.next_look = self.without_proc.is_none().then(Instant::now);
-        self.after_loss = LOOK_AFTER_LOSS;
+    /// Has `/proc` scanned at the next call of [`LifecycleEvents::drain`], if it can be used.
+    fn scan_soon(&mut self) {
+        self.next_scan = self.without_proc.is_none().then(Instant::now);
+        self.after_loss = FIRST_SCAN_INTERVAL;
     }
 
-    /// Notes that these threads have ended, whatever `/proc` or the kernel's notes will say, as their process was reaped.
+    /// Records that these threads have ended, whatever `/proc` or the kernel reports, as their process was reaped.
     pub fn reaped(&mut self, tids: impl IntoIterator<Item = Tid>) {
         for tid in tids {
             self.tree.forget(tid);
         }
     }
 
-    /// Forgets a process that [`Births::also`] was called for, when it and all it has created have
+    /// Forgets a process that [`LifecycleEvents::add`] was called for, when it and all it has created have
     /// ended: its descriptors are closed.
     pub fn forget(&mut self, pid: Pid) {
         if let Source::Perf(rings) = &mut self.source {
@@ -309,31 +309,30 @@ impl Births {
         self.storms.forget(pid);
     }
 
-    /// From now on tells of every new thread, and of those that were not told of at once.
-    pub fn tell_all(&mut self) {
-        self.storms.pass_all_on();
+    /// From now on reports every new thread, and those held back so far.
+    pub fn report_all(&mut self) {
+        self.storms.report_all();
     }
 
-    /// Takes in on which CPUs tasks may run now, and says on which of them the kernel tells nothing,
-    /// because they were not among [`Options::cpus`]. As long as there are such, `/proc` is looked
-    /// through again and again as well, as where events are denied.
+    /// Sets on which CPUs tasks may run now. Returns those whose events are missed because they were not among
+    /// [`Options::cpus`]. While there are such CPUs, `/proc` is scanned as well, as where events are denied.
     ///
-    /// No rings are added: everybody who is watched already would need events there, and those that
-    /// are inherited cannot be had afterwards without gaps. A CPU that goes and comes back keeps its
+    /// No rings are added: every watched task would need events there, and inherited ones
+    /// cannot be opened afterwards without gaps. A CPU that goes and comes back keeps its
     /// ring and its events.
-    pub fn may_run_on(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
+    pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
         let Source::Perf(rings) = &self.source else { return Vec::new() };
-        let unheard: Vec<PuNr> = cpus.into_iter().filter(|cpu| !rings.has(*cpu)).collect();
-        self.is_deaf = !unheard.is_empty();
-        if self.is_deaf {
-            self.look_soon();
+        let uncovered: Vec<PuNr> = cpus.into_iter().filter(|cpu| !rings.has(*cpu)).collect();
+        self.has_uncovered_cpus = !uncovered.is_empty();
+        if self.has_uncovered_cpus {
+            self.scan_soon();
         }
-        unheard
+        uncovered
     }
 
-    /// Whether there are births and ends that only `/proc` tells of.
+    /// Whether there are creations and ends that only `/proc` shows.
     fn needs_proc(&self) -> bool {
-        self.is_deaf || matches!(self.source, Source::Proc { .. })
+        self.has_uncovered_cpus || matches!(self.source, Source::Proc { .. })
     }
 
     /// Why `/proc` is used and not the kernel's events; `None` if they are used, or if the options
@@ -362,15 +361,15 @@ impl Births {
         }
     }
 
-    /// How long a reader may sleep without missing anything, unless [`Births::fds`] wake it; `None`
+    /// How long a reader may sleep without missing anything, unless [`LifecycleEvents::fds`] wake it; `None`
     /// if they always do.
     #[must_use]
-    pub fn next_look(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         if !self.first.is_empty() {
             return Some(Duration::ZERO);
         }
         let read = self.storms.is_any().then_some(self.next_read);
-        let next = [self.next_look, read].into_iter().flatten().min();
+        let next = [self.next_scan, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
@@ -386,42 +385,42 @@ impl Births {
         self.drain_rings(events);
         let begun = Instant::now();
         self.next_read = begun + READ_IN_STORM;
-        if self.next_look.is_some_and(|next| next <= begun) {
+        if self.next_scan.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
-            self.tree.look(&self.proc, now(), &mut found);
+            self.tree.scan(&self.proc, now(), &mut found);
             if self.needs_proc() {
                 found = self.renumbered(found);
             }
-            found.into_iter().for_each(|event| self.tell(event, events));
-            self.plan_look(begun);
+            found.into_iter().for_each(|event| self.report(event, events));
+            self.plan_scan(begun);
         }
         let (at, tree) = (now(), &mut self.tree);
         let due = self.storms.due(at, |tid| tree.is_hidden(tid));
         due.into_iter().for_each(|tid| tree.reveal(tid, at, events));
     }
 
-    /// Says when `/proc` is to be looked through next, after a look that has begun at `begun`.
-    fn plan_look(&mut self, begun: Instant) {
+    /// Sets when `/proc` is to be scanned next, after a scan that began at `begun`.
+    fn plan_scan(&mut self, begun: Instant) {
         let end = Instant::now();
-        let share = (end - begun) * LOOK_SHARE;
+        let share = (end - begun) * SCAN_SHARE;
         if self.needs_proc() {
-            self.next_look = Some(end + LEAST_LOOK.max(share));
+            self.next_scan = Some(end + LEAST_SCAN_INTERVAL.max(share));
             return;
         }
-        // Whoever was about to end when notes were lost may still be listed, but not for long.
+        // A thread that was about to end when records were lost may still be listed, but not for long.
         let after = self.after_loss;
         self.after_loss = 2 * after;
-        self.next_look = (after <= LAST_LOOK_AFTER_LOSS).then(|| end + after.max(share));
+        self.next_scan = (after <= LONGEST_SCAN_INTERVAL).then(|| end + after.max(share));
     }
 
-    /// Passes on what the tree has learned, but for threads of a storm.
-    fn tell(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
-        if let TaskEvent::Born { at, pid, tid, parent_tid, .. } = event {
+    /// Reports what the tree has learned, except threads held back in a storm.
+    fn report(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
+        if let TaskEvent::Created { at, pid, tid, parent_tid, .. } = event {
             let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
             if verdict == Verdict::HideFirst {
                 events.push(TaskEvent::Storm { at, pid });
             }
-            if verdict != Verdict::PassOn {
+            if verdict != Verdict::Report {
                 self.tree.hide(tid, parent_tid);
                 return;
             }
@@ -429,8 +428,8 @@ impl Births {
         events.push(event);
     }
 
-    /// Rings are read one after another, so the end of a creator can be read while the birth that it is
-    /// the creator of, on another CPU, is not. What is older than the beginning of a reading is complete
+    /// Rings are read one after another, so the end of a creator can be read before the creation
+    /// on another CPU that it caused. What is older than the beginning of a reading is complete
     /// with that reading; what is newer waits for the next.
     fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
         let mut lost = 0;
@@ -452,11 +451,11 @@ impl Births {
         }
     }
 
-    /// Moves what waits in the rings to `early`, in the order of time, and says how many notes the
+    /// Moves what waits in the rings to `early`, in the order of time, and returns how many records the
     /// kernel had to drop.
     ///
-    /// If some may be missing, `/proc` is due at once and from time to time from then on: whoever
-    /// ends while it is looked through is still there, and nothing else tells of that end.
+    /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task that
+    /// ends during a scan is still listed, and nothing else reports that end.
     fn read_rings(&mut self) -> u64 {
         let Source::Perf(rings) = &mut self.source else { return 0 };
         let full = rings.take(&mut self.bytes);
@@ -468,7 +467,7 @@ impl Births {
             self.early.extend(event(&record));
         }
         if full || lost > 0 {
-            self.look_soon();
+            self.scan_soon();
         }
         self.bytes.clear();
         self.early.sort_by_key(TaskEvent::at);
@@ -497,18 +496,18 @@ impl Births {
             if self.is_early(&event) {
                 self.early.push(event);
             } else if self.tree.learn(&event) && !is_of_hidden {
-                self.tell(event, events);
+                self.report(event, events);
             }
-            // Else it is the birth of a task that was found in /proc before its note was read.
+            // Else it is the creation of a task that was found in /proc before its record was read.
         }
     }
 
-    /// Whether the birth of the task that an event is about, or of its creator's process, has not been
-    /// heard of.
+    /// Whether the creation of the event's task, or of its creator's process, has not been
+    /// read yet.
     fn is_early(&self, event: &TaskEvent) -> bool {
         match event {
             TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => !self.tree.has(*tid),
-            TaskEvent::Born { pid, parent_pid, .. } => {
+            TaskEvent::Created { pid, parent_pid, .. } => {
                 !self.tree.has_process(*pid) && !self.tree.has_process(*parent_pid)
             }
             TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => false,
@@ -516,35 +515,36 @@ impl Births {
     }
 
     /// A thread that is not its process's first executes a program: all others have ended, and it
-    /// goes on under the first one's number (execve(2)). The kernel has reported the end of the
+    /// takes over the first one's number (execve(2)). The kernel has reported the end of the
     /// first one but not that its number lives on.
     ///
-    /// It is born under that number before it ends under its own, so that its process is never
-    /// without a task.
+    /// It is created under that number before it ends under its own, so that its process always
+    /// has a task.
     fn take_over(&mut self, at: Nanos, pid: Pid, events: &mut Vec<TaskEvent>) {
         let tid = pid.first_thread();
         let others: Vec<Tid> = self.tree.tasks_of(pid).collect();
         let parent_tid = match others[..] {
             [] => return,
             [executing] => executing,
-            // Of the ends of others no note has come.
+            // The ends of others are not reported yet.
             _ => tid,
         };
-        let born = TaskEvent::Born { at, pid, tid, parent_pid: pid, parent_tid, found: false };
+        let created =
+            TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid, found: false };
         let ended = others.into_iter().map(|tid| TaskEvent::Ended { at, pid, tid });
-        for event in std::iter::once(born).chain(ended) {
+        for event in std::iter::once(created).chain(ended) {
             self.tree.learn(&event);
             events.push(event);
         }
     }
 
-    /// What a look through `/proc` has found, with the first threads renewed of those processes that execute another
+    /// What a scan of `/proc` has found, with the first threads renewed of those processes that execute another
     /// program and have lost threads by that.
     ///
-    /// Any of these may have executed it and have the first one's number now; `/proc` shows no more than that there is
-    /// one with that number, as before. The kernel's notes would tell that the first one has ended.
+    /// Any of these may have executed it and have the first one's number now. `/proc` only shows that there is
+    /// one with that number, as before. The kernel's records would report that the first one has ended.
     ///
-    /// The kernel ends the others before it shows the new program, and looks may come in between.
+    /// The kernel ends the others before it shows the new program, and scans may come in between.
     fn renumbered(&self, found: Vec<TaskEvent>) -> Vec<TaskEvent> {
         let lost_thread = |pid: Pid, at: Nanos| {
             self.tree.lost_thread(pid).is_some_and(|lost| lost + EXEC_TAKES >= at)
@@ -560,14 +560,14 @@ impl Births {
             return found;
         }
         let is_new = |of: Tid| {
-            found.iter().any(|event| matches!(event, TaskEvent::Born { tid, .. } if *tid == of))
+            found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
         };
         let mut all = Vec::new();
         for event in &found {
             if let Some((at, pid, tid)) = executes(event).filter(|(_, _, tid)| !is_new(*tid)) {
                 let (parent_pid, parent_tid) = (pid, tid);
                 all.push(TaskEvent::Ended { at, pid, tid });
-                all.push(TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: true });
+                all.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
             }
             all.push(event.clone());
         }
@@ -575,11 +575,11 @@ impl Births {
     }
 }
 
-/// Opens `attr` on every thread of `pid`, also on those born meanwhile; `bytes` collects records
+/// Opens `attr` on every thread of `pid`, also on those created meanwhile; `bytes` collects records
 /// that come in.
 ///
-/// Says whether the kernel will tell of the end of each. A thread that is about to end cannot be
-/// watched any more, but `/proc` lists it for as long as it takes to give its memory back.
+/// Returns whether the kernel will report the end of each. A thread that is about to end cannot be
+/// watched any more, but `/proc` lists it until its memory is freed.
 ///
 /// # Errors
 /// As [`Rings::attach`], except that threads which have ended are passed over.
@@ -593,8 +593,8 @@ pub(crate) fn attach_all(
     let mut attached = BTreeSet::new();
     let mut all = true;
     loop {
-        // Who was born of a thread that was attached already has inherited its events, and a second
-        // one would count everything twice. Those listed are born, so their notes are read after.
+        // A child of a thread attached already has inherited its events, and a second event
+        // would count everything twice. Listed threads exist, so their records are read after the list.
         let tasks = match proc.tasks(pid) {
             Ok(tasks) => tasks,
             Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => Vec::new(),
@@ -603,7 +603,7 @@ pub(crate) fn attach_all(
         };
         all &= !rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
-            Record::Fork { born, .. } => Some(born.tid),
+            Record::Fork { created, .. } => Some(created.tid),
             _ => None,
         }));
         let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
@@ -624,11 +624,11 @@ pub(crate) fn attach_all(
     }
 }
 
-/// The event that a record of the kernel tells of, if any.
+/// The event that a record of the kernel reports, if any.
 pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
     Some(match *record {
-        Record::Fork { born: Stamp { at, pid, tid }, parent_pid, parent_tid } => {
-            TaskEvent::Born { at, pid, tid, parent_pid, parent_tid, found: false }
+        Record::Fork { created: Stamp { at, pid, tid }, parent_pid, parent_tid } => {
+            TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: false }
         }
         Record::Exit(Stamp { at, pid, tid }) => TaskEvent::Ended { at, pid, tid },
         Record::Comm { of: Stamp { at, pid, tid }, name, exec } => {
@@ -644,59 +644,66 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    fn born(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
+    fn created(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
         let (pid, parent_pid) = (Pid(pid), Pid(parent));
         let parent_tid = parent_pid.first_thread();
-        TaskEvent::Born { at: Nanos(at), pid, tid: Tid(tid), parent_pid, parent_tid, found: false }
+        TaskEvent::Created {
+            at: Nanos(at),
+            pid,
+            tid: Tid(tid),
+            parent_pid,
+            parent_tid,
+            found: false,
+        }
     }
 
     fn ended(at: u64, tid: i32) -> TaskEvent {
         TaskEvent::Ended { at: Nanos(at), pid: Pid(tid), tid: Tid(tid) }
     }
 
-    /// Watches process 10, whose birth has been heard of.
-    fn births() -> Births {
+    /// Watches process 10, whose creation has been read.
+    fn lifecycle() -> LifecycleEvents {
         let mut tree = Tree::default();
-        tree.learn(&born(0, 10, 10, 1));
-        Births {
+        tree.learn(&created(0, 10, 10, 1));
+        LifecycleEvents {
             source: Source::Proc { why: None },
             proc: Proc::default(),
             tree,
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
-            next_look: None,
-            is_deaf: false,
+            next_scan: None,
+            has_uncovered_cpus: false,
             without_proc: None,
-            after_loss: LOOK_AFTER_LOSS,
+            after_loss: FIRST_SCAN_INTERVAL,
             storms: Storms::new(None),
             next_read: Instant::now(),
         }
     }
 
-    /// Process 10 creates 20, which creates thread 21; the note of 21 is read before that of 20.
+    /// Process 10 creates 20, which creates thread 21; the record of 21 is read before that of 20.
     #[test]
-    fn a_birth_waits_for_that_of_its_creator() {
-        let (mut births, mut events) = (births(), Vec::new());
-        births.early = vec![born(2, 20, 21, 20)];
-        births.deliver(Nanos(5), &mut events);
+    fn a_creation_waits_for_that_of_its_creator() {
+        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+        lifecycle.early = vec![created(2, 20, 21, 20)];
+        lifecycle.deliver(Nanos(5), &mut events);
         assert_eq!(events, []);
-        births.early.insert(0, born(1, 20, 20, 10));
-        births.deliver(Nanos(5), &mut events);
-        assert_eq!(events, [born(1, 20, 20, 10), born(2, 20, 21, 20)]);
-        assert!(births.early.is_empty());
+        lifecycle.early.insert(0, created(1, 20, 20, 10));
+        lifecycle.deliver(Nanos(5), &mut events);
+        assert_eq!(events, [created(1, 20, 20, 10), created(2, 20, 21, 20)]);
+        assert!(lifecycle.early.is_empty());
     }
 
-    /// Process 20 creates 30 and ends; its end is read before the birth. The reading began at 3, so what
-    /// is from then on may have something older before it.
+    /// Process 20 creates 30 and ends; its end is read before that creation. The reading began at 3, so
+    /// events from then on may be preceded by some not read yet.
     #[test]
-    fn the_end_of_a_creator_does_not_overtake_a_birth() {
-        let (mut births, mut events) = (births(), Vec::new());
-        births.early = vec![born(1, 20, 20, 10), ended(4, 20)];
-        births.deliver(Nanos(3), &mut events);
-        births.early.insert(0, born(3, 30, 30, 20));
-        births.deliver(Nanos(5), &mut events);
-        let all = [born(1, 20, 20, 10), born(3, 30, 30, 20), ended(4, 20)];
+    fn the_end_of_a_creator_does_not_overtake_a_creation() {
+        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+        lifecycle.early = vec![created(1, 20, 20, 10), ended(4, 20)];
+        lifecycle.deliver(Nanos(3), &mut events);
+        lifecycle.early.insert(0, created(3, 30, 30, 20));
+        lifecycle.deliver(Nanos(5), &mut events);
+        let all = [created(1, 20, 20, 10), created(3, 30, 30, 20), ended(4, 20)];
         assert_eq!(events, all);
     }
 
@@ -709,36 +716,36 @@ mod tests {
         TaskEvent::Named { at: Nanos(at), pid, tid, name, exec: true }
     }
 
-    /// Who goes on as the first thread of process 10.
-    fn goes_on(at: u64, parent: i32, found: bool) -> TaskEvent {
+    /// A thread that takes over the number of the first thread of process 10.
+    fn takes_over(at: u64, parent: i32, found: bool) -> TaskEvent {
         let (pid, tid, parent_tid) = (Pid(10), Tid(10), Tid(parent));
-        TaskEvent::Born { at: Nanos(at), pid, tid, parent_pid: pid, parent_tid, found }
+        TaskEvent::Created { at: Nanos(at), pid, tid, parent_pid: pid, parent_tid, found }
     }
 
-    /// Process 10 has the threads 10, 11 and 12. 12 executes a program: the kernel tells that 10 and 11 have ended and
+    /// Process 10 has the threads 10, 11 and 12. 12 executes a program: the kernel reports that 10 and 11 have ended and
     /// that the program of 10 is new. Between the events there is always one task of the process.
     #[test]
-    fn who_executes_a_program_is_born_as_the_first_before_it_ends() {
-        let (mut births, mut events) = (births(), Vec::new());
-        births.early = vec![born(1, 10, 11, 10), born(2, 10, 12, 10)];
-        births.deliver(Nanos(3), &mut events);
+    fn an_executing_thread_is_created_as_the_first_before_it_ends() {
+        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+        lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
+        lifecycle.deliver(Nanos(3), &mut events);
         events.clear();
-        births.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
-        births.deliver(Nanos(6), &mut events);
+        lifecycle.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
+        lifecycle.deliver(Nanos(6), &mut events);
         let ends = [ended_of(3, 10, 10), ended_of(4, 10, 11)];
-        let taken = [goes_on(5, 12, false), ended_of(5, 10, 12), executes(5, 10)];
+        let taken = [takes_over(5, 12, false), ended_of(5, 10, 12), executes(5, 10)];
         assert_eq!(events, [&ends[..], &taken].concat());
-        assert!(births.tree.has_process(Pid(10)) && !births.all_ended());
+        assert!(lifecycle.tree.has_process(Pid(10)) && !lifecycle.all_ended());
     }
 
-    /// The same, and the note of the end of 11 was lost: 11 or 12 goes on.
+    /// The same, and the record of the end of 11 was lost: 11 or 12 executes it.
     #[test]
-    fn of_several_nobody_knows_who_goes_on() {
-        let (mut births, mut events) = (births(), Vec::new());
-        births.early = vec![born(1, 10, 11, 10), born(2, 10, 12, 10)];
-        births.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
-        births.deliver(Nanos(6), &mut events);
-        let taken = [goes_on(5, 10, false), ended_of(5, 10, 11), ended_of(5, 10, 12)];
+    fn of_several_the_executing_one_is_unknown() {
+        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+        lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
+        lifecycle.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
+        lifecycle.deliver(Nanos(6), &mut events);
+        let taken = [takes_over(5, 10, false), ended_of(5, 10, 11), ended_of(5, 10, 12)];
         assert_eq!(events[3..6], taken);
     }
 
@@ -757,27 +764,27 @@ mod tests {
         root
     }
 
-    /// What is new in the last of several looks at process 10, without times.
-    fn last_look(looks: &[tempfile::TempDir]) -> Vec<String> {
-        let (mut births, mut events) = (births(), Vec::new());
-        for root in looks {
-            events = look(&mut births, root);
+    /// What is new in the last of several scans of process 10, without times.
+    fn last_scan(scans: &[tempfile::TempDir]) -> Vec<String> {
+        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+        for root in scans {
+            events = scan(&mut lifecycle, root);
         }
         lines(&events)
     }
 
-    fn look(births: &mut Births, root: &tempfile::TempDir) -> Vec<TaskEvent> {
+    fn scan(lifecycle: &mut LifecycleEvents, root: &tempfile::TempDir) -> Vec<TaskEvent> {
         let mut events = Vec::new();
-        births.proc = Proc::at(root.path());
-        births.next_look = Some(Instant::now());
-        births.drain(&mut events);
+        lifecycle.proc = Proc::at(root.path());
+        lifecycle.next_scan = Some(Instant::now());
+        lifecycle.drain(&mut events);
         events
     }
 
     fn lines(events: &[TaskEvent]) -> Vec<String> {
         let line = |event: &TaskEvent| match event {
-            TaskEvent::Born { tid, parent_pid, parent_tid, found, .. } => {
-                format!("{tid} born of {parent_pid}/{parent_tid}, found {found}")
+            TaskEvent::Created { tid, parent_pid, parent_tid, found, .. } => {
+                format!("{tid} created by {parent_pid}/{parent_tid}, found {found}")
             }
             TaskEvent::Ended { tid, .. } => format!("{tid} ended"),
             TaskEvent::Named { tid, name, exec, .. } => format!("{tid} is {name}, exec {exec}"),
@@ -787,63 +794,64 @@ mod tests {
         events.iter().map(line).collect()
     }
 
-    /// What is told of process 10 where another of its threads may have executed `new`.
-    const RENEWED: [&str; 3] = ["10 ended", "10 born of 10/10, found true", "10 is new, exec true"];
+    /// What is reported of process 10 where another of its threads may have executed `new`.
+    const RENEWED: [&str; 3] =
+        ["10 ended", "10 created by 10/10, found true", "10 is new, exec true"];
 
     /// The kernel lists 11 for a moment after it has reported its end, with the flags of one that is about to end.
     #[test]
-    fn who_is_about_to_end_is_not_found_again() {
+    fn an_ending_thread_is_not_found_again() {
         let root = saved("old", &[10, 11]);
-        let mut births = births();
-        look(&mut births, &root);
-        births.tree.forget(Tid(11));
+        let mut lifecycle = lifecycle();
+        scan(&mut lifecycle, &root);
+        lifecycle.tree.forget(Tid(11));
         let set = |flags: &str| {
             let stat = format!("11 (a) b) R 1 10 10 0 -1 {flags} 0");
             std::fs::write(root.path().join("10/task/11/stat"), stat).unwrap();
         };
         set("4194372");
-        assert_eq!(lines(&look(&mut births, &root)), [""; 0]);
+        assert_eq!(lines(&scan(&mut lifecycle, &root)), [""; 0]);
         set("4194368");
-        assert_eq!(lines(&look(&mut births, &root))[0], "11 born of 10/10, found true");
+        assert_eq!(lines(&scan(&mut lifecycle, &root))[0], "11 created by 10/10, found true");
     }
 
     /// 11 or 12 may have executed the program; `/proc` shows 10 all the time.
     #[test]
     fn in_proc_the_first_thread_is_renewed_when_others_end_by_an_exec() {
-        let seen = last_look(&[saved("old", &[10, 11, 12]), saved("new", &[10])]);
+        let seen = last_scan(&[saved("old", &[10, 11, 12]), saved("new", &[10])]);
         assert_eq!(seen, [&RENEWED[..], &["11 ended", "12 ended"]].concat());
     }
 
     /// The kernel ends the other threads first, and shows the new program some time later.
     #[test]
     fn in_proc_it_is_renewed_when_they_were_seen_to_end_before() {
-        let looks = [saved("old", &[10, 11]), saved("old", &[10]), saved("new", &[10])];
-        assert_eq!(last_look(&looks), RENEWED);
+        let scans = [saved("old", &[10, 11]), saved("old", &[10]), saved("new", &[10])];
+        assert_eq!(last_scan(&scans), RENEWED);
     }
 
     /// The first thread has just become a zombie, after its state was read, and has no executable.
     #[test]
-    fn in_proc_it_is_renewed_when_a_look_has_shown_no_executable() {
+    fn in_proc_it_is_renewed_when_a_scan_has_shown_no_executable() {
         let between = saved("old", &[10, 11]);
         std::fs::remove_file(between.path().join("10/exe")).unwrap();
-        let seen = last_look(&[saved("old", &[10, 11]), between, saved("new", &[10])]);
+        let seen = last_scan(&[saved("old", &[10, 11]), between, saved("new", &[10])]);
         assert_eq!(seen, [&RENEWED[..], &["11 ended"]].concat());
     }
 
     #[test]
     fn in_proc_it_stays_the_same_otherwise() {
-        let alone = last_look(&[saved("old", &[10]), saved("new", &[10])]);
+        let alone = last_scan(&[saved("old", &[10]), saved("new", &[10])]);
         assert_eq!(alone, ["10 is new, exec true"]);
-        let fewer = last_look(&[saved("old", &[10, 11]), saved("old", &[10])]);
+        let fewer = last_scan(&[saved("old", &[10, 11]), saved("old", &[10])]);
         assert_eq!(fewer, ["11 ended"], "it has executed nothing");
     }
 
-    /// While 10 is looked at, its first thread is a zombie and 11 takes its number: what reads the state from this pipe
+    /// While 10 is scanned, its first thread is a zombie and 11 takes its number. A reader of the state from this pipe
     /// has read the list of threads before, or sees only a dead one in it.
     #[test]
     fn in_proc_a_process_does_not_end_while_another_thread_becomes_its_first() {
-        let (mut births, before) = (births(), saved("old", &[10, 11]));
-        look(&mut births, &before);
+        let (mut lifecycle, before) = (lifecycle(), saved("old", &[10, 11]));
+        scan(&mut lifecycle, &before);
         // With as many processes as threads the state is read once: no process is looked up by its parent.
         for other in ["20", "30"] {
             std::fs::create_dir(before.path().join(other)).unwrap();
@@ -857,10 +865,10 @@ mod tests {
                 std::fs::remove_dir_all(before.path().join("10/task/11")).unwrap();
                 state.write_all(b"10 (x) Z 1 10 10").unwrap();
             });
-            lines(&look(&mut births, &before))
+            lines(&scan(&mut lifecycle, &before))
         });
         assert_eq!(seen, ["10 ended"], "11 lives");
-        let after = lines(&look(&mut births, &saved("new", &[10])));
-        assert_eq!(after, ["10 born of 1/1, found true", "10 is new, exec true", "11 ended"]);
+        let after = lines(&scan(&mut lifecycle, &saved("new", &[10])));
+        assert_eq!(after, ["10 created by 1/1, found true", "10 is new, exec true", "11 ended"]);
     }
 }

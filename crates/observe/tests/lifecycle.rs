@@ -1,8 +1,8 @@
-//! Births, names and ends of real threads and processes.
+//! Creations, names and ends of real threads and processes.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
 #![allow(clippy::zombie_processes)] // a skipped test ends at once
 
-use colocate_observe::{Births, Options, Pid, TaskEvent, Tid, sys};
+use colocate_observe::{LifecycleEvents, Options, Pid, TaskEvent, Tid, sys};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -19,15 +19,15 @@ fn pid_of(child: &Child) -> Pid {
 }
 
 /// Lets `child` go on and collects everything until the last task has ended.
-fn watch_to_the_end(mut births: Births, mut child: Child) -> Vec<TaskEvent> {
+fn watch_to_the_end(mut lifecycle: LifecycleEvents, mut child: Child) -> Vec<TaskEvent> {
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let mut events = Vec::new();
     let begun = Instant::now();
-    while !births.all_ended() {
+    while !lifecycle.all_ended() {
         assert!(begun.elapsed() < Duration::from_secs(60), "ends went unseen: {events:?}");
-        let wait = births.next_look().or(Some(Duration::from_millis(100)));
-        sys::wait_readable(&births.fds(), wait).unwrap();
-        births.drain(&mut events);
+        let wait = lifecycle.poll_timeout().or(Some(Duration::from_millis(100)));
+        sys::wait_readable(&lifecycle.fds(), wait).unwrap();
+        lifecycle.drain(&mut events);
         child.try_wait().unwrap();
     }
     events
@@ -38,29 +38,33 @@ fn without_perf(options: Options) -> Options {
 }
 
 /// Whether this kernel lets us watch; prints why not.
-fn perf_works(births: &Births) -> bool {
-    if let Some(why) = births.without_perf() {
+fn perf_works(lifecycle: &LifecycleEvents) -> bool {
+    if let Some(why) = lifecycle.without_perf() {
         println!("skipped: no kernel events here: {why}");
     }
-    births.without_perf().is_none()
+    lifecycle.without_perf().is_none()
 }
 
-/// What must hold of any list of events: births first and once, ends last.
+/// What must hold of any list of events: creations first and once, ends last.
 fn check_order(events: &[TaskEvent]) {
     let mut alive = BTreeSet::new();
     for event in events {
         match event {
-            TaskEvent::Born { tid, .. } => assert!(alive.insert(*tid), "born twice: {tid}"),
-            TaskEvent::Ended { tid, .. } => assert!(alive.remove(tid), "ended unborn: {tid}"),
-            TaskEvent::Named { tid, .. } => assert!(alive.contains(tid), "named unborn: {tid}"),
+            TaskEvent::Created { tid, .. } => assert!(alive.insert(*tid), "created twice: {tid}"),
+            TaskEvent::Ended { tid, .. } => {
+                assert!(alive.remove(tid), "ended before it was created: {tid}")
+            }
+            TaskEvent::Named { tid, .. } => {
+                assert!(alive.contains(tid), "named before it was created: {tid}")
+            }
             TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => {}
         }
     }
     assert!(alive.is_empty(), "still alive: {alive:?}");
 }
 
-fn births_of(events: &[TaskEvent]) -> usize {
-    events.iter().filter(|event| matches!(event, TaskEvent::Born { .. })).count()
+fn created_of(events: &[TaskEvent]) -> usize {
+    events.iter().filter(|event| matches!(event, TaskEvent::Created { .. })).count()
 }
 
 fn named(events: &[TaskEvent], wanted: &str) -> Vec<(Tid, bool)> {
@@ -75,13 +79,13 @@ fn named(events: &[TaskEvent], wanted: &str) -> Vec<(Tid, bool)> {
 fn a_tree_of_forks_and_execs() {
     let child = waiting("(true; exec sleep 0) & (exec env sleep 0) & wait; exec true");
     let pid = pid_of(&child);
-    let births = Births::watch(pid, &Options::here().unwrap());
-    if !perf_works(&births) {
+    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    if !perf_works(&lifecycle) {
         return;
     }
-    let events = watch_to_the_end(births, child);
+    let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
-    assert_eq!(births_of(&events), 3, "{events:?}");
+    assert_eq!(created_of(&events), 3, "{events:?}");
     let sleeps = named(&events, "sleep");
     assert_eq!(sleeps.len(), 2, "{events:?}");
     assert!(sleeps.iter().all(|(tid, exec)| *exec && *tid != pid.first_thread()));
@@ -92,13 +96,13 @@ fn a_tree_of_forks_and_execs() {
 fn children_know_their_parent() {
     let child = waiting("(sleep 0) & wait");
     let pid = pid_of(&child);
-    let births = Births::watch(pid, &Options::here().unwrap());
-    if !perf_works(&births) {
+    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    if !perf_works(&lifecycle) {
         return;
     }
-    let events = watch_to_the_end(births, child);
+    let events = watch_to_the_end(lifecycle, child);
     let parents = |event: &TaskEvent| match event {
-        TaskEvent::Born { pid: born, parent_pid, parent_tid, .. } if *born != pid => {
+        TaskEvent::Created { pid: created, parent_pid, parent_tid, .. } if *created != pid => {
             Some((*parent_pid, *parent_tid))
         }
         _ => None,
@@ -111,42 +115,44 @@ fn children_know_their_parent() {
 fn ten_thousand_short_processes_in_turn() {
     // `bash` forks for each pair of parentheses and waits for it, so at most one more lives.
     let child = waiting("for ((i = 0; i < 10000; i++)); do (:); done");
-    let births = Births::watch(pid_of(&child), &Options::here().unwrap());
-    if !perf_works(&births) {
+    let lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
+    if !perf_works(&lifecycle) {
         return;
     }
-    let events = watch_to_the_end(births, child);
+    let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
     let lost = events.iter().any(|event| matches!(event, TaskEvent::Lost { .. }));
-    assert!(lost || births_of(&events) == 10_001, "{}", births_of(&events));
+    assert!(lost || created_of(&events) == 10_001, "{}", created_of(&events));
 }
 
 #[test]
 fn ends_that_found_no_room_are_noticed() {
     // Everything happens before the one page of each CPU is read for the first time: no note that
-    // finds room comes after, so the kernel has no occasion to tell of its loss.
+    // finds room comes after, so the kernel never reports its loss.
     let mut child = waiting("for ((i = 0; i < 1000; i++)); do (:); done");
-    let mut births =
-        Births::watch(pid_of(&child), &Options { ring_pages: 1, ..Options::here().unwrap() });
-    if !perf_works(&births) {
+    let mut lifecycle = LifecycleEvents::watch(
+        pid_of(&child),
+        &Options { ring_pages: 1, ..Options::here().unwrap() },
+    );
+    if !perf_works(&lifecycle) {
         return;
     }
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     child.wait().unwrap();
     let mut events = Vec::new();
-    births.drain(&mut events);
-    while !births.all_ended() {
-        let look = births.next_look();
-        assert!(look.is_some(), "nothing will wake us");
-        sys::wait_readable(&births.fds(), look).unwrap();
-        births.drain(&mut events);
+    lifecycle.drain(&mut events);
+    while !lifecycle.all_ended() {
+        let timeout = lifecycle.poll_timeout();
+        assert!(timeout.is_some(), "nothing will wake us");
+        sys::wait_readable(&lifecycle.fds(), timeout).unwrap();
+        lifecycle.drain(&mut events);
     }
     check_order(&events);
 }
 
 /// The last CPU is not online when watching begins, and comes later. The program runs there alone.
 #[test]
-fn births_on_a_cpu_that_came_later_are_found() {
+fn threads_created_on_a_cpu_that_came_later_are_found() {
     let mut options = Options::here().unwrap();
     let all = options.cpus.clone();
     let (Some(last), true) = (options.cpus.pop(), all.len() > 1) else {
@@ -158,32 +164,35 @@ fn births_on_a_cpu_that_came_later_are_found() {
     }
     let sleeps = "exec taskset -c CPU bash -c 'sleep 2 & sleep 2 & wait'";
     let child = waiting(&sleeps.replace("CPU", &last.0.to_string()));
-    let mut births = Births::watch(pid_of(&child), &options);
-    if !perf_works(&births) {
+    let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &options);
+    if !perf_works(&lifecycle) {
         return;
     }
-    assert_eq!(births.may_run_on(options.cpus.clone()), []);
-    assert!(births.next_look().is_some_and(|look| look.is_zero()), "the program is told");
-    births.drain(&mut Vec::new());
-    assert_eq!(births.next_look(), None, "nothing is looked for");
-    assert_eq!(births.may_run_on(all), [last]);
-    let events = watch_to_the_end(births, child);
+    assert_eq!(lifecycle.set_allowed_cpus(options.cpus.clone()), []);
+    assert!(
+        lifecycle.poll_timeout().is_some_and(|timeout| timeout.is_zero()),
+        "the program is reported"
+    );
+    lifecycle.drain(&mut Vec::new());
+    assert_eq!(lifecycle.poll_timeout(), None, "/proc is not scanned");
+    assert_eq!(lifecycle.set_allowed_cpus(all), [last]);
+    let events = watch_to_the_end(lifecycle, child);
     let sleeps = named(&events, "sleep");
     assert_eq!(sleeps.len(), 2, "{events:?}");
-    assert_eq!(births_of(&events), 2, "{events:?}");
+    assert_eq!(created_of(&events), 2, "{events:?}");
 }
 
 #[test]
 fn without_kernel_events_proc_is_used() {
     let mut child = waiting("sleep 1000 & exec sleep 1000");
     let pid = pid_of(&child);
-    let mut births = Births::watch(pid, &without_perf(Options::here().unwrap()));
-    assert!(births.fds().is_empty());
+    let mut lifecycle = LifecycleEvents::watch(pid, &without_perf(Options::here().unwrap()));
+    assert!(lifecycle.fds().is_empty());
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let mut events = Vec::new();
     while named(&events, "sleep").len() < 2 {
-        sys::wait_readable(&births.fds(), births.next_look()).unwrap();
-        births.drain(&mut events);
+        sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
+        lifecycle.drain(&mut events);
     }
     assert!(named(&events, "sleep").contains(&(pid.first_thread(), true)), "{events:?}");
     let other = named(&events, "sleep").iter().find(|(tid, _)| tid.0 != pid.0).unwrap().0.0;
@@ -191,12 +200,12 @@ fn without_kernel_events_proc_is_used() {
     assert!(killed.success());
     child.kill().unwrap();
     child.wait().unwrap();
-    while !births.all_ended() {
-        sys::wait_readable(&births.fds(), births.next_look()).unwrap();
-        births.drain(&mut events);
+    while !lifecycle.all_ended() {
+        sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
+        lifecycle.drain(&mut events);
     }
     check_order(&events);
-    assert_eq!(births_of(&events), 2, "{events:?}");
+    assert_eq!(created_of(&events), 2, "{events:?}");
 }
 
 #[test]
@@ -204,11 +213,11 @@ fn a_running_process_is_taken_with_its_children() {
     let child = waiting("sleep 0");
     let grandchild = waiting("sleep 0");
     let options = Options::here().unwrap();
-    let mut births = Births::watch(pid_of(&child), &options);
-    births.also(pid_of(&grandchild));
+    let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &options);
+    lifecycle.add(pid_of(&grandchild));
     let mut events = Vec::new();
-    births.drain(&mut events);
-    assert_eq!(births_of(&events), 2, "{events:?}");
+    lifecycle.drain(&mut events);
+    assert_eq!(created_of(&events), 2, "{events:?}");
     drop(grandchild);
     drop(child);
 }
@@ -219,6 +228,6 @@ fn a_vanished_process_has_ended() {
     let pid = pid_of(&child);
     child.kill().unwrap();
     child.wait().unwrap();
-    let births = Births::watch(pid, &Options::here().unwrap());
-    assert!(births.all_ended());
+    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    assert!(lifecycle.all_ended());
 }

@@ -1,22 +1,22 @@
-//! Threads that sleep need not be asked one by one, and those that wait for a CPU not again and again.
+//! CPU time and run-queue wait of threads, without reading every sleeping or waiting thread again.
 //!
-//! The kernel tells with one call how long all threads of a process have run. What is not theirs who were asked is
-//! theirs who were taken to sleep; as long as that is next to nothing, nobody has woken ([`Whole`]).
+//! One system call returns how long all threads of a process have run. Time beyond that of the threads that were read
+//! belongs to those assumed to sleep; as long as it is next to nothing, none has woken ([`ProcessClock`]).
 //!
 //! The kernel adds a wait for a CPU to its sum when the wait is over, so of a thread that waits through a whole interval the
-//! sums show nothing, as if it slept. But who could run at a look, and whose sums have not changed since, has waited
-//! all the time: it cannot have gone to sleep without having run ([`Waits`]).
+//! sums show nothing, as if it slept. But a thread that was runnable when polled, and whose sums have not changed since,
+//! has waited all the time: it cannot have gone to sleep without having run ([`RunqueueWait`]).
 
 use colocate_machine::Nanos;
 
-/// Who sleeps is not read unless its process has run for more than this part of the time that was not its other
+/// Sleeping threads are not read unless their process has run for more than this part of the time that was not its other
 /// threads'. Chosen: a fifth of what a thread has to use to count as active; what runs less is noticed when it has
-/// summed up, or when all is looked at.
-const STIRRED: u64 = 100;
+/// summed up, or when all are read.
+const UNREAD_PART: u64 = 100;
 
 /// CPU time of a process as a whole, beside that of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct ProcessClock {
     /// Its clock, before its threads were last read, and when that was.
     clock: (Nanos, Nanos),
     /// The same before all of them were read.
@@ -25,7 +25,7 @@ pub struct Whole {
     threads: Nanos,
 }
 
-impl Whole {
+impl ProcessClock {
     /// Of a process none of whose threads have been read, whose clock shows `ran` at `at`: as if none of it were
     /// explained.
     #[must_use]
@@ -49,30 +49,30 @@ impl Whole {
         self.threads += ran;
     }
 
-    /// Notes that all its threads have been read since [`Whole::begin`].
+    /// Notes that all its threads have been read since [`ProcessClock::begin`].
     pub const fn all_read(&mut self) {
         (self.all, self.threads) = (self.clock, Nanos::ZERO);
     }
 
     /// Whether threads have run that were not read.
     #[must_use]
-    pub fn stirred(&self) -> bool {
+    pub fn has_new_cpu_time(&self) -> bool {
         let ran = self.clock.0.saturating_sub(self.all.0);
         let took = self.clock.1.saturating_sub(self.all.1);
-        ran.saturating_sub(self.threads).0 > took.0 / STIRRED
+        ran.saturating_sub(self.threads).0 > took.0 / UNREAD_PART
     }
 }
 
 /// The waits of one thread for a CPU, with one that goes on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waits {
+pub struct RunqueueWait {
     /// What the kernel said last: time on CPUs, and waits that are over.
     last: Option<(Nanos, Nanos)>,
     /// Since when it could run and has not run.
     since: Option<Nanos>,
 }
 
-impl Waits {
+impl RunqueueWait {
     /// Takes in what the kernel says at `at`, time on CPUs and waits that are over; returns for how long it has waited,
     /// also now.
     pub fn read(&mut self, sums: (Nanos, Nanos), at: Nanos) -> Nanos {
@@ -92,53 +92,56 @@ impl Waits {
 mod tests {
     use super::*;
 
-    /// Looks at 10, 20, … ms. It runs for 2 ms and can run at the first look, then waits until 37 ms, runs for 1 ms and
+    /// Polls at 10, 20, … ms. It runs for 2 ms and is runnable at the first one, then waits until 37 ms, runs for 1 ms and
     /// sleeps; at 75 ms it wakes, and is first asked for its state at 90 ms, when the kernel has shown nothing yet.
     #[test]
     fn a_wait_that_goes_on() {
         let ms = Nanos::from_millis;
-        let mut waits = Waits::default();
-        let mut look = |at, sums: (u64, u64), state: Option<bool>| {
+        let mut waits = RunqueueWait::default();
+        let mut sample = |at, sums: (u64, u64), state: Option<bool>| {
             let waited = waits.read((ms(sums.0), ms(sums.1)), ms(at));
             if let Some(could) = state {
                 waits.could_run(could, ms(at));
             }
             waited.0 / 1_000_000
         };
-        assert_eq!(look(10, (2, 0), Some(true)), 0);
-        assert_eq!(look(20, (2, 0), None), 10);
-        assert_eq!(look(30, (2, 0), None), 20);
-        assert_eq!(look(40, (3, 27), Some(false)), 27, "the kernel has it all now");
-        assert_eq!(look(50, (3, 27), None), 27, "it sleeps");
-        assert_eq!(look(80, (3, 27), None), 27, "nobody knows yet that it woke");
-        assert_eq!(look(90, (3, 27), Some(true)), 27);
-        let again = look(100, (3, 27), Some(true));
+        assert_eq!(sample(10, (2, 0), Some(true)), 0);
+        assert_eq!(sample(20, (2, 0), None), 10);
+        assert_eq!(sample(30, (2, 0), None), 20);
+        assert_eq!(sample(40, (3, 27), Some(false)), 27, "the kernel has it all now");
+        assert_eq!(sample(50, (3, 27), None), 27, "it sleeps");
+        assert_eq!(sample(80, (3, 27), None), 27, "it is not known yet that it woke");
+        assert_eq!(sample(90, (3, 27), Some(true)), 27);
+        let again = sample(100, (3, 27), Some(true));
         assert_eq!(again, 37, "asked again, it has waited since the first time");
-        assert_eq!(look(110, (3, 27), None), 47);
-        assert_eq!(look(120, (4, 65), Some(true)), 65);
+        assert_eq!(sample(110, (3, 27), None), 47);
+        assert_eq!(sample(120, (4, 65), Some(true)), 65);
     }
 
     /// A hundredth of the time, and what others did, is allowed for.
     #[test]
-    fn who_sleeps_is_asked_when_the_process_has_run_for_more() {
+    fn sleeping_threads_are_read_when_the_process_has_run_for_more() {
         let ms = Nanos::from_millis;
         let whole = |ran: u64, took: u64, threads: u64| {
-            let mut whole = Whole::unread(ms(1_000), ms(5_000));
+            let mut whole = ProcessClock::unread(ms(1_000), ms(5_000));
             whole.all_read();
             whole.begin(ms(1_000 + ran), ms(5_000 + took));
             whole.add(ms(threads));
             whole
         };
-        assert!(Whole::unread(ms(1_000), ms(5_000)).stirred(), "nobody was ever read");
-        assert!(!whole(0, 100, 0).stirred());
-        assert!(!whole(1, 100, 0).stirred());
-        assert!(whole(2, 100, 0).stirred());
-        assert!(!whole(200, 100, 200).stirred(), "two threads that were read");
-        assert!(!whole(200, 100, 204).stirred(), "a tick later");
-        assert!(whole(300, 100, 200).stirred(), "a third");
-        assert!(!whole(9, 1_000, 0).stirred(), "little over a long time");
+        assert!(
+            ProcessClock::unread(ms(1_000), ms(5_000)).has_new_cpu_time(),
+            "none was ever read"
+        );
+        assert!(!whole(0, 100, 0).has_new_cpu_time());
+        assert!(!whole(1, 100, 0).has_new_cpu_time());
+        assert!(whole(2, 100, 0).has_new_cpu_time());
+        assert!(!whole(200, 100, 200).has_new_cpu_time(), "two threads that were read");
+        assert!(!whole(200, 100, 204).has_new_cpu_time(), "a tick later");
+        assert!(whole(300, 100, 200).has_new_cpu_time(), "a third");
+        assert!(!whole(9, 1_000, 0).has_new_cpu_time(), "little over a long time");
         let mut read = whole(300, 100, 200);
         read.all_read();
-        assert!(!read.stirred());
+        assert!(!read.has_new_cpu_time());
     }
 }

@@ -1,31 +1,31 @@
-//! Which new threads are followed one by one, where a program creates more than can be.
+//! Which new threads are reported one by one, where a program creates too many for that.
 //!
 //! # Problem
 //! To follow a thread costs a reader some system calls, and more CPU time than to create one that does nothing. A program
-//! that creates threads as fast as it can would be outspent many times by who watches it.
+//! that creates threads as fast as it can would make its reader use many times its own CPU time.
 //! # Approach
-//! Of each program that was given to be watched, with all that it creates, so many new threads a second are passed on as they
-//! come, and as many more at once as a large pool of threads has. What is above is a *storm*: as long as it lasts, a new
-//! thread is only noted. Those that have lived for a while are passed on then, oldest first, so many a second as well. Most
-//! have ended by then, and cost no more than being noted. New processes count as well, and are always passed on: to create
-//! one costs the program itself more than its reader, as long as that is not woken for each.
+//! Of each given program, with all that it creates, a number of new threads a second is reported at
+//! once, and in addition as many as a large pool of threads has. Above that is a *storm*: as long as it lasts, a new
+//! thread is only recorded. Those that have lived for a while are reported later, oldest first, at the same rate. Most
+//! have ended by then, and cost no more than being recorded. New processes count as well, and are always reported: to
+//! create one costs the program more than its reader, as long as the reader is not woken for each.
 //! # Properties
-//! - **Pools are no storms**: so many threads at once are all passed on. -> test `a_pool_is_passed_on_at_once`
-//! - **Bounded**: above the rate nothing is passed on. -> test `a_storm_is_not_passed_on`
-//! - **Complete**: what lives on is passed on, and a storm that is over leaves no trace. -> test `what_lives_on_comes_later`
+//! - **Pools are no storms**: the threads of a pool are all reported at once. -> test `a_pool_is_reported_at_once`
+//! - **Bounded**: above the rate nothing is reported. -> test `a_storm_is_not_reported`
+//! - **Complete**: what lives on is reported, and a storm that is over leaves no trace. -> test `what_lives_on_comes_later`
 
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// So many threads may be created at once without being a storm. Chosen: pools have as many threads as there are PUs, or a
+/// As many threads may be created at once without being a storm. Chosen: pools have as many threads as there are PUs, or a
 /// few times as many.
-pub const AT_ONCE: u64 = 1_000;
+pub const BURST: u64 = 1_000;
 
-/// How long a thread of a storm must have lived to be passed on. Chosen: what lives for less is not worth placing.
+/// How long a thread of a storm must have lived to be reported. Chosen: what lives for less is not worth placing.
 const LIVED: Nanos = Nanos::from_millis(100);
 
-/// Time between two times at which such threads are passed on: readers take in many at once at less cost than one by one.
+/// Time between two times at which such threads are reported: readers take in many at once at less cost than one by one.
 /// Chosen.
 const LATE_EVERY: Nanos = Nanos::from_millis(500);
 
@@ -37,7 +37,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Notes that something happens at `at`. Says whether it may; if not it counts all the same, so that nothing may as long
+    /// Records that something happens at `at`. Says whether it may; if not it counts all the same, so that nothing may as long
     /// as too much happens.
     fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
         let most = at + Nanos(every.0.saturating_mul(at_once));
@@ -51,9 +51,9 @@ impl Rate {
 #[derive(Debug, Default)]
 struct Family {
     created: Rate,
-    /// When hidden threads are passed on next.
+    /// When hidden threads are reported next.
     next_late: Nanos,
-    /// Threads that were not passed on, with their births, oldest first.
+    /// Threads that were not reported, with the times of their creation, oldest first.
     hidden: VecDeque<(Tid, Nanos)>,
     /// Whether a storm is on, and the processes whose threads were hidden in it.
     is_on: bool,
@@ -67,35 +67,35 @@ impl Family {
     }
 }
 
-/// What becomes of a birth.
+/// What becomes of a creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is passed on.
-    PassOn,
+    /// It is reported.
+    Report,
     /// It is not, as others of its process before.
     Hide,
     /// It is not, and is the first of its process in this storm.
     HideFirst,
 }
 
-/// The limits on what is passed on, and who has exceeded them.
+/// The limits on what is reported, and the processes that have exceeded them.
 #[derive(Debug)]
 pub struct Storms {
-    /// Time between two threads at the rate; `None` if all are passed on.
+    /// Time between two threads at the rate; `None` if all are reported.
     every: Option<Nanos>,
     of: BTreeMap<Pid, Family>,
 }
 
 impl Storms {
-    /// Passes on so many new threads a second of each given process; all without a number.
+    /// Reports at most this many new threads a second of each given process; `None` for all.
     #[must_use]
     pub fn new(most_a_second: Option<u32>) -> Self {
         let every = most_a_second.map(|most| Nanos(1_000_000_000 / u64::from(most.max(1))));
         Self { every, of: BTreeMap::new() }
     }
 
-    /// From now on passes everything on.
-    pub fn pass_all_on(&mut self) {
+    /// From now on reports every thread.
+    pub fn report_all(&mut self) {
         self.every = None;
     }
 
@@ -107,23 +107,23 @@ impl Storms {
 
     /// Decides on a thread of process `pid`, a descendant of `root`.
     pub fn created(&mut self, root: Pid, pid: Pid, tid: Tid, at: Nanos) -> Verdict {
-        let Some(every) = self.every else { return Verdict::PassOn };
+        let Some(every) = self.every else { return Verdict::Report };
         let family = self.of.entry(root).or_default();
-        let may = family.created.allows(at, every, AT_ONCE);
-        // As long as others wait, their turn is first.
+        let may = family.created.allows(at, every, BURST);
+        // As long as others wait, they are first.
         if may && family.hidden.is_empty() {
             family.end();
-            return Verdict::PassOn;
+            return Verdict::Report;
         }
         family.is_on = true;
         if tid == pid.first_thread() {
-            return Verdict::PassOn;
+            return Verdict::Report;
         }
         family.hidden.push_back((tid, at));
         if family.creators.insert(pid) { Verdict::HideFirst } else { Verdict::Hide }
     }
 
-    /// The hidden threads whose turn it is at `at`. `lives` says which have not ended.
+    /// The hidden threads to be reported at `at`. `lives` says which have not ended.
     pub fn due(&mut self, at: Nanos, lives: impl Fn(Tid) -> bool) -> Vec<Tid> {
         let mut due = Vec::new();
         for family in self.of.values_mut() {
@@ -132,10 +132,10 @@ impl Storms {
                 Some(_) if at < family.next_late => 0,
                 Some(every) => LATE_EVERY.0 / every.0.max(1),
             };
-            let lived = |born: Nanos| self.every.is_none() || born + LIVED <= at;
-            while let Some(&(tid, born)) = family.hidden.front() {
+            let lived = |created: Nanos| self.every.is_none() || created + LIVED <= at;
+            while let Some(&(tid, created)) = family.hidden.front() {
                 let lives = lives(tid);
-                if lives && !(room > 0 && lived(born)) {
+                if lives && !(room > 0 && lived(created)) {
                     break;
                 }
                 family.hidden.pop_front();
@@ -180,23 +180,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_passed_on_at_once() {
+    fn a_pool_is_reported_at_once() {
         let mut storms = storms();
-        assert_eq!(create(&mut storms, 1_000, 0, 0), [Verdict::PassOn; 1_000]);
+        assert_eq!(create(&mut storms, 1_000, 0, 0), [Verdict::Report; 1_000]);
         assert!(!storms.is_any());
         // A second later there is room for as many once more.
-        assert_eq!(create(&mut storms, 1_000, 1_000_000, 0), [Verdict::PassOn; 1_000]);
+        assert_eq!(create(&mut storms, 1_000, 1_000_000, 0), [Verdict::Report; 1_000]);
     }
 
     /// 10,000 a second for 2 s: of the first 1,111 each tenth comes at the rate, so these are no storm yet.
     #[test]
-    fn a_storm_is_not_passed_on() {
+    fn a_storm_is_not_reported() {
         let mut storms = storms();
         let verdicts = create(&mut storms, 20_000, 0, 100);
-        let passed_on = verdicts.iter().take_while(|verdict| **verdict == Verdict::PassOn).count();
-        assert_eq!(passed_on, 1_111);
-        assert_eq!(verdicts[passed_on], Verdict::HideFirst);
-        assert!(verdicts[passed_on + 1..].iter().all(|verdict| *verdict == Verdict::Hide));
+        let reported = verdicts.iter().take_while(|verdict| **verdict == Verdict::Report).count();
+        assert_eq!(reported, 1_111);
+        assert_eq!(verdicts[reported], Verdict::HideFirst);
+        assert!(verdicts[reported + 1..].iter().all(|verdict| *verdict == Verdict::Hide));
         assert!(storms.is_any());
         // All have ended, and 1.2 s later nothing is left of it.
         assert_eq!(storms.due(us(2_000_000), |_| false), []);
@@ -207,12 +207,12 @@ mod tests {
 
     /// Slower than the rate nothing is a storm, however long it goes on.
     #[test]
-    fn what_comes_at_the_rate_is_passed_on() {
+    fn what_comes_at_the_rate_is_reported() {
         let mut storms = storms();
-        assert_eq!(create(&mut storms, 5_000, 0, 1_000), [Verdict::PassOn; 5_000]);
+        assert_eq!(create(&mut storms, 5_000, 0, 1_000), [Verdict::Report; 5_000]);
     }
 
-    /// 2,200 threads at once live on: 1,200 are passed on later, oldest first, from when they have lived for 100 ms: 500
+    /// 2,200 threads at once live on: 1,200 are reported later, oldest first, from when they have lived for 100 ms: 500
     /// each half second.
     #[test]
     fn what_lives_on_comes_later() {
@@ -227,24 +227,24 @@ mod tests {
         assert!(!storms.is_any());
     }
 
-    /// New processes are passed on, however many there are; threads beside them are not.
+    /// New processes are reported, however many there are; threads beside them are not.
     #[test]
-    fn processes_are_passed_on() {
+    fn processes_are_reported() {
         let mut storms = storms();
         let mut create = |number, tid| storms.created(ROOT, Pid(number), Tid(tid), us(1));
-        assert!((20..2_020).all(|number| create(number, number) == Verdict::PassOn));
+        assert!((20..2_020).all(|number| create(number, number) == Verdict::Report));
         assert_eq!([11, 12].map(|tid| create(10, tid)), [Verdict::HideFirst, Verdict::Hide]);
         assert!(storms.is_any());
     }
 
-    /// At the end nobody waits.
+    /// At the end no thread is held back.
     #[test]
-    fn at_the_end_all_are_passed_on() {
+    fn at_the_end_all_are_reported() {
         let mut storms = storms();
         create(&mut storms, 1_010, 0, 0);
-        storms.pass_all_on();
+        storms.report_all();
         let lives = |tid: Tid| tid != Tid(1_005);
         assert_eq!(storms.due(us(1), lives).len(), 9);
-        assert_eq!(storms.created(ROOT, ROOT, Tid(7), us(2)), Verdict::PassOn);
+        assert_eq!(storms.created(ROOT, ROOT, Tid(7), us(2)), Verdict::Report);
     }
 }
