@@ -23,10 +23,10 @@ use colocate_observe::{Pid, Tid};
 use std::path::Path;
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
-/// many newborns were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
+/// many new threads were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
 pub(crate) const PROMPT: Nanos = Nanos(100_000);
 
-/// The largest share of CPU time (sched(7)). When 64 threads are born at once on 2 CPUs, placing
+/// The largest share of CPU time (sched(7)). When 64 threads are created at once on 2 CPUs, placing
 /// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
 /// end, and in between while such bursts last: it disturbs the programs (see above).
 pub(crate) const LEAST_NICE: i32 = -20;

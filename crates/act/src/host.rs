@@ -1,7 +1,7 @@
-//! This machine as a [`Host`]: programs launched, their threads placed as they are born.
+//! This machine as a [`Host`]: programs launched, their threads placed as they are created.
 //!
-//! One thread does it all, and sleeps until the kernel tells it something: a birth, an end, a
-//! signal, or that time has come to look. So a newborn waits for one wake-up and a few system
+//! One thread does it all, and sleeps until the kernel tells it something: a creation, an end, a
+//! signal, or that time has come to look. So a new thread waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
 mod filling;
@@ -24,7 +24,7 @@ use crate::restore::{self, Root};
 use crate::signals::{Asked, Signals};
 use crate::sys;
 use crate::target::{Target, Targets};
-use crate::task_table::{Birth, TaskTable};
+use crate::task_table::{Creation, TaskTable};
 use colocate_engine::{Host, HostError, JobEnd, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
@@ -43,7 +43,7 @@ use paging::Pager;
 use pausing::Pausing;
 use placing::Placing;
 use preparing::{
-    Kept, can_count, hold_all, keep, late_births, reserve, usable, watch_all, with_token,
+    Kept, can_count, hold_all, keep, late_creation, reserve, usable, watch_all, with_token,
 };
 use sources::Sources;
 use std::cmp::Reverse;
@@ -71,8 +71,8 @@ pub struct Setup {
     /// How long the first thread of a process is left alone, so that its program counts the PUs
     /// that it may use and not the one that it is put on.
     pub settle: Nanos,
-    /// How births are heard of.
-    pub births: lifecycle::Options,
+    /// How thread creation is detected.
+    pub lifecycle: lifecycle::Options,
     /// How evidence is gathered that is requested.
     pub sampling: Sampling,
     /// Folders that may hold the journal, best first; see [`crate::rundir::candidates`].
@@ -103,14 +103,14 @@ impl Default for Sampling {
 /// files, short enough not to disturb the others for long.
 pub const GRACE: Nanos = Nanos::from_secs(1);
 
-/// What was seen of births.
+/// What was seen of lifecycle.
 #[derive(Clone, Debug, Default)]
-pub struct BirthCounts {
-    /// Tasks that were born.
-    pub born: u64,
-    /// Notes of births that the kernel lost; their tasks were found in `/proc`.
+pub struct CreationCounts {
+    /// Tasks that were created.
+    pub created: u64,
+    /// Records of creations that the kernel lost; their tasks were found in `/proc`.
     pub lost: u64,
-    /// How long those waited that were put on a PU when they were born.
+    /// How long those waited that were put on a PU when they were created.
     pub waited: Latencies,
 }
 
@@ -128,7 +128,7 @@ pub struct LinuxHost {
     sources: Sources,
     /// Moves memory, once a plan has ordered that.
     pager: Option<Pager>,
-    births: LifecycleEvents,
+    lifecycle: LifecycleEvents,
     events: Vec<TaskEvent>,
     tasks: TaskTable,
     placer: Placer,
@@ -137,7 +137,7 @@ pub struct LinuxHost {
     deciding_since: Nanos,
     news: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
-    counts: BirthCounts,
+    counts: CreationCounts,
     /// What could not be done to which job, so that it is said once.
     told: BTreeSet<(JobIdx, &'static str)>,
     /// Our own `nice` as we were started with it.
@@ -184,12 +184,12 @@ impl LinuxHost {
         for (command, held) in setup.commands.iter().zip(&held) {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
-        // A newborn runs where its creator does until we have run. After all forks, so that no
+        // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();
         let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, nice));
-        let births = watch_all(&held, &setup.births);
-        notes.extend(births.without_perf().map(late_births));
+        let lifecycle = watch_all(&held, &setup.lifecycle);
+        notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
         let mut host = Self {
@@ -202,9 +202,9 @@ impl LinuxHost {
             fillers,
             placing: Placing::new(setup.settle),
             looks: Looks::new(),
-            sources: Sources::new(&setup.sampling, &setup.births, nice),
+            sources: Sources::new(&setup.sampling, &setup.lifecycle, nice),
             pager: None,
-            births,
+            lifecycle,
             events: Vec::new(),
             tasks,
             placer: Placer { journal, proc, usable: usable_now, original },
@@ -212,7 +212,7 @@ impl LinuxHost {
             deciding_since: own_time(),
             news: None,
             ended: Vec::new(),
-            counts: BirthCounts::default(),
+            counts: CreationCounts::default(),
             told: BTreeSet::new(),
             nice,
             before_stop: Box::new(|| ()),
@@ -249,16 +249,16 @@ impl LinuxHost {
         self.sources.stack_parts().map_err(|refusal| refusal.why)
     }
 
-    /// What was seen of births.
+    /// What was seen of lifecycle.
     #[must_use]
-    pub fn births(&self) -> &BirthCounts {
+    pub fn creations(&self) -> &CreationCounts {
         &self.counts
     }
 
-    /// Why births are looked for in `/proc`; `None` if the kernel tells of them.
+    /// Why thread creation is detected by scanning `/proc`; `None` if the kernel reports it.
     #[must_use]
-    pub fn births_without_perf(&self) -> Option<String> {
-        self.births.without_perf().map(ToString::to_string)
+    pub fn creation_without_perf(&self) -> Option<String> {
+        self.lifecycle.without_perf().map(ToString::to_string)
     }
 
     /// Most tasks that lived at once.
@@ -320,7 +320,7 @@ impl LinuxHost {
 
     /// Restores masks and policies of all threads, also of those that nothing is known of.
     fn restore_all(&mut self) {
-        self.births.report_all();
+        self.lifecycle.report_all();
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
         self.hear();
@@ -344,15 +344,15 @@ impl LinuxHost {
         jobs.for_each(|job| self.release_held(job));
     }
 
-    /// Takes in what has happened to tasks, and places the newborns.
+    /// Takes in what has happened to tasks, and places the new threads.
     fn hear(&mut self) {
         let mut events = std::mem::take(&mut self.events);
-        self.births.drain(&mut events);
+        self.lifecycle.drain(&mut events);
         self.tasks.begin_events();
         for event in events.drain(..) {
             match event {
                 TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
-                    self.born(Birth { at, pid, tid, parent_pid, parent_tid, lost: found });
+                    self.created(Creation { at, pid, tid, parent_pid, parent_tid, lost: found });
                 }
                 TaskEvent::Ended { at, tid, .. } => self.ended(at, tid),
                 TaskEvent::Named { at, pid, tid, name, exec } => {
@@ -447,10 +447,10 @@ impl LinuxHost {
         let looks = self.looks.next_glance.min(self.looks.next_look);
         let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
-        if let Some(look) = self.births.poll_timeout() {
+        if let Some(look) = self.lifecycle.poll_timeout() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
         }
-        let mut fds = self.births.fds();
+        let mut fds = self.lifecycle.fds();
         fds.push(self.signals.fd());
         fds.extend(self.sources.mixes.awaited());
         wait_readable(&fds, timeout)
@@ -471,7 +471,7 @@ impl LinuxHost {
             self.sources.mixes.stop();
         }
         let launch = self.launched.unwrap_or(Nanos::ZERO);
-        let watched = |tid, born| self.sources.mixes.of(tid, born);
+        let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
         let moved = self.pages_moved();
@@ -531,7 +531,7 @@ impl Host for LinuxHost {
                 return Ok(self.observation(end));
             }
             self.sleep(until).map_err(|why| HostError {
-                what: "wait for threads to be born".into(),
+                what: "wait for thread creation".into(),
                 why: why.to_string(),
             })?;
         }

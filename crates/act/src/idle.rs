@@ -164,7 +164,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Takes in that a newborn may have inherited SCHED_IDLE from one that we have put there.
+    /// Takes in that a new thread may have inherited SCHED_IDLE from one that we have put there.
     ///
     /// One that has not stands in the journal as well: it may put itself there later, and is then told from those that
     /// are not known when colocate dies.
@@ -239,7 +239,7 @@ mod tests {
     use crate::owner::Owner;
     use crate::pin;
     use crate::runtime::Runtime;
-    use crate::task_table::{Birth, TaskTable};
+    use crate::task_table::{Creation, TaskTable};
     use colocate_machine::Nanos;
     use std::path::PathBuf;
     use std::sync::mpsc::channel;
@@ -282,8 +282,9 @@ mod tests {
         let (tid, pid) = (Tid(told.recv().unwrap()), Pid(std::process::id().cast_signed()));
         let mut table = TaskTable::default();
         table.add_job("job".into(), pid, Runtime::Plain);
-        let birth = Birth { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid, lost: false };
-        let id = table.born(birth).unwrap();
+        let creation =
+            Creation { at: Nanos(1), pid, tid, parent_pid: pid, parent_tid: tid, lost: false };
+        let id = table.created(creation).unwrap();
         let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
         table.hold(id, Some(std::sync::Arc::new(handle)));
         let (task, mut placer) = (table.task(id).unwrap(), placer());
@@ -294,7 +295,7 @@ mod tests {
             placer.lower(task, licence).unwrap();
             placer.lower(task, licence).unwrap();
             assert!(is_idle() && task.placement.lowered == Some(fair));
-            // As if it were a newborn that inherits this.
+            // As if it were a new thread that inherits this.
             task.placement.lowered = None;
             placer.meet(task);
             assert_eq!(task.placement.lowered, Some(fair));

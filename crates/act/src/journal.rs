@@ -110,7 +110,7 @@ pub struct Entry {
     pub start_ticks: u64,
     /// What is done to it.
     pub mark: Mark,
-    /// What was done to it before; the mark of its creator for a newborn.
+    /// What was done to it before; the mark of its creator for a new thread.
     pub was: Mark,
     /// The policy that it had before we put it under SCHED_IDLE; `None` if it is not there by our doing.
     pub lowered: Option<Fair>,

@@ -1,8 +1,8 @@
-//! How long newborn threads waited for their PU.
+//! How long new thread threads waited for their PU.
 
 use colocate_machine::Nanos;
 
-/// Waiting times, from the birth that the kernel stamped to the return of the call that pinned.
+/// Waiting times, from the creation that the kernel stamped to the return of the call that pinned.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     times: Vec<Nanos>,

@@ -53,7 +53,7 @@ pub enum LaunchError {
     /// A job has a number of instructions for its target, and they cannot be counted.
     #[error(
         "a target of {target} instructions: expected counters, found none: {why}; \
-         `colocate doctor` says what lifts it"
+         `colocate doctor` names the remedy"
     )]
     NoCounters {
         /// The target.

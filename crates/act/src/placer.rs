@@ -59,7 +59,7 @@ impl Placer {
             && task.placement.slot.is_none()
             && self.has_original(task, &current)
         {
-            // Nothing was ever done to it, nor to its creator when it was born.
+            // Nothing was ever done to it, nor to its creator when it was created.
             task.placement.allowed = current;
             task.placement.had.clear();
             (task.placement.mark, task.placement.status) = (to, then);
@@ -229,7 +229,7 @@ mod tests {
     use crate::handle::ProcessHandle;
     use crate::owner::Owner;
     use crate::runtime::Runtime;
-    use crate::task_table::{Birth, TaskTable};
+    use crate::task_table::{Creation, TaskTable};
     use colocate_machine::{Nanos, PuNr};
     use colocate_observe::Pid;
     use std::path::Path;
@@ -242,8 +242,8 @@ mod tests {
         Placer { journal, proc: PathBuf::from("/proc"), original, usable }
     }
 
-    fn birth(pid: Pid, tid: Tid) -> Birth {
-        Birth {
+    fn creation(pid: Pid, tid: Tid) -> Creation {
+        Creation {
             at: Nanos(1),
             pid,
             tid,
@@ -261,7 +261,7 @@ mod tests {
         let placer = placer(&usable_now.iter().chain([gone]).collect());
         let (mut table, pid) = (TaskTable::default(), Pid(10));
         table.add_job("job".into(), pid, Runtime::Plain);
-        let id = table.born(birth(pid, pid.first_thread())).unwrap();
+        let id = table.created(creation(pid, pid.first_thread())).unwrap();
         let task = table.task(id).unwrap();
         task.placement.mark = Mark::On(gone);
         assert!(placer.is_ours(task, &usable_now));
@@ -281,7 +281,7 @@ mod tests {
             let tid = Tid(this.file_name().unwrap().to_str().unwrap().parse().unwrap());
             let (mut table, own) = (TaskTable::default(), Pid(std::process::id().cast_signed()));
             table.add_job("job".into(), own, Runtime::Plain);
-            let id = table.born(birth(own, tid)).unwrap();
+            let id = table.created(creation(own, tid)).unwrap();
             let handle = ProcessHandle::open(Path::new("/proc"), own).unwrap();
             table.hold(id, Some(Arc::new(handle)));
             let task = table.task(id).unwrap();
@@ -295,14 +295,14 @@ mod tests {
         .unwrap();
     }
 
-    /// While thread 11 is being born of 10, 10 is put on PU 1, then on 2, then left to the kernel; 11 has the
+    /// While thread 11 is being created by 10, 10 is put on PU 1, then on 2, then left to the kernel; 11 has the
     /// mask that 10 had at the beginning. What 10 left two seconds ago was not handed down.
     #[test]
-    fn a_newborn_may_have_any_mask_that_its_creator_had_during_its_birth() {
+    fn a_new_thread_may_have_any_mask_that_its_creator_had_meanwhile() {
         let placer = placer(&PuSet::parse_list("0-7").unwrap());
         let (mut table, pid) = (TaskTable::default(), Pid(10));
         table.add_job("job".into(), pid, Runtime::Plain);
-        let first = table.born(birth(pid, pid.first_thread())).unwrap();
+        let first = table.created(creation(pid, pid.first_thread())).unwrap();
         let creator = table.task(first).unwrap();
         for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
             creator.placement.had.goes(
@@ -311,7 +311,7 @@ mod tests {
                 Nanos::from_millis(left_at),
             );
         }
-        let id = table.born(birth(pid, Tid(11))).unwrap();
+        let id = table.created(creation(pid, Tid(11))).unwrap();
         let task = table.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2, 5, 6].map(ours), [true, true, true, false, false]);
@@ -332,7 +332,7 @@ mod tests {
         }
         table.add_job("job".into(), Pid(10), Runtime::Plain);
         let mut ours = |tid| {
-            let id = table.born(birth(Pid(10), Tid(tid))).unwrap();
+            let id = table.created(creation(Pid(10), Tid(tid))).unwrap();
             let task = table.task(id).unwrap();
             [1, 2].map(|pu| placer.is_ours(task, &pin::only(PuNr(pu))))
         };
@@ -342,15 +342,15 @@ mod tests {
     /// Thread 10 is on PU 0 and was to be put on PU 1: it was, created 11 there, and had ended when its mask was to
     /// be read back.
     #[test]
-    fn a_newborn_may_have_a_mask_that_its_creator_was_not_seen_with() {
+    fn a_new_thread_may_have_a_mask_that_its_creator_was_not_seen_with() {
         let placer = placer(&PuSet::parse_list("0-7").unwrap());
         let (mut table, pid) = (TaskTable::default(), Pid(10));
         table.add_job("job".into(), pid, Runtime::Plain);
-        let first = table.born(birth(pid, pid.first_thread())).unwrap();
+        let first = table.created(creation(pid, pid.first_thread())).unwrap();
         let creator = table.task(first).unwrap();
         creator.placement.mark = Mark::On(PuNr(0));
         creator.placement.had.goes(creator.placement.mark, Mark::On(PuNr(1)), Nanos(1));
-        let id = table.born(birth(pid, Tid(11))).unwrap();
+        let id = table.created(creation(pid, Tid(11))).unwrap();
         let task = table.task(id).unwrap();
         let ours = |pu| placer.is_ours(task, &pin::only(PuNr(pu)));
         assert_eq!([0, 1, 2].map(ours), [true, true, false]);

@@ -25,17 +25,17 @@ pub struct Task {
     pub process: Option<Arc<ProcessHandle>>,
     /// Its job's name and its own, of at most 15 bytes, with a slash between them.
     pub name: Arc<str>,
-    /// When it was born, on the kernel's clock.
-    pub born: Nanos,
+    /// When it was created, on the kernel's clock.
+    pub created: Nanos,
     /// When it ended; `None` while it lives.
     pub ended: Option<Nanos>,
-    /// Clock ticks since boot at its birth, once asked for.
+    /// Clock ticks since boot at its creation, once asked for.
     pub start_ticks: Option<u64>,
     /// Where it is meant to be, and how it stands to that.
     pub placement: PlacementState,
     /// What it has done, as last read.
     pub usage: Usage,
-    /// Whether it goes on as another task, with its times: see [`crate::task_table::TaskTable::born`].
+    /// Whether it goes on as another task, with its times: see [`crate::task_table::TaskTable::created`].
     pub goes_on: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Task {
 pub struct PlacementState {
     /// Its line in the journal, once it has one.
     pub slot: Option<Slot>,
-    /// What was done to it last; what was done to its creator, for a newborn.
+    /// What was done to it last; what was done to its creator, for a new thread.
     pub mark: Mark,
     /// Whether it was itself given the original mask, and not put anywhere since.
     pub given_back: bool,
@@ -148,15 +148,15 @@ impl Task {
 /// PUs that a task may have handed down beside the one it is on now: those that it was put on or was to be put on
 /// last, and all that it has left within a second before.
 ///
-/// A newborn has the mask that its creator had when its birth began, and is heard of when that is over.
+/// A new thread has the mask that its creator had when its creation began, and is reported when that is over.
 /// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
 /// was read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Had(Vec<(PuNr, Nanos)>);
 
-/// How long a birth takes at most. Chosen: its creator may have to wait in the middle of it, on a busy machine for
+/// How long a creation takes at most. Chosen: its creator may have to wait in the middle of it, on a busy machine for
 /// some turns of others.
-const BIRTH_TAKES: Nanos = Nanos::from_secs(1);
+const CREATION_TAKES: Nanos = Nanos::from_secs(1);
 
 impl Had {
     /// Notes that a task which was put as `from` says is about to be put as `to` says. To be called before the
@@ -169,7 +169,7 @@ impl Had {
 
     /// Notes that it was on a PU until `at`.
     pub fn note(&mut self, pu: PuNr, at: Nanos) {
-        self.0.retain(|(other, left)| *other != pu && *left + BIRTH_TAKES > at);
+        self.0.retain(|(other, left)| *other != pu && *left + CREATION_TAKES > at);
         self.0.push((pu, at));
     }
 

@@ -33,8 +33,8 @@ pub struct Job {
     pub pid: Pid,
     /// How it ended; `None` while it runs.
     pub end: Option<JobEnd>,
-    /// Tasks born, over all its runs.
-    born: u32,
+    /// Tasks created, over all its runs.
+    created: u32,
     /// The order of the first task of its run.
     first: u32,
     /// The first task of the run that the plan speaks of.
@@ -65,7 +65,7 @@ pub struct Process {
     pub runtime: Runtime,
     /// When it will have counted them, on the kernel's clock.
     pub settled_at: Nanos,
-    /// Threads born since its program began, without the first one.
+    /// Threads created since its program began, without the first one.
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
     pub storms: bool,
@@ -105,18 +105,18 @@ pub struct TaskTable {
     pub most_living: usize,
 }
 
-/// A birth, as the kernel tells of it.
+/// A creation, as the kernel tells of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth {
+pub struct Creation {
     /// When, on the kernel's clock.
     pub at: Nanos,
-    /// The newborn's process.
+    /// The new thread's process.
     pub pid: Pid,
-    /// The newborn.
+    /// The new thread.
     pub tid: Tid,
     /// The process of its creator.
     pub parent_pid: Pid,
-    /// Its creator, or the first thread of that process if the note of its birth was lost.
+    /// Its creator, or the first thread of that process if the record of its creation was lost.
     pub parent_tid: Tid,
     /// Whether that note was lost, or there are no such notes: any thread of its creator's process may have created it.
     pub lost: bool,
@@ -133,7 +133,7 @@ struct OfAny {
     was_lowered: Option<Fair>,
 }
 
-/// What a newborn has of its creator.
+/// What a new thread has of its creator.
 #[derive(Debug)]
 struct Inherited {
     name: Option<Arc<str>>,
@@ -163,7 +163,7 @@ impl TaskTable {
             name,
             pid,
             end: None,
-            born: 0,
+            created: 0,
             first: 0,
             planned: 0,
             cpu_before: Nanos::ZERO,
@@ -180,7 +180,7 @@ impl TaskTable {
     /// Notes that a job runs anew, with the first process `pid`, after runs that took so much CPU time.
     pub fn restart(&mut self, job: JobIdx, pid: Pid, runtime: Runtime, cpu_before: Nanos) {
         if let Some(entry) = self.jobs.get_mut(job.0 as usize) {
-            (entry.pid, entry.first, entry.cpu_before) = (pid, entry.born, cpu_before);
+            (entry.pid, entry.first, entry.cpu_before) = (pid, entry.created, cpu_before);
             entry.cpu_ended = Some(Nanos::ZERO);
             self.enter(pid, job, runtime);
         }
@@ -375,14 +375,14 @@ impl TaskTable {
         self.tasks.get_mut(&id)
     }
 
-    /// Enters a newborn. `None` if its process belongs to no job.
+    /// Enters a new thread. `None` if its process belongs to no job.
     ///
     /// A first thread that is created by its own process, or in one that lives, takes over from another thread of it: that
     /// one executes a program, goes on under the first one's number, and has been, or is to be, reported as ended.
-    pub fn born(&mut self, birth: Birth) -> Option<TaskId> {
-        let Birth { at, pid, tid, parent_pid, parent_tid, .. } = birth;
-        let Inherited { name, mark, had, was_lowered } = self.inherited(birth);
-        if self.takes_over(birth)
+    pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
+        let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
+        let Inherited { name, mark, had, was_lowered } = self.inherited(creation);
+        if self.takes_over(creation)
             && let Some(id) = self.living(parent_tid)
             && let Some(executing) = self.tasks.get_mut(&id)
         {
@@ -397,8 +397,8 @@ impl TaskTable {
         process.further += u32::from(tid != pid.first_thread());
         let handle = process.handle.clone();
         let entry = &mut self.jobs[job.0 as usize];
-        let id = TaskId { job, order: entry.born };
-        entry.born += 1;
+        let id = TaskId { job, order: entry.created };
+        entry.created += 1;
         process.living.insert(id);
         // A job begins with the name of its program.
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
@@ -408,7 +408,7 @@ impl TaskTable {
             tid,
             process: handle,
             name,
-            born: at,
+            created: at,
             ended: None,
             start_ticks: None,
             placement: PlacementState::inherited(mark, had, was_lowered),
@@ -422,29 +422,29 @@ impl TaskTable {
         Some(id)
     }
 
-    /// Whether a newborn takes over from another thread of its process.
-    fn takes_over(&self, birth: Birth) -> bool {
+    /// Whether a new thread takes over from another thread of its process.
+    fn takes_over(&self, creation: Creation) -> bool {
         let lives =
-            self.processes.get(&birth.pid).is_some_and(|process| !process.living.is_empty());
-        let of_own = birth.parent_pid == birth.pid;
-        (lives || of_own) && birth.tid == birth.pid.first_thread()
+            self.processes.get(&creation.pid).is_some_and(|process| !process.living.is_empty());
+        let of_own = creation.parent_pid == creation.pid;
+        (lives || of_own) && creation.tid == creation.pid.first_thread()
     }
 
-    /// What a newborn has inherited.
-    fn inherited(&mut self, birth: Birth) -> Inherited {
-        let creator = self.living(birth.parent_tid).and_then(|id| self.tasks.get(&id));
-        if self.takes_over(birth) {
-            let executing = creator.filter(|task| task.pid == birth.pid).map(Inherited::of);
+    /// What a new thread has inherited.
+    fn inherited(&mut self, creation: Creation) -> Inherited {
+        let creator = self.living(creation.parent_tid).and_then(|id| self.tasks.get(&id));
+        if self.takes_over(creation) {
+            let executing = creator.filter(|task| task.pid == creation.pid).map(Inherited::of);
             return executing.unwrap_or_else(|| {
-                let OfAny { had, was_lowered, .. } = self.of_any(birth.pid, birth.at);
+                let OfAny { had, was_lowered, .. } = self.of_any(creation.pid, creation.at);
                 Inherited { had, was_lowered, ..Inherited::default() }
             });
         }
         let inherited = creator.map_or_else(Inherited::default, Inherited::of);
-        if !birth.lost {
+        if !creation.lost {
             return inherited;
         }
-        let any = self.of_any(birth.parent_pid, birth.at);
+        let any = self.of_any(creation.parent_pid, creation.at);
         if any.binds_itself {
             return inherited;
         }
@@ -452,7 +452,7 @@ impl TaskTable {
         Inherited { had: any.had, was_lowered, ..inherited }
     }
 
-    /// Begins to take in events: what came before them may have been handed down to newborns among them.
+    /// Begins to take in events: what came before them may have been handed down to new threads among them.
     pub fn begin_events(&mut self) {
         self.of_any.clear();
     }
@@ -628,7 +628,7 @@ impl TaskTable {
 
     /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
     ///
-    /// Jobs that are `waiting` have tasks that wait. `watched` gives mix and CPU time of a thread by its number and birth,
+    /// Jobs that are `waiting` have tasks that wait. `watched` gives mix and CPU time of a thread by its number and creation,
     /// if it was watched.
     #[must_use]
     pub fn seen(
@@ -643,13 +643,13 @@ impl TaskTable {
             if task.placement.allowed != *pus {
                 (pus, listed) = (&task.placement.allowed, task.placement.allowed.iter().collect());
             }
-            let (mix, cpu_time) = watched(task.tid, task.born).unzip();
+            let (mix, cpu_time) = watched(task.tid, task.created).unzip();
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;
             SeenTask {
                 id: task.id,
                 name: task.name.clone(),
-                created: task.born.saturating_sub(launch),
+                created: task.created.saturating_sub(launch),
                 ended: task.ended.map(|end| end.saturating_sub(launch)),
                 cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
                 waited: task.usage.waited,

@@ -53,7 +53,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         repeat: false,
         grace: Nanos::from_millis(50),
         settle: Nanos::ZERO,
-        births: lifecycle::Options::here().unwrap(),
+        lifecycle: lifecycle::Options::here().unwrap(),
         sampling: counting(clock()),
         run_dirs: Vec::new(),
         proc: PathBuf::from("/proc"),
@@ -314,13 +314,13 @@ fn memory_is_moved_as_ordered() {
 /// The last PU is not in the list of those that are online: a program that runs there alone is seen all the same.
 fn who_is_born_on_a_pu_that_has_come_is_found() {
     let mut setup = setup(&[], &[]);
-    let (Some(last), true) = (setup.births.cpus.pop(), !setup.births.cpus.is_empty()) else {
+    let (Some(last), true) = (setup.lifecycle.cpus.pop(), !setup.lifecycle.cpus.is_empty()) else {
         return println!("skipped: one PU");
     };
     let script = format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
-    if host.births_without_perf().is_some() || !host.usable().contains(&last) {
+    if host.creation_without_perf().is_some() || !host.usable().contains(&last) {
         return println!("skipped: births are not told of, or not on PU {last}");
     }
     let notes = host.notes();

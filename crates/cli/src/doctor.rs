@@ -10,7 +10,7 @@ use colocate_observe::pmu;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Says what works here, why not, and what lifts it
+/// Says what works here, why not, and the remedy
 ///
 /// Exits with 0 if tasks can be placed and programs can be watched in at least one way, with 3 if
 /// not. Things are tried for real; nothing is changed.

@@ -301,7 +301,7 @@ fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
         grace: GRACE,
         commands: jobs.iter().map(|job| job.command.clone()).collect(),
         settle: Nanos::from_millis(args.settle_ms),
-        births: lifecycle::Options::here()?,
+        lifecycle: lifecycle::Options::here()?,
         sampling: Sampling::default(),
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),

@@ -446,7 +446,7 @@ fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
         repeat: workload.repeat,
         grace: GRACE,
         settle: Nanos::ZERO,
-        births: lifecycle::Options::here()?,
+        lifecycle: lifecycle::Options::here()?,
         sampling: Sampling {
             spin_hz: args.spin_rate.unwrap_or(spin::DEFAULT_RATE_HZ),
             ..Sampling::default()

@@ -160,7 +160,7 @@ fn samples(rate_hz: u32) -> Option<Spinning> {
     let remark = |why| {
         output::remark(&format!(
             "cannot tell which threads only wait for others in a loop, because {why}; they count as runnable; \
-             `colocate doctor` says what lifts it"
+             `colocate doctor` names the remedy"
         ));
     };
     samples.map_err(remark).ok()

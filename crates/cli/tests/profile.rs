@@ -360,5 +360,5 @@ fn another_users_process_is_refused() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains(&format!("does not work on process {target}: ")), "{said}");
-    assert!(said.contains("`colocate doctor` says what lifts it"), "{said}");
+    assert!(said.contains("`colocate doctor` names the remedy"), "{said}");
 }

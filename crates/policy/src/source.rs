@@ -138,7 +138,7 @@ impl Refusal {
     /// What nobody here can lift at once; `colocate doctor` knows the causes.
     #[must_use]
     pub fn of(why: impl ToString) -> Self {
-        Self { why: why.to_string(), remedy: "`colocate doctor` says what lifts it" }
+        Self { why: why.to_string(), remedy: "`colocate doctor` names the remedy" }
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
             refused.lines(),
             [
                 "cannot tell which threads only wait for others in a loop, because perf is off; they count as working; \
-              `colocate doctor` says what lifts it"
+              `colocate doctor` names the remedy"
             ]
         );
         let limits = vec!["misses of level 2 are unknown".to_owned()];

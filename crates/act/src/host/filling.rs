@@ -108,8 +108,8 @@ impl LinuxHost {
         self.fillers.as_ref().is_some_and(|fillers| fillers.down.contains(&job))
     }
 
-    /// A thread that a job has borne has inherited what its creator had, when its birth began.
-    pub(super) fn meet_newborn(&mut self, id: TaskId) {
+    /// A new thread has inherited what its creator had when its creation began.
+    pub(super) fn meet_new(&mut self, id: TaskId) {
         let down = self.fills(id.job);
         let Some(fillers) = &self.fillers else { return };
         let licence = fillers.licence;

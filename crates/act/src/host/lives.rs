@@ -9,7 +9,7 @@ use crate::runtime::Runtimes;
 use crate::signals;
 use crate::sys::{self, Waited};
 use crate::target::Targets;
-use crate::task_table::Birth;
+use crate::task_table::Creation;
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
 use colocate_observe::sys::now;
@@ -40,7 +40,7 @@ pub(super) struct Leaving {
 /// What a run has left behind, and was killed when the next one began.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// The first process of that run: births are heard of by events of its.
+    /// The first process of that run: creations are reported by its events.
     first: Pid,
     /// Those that have not ended.
     pids: BTreeSet<Pid>,
@@ -144,7 +144,7 @@ impl LinuxHost {
         self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         // Should its number have been another first process's, both events are closed with this run's.
         self.runs.rests.retain(|rest| rest.first != held.pid());
-        self.births.add(held.pid());
+        self.lifecycle.add(held.pid());
         self.sample_anew(before, held.pid());
         self.pausing.held[place] = Some(held);
         self.hear();
@@ -163,10 +163,11 @@ impl LinuxHost {
     }
 
     /// What is created by a process that a run has left behind belongs to that run.
-    pub(super) fn born_of_rest(&mut self, birth: Birth) {
-        for rest in self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&birth.parent_pid))
+    pub(super) fn created_by_rest(&mut self, creation: Creation) {
+        for rest in
+            self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&creation.parent_pid))
         {
-            rest.pids.insert(birth.pid);
+            rest.pids.insert(creation.pid);
         }
     }
 
@@ -175,7 +176,7 @@ impl LinuxHost {
         for mut rest in std::mem::take(&mut self.runs.rests) {
             rest.pids.retain(|pid| self.tasks.process(*pid).is_some());
             if rest.pids.is_empty() {
-                self.births.forget(rest.first);
+                self.lifecycle.forget(rest.first);
             } else {
                 self.runs.rests.push(rest);
             }
@@ -239,7 +240,7 @@ impl LinuxHost {
                     self.say_who_is_left(&leaving, &pids);
                     continue;
                 }
-                // What was born meanwhile is killed, too.
+                // What was created meanwhile is killed, too.
                 Some(killed) if pids.iter().any(|pid| !killed.contains(pid)) => {
                     killed.extend(pids);
                     self.kill(leaving.job, &processes);

@@ -125,7 +125,7 @@ impl LinuxHost {
         let wants = |id: &TaskId| !waiting.contains(&id.job);
         let crowd = || (table.running().filter(wants).count(), pus);
         if let Some(hasty) = self.looks.boost.look(now(), crowd) {
-            // Where a larger share is not permitted, newborns wait longer.
+            // Where a larger share is not permitted, new threads wait longer.
             let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
         }
     }
@@ -161,7 +161,7 @@ impl LinuxHost {
 
     /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
     pub(super) fn watch_new_pus(&mut self, usable: &PuSet) {
-        let unheard = !self.births.set_allowed_cpus(usable.iter()).is_empty();
+        let unheard = !self.lifecycle.set_allowed_cpus(usable.iter()).is_empty();
         let known = &mut self.sources.options.watch.cpus;
         let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
         if new.is_empty() {
@@ -171,7 +171,7 @@ impl LinuxHost {
         known.extend(new.iter());
         if unheard {
             self.notes.push(format!(
-                "births of threads on PU {new}, not online at the start, are looked for in /proc: threads that live for \
+                "thread creation on PU {new}, not online at the start, is detected by scanning /proc: threads that live for \
                  less than some milliseconds are not placed"
             ));
         }
@@ -198,15 +198,15 @@ impl LinuxHost {
         }
     }
 
-    /// Takes in that a process was reaped: none of its threads lives that was born before, whether or not the kernel's
+    /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
     /// notes or `/proc` have told.
     pub(super) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
         self.hear();
         let living = self.tasks.living_in(pid).into_iter();
-        let born_before =
-            |id| self.tasks.task(id).filter(|task| task.born <= before).map(|it| it.tid);
-        let tids: Vec<Tid> = living.filter_map(born_before).collect();
-        self.births.reaped(tids.iter().copied());
+        let created_before =
+            |id| self.tasks.task(id).filter(|task| task.created <= before).map(|it| it.tid);
+        let tids: Vec<Tid> = living.filter_map(created_before).collect();
+        self.lifecycle.reaped(tids.iter().copied());
         tids.into_iter().for_each(|tid| self.ended(before, tid));
     }
 

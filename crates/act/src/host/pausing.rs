@@ -131,7 +131,7 @@ impl LinuxHost {
     /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
     /// stopped or placed. To be called before anything runs.
     pub(super) fn give_up_if_blind(&mut self) {
-        if let Some(why) = self.births.without_proc().map(ToOwned::to_owned) {
+        if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.
             self.placer.proc = PathBuf::from(NOWHERE);
             self.give_up(&why);
@@ -198,11 +198,11 @@ impl LinuxHost {
     }
 
     /// A process that a stopped job has borne is stopped, too.
-    pub(super) fn stop_newborn(&mut self, id: TaskId, pid: Pid) {
+    pub(super) fn stop_new(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
             let both = self.pausing.pauser.as_ref().zip(self.tasks.handle(pid));
-            let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_newborn(process));
+            let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_new(process));
             self.tell(id.job, "stop", result);
         }
     }

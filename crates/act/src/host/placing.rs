@@ -1,4 +1,4 @@
-//! When a task goes to its PU: at its birth, when its program has settled, when a plan changes, or
+//! When a task goes to its PU: at its creation, when its program has settled, when a plan changes, or
 //! never. docs/run.md has the rules in a table.
 
 use super::LinuxHost;
@@ -9,7 +9,7 @@ use crate::pin;
 use crate::placer::Put;
 use crate::runtime::Runtime;
 use crate::task::Task;
-use crate::task_table::Birth;
+use crate::task_table::Creation;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
@@ -23,9 +23,9 @@ use std::iter::Peekable;
 use std::slice::Iter;
 use std::sync::Arc;
 
-/// Why a newborn of a Go program is not placed.
+/// Why a new thread of a Go program is not placed.
 const GO_MONITOR: &str = "the Go runtime counts PUs on it";
-/// Why a newborn of a Java program is not placed.
+/// Why a new thread of a Java program is not placed.
 const JAVA_MAIN: &str = "Java code counts PUs on it";
 /// Why a thread that creates processes is not placed.
 const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
@@ -64,34 +64,34 @@ impl Placing {
 }
 
 impl LinuxHost {
-    pub(super) fn born(&mut self, birth: Birth) {
-        let Some(id) = self.tasks.born(birth) else { return };
-        self.counts.born += 1;
-        self.hold_process(id, birth.pid);
-        if birth.pid != birth.parent_pid {
-            self.creator_starts_programs(birth.parent_tid);
-            self.born_of_rest(birth);
+    pub(super) fn created(&mut self, creation: Creation) {
+        let Some(id) = self.tasks.created(creation) else { return };
+        self.counts.created += 1;
+        self.hold_process(id, creation.pid);
+        if creation.pid != creation.parent_pid {
+            self.creator_starts_programs(creation.parent_tid);
+            self.created_by_rest(creation);
         }
-        let is_first = birth.tid == birth.pid.first_thread();
+        let is_first = creation.tid == creation.pid.first_thread();
         if is_first {
-            self.begin_program(birth.pid, birth.at);
-            self.stop_newborn(id, birth.pid);
+            self.begin_program(creation.pid, creation.at);
+            self.stop_new(id, creation.pid);
         }
-        self.meet_newborn(id);
+        self.meet_new(id);
         self.count_new(id);
         let Some(plan) = &self.placing.plan else {
             if self.is_over() {
-                // Its creator may have been given its mask back in the middle of this birth.
+                // Its creator may have been given its mask back in the middle of this creation.
                 self.start(id, Waiting::No);
             }
             return;
         };
         let target = self.tasks.target_of(plan, id);
         self.tasks.set_target(id, target);
-        let waiting = self.waiting(birth.pid, birth.at, is_first);
+        let waiting = self.waiting(creation.pid, creation.at, is_first);
         let put = self.start(id, waiting);
         if put == Some(Put::Done) && waiting == Waiting::No && target.is_some() {
-            self.counts.waited.add(now().saturating_sub(birth.at));
+            self.counts.waited.add(now().saturating_sub(creation.at));
         }
     }
 
@@ -133,7 +133,7 @@ impl LinuxHost {
         }
     }
 
-    /// How long a newborn has to wait before it may be put on a PU.
+    /// How long a new thread has to wait before it may be put on a PU.
     fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
         let Some(process) = self.tasks.process(pid) else { return Waiting::No };
         let settled = process.settled_at <= at;

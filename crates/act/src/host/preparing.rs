@@ -118,9 +118,9 @@ pub(super) fn watch_all(held: &[Held], options: &lifecycle::Options) -> Lifecycl
     let mut pids = held.iter().map(Held::pid);
     let first = pids.next().unwrap_or(Pid(0));
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
-    let mut births = LifecycleEvents::watch(first, &options);
-    pids.for_each(|pid| births.add(pid));
-    births
+    let mut lifecycle = LifecycleEvents::watch(first, &options);
+    pids.for_each(|pid| lifecycle.add(pid));
+    lifecycle
 }
 
 /// Descriptors that are kept for undoing everything, as many as there are.
@@ -150,10 +150,10 @@ fn no_journal(why: String) -> String {
     )
 }
 
-/// What it means that births are not told by the kernel.
-pub(super) fn late_births(why: &SysError) -> String {
+/// What it means that the kernel does not report thread creation.
+pub(super) fn late_creation(why: &SysError) -> String {
     format!(
-        "births of threads are looked for in /proc, because {why}: threads that live for less than some milliseconds are \
-         not placed; `colocate doctor` says what lifts it"
+        "thread creation is detected by scanning /proc, because {why}: threads that live for less than some milliseconds are \
+         not placed; `colocate doctor` names the remedy"
     )
 }

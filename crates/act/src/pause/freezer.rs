@@ -105,7 +105,7 @@ impl Freezer {
         Ok(above.child(folder)?.child(name(job))?)
     }
 
-    /// Moves a process into the cgroup of a job; its children will be born there.
+    /// Moves a process into the cgroup of a job; its children will be created there.
     ///
     /// # Errors
     /// If the kernel does not let it.
@@ -122,7 +122,7 @@ impl Freezer {
         Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
     }
 
-    /// Kills all processes of a job, also those that are born meanwhile (Linux 5.14).
+    /// Kills all processes of a job, also those that are created meanwhile (Linux 5.14).
     ///
     /// # Errors
     /// If the kernel cannot, or the cgroup is gone.

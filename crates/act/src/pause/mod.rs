@@ -4,7 +4,7 @@
 //! With more programs than hardware threads, some must not run for a while, whatever processes they have
 //! made, and must run again whatever becomes of us.
 //! # Approach
-//! Best is a cgroup of its own for each job, which the kernel freezes as a whole: processes that are born
+//! Best is a cgroup of its own for each job, which the kernel freezes as a whole: processes that are created
 //! meanwhile are frozen, too, and programs do not notice. Without one, each process that we know of gets SIGSTOP, and
 //! SIGCONT later; its parent can notice that, and a process that stopped itself goes on with the others.
 //!
@@ -160,7 +160,7 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn stop_newborn(&self, process: &Arc<ProcessHandle>) -> std::io::Result<()> {
+    pub fn stop_new(&self, process: &Arc<ProcessHandle>) -> std::io::Result<()> {
         if self.freezer.is_some() {
             return Ok(());
         }

@@ -3,35 +3,35 @@
 use super::*;
 use colocate_observe::pmu::Metered;
 
-fn birth(pid: i32, tid: i32, parent: (i32, i32)) -> Birth {
+fn creation(pid: i32, tid: i32, parent: (i32, i32)) -> Creation {
     let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));
-    Birth { at: Nanos(1), pid: Pid(pid), tid: Tid(tid), parent_pid, parent_tid, lost: false }
+    Creation { at: Nanos(1), pid: Pid(pid), tid: Tid(tid), parent_pid, parent_tid, lost: false }
 }
 
 fn table() -> TaskTable {
     let mut table = TaskTable::default();
     table.add_job("job".into(), Pid(10), Runtime::Plain);
-    table.born(birth(10, 10, (1, 1))).unwrap();
+    table.created(creation(10, 10, (1, 1))).unwrap();
     table
 }
 
 #[test]
 fn children_count_on_in_their_job() {
     let mut table = table();
-    assert_eq!(table.born(birth(10, 11, (10, 10))).unwrap().to_string(), "0.1");
-    assert_eq!(table.born(birth(20, 20, (10, 11))).unwrap().to_string(), "0.2");
-    assert_eq!(table.born(birth(20, 21, (20, 20))).unwrap().to_string(), "0.3");
-    assert_eq!(table.born(birth(99, 99, (98, 98))), None, "a stranger");
+    assert_eq!(table.created(creation(10, 11, (10, 10))).unwrap().to_string(), "0.1");
+    assert_eq!(table.created(creation(20, 20, (10, 11))).unwrap().to_string(), "0.2");
+    assert_eq!(table.created(creation(20, 21, (20, 20))).unwrap().to_string(), "0.3");
+    assert_eq!(table.created(creation(99, 99, (98, 98))), None, "a stranger");
     assert_eq!(table.most_living, 4);
 }
 
-/// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next newborn goes there.
+/// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next new thread goes there.
 #[test]
-fn newborns_fill_in_order() {
+fn new_threads_fill_in_order() {
     let mut table = table();
     let rule = DefaultPlacement::FillInOrder { pus: vec![PuNr(0), PuNr(1)] };
     let place = |table: &mut TaskTable, tid| {
-        let id = table.born(birth(10, tid, (10, 10))).unwrap();
+        let id = table.created(creation(10, tid, (10, 10))).unwrap();
         let target = table.default_target(&rule);
         table.set_target(id, target);
         target.unwrap().0
@@ -47,7 +47,7 @@ fn newborns_fill_in_order() {
 fn a_million_ended_tasks_are_not_remembered() {
     let mut table = table();
     for tid in 100..30_100 {
-        table.born(birth(10, tid, (10, 10))).unwrap();
+        table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
     assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED + 1);
@@ -68,7 +68,7 @@ fn runs_add_up() {
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
     table.revive(first);
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
-    table.born(birth(10, 11, (10, 10))).unwrap();
+    table.created(creation(10, 11, (10, 10))).unwrap();
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read");
     table.ended(Tid(11), Nanos(3));
     table.ended(Tid(10), Nanos(3));
@@ -76,7 +76,7 @@ fn runs_add_up() {
     assert_eq!(table.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
     table.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
     assert_eq!((table.run_of(Pid(10)), table.run_of(Pid(30)).is_some()), (None, true));
-    let again = table.born(birth(30, 30, (1, 1))).unwrap();
+    let again = table.created(creation(30, 30, (1, 1))).unwrap();
     assert_eq!(again.to_string(), "0.2");
     assert!(table.begins_run(again) && !table.begins_run(first));
     table.task(again).unwrap().usage.note_counted(Some(counted));
@@ -95,9 +95,9 @@ fn a_later_run_stands_where_the_one_before_stood() {
     let mut table = table();
     for pid in [30, 40] {
         table.restart(JobIdx(0), Pid(pid), Runtime::Plain, Nanos::ZERO);
-        let first = table.born(birth(pid, pid, (1, 1))).unwrap();
+        let first = table.created(creation(pid, pid, (1, 1))).unwrap();
         assert_eq!(table.target_of(&plan, first), Some(PuNr(5)));
-        let other = table.born(birth(pid, pid + 1, (pid, pid))).unwrap();
+        let other = table.created(creation(pid, pid + 1, (pid, pid))).unwrap();
         assert_eq!(table.target_of(&plan, other), None);
     }
     table.is_planned();
@@ -115,7 +115,7 @@ fn the_last_to_end_are_remembered() {
     table.remembers_last = true;
     let ends = 100..100 + 2 * i32::try_from(REMEMBERED_LAST).unwrap();
     for tid in ends.clone() {
-        table.born(birth(10, tid, (10, 10))).unwrap();
+        table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
     assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED_LAST + 1);
@@ -124,11 +124,11 @@ fn the_last_to_end_are_remembered() {
 }
 
 #[test]
-fn a_newborn_inherits_its_creators_mark() {
+fn a_new_thread_inherits_its_creators_mark() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
     table.task(first).unwrap().placement.mark = Mark::On(PuNr(3));
-    let id = table.born(birth(10, 11, (10, 10))).unwrap();
+    let id = table.created(creation(10, 11, (10, 10))).unwrap();
     assert_eq!(table.task(id).unwrap().placement.mark, Mark::On(PuNr(3)));
 }
 
@@ -145,50 +145,50 @@ fn a_task_that_ends_while_it_settles_was_missed() {
     assert_eq!(table.seen(Nanos(1), &BTreeSet::new(), |_, _| None)[0].ended, Some(Nanos(4)));
 }
 
-/// Threads 11 and 12 of process 10 were on PUs 1 and 2; the note of the birth of 14 was lost, so either may have
+/// Threads 11 and 12 of process 10 were on PUs 1 and 2; the record of the creation of 14 was lost, so either may have
 /// created it. Process 20 has nothing to do with it.
 #[test]
-fn a_newborn_of_an_unknown_creator_may_have_any_mask_of_its_process() {
+fn a_new_thread_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     let mut table = table();
     for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
-        let id = table.born(birth(pid, tid, (10, 10))).unwrap();
+        let id = table.created(creation(pid, tid, (10, 10))).unwrap();
         table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
     }
-    let known = birth(10, 13, (10, 10));
-    let lost = Birth { lost: true, ..birth(10, 14, (10, 10)) };
-    let had = [known, lost].map(|birth| {
-        let id = table.born(birth).unwrap();
+    let known = creation(10, 13, (10, 10));
+    let lost = Creation { lost: true, ..creation(10, 14, (10, 10)) };
+    let had = [known, lost].map(|creation| {
+        let id = table.created(creation).unwrap();
         table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>()
     });
     assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }
 
-/// The same with a thread of process 10 under SCHED_IDLE by our doing: the newborn may have that of it. Where the program has
-/// bound a thread itself, it may have bound the newborn, too.
+/// The same with a thread of process 10 under SCHED_IDLE by our doing: the new thread may have that of it. Where the program has
+/// bound a thread itself, it may have bound the new thread, too.
 #[test]
-fn a_newborn_of_an_unknown_creator_may_have_its_policy() {
+fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
     let mut table = table();
     let fair = Fair::Batch;
-    let lowered = table.born(birth(10, 11, (10, 10))).unwrap();
+    let lowered = table.created(creation(10, 11, (10, 10))).unwrap();
     let task = table.task(lowered).unwrap();
     (task.placement.mark, task.placement.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
-    let mut newborn = |tid, stand| {
+    let mut new = |tid, stand| {
         table.task(lowered).unwrap().placement.status = stand;
         table.begin_events();
-        let id = table.born(Birth { lost: true, ..birth(10, tid, (10, 10)) }).unwrap();
+        let id = table.created(Creation { lost: true, ..creation(10, tid, (10, 10)) }).unwrap();
         let task = table.task(id).unwrap();
         (task.placement.had.pus().collect::<Vec<_>>(), task.placement.was_lowered)
     };
-    assert_eq!(newborn(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
-    assert_eq!(newborn(15, PlacementStatus::PinnedByProgram), (vec![], None));
+    assert_eq!(new(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
+    assert_eq!(new(15, PlacementStatus::PinnedByProgram), (vec![], None));
 }
 
 /// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel tells that 10 has ended, and
-/// births what that means for 11: it is born as 10, and then ends.
+/// births what that means for 11: it is created as 10, and then ends.
 fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
         let task = table.task(id).unwrap();
         (task.placement.mark, task.usage.cpu_time) =
@@ -196,7 +196,7 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
         task.usage.waited = Some(Nanos(9));
     }
     table.ended(Tid(10), Nanos(2));
-    let id = table.born(birth(10, 10, (10, parent))).unwrap();
+    let id = table.created(creation(10, 10, (10, parent))).unwrap();
     table.ended(Tid(11), Nanos(3));
     (table, id)
 }
@@ -213,7 +213,7 @@ fn who_executes_a_program_stays_known_to_its_job() {
     );
     assert!(table.begins_run(id));
     assert!(table.doubtful().is_empty(), "none is to be revived");
-    let child = table.born(birth(20, 20, (10, 10))).unwrap();
+    let child = table.created(creation(20, 20, (10, 10))).unwrap();
     assert_eq!(child.to_string(), "0.3");
     table.ended(Tid(10), Nanos(4));
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(20)]);
@@ -247,18 +247,18 @@ fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
 fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu) in [(first, 0), (further, 1)] {
         table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
     }
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(10), Nanos(3));
-    let id = table.born(Birth { lost: true, ..birth(10, 10, (10, 10)) }).unwrap();
+    let id = table.created(Creation { lost: true, ..creation(10, 10, (10, 10)) }).unwrap();
     assert_eq!(table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert!(table.begins_run(id) && table.doubtful().is_empty());
     table.ended(Tid(10), Nanos(4));
-    assert_eq!(table.born(birth(20, 20, (10, 10))), None, "its process is gone");
+    assert_eq!(table.created(creation(20, 20, (10, 10))), None, "its process is gone");
 }
 
 /// A program that changes its user is not told of: 10 is found to live after all, and may be what was 11.
@@ -266,7 +266,7 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
 fn who_is_revived_may_be_another_thread() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    let further = table.born(birth(10, 11, (10, 10))).unwrap();
+    let further = table.created(creation(10, 11, (10, 10))).unwrap();
     table.task(further).unwrap().placement.mark = Mark::On(PuNr(1));
     table.ended(Tid(10), Nanos(2));
     assert_eq!(table.doubtful(), [first]);

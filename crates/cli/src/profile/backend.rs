@@ -168,7 +168,7 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
     let of = if start == Start::Now { format!(" on process {list}") } else { String::new() };
     let or = if start == Start::Now { "" } else { "; --backend emulate needs no privilege" };
     no_capability(format!(
-        "the backend {backend} does not work{of}: {why}; `colocate doctor` says what lifts it{or}"
+        "the backend {backend} does not work{of}: {why}; `colocate doctor` names the remedy{or}"
     ))
 }
 

@@ -41,7 +41,7 @@ impl Occasion {
         grants: &[Grant],
         notes: Vec<String>,
     ) -> Self {
-        let counts = host.births();
+        let counts = host.creations();
         Self {
             machine: host.machine().name.clone(),
             processor: host.machine().processor.clone(),
@@ -50,8 +50,8 @@ impl Occasion {
             watch,
             evidence: Evidence::of(grants),
             creation: Creation {
-                seen_by: if host.births_without_perf().is_some() { "proc" } else { "perf" },
-                created: counts.born,
+                seen_by: if host.creation_without_perf().is_some() { "proc" } else { "perf" },
+                created: counts.created,
                 lost: counts.lost,
                 pinned_at_creation: counts.waited.count(),
                 waited_median_ns: counts.waited.percentile(50),

@@ -121,7 +121,7 @@ fn without_perf_there_are_lines_and_a_run() {
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
     assert_eq!(
-        said.matches("colocate: births of threads are looked for in /proc").count(),
+        said.matches("colocate: thread creation is detected by scanning /proc").count(),
         1,
         "{said}"
     );
