@@ -6,7 +6,8 @@
 use super::metric::Metric;
 use super::mix::Mix;
 use super::program::Program;
-use super::{FeliuError, Setup, Study};
+use super::{Setup, Study};
+use crate::replication::{Done, StudyError, seeds};
 use crate::stats::{self, Random};
 use colocate_engine::Round;
 use colocate_machine::{Bytes, Nanos};
@@ -21,7 +22,7 @@ pub type Kept = [Option<f64>; Metric::COUNT];
 /// A mix with one set of assumptions under each of the schedulers, seed by seed: `[policy][seed]`.
 ///
 /// # Errors
-/// The [`FeliuError`] of a simulation.
+/// The [`StudyError`] of a simulation.
 ///
 /// # Panics
 /// If there is no set of assumptions `draw`.
@@ -31,12 +32,10 @@ pub fn under_all(
     programs: &[Program],
     mix: &Mix,
     draw: usize,
-) -> Result<Vec<Vec<Kept>>, FeliuError> {
-    let platform = Platform::new(study.machine, study.performance, study.draws[draw])
-        .map_err(FeliuError::from)?;
+) -> Result<Done<{ Metric::COUNT }>, StudyError> {
+    let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let mut runs = vec![Vec::new(); setup.schedulers(0).len()];
-    for seed in 0..study.seeds {
-        let seed = study.seed.wrapping_add(seed.into());
+    for seed in seeds(study.seed, study.seeds) {
         let scenario = scenario(study, setup, programs, mix, seed);
         let alone = alone_of(&platform, &scenario)?;
         for (runs, kind) in runs.iter_mut().zip(setup.schedulers(seed)) {
@@ -50,14 +49,14 @@ pub fn under_all(
 /// A scenario under a scheduler, with a look at every quantum.
 ///
 /// # Errors
-/// The [`FeliuError`] of the simulation.
+/// The [`StudyError`] of the simulation.
 pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
     scenario: &Scenario,
     (policy, alone): (&PolicySpec, &[SoloProfile]),
     look: &mut dyn FnMut(&Round<'_>),
-) -> Result<Outcome, FeliuError> {
+) -> Result<Outcome, StudyError> {
     let (mut made, name) =
         (policy.policy(&Knowledge { alone, ..Knowledge::default() }), policy.to_string());
     let options = Options::each_quantum();

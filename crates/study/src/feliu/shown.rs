@@ -2,7 +2,8 @@
 
 use super::mix::Mix;
 use super::program::Program;
-use super::{FeliuError, Setup, Study, run};
+use super::{Setup, Study, run};
+use crate::replication::StudyError;
 use colocate_engine::Round;
 use colocate_machine::{CacheKind, Machine, Nanos};
 use colocate_sim::{Outcome, Platform, alone_of};
@@ -59,13 +60,13 @@ pub struct Apart {
 /// The mix of a set-up that is shown, under all its schedulers.
 ///
 /// # Errors
-/// The [`FeliuError`] of a simulation.
+/// The [`StudyError`] of a simulation.
 pub fn of(
     study: &Study<'_>,
     setup: &Setup,
     programs: &[Program],
     mix: &Mix,
-) -> Result<Shown, FeliuError> {
+) -> Result<Shown, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
     let scenario = run::scenario(study, setup, programs, mix, study.seed);
     let alone = alone_of(&platform, &scenario)?;

@@ -1,8 +1,10 @@
 //! SMT-Bench on one core: a kernel beside itself (the paper's scenario B) and beside another (C), as time
 //! relative to the kernel alone (A).
 
-use super::{Study, StudyError, geometric_mean, spread};
+use super::Study;
+use crate::replication::StudyError;
 use crate::simulate::figures::Spread;
+use crate::stats;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Phase, Seat};
@@ -45,16 +47,22 @@ pub fn figures(study: &Study<'_>, kernels: &[Phase]) -> Result<Figures, StudyErr
         .iter()
         .map(|draw| one(study, siblings, kernels, draw))
         .collect::<Result<_, _>>()?;
-    let over = |of: &dyn Fn(&Drawn) -> f64| spread(&drawn.iter().map(of).collect::<Vec<_>>());
+    let over =
+        |of: &dyn Fn(&Drawn) -> f64| Spread::over(&drawn.iter().map(of).collect::<Vec<_>>(), 0.0);
     let same = (0..kernels.len()).map(|kernel| over(&|drawn| drawn.same[kernel]));
     Ok(Figures {
         kernels: kernels.iter().map(|kernel| kernel.name.clone()).collect(),
         same: same.collect(),
-        scenario_b: over(&|drawn| geometric_mean(&drawn.same)),
+        scenario_b: over(&|drawn| mean(&drawn.same)),
         worst_b: over(&|drawn| drawn.same.iter().copied().fold(0.0, f64::max)),
-        scenario_c: over(&|drawn| geometric_mean(&drawn.all)),
-        best_c: over(&|drawn| geometric_mean(&drawn.best)),
+        scenario_c: over(&|drawn| mean(&drawn.all)),
+        best_c: over(&|drawn| mean(&drawn.best)),
     })
+}
+
+/// The geometric mean; 1 of nothing.
+fn mean(times: &[f64]) -> f64 {
+    stats::geometric_mean(times).unwrap_or(1.0)
 }
 
 /// Two PUs of the first core that has two.
