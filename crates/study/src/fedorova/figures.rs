@@ -6,6 +6,7 @@
 use super::layout::Layout;
 use super::points::{Point, Question, SerialBy, Waiting};
 use super::run::FIGURES;
+use crate::published;
 use crate::replication::Grid;
 use crate::simulate::figures::{RESOLUTION, Spread, Unresolved, Verdict};
 use crate::stats;
@@ -62,6 +63,31 @@ pub struct PointFigures {
     pub programs: u32,
     /// The schedulers, `os` first, and the oracle.
     pub policies: Vec<PolicyFigures>,
+}
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Which question it answers.
+    pub question: Question,
+    /// What it says.
+    pub text: String,
+    /// Where.
+    pub source: String,
+}
+
+/// All that was published.
+#[must_use]
+pub fn published() -> Vec<Published> {
+    let of = |row: &published::Row| -> Option<Published> {
+        Some(Published {
+            question: Question::ALL.into_iter().find(|each| each.name() == row.figure)?,
+            text: row.text.to_owned(),
+            source: row.source.to_owned(),
+        })
+    };
+    published::rows("fedorova").filter_map(of).collect()
 }
 
 /// Places in [`super::run::Kept`].

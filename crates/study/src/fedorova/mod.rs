@@ -8,7 +8,6 @@ pub mod layout;
 pub mod picture;
 pub mod points;
 pub mod program;
-pub mod published;
 pub mod run;
 pub mod table;
 pub mod work;
@@ -95,7 +94,7 @@ pub struct Report {
     /// The situations, question by question.
     pub points: Vec<figures::PointFigures>,
     /// What was published.
-    pub published: Vec<published::Published>,
+    pub published: Vec<figures::Published>,
     /// What a reader should know, one sentence each.
     pub notes: Vec<String>,
 }

@@ -47,6 +47,18 @@ impl Question {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Shares, Self::Migrations, Self::Waiting, Self::Threads, Self::Programs];
+
+    /// Its name among what was published.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shares => "shares",
+            Self::Migrations => "migrations",
+            Self::Waiting => "waiting",
+            Self::Threads => "threads",
+            Self::Programs => "programs",
+        }
+    }
 }
 
 /// What threads do that wait for others, and whether that is known.

@@ -1,10 +1,10 @@
 //! The study's situations under every scheduler, and the report that is made of them.
 
-use super::figures::{PointFigures, figures};
+use super::figures::{PointFigures, figures, published};
 use super::points::{self, Point};
 use super::program::{Kind, Pace};
 use super::run::{self, FIGURES, ORACLE, POLICIES};
-use super::{Report, Study, VERSION, layout, published};
+use super::{Report, Study, VERSION, layout};
 use crate::replication::{Done, Grid, Replication, StudyError, count, lines, missing};
 use crate::simulate::figures::{RESOLUTION, Spread};
 use colocate_model::Assumptions;
@@ -62,7 +62,7 @@ impl Replication<FIGURES> for Work<'_> {
             faster: self.faster()?,
             missing: missing(&POLICIES),
             points: self.figures(self.grid(done)),
-            published: published::all(),
+            published: published(),
             notes: notes(),
         })
     }

@@ -9,13 +9,25 @@
 
 use super::Number;
 use super::mix::Mix;
-use super::published::{self, Published, PublishedOrder};
 use super::shown::Shown;
+use crate::published;
 use crate::replication::{Grid, count};
 use crate::simulate::figures::{Column, RESOLUTION, Spread, Unresolved, Verdict};
 use serde::{Deserialize, Serialize};
 
 pub use super::metric::Metric;
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The metric over that under Linux; `None` where the text has no number.
+    pub ratio: Option<f64>,
+    /// As it stands there.
+    pub text: String,
+    /// Where.
+    pub source: String,
+}
 
 /// One metric of one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,7 +155,7 @@ impl Compared<'_> {
             ratio,
             verdict,
             unresolved,
-            published: published::of(self.number, &self.names[policy], metric),
+            published: published(self.number, &self.names[policy], metric),
             by_mix: (0..mixes).map(in_mix).collect(),
         }
     }
@@ -161,13 +173,14 @@ impl Compared<'_> {
     /// The orders that were published, of schedulers that are here.
     #[must_use]
     pub fn orders(self) -> Vec<Order> {
-        let told = published::orders(self.number).into_iter();
-        let told = told.filter(|each| self.metrics.contains(&each.metric));
-        told.filter_map(|each| self.order(each)).collect()
+        let study = self.number.to_string();
+        published::orders(&study).filter_map(|each| self.order(each)).collect()
     }
 
-    fn order(self, published: PublishedOrder) -> Option<Order> {
-        let PublishedOrder { metric, better, than, source } = published;
+    /// `None` if the metric is not told, or a scheduler is not here.
+    fn order(self, published: &published::Order) -> Option<Order> {
+        let &published::Order { figure, better, than, source, .. } = published;
+        let metric = *self.metrics.iter().find(|metric| metric.name() == figure)?;
         let place = |name: &str| self.names.iter().position(|each| each == name);
         let ratio = self.column(place(better)?, metric).ratio(&self.column(place(than)?, metric));
         // Only a range over several holds what chance does and what is assumed.
@@ -184,6 +197,14 @@ impl Compared<'_> {
             source: source.to_owned(),
         })
     }
+}
+
+/// What was published of a scheduler, if anything was.
+fn published(number: Number, policy: &str, metric: Metric) -> Option<Published> {
+    let study = number.to_string();
+    let mut rows = published::rows(&study);
+    let row = rows.find(|row| row.case == policy && row.figure == metric.name())?;
+    Some(Published { ratio: row.value, text: row.text.to_owned(), source: row.source.to_owned() })
 }
 
 /// Whether the sign of a ratio is that of "better", whatever is assumed.

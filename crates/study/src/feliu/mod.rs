@@ -7,7 +7,6 @@ pub mod figures;
 mod metric;
 pub mod mix;
 pub mod program;
-pub mod published;
 pub mod run;
 pub mod setup;
 pub mod shown;

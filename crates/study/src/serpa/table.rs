@@ -3,6 +3,7 @@
 use super::length::{LAST, Step, settled, start_of};
 use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
+use crate::published;
 use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
 use colocate_machine::printable;
 use std::fmt::Write;
@@ -79,14 +80,9 @@ fn bench(out: &mut String, report: &Report) {
     for (kernel, same) in bench.kernels.iter().zip(&bench.same) {
         let _ = writeln!(out, "  {kernel:10} beside itself        {}", percent(same));
     }
-    // Published: Serpa et al., section 3.2. Which partners scenario C has is not said there.
-    for (name, spread, published) in [
-        ("B: beside itself, geometric mean", &bench.scenario_b, "published 187.2"),
-        ("B: the worst kernel", &bench.worst_b, "published 220, \"up to 120 % more\""),
-        ("C: beside another, all pairs", &bench.scenario_c, "published 102.7"),
-        ("C: beside the best partner", &bench.best_c, "the same"),
-    ] {
-        let _ = writeln!(out, "  {name:32} {}; {published}", percent(spread));
+    let spreads = [&bench.scenario_b, &bench.worst_b, &bench.scenario_c, &bench.best_c];
+    for (row, spread) in published::rows("serpa").zip(spreads) {
+        let _ = writeln!(out, "  {:32} {}; {}", row.case, percent(spread), row.text);
     }
 }
 
