@@ -57,13 +57,7 @@ pub fn contenders(question: Question) -> Vec<Contender> {
 
 /// A situation with one set of assumptions under each of the schedulers, seed by seed, and what the oracle takes:
 /// `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under_all(
+pub(super) fn under_all(
     study: &Study<'_>,
     point: &Point,
     draw: usize,
@@ -192,8 +186,8 @@ fn kept(outcome: &Outcome) -> Kept {
     let took = outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64));
     let took: Option<Vec<f64>> = took.collect::<Option<_>>().filter(|_| outcome.complete);
     let uneven = took.as_deref().map(|took| {
-        let least = took.iter().copied().fold(f64::INFINITY, f64::min);
-        took.iter().copied().fold(0.0, f64::max) / least
+        let (least, most) = stats::ends(took.iter().copied());
+        most / least
     });
     let seconds = took.and_then(|took| stats::mean(&took));
     let crossing = |moves: &colocate_sim::Moves| moves.same_node + moves.other_node;

@@ -20,13 +20,7 @@ use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
 pub type Kept = [Option<f64>; Metric::COUNT];
 
 /// A mix with one set of assumptions under each of the schedulers, seed by seed: `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under_all(
+pub(super) fn under_all(
     study: &Study<'_>,
     setup: &Setup,
     programs: &[Program],

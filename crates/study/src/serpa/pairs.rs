@@ -115,11 +115,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The applications of a cell.
-    ///
-    /// # Panics
-    /// If there is no such cell.
-    #[must_use]
-    pub fn of_cell(&self, cell: usize) -> [&'a Phase; 2] {
+    pub(super) fn of_cell(&self, cell: usize) -> [&'a Phase; 2] {
         self.distinct[cell].map(|place| &self.applications[place])
     }
 
@@ -184,13 +180,7 @@ pub(super) fn beside_both(
 }
 
 /// A pair under every policy and the oracle, `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn all_policies(
+pub(super) fn all_policies(
     study: &Study<'_>,
     pair: [&Phase; 2],
     draw: usize,
@@ -209,13 +199,7 @@ pub fn all_policies(
 }
 
 /// A pair under each of `policies`, seed by seed: `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under(
+pub(super) fn under(
     study: &Study<'_>,
     pair: [&Phase; 2],
     draw: usize,

@@ -4,7 +4,7 @@ use super::length::{LAST, Step, settled, start_of};
 use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
 use crate::published;
-use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
+use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread};
 use colocate_machine::printable;
 use std::fmt::Write;
 
@@ -44,8 +44,8 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
             out,
             "  {:7} s  {:24}  {:24}  {changed}",
             step.alone_s,
-            ended(step.slower.as_ref()),
-            ended(step.stp.as_ref())
+            ended(step.slower),
+            ended(step.stp)
         );
     }
     let start = start_of(study);
@@ -64,8 +64,8 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
 }
 
 /// In percent, if all runs came to their end.
-fn ended(spread: Option<&Spread>) -> String {
-    spread.map_or("did not end".to_owned(), percent)
+fn ended(spread: Option<Spread>) -> String {
+    Spread::or_unended(spread, |spread| percent(&spread))
 }
 
 /// In percent.
@@ -158,13 +158,8 @@ fn end_line(out: &mut String) {
 
 /// A ratio and what may be said of it.
 fn cell(figures: &MetricFigures) -> String {
-    let verdict = match figures.verdict {
-        Verdict::Baseline => "",
-        Verdict::Better => " better",
-        Verdict::Worse => " worse",
-        Verdict::NotResolved => " ~",
-    };
-    figures.ratio.as_ref().map_or("did not end".to_owned(), |ratio| percent(ratio) + verdict)
+    let mark = figures.verdict.mark();
+    Spread::or_unended(figures.ratio, |ratio| format!("{} {mark}", percent(&ratio)))
 }
 
 /// Serpa et al., section 5: means over all pairs, times of the slower application.
@@ -218,6 +213,6 @@ mod tests {
     fn a_length_at_which_a_run_did_not_end_is_told() {
         assert_eq!(ended(None), "did not end");
         let spread = Spread { value: 1.5, low: 1.0, high: 2.0 };
-        assert_eq!(ended(Some(&spread)).trim(), "150.0 (100.0 to 200.0)");
+        assert_eq!(ended(Some(spread)).trim(), "150.0 (100.0 to 200.0)");
     }
 }

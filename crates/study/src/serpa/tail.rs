@@ -40,9 +40,6 @@ pub struct Figures {
 pub(super) const CELLS: usize = LENGTHS.len();
 
 /// One length with one set of assumptions, with an application of which the demand is `phase`.
-///
-/// # Errors
-/// [`StudyError`] of a simulation.
 pub(super) fn under_all(
     study: &Study<'_>,
     phase: &Phase,
