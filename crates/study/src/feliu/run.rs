@@ -8,13 +8,14 @@ use super::mix::Mix;
 use super::program::Program;
 use super::{Setup, Study};
 use crate::replication::{Done, StudyError, seeds};
+use crate::simulate::figures;
 use crate::stats::{self, Random};
 use colocate_engine::Round;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::metrics;
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
-use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
+use colocate_sim::{Kernel, Options, Outcome, Platform, TaskOutcome, alone_of, simulate_with};
 
 /// What is kept of a run, in the order of [`Metric::ALL`]; `None` if it did not come to its end.
 pub type Kept = [Option<f64>; Metric::COUNT];
@@ -123,29 +124,23 @@ pub fn kernel(pus: usize, threads_a_pu: usize) -> Kernel {
 }
 
 /// What is kept of an outcome.
-#[must_use]
-pub fn kept(outcome: &Outcome) -> Kept {
-    let slowdowns = outcome.slowdowns().filter(|_| outcome.complete);
-    let turnaround = outcome.turnaround().filter(|_| outcome.complete);
+fn kept(outcome: &Outcome) -> Kept {
     let of = |metric| match metric {
-        Metric::Turnaround => turnaround.map(Nanos::as_secs_f64),
+        Metric::Turnaround => figures::Metric::Turnaround.of(outcome),
         Metric::Ipc => {
             let each: Vec<f64> = outcome.tasks.iter().filter_map(|task| task.ipc()).collect();
-            stats::mean(&each).filter(|_| outcome.complete)
+            stats::mean(&each)
         }
         Metric::HarmonicIpc => {
             // Time that it ran over that alone for the same instructions: IPC alone over IPC among others.
-            let slower = |task: &colocate_sim::TaskOutcome| {
-                task.ran.as_secs_f64() / task.alone.as_secs_f64()
-            };
-            let each: Vec<f64> = outcome.tasks.iter().map(slower).collect();
-            metrics::harmonic_speed(&each).filter(|_| outcome.complete)
+            let slower = |task: &TaskOutcome| task.ran.as_secs_f64() / task.alone.as_secs_f64();
+            metrics::harmonic_speed(&outcome.tasks.iter().map(slower).collect::<Vec<_>>())
         }
-        Metric::Stp => slowdowns.as_deref().map(metrics::stp),
-        Metric::Antt => slowdowns.as_deref().and_then(metrics::antt),
-        Metric::Unfairness => slowdowns.as_deref().and_then(metrics::unfairness),
+        Metric::Stp => figures::Metric::Stp.of(outcome),
+        Metric::Antt => figures::Metric::Antt.of(outcome),
+        Metric::Unfairness => figures::Metric::Unfairness.of(outcome),
     };
-    Metric::ALL.map(of)
+    Metric::ALL.map(|metric| of(metric).filter(|_| outcome.complete))
 }
 
 #[cfg(test)]

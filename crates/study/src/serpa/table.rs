@@ -4,6 +4,7 @@ use super::length::{LAST, Step, settled, start_of};
 use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
 use crate::published;
+use crate::replication::lines;
 use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread};
 use colocate_machine::printable;
 use std::fmt::Write;
@@ -96,18 +97,14 @@ fn pairs(out: &mut String, report: &Report) {
         pairs.threads,
         report.alone_s
     );
-    for (base, beside) in [("os", over_os as Beside), ("round-robin", over_round_robin)] {
-        let _ = write!(out, "  {base:17}");
-        for name in ["slower one's time", "STP", "unfairness"] {
-            let _ = write!(out, "  {name:30}");
-        }
-        end_line(out);
+    for (base, beside) in [
+        ("os", (|policy| &policy.over_os) as fn(&PolicyFigures) -> &Vec<MetricFigures>),
+        ("round-robin", |policy| &policy.over_round_robin),
+    ] {
+        line(out, &format!("  {base:17}"), &lines(&["slower one's time", "STP", "unfairness"]));
         for policy in pairs.policies.iter().filter(|policy| policy.policy != base) {
-            let _ = write!(out, "    {:15}", policy.policy);
-            for figures in beside(policy) {
-                let _ = write!(out, "  {:30}", cell(figures));
-            }
-            end_line(out);
+            let cells: Vec<String> = beside(policy).iter().map(cell).collect();
+            line(out, &format!("    {:15}", policy.policy), &cells);
         }
     }
     most(out, &pairs.pairs);
@@ -141,19 +138,10 @@ fn most(out: &mut String, pairs: &[PairFigures]) {
     }
 }
 
-type Beside = fn(&PolicyFigures) -> &[MetricFigures];
-
-fn over_os(policy: &PolicyFigures) -> &[MetricFigures] {
-    &policy.over_os
-}
-
-fn over_round_robin(policy: &PolicyFigures) -> &[MetricFigures] {
-    &policy.over_round_robin
-}
-
-fn end_line(out: &mut String) {
-    out.truncate(out.trim_end().len());
-    out.push('\n');
+/// A line of a label and cells of equal width.
+fn line(out: &mut String, label: &str, cells: &[String]) {
+    let cells: String = cells.iter().map(|cell| format!("  {cell:30}")).collect();
+    let _ = writeln!(out, "{}", format!("{label}{cells}").trim_end());
 }
 
 /// A ratio and what may be said of it.
@@ -174,13 +162,10 @@ fn tail(out: &mut String, report: &Report) {
         "", "round-robin"
     );
     for tail in &report.tail {
-        let _ = write!(out, "  length {:3.0} %    ", tail.length * 100.0);
-        for policy in tail.policies.iter().filter(|policy| policy.policy == "scatter") {
-            for figures in policy.over_round_robin.iter().chain(&policy.over_os) {
-                let _ = write!(out, "  {:30}", cell(figures));
-            }
-        }
-        end_line(out);
+        let scatter = tail.policies.iter().filter(|policy| policy.policy == "scatter");
+        let figures = scatter.flat_map(|it| it.over_round_robin.iter().chain(&it.over_os));
+        let cells: Vec<String> = figures.map(cell).collect();
+        line(out, &format!("  length {:3.0} %    ", tail.length * 100.0), &cells);
     }
 }
 

@@ -93,7 +93,8 @@ impl Metric {
         !matches!(self, Self::Stp)
     }
 
-    fn of(self, outcome: &Outcome) -> Option<f64> {
+    /// Its value of an outcome, whether or not the run came to its end.
+    pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
         use colocate_sim::metrics;
         let slowdowns = || outcome.slowdowns();
         match self {
