@@ -3,6 +3,7 @@
 
 mod printed;
 
+use colocate_machine::printable::json;
 use colocate_study::serpa::Report;
 use expect_test::expect;
 use printed::{conforms, printed, refusal};
@@ -37,7 +38,7 @@ fn the_json_is_as_its_schema_says_and_can_be_read_back() {
     conforms(&found, include_str!("../../../docs/schemas/study-serpa.json"));
     let report: Report = serde_json::from_str(&text).unwrap();
     assert_eq!((report.simulated, report.draws, report.alone_s), (true, 2, 0.02));
-    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+    assert_eq!(serde_json::from_str::<Report>(&json(&report)).unwrap(), report);
     assert_eq!(report.pairs.pairs[0].pair, ["A", "B"]);
     let policies: Vec<&str> =
         report.pairs.policies.iter().map(|policy| policy.policy.as_str()).collect();

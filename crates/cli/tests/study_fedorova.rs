@@ -3,6 +3,7 @@
 
 mod printed;
 
+use colocate_machine::printable::json;
 use colocate_study::fedorova::Report;
 use colocate_study::fedorova::points::Question;
 use expect_test::{expect, expect_file};
@@ -30,7 +31,7 @@ fn text_json_and_picture_come_of_one_run() {
     let found: Value = serde_json::from_str(&text).unwrap();
     conforms(&found, include_str!("../../../docs/schemas/study-fedorova.json"));
     let report: Report = serde_json::from_str(&text).unwrap();
-    assert_eq!((report.to_json(), report.simulated), (text, true));
+    assert_eq!((json(&report), report.simulated), (text, true));
     for question in Question::ALL {
         assert!(report.points.iter().any(|point| point.question == question), "{question:?}");
     }

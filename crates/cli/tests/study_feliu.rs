@@ -3,6 +3,7 @@
 
 mod printed;
 
+use colocate_machine::printable::json;
 use colocate_study::feliu::Report;
 use expect_test::expect;
 use printed::{conforms, printed, refusal};
@@ -30,7 +31,7 @@ fn the_json_is_as_its_schema_says_and_can_be_read_back() {
         conforms(&found, schema);
         let report: Report = serde_json::from_str(&text).unwrap();
         assert_eq!((report.study.to_string().as_str(), report.simulated), (name, true));
-        assert_eq!(report.to_json(), text);
+        assert_eq!(json(&report), text);
         for setup in &report.setups {
             assert_eq!(setup.policies[0].policy, "os");
             let figures = setup.policies.iter().flat_map(|policy| &policy.metrics);

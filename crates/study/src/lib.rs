@@ -11,6 +11,8 @@ pub mod feliu;
 pub mod figures;
 pub mod order;
 pub mod plot;
+pub mod published;
+pub mod replication;
 pub mod rounds;
 pub mod serpa;
 pub mod simulate;

@@ -97,6 +97,12 @@ pub fn median(values: &[f64]) -> Option<f64> {
     })
 }
 
+/// The least and the greatest of some values that are not negative; infinity and 0 of none.
+pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let wider = |(least, most): (f64, f64), each: f64| (least.min(each), most.max(each));
+    values.into_iter().fold((f64::INFINITY, 0.0), wider)
+}
+
 /// Geometric mean, or `None` if there is no value or one is not finite and above 0.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {

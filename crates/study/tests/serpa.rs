@@ -3,8 +3,10 @@
 
 use colocate_machine::Nanos;
 use colocate_machine::described;
+use colocate_machine::printable::json;
 use colocate_model::Assumptions;
 use colocate_model::phase::PhaseFile;
+use colocate_study::replication::Replication;
 use colocate_study::serpa::length::{Figures, Step};
 use colocate_study::serpa::pairs::Pairs;
 use colocate_study::serpa::work::Work;
@@ -69,15 +71,15 @@ fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
     let some = [0, 1, 4].map(|place| applications[place].clone());
     let kernels = PhaseFile::from_toml(KERNELS).unwrap().phases;
     let report = with_study(1, 1, |study| {
-        assert_eq!(Pairs::new(&some, 1).count(), 2);
-        let work = Work::new(study, &kernels, &some);
+        assert_eq!(Pairs::new(&some).cells(), 2);
+        let work = Work::new(study, &kernels, &some).unwrap();
         assert_eq!(work.count(), 2 + 4);
         assert_eq!(
             (work.shape(0), work.shape(5), work.shape(6)),
             (Some([6, 1]), Some([3, 1]), None)
         );
         let done: Vec<_> = (0..work.count()).map(|piece| work.piece(piece).unwrap()).collect();
-        work.report(&done, "test", "").unwrap()
+        work.report(&done, "").unwrap()
     });
     let pairs = &report.pairs;
     assert_eq!((pairs.pairs.len(), pairs.threads), (3, 32));
@@ -97,7 +99,7 @@ fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
     };
     assert!(gain(0).abs() < 0.01, "{report:?}");
     assert!((1..4).all(|place| gain(place) > gain(place - 1)), "{report:?}");
-    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+    assert_eq!(serde_json::from_str::<Report>(&json(&report)).unwrap(), report);
 }
 
 /// The length that the study is made with is one that the rule gives under the usual assumptions: from half of
@@ -107,10 +109,10 @@ fn the_usual_length_is_one_that_the_rule_gives() {
     let applications = PhaseFile::from_toml(APPLICATIONS).unwrap().phases;
     let some = [0, 4, 7].map(|place| applications[place].clone());
     let step: Step = with_study(1, 1, |mut study| {
-        let pairs = Pairs::new(&some, 1);
+        let pairs = Pairs::new(&some);
         let mut figures = |alone: Nanos| {
             study.alone = alone;
-            let pieces = 0..pairs.count();
+            let pieces = 0..length::count(&study, &pairs);
             let done: Vec<_> = pieces.map(|n| length::piece(&study, &pairs, n).unwrap()).collect();
             Figures::of(&study, &pairs, &done)
         };

@@ -6,13 +6,12 @@ use crate::output;
 use crate::outputs::{self, Form};
 use colocate_files::Mode;
 use colocate_machine::Nanos;
+use colocate_machine::printable::json;
 use colocate_model::Assumptions;
 use colocate_study::fedorova::work::Work;
-use colocate_study::fedorova::{LENGTH, MACHINE, QUANTUM, ROUND, Report, Study, picture, table};
+use colocate_study::fedorova::{LENGTH, MACHINE, QUANTUM, ROUND, Study, picture, table};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serial phases on fast cores (Fedorova et al.): what is gained, what moves cost, and what spinning hides
 ///
@@ -85,11 +84,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         round: Nanos::from_millis(args.round_ms),
         quantum: Nanos(args.quantum_us * 1_000),
     };
-    let report = simulated(args, study)?;
+    let report = Runner::new(&args.course)?.study(&Work::new(study)?)?;
     let told = |form| -> anyhow::Result<String> {
         Ok(match form {
             Form::Text => table::text(&report),
-            Form::Json => report.to_json(),
+            Form::Json => json(&report),
             Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
         })
     };
@@ -101,15 +100,4 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     written.into_iter().collect::<anyhow::Result<()>>()?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<Report> {
-    let runner = Runner::new(&args.course)?;
-    let work = Work::new(study)?;
-    let inputs = given::digest(&format!("{VERSION}{study:?}{:?}", work.points()));
-    let head = format!("fedorova-2 {inputs}");
-    let kept = (args.course.keep.as_deref(), &head[..]);
-    let shape = |piece| work.shape(piece);
-    let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
-    Ok(work.report(&done, VERSION, &inputs)?)
 }

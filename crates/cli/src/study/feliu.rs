@@ -5,13 +5,12 @@ use super::runner::{Course, Runner};
 use crate::output;
 use colocate_files::Mode;
 use colocate_machine::Nanos;
+use colocate_machine::printable::json;
 use colocate_model::Assumptions;
 use colocate_study::feliu::work::Work;
 use colocate_study::feliu::{Number, Study, table};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Programs are drawn so that their traffic lies where that of the published mixes does; docs/feliu.md says
 /// what came of it.
@@ -99,25 +98,8 @@ pub fn main(number: Number, args: &Args) -> anyhow::Result<ExitCode> {
         mixes: args.mixes.map(usize::from),
         traffic: args.traffic.map(|traffic| traffic.0),
     };
-    let text = simulated(args, study)?;
+    let report = Runner::new(&args.course)?.study(&Work::new(study)?)?;
+    let text = if args.json { json(&report) } else { table::text(&report, &study.setups()) };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The whole study as text.
-fn simulated(args: &Args, study: Study<'_>) -> anyhow::Result<String> {
-    let runner = Runner::new(&args.course)?;
-    let work = Work::new(study)?;
-    let inputs = inputs(&study, &work);
-    let head = format!("{}-1 {inputs}", study.number);
-    let kept = (args.course.keep.as_deref(), &head[..]);
-    let shape = |piece| work.shape(piece);
-    let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
-    let report = work.report(&done, VERSION, &inputs)?;
-    Ok(if args.json { report.to_json() } else { table::text(&report, &study.setups()) })
-}
-
-/// A digest of all that the figures depend on, but for the program.
-fn inputs(study: &Study<'_>, work: &Work<'_>) -> String {
-    given::digest(&format!("{VERSION}{study:?}{:?}{:?}", study.setups(), work.programs()))
 }

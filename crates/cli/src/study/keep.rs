@@ -9,15 +9,13 @@
 use crate::input;
 use anyhow::{Context, bail};
 use colocate_files::{Accept, Mode};
+use colocate_study::replication::Done;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-/// What comes of a piece: runs by policy and by seed, of `N` figures each.
-pub(super) type Done<const N: usize> = Vec<Vec<[Option<f64>; N]>>;
 
 /// A file that keeps pieces.
 pub(super) struct Kept<const N: usize> {

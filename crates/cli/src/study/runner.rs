@@ -1,10 +1,12 @@
 //! Who does the pieces of a study, and tells how far it is.
 
-use super::keep::{Done, Kept};
+use super::given;
+use super::keep::Kept;
 use crate::exit::Failure;
 use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_observe::identity;
+use colocate_study::replication::Replication;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 pub(super) struct Course {
     /// File that keeps what is done: the same command of the same build goes on where it was stopped
     #[arg(long, value_name = "FILE")]
-    pub keep: Option<PathBuf>,
+    keep: Option<PathBuf>,
 
     /// Threads to simulate on [default: as many as there are PUs]
     #[arg(long, value_name = "N")]
@@ -26,8 +28,9 @@ pub(super) struct Course {
     quiet: bool,
 }
 
-/// Threads, a progress bar, and a flag that ends everything.
+/// Threads, a progress bar, a file that keeps pieces, and a flag that ends everything.
 pub(super) struct Runner {
+    keep: Option<PathBuf>,
     threads: NonZeroUsize,
     quiet: bool,
     stop: Arc<AtomicBool>,
@@ -41,41 +44,31 @@ impl Runner {
     pub fn new(course: &Course) -> anyhow::Result<Self> {
         let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let stop = crate::compare::stop_flag_once()?;
-        Ok(Self { threads: course.threads.unwrap_or(here), quiet: course.quiet, stop })
+        let (keep, threads) = (course.keep.clone(), course.threads.unwrap_or(here));
+        Ok(Self { keep, threads, quiet: course.quiet, stop })
     }
 
-    /// All `count` pieces of a study, those in the file `keep` not again. `head` is its name and a digest of what is
-    /// simulated, and `shape` says how many policies and seeds a piece has.
+    /// The report of a study; pieces that are kept are not simulated again, and those that are simulated are kept.
     ///
     /// # Errors
-    /// If the file is of something else or another build of colocate, or cannot be read or written; of the pieces
-    /// that failed, that of the first; [`Failure`] if it was stopped.
-    pub fn study<const N: usize>(
-        &self,
-        (keep, head): (Option<&Path>, &str),
-        count: usize,
-        shape: impl Fn(usize) -> Option<[usize; 2]>,
-        work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
-    ) -> anyhow::Result<Vec<Done<N>>> {
-        let kept = keep.map(|path| Kept::open(path, &of_this_build(head)?, shape)).transpose()?;
-        self.kept(count, kept.as_ref(), work)
-    }
-
-    /// All pieces; those that are kept are not done again, and those that are done are kept.
-    fn kept<const N: usize>(
-        &self,
-        count: usize,
-        kept: Option<&Kept<N>>,
-        work: impl Fn(usize) -> anyhow::Result<Done<N>> + Sync,
-    ) -> anyhow::Result<Vec<Done<N>>> {
-        self.all("", count, kept.map(Kept::path), |piece| {
-            if let Some(done) = kept.and_then(|kept| kept.get(piece)) {
+    /// If the file that keeps them is of something else or another build of colocate, or cannot be read or written; of the
+    /// pieces that failed, that of the first; [`Failure`] if it was stopped.
+    pub fn study<const N: usize, S: Replication<N>>(&self, study: &S) -> anyhow::Result<S::Report> {
+        let inputs = given::digest(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
+        let open = |path: &PathBuf| {
+            let head = of_this_build(&format!("{} {inputs}", study.name()))?;
+            Kept::open(path, &head, |piece| study.shape(piece))
+        };
+        let kept = self.keep.as_ref().map(open).transpose()?;
+        let done = self.all("", study.count(), kept.as_ref().map(Kept::path), |piece| {
+            if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
                 return Ok(done.clone());
             }
-            let done = work(piece)?;
-            kept.map_or(Ok(()), |kept| kept.put(piece, &done))?;
+            let done = study.piece(piece)?;
+            kept.as_ref().map_or(Ok(()), |kept| kept.put(piece, &done))?;
             Ok(done)
-        })
+        })?;
+        Ok(study.report(&done, &inputs)?)
     }
 
     /// All pieces; `kept` is the file that keeps them, if one does.

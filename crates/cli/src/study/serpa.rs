@@ -8,15 +8,15 @@ use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
 use colocate_files::Mode;
-use colocate_machine::{Machine, Nanos, Performance};
+use colocate_machine::Nanos;
+use colocate_machine::printable::json;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::serpa::work::Work;
-use colocate_study::serpa::{ALONE, Study, bench, table};
+use colocate_study::serpa::{ALONE, Study, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 
@@ -78,85 +78,38 @@ pub struct Args {
 /// If the machine cannot be modelled, a file cannot be used or the output not be written, or it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
-    let given = Given::load(args)?;
-    let study = given.study(args);
-    let runner = Runner::new(&args.course)?;
-    let text = if args.find_length {
-        settle::find(&runner, study, &given.applications)?
-    } else {
-        simulated(args, &runner, study, &given)?
+    let (machine, performance) = given::machine(&args.machine)?;
+    let applications = phases(args.applications.as_deref(), APPLICATIONS)?;
+    let kernels = phases(args.kernels.as_deref(), KERNELS)?;
+    let draws = Assumptions::sample(args.draws as usize, args.seed);
+    let study = Study {
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seeds: args.seeds,
+        seed: args.seed,
+        alone: Nanos::from_millis(args.length_ms),
     };
+    let runner = Runner::new(&args.course)?;
+    let simulated = || -> anyhow::Result<String> {
+        let report = runner.study(&Work::new(study, &kernels, &applications)?)?;
+        Ok(if args.json { json(&report) } else { table::text(&report) })
+    };
+    let text =
+        if args.find_length { settle::find(&runner, study, &applications)? } else { simulated()? };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the study is made with.
-struct Given {
-    machine: Machine,
-    performance: Performance,
-    draws: Vec<Assumptions>,
-    kernels: Vec<Phase>,
-    applications: Vec<Phase>,
-}
-
-impl Given {
-    fn load(args: &Args) -> anyhow::Result<Self> {
-        let (machine, performance) = given::machine(&args.machine)?;
-        let applications = phases(args.applications.as_deref(), APPLICATIONS, 2)?;
-        Ok(Self {
-            machine,
-            performance,
-            draws: Assumptions::sample(args.draws as usize, args.seed),
-            kernels: phases(args.kernels.as_deref(), KERNELS, 2)?,
-            applications,
-        })
-    }
-
-    fn study(&self, args: &Args) -> Study<'_> {
-        Study {
-            machine: &self.machine,
-            performance: &self.performance,
-            draws: &self.draws,
-            seeds: args.seeds,
-            seed: args.seed,
-            alone: Nanos::from_millis(args.length_ms),
-        }
-    }
-
-    /// A digest of all that the figures depend on, but for the program.
-    fn inputs(&self, study: &Study<'_>) -> String {
-        given::digest(&format!("{}{study:?}{:?}{:?}", VERSION, self.kernels, self.applications))
-    }
-}
-
-/// At least `least` demand vectors, of a file or our own.
-fn phases(file: Option<&Path>, ours: &str, least: usize) -> anyhow::Result<Vec<Phase>> {
+/// At least two demand vectors, of a file or our own.
+fn phases(file: Option<&Path>, ours: &str) -> anyhow::Result<Vec<Phase>> {
     let Some(path) = file else {
         return Ok(PhaseFile::from_toml(ours).context("studies/serpa")?.phases);
     };
     let phases = load::phases(path).map_err(anyhow::Error::msg)?;
-    if phases.len() < least {
+    if phases.len() < 2 {
         let found = phases.len();
-        anyhow::bail!("{}: expected at least {least} phases, found {found}", path.display());
+        anyhow::bail!("{}: expected at least 2 phases, found {found}", path.display());
     }
     Ok(phases)
-}
-
-/// The whole study as text.
-fn simulated(
-    args: &Args,
-    runner: &Runner,
-    study: Study<'_>,
-    given: &Given,
-) -> anyhow::Result<String> {
-    // Said at the start, not when all pairs have been simulated.
-    bench::siblings(&given.machine)?;
-    let inputs = given.inputs(&study);
-    let work = Work::new(study, &given.kernels, &given.applications);
-    let head = format!("serpa-1 {inputs}");
-    let kept = (args.course.keep.as_deref(), &head[..]);
-    let shape = |piece| work.shape(piece);
-    let done = runner.study(kept, work.count(), shape, |piece| Ok(work.piece(piece)?))?;
-    let report = work.report(&done, VERSION, &inputs)?;
-    Ok(if args.json { report.to_json() } else { table::text(&report) })
 }

@@ -5,8 +5,10 @@
 
 use super::layout::Layout;
 use super::points::{Point, Question, SerialBy, Waiting};
-use super::run::Kept;
-use crate::simulate::figures::{Column, RESOLUTION, Spread, Unresolved, Verdict};
+use super::run::FIGURES;
+use crate::published;
+use crate::replication::Grid;
+use crate::simulate::figures::{RESOLUTION, Spread, Unresolved, Verdict};
 use crate::stats;
 use serde::{Deserialize, Serialize};
 
@@ -63,77 +65,97 @@ pub struct PointFigures {
     pub policies: Vec<PolicyFigures>,
 }
 
-/// What came of a situation: `[draw][policy][seed]`, the oracle last.
-#[derive(Clone, Copy, Debug)]
-pub struct Grid<'a>(pub &'a [Vec<Vec<Kept>>]);
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Which question it answers.
+    pub question: Question,
+    /// What it says.
+    pub text: String,
+    /// Where.
+    pub source: String,
+}
 
-/// Places in [`Kept`].
+/// All that was published.
+#[must_use]
+pub fn published() -> Vec<Published> {
+    let of = |row: &published::Row| -> Option<Published> {
+        Some(Published {
+            question: Question::ALL.into_iter().find(|each| each.name() == row.figure)?,
+            text: row.text.to_owned(),
+            source: row.source.to_owned(),
+        })
+    };
+    published::rows("fedorova").filter_map(of).collect()
+}
+
+/// Places in [`super::run::Kept`].
 const SECONDS: usize = 0;
 const MOVES: usize = 1;
 const CROSSINGS: usize = 2;
 const BUSY: usize = 3;
 const UNEVEN: usize = 4;
 
-impl Grid<'_> {
-    /// The figures of a situation under the policies `names`, the first of which is the baseline and the last the oracle.
-    #[must_use]
-    pub fn figures(self, point: &Point, names: &[String]) -> PointFigures {
-        PointFigures {
-            question: point.question,
-            layout: point.layout,
-            serial: point.shape.serial,
-            parallel_s: point.parallel_s(),
-            serial_s: point.serial_s(),
-            serial_by: point.serial_by,
-            waiting: point.waiting,
-            levelled: point.levelled,
-            programs: point.programs,
-            policies: (0..names.len()).map(|place| self.policy(place, names)).collect(),
-        }
+/// The figures of a situation, a cell of `grid`, under the policies `names`: the first is the baseline, the last the oracle.
+#[must_use]
+pub fn figures(
+    grid: Grid<'_, FIGURES>,
+    cell: usize,
+    point: &Point,
+    names: &[String],
+) -> PointFigures {
+    PointFigures {
+        question: point.question,
+        layout: point.layout,
+        serial: point.shape.serial,
+        parallel_s: point.parallel_s(),
+        serial_s: point.serial_s(),
+        serial_by: point.serial_by,
+        waiting: point.waiting,
+        levelled: point.levelled,
+        programs: point.programs,
+        policies: (0..names.len()).map(|place| policy(grid, cell, place, names)).collect(),
     }
+}
 
-    fn column(self, policy: usize, figure: usize) -> Column {
-        let runs = self.0.iter().flat_map(|runs| &runs[policy]);
-        let seeds = self.0.first().map_or(1, |runs| runs[policy].len());
-        Column { figures: runs.map(|run| run[figure]).collect(), seeds }
+fn policy(grid: Grid<'_, FIGURES>, cell: usize, place: usize, names: &[String]) -> PolicyFigures {
+    let own = grid.column(cell, place, SECONDS);
+    let speedup = grid.column(cell, 0, SECONDS).ratio(&own).filter(|_| place > 0);
+    let (verdict, unresolved) = match place {
+        0 => (Verdict::Baseline, None),
+        _ => own.judged(false, speedup),
+    };
+    let oracle = names.len() - 1;
+    let spread = |figure| grid.column(cell, place, figure).spread();
+    PolicyFigures {
+        policy: names[place].clone(),
+        seconds: own.spread(),
+        speedup,
+        verdict,
+        unresolved,
+        of_oracle: (1..oracle)
+            .contains(&place)
+            .then(|| of_oracle(grid, cell, [place, oracle]))
+            .flatten(),
+        moves: spread(MOVES),
+        crossings: spread(CROSSINGS),
+        busy: spread(BUSY),
+        uneven: spread(UNEVEN),
     }
+}
 
-    fn policy(self, place: usize, names: &[String]) -> PolicyFigures {
-        let own = self.column(place, SECONDS);
-        let speedup = self.column(0, SECONDS).ratio(&own).filter(|_| place > 0);
-        let (verdict, unresolved) = match place {
-            0 => (Verdict::Baseline, None),
-            _ => own.judged(false, speedup),
+/// Of means over the seeds, so that seeds with which `os` is lucky count as much as they are.
+fn of_oracle(grid: Grid<'_, FIGURES>, cell: usize, [policy, oracle]: [usize; 2]) -> Option<Spread> {
+    let part = |draw: usize| {
+        let mean = |policy: usize| {
+            let each = grid.runs(cell, draw)[policy].iter().map(|run| run[SECONDS]);
+            stats::mean(&each.collect::<Option<Vec<f64>>>()?)
         };
-        let oracle = names.len() - 1;
-        PolicyFigures {
-            policy: names[place].clone(),
-            seconds: own.spread(),
-            speedup,
-            verdict,
-            unresolved,
-            of_oracle: (place > 0 && place < oracle)
-                .then(|| self.of_oracle(place, oracle))
-                .flatten(),
-            moves: self.column(place, MOVES).spread(),
-            crossings: self.column(place, CROSSINGS).spread(),
-            busy: self.column(place, BUSY).spread(),
-            uneven: self.column(place, UNEVEN).spread(),
-        }
-    }
-
-    /// Of means over the seeds, so that seeds with which `os` is lucky count as much as they are.
-    fn of_oracle(self, policy: usize, oracle: usize) -> Option<Spread> {
-        let part = |runs: &Vec<Vec<Kept>>| {
-            let mean = |policy: usize| {
-                let each = runs[policy].iter().map(|run| run[SECONDS]);
-                stats::mean(&each.collect::<Option<Vec<f64>>>()?)
-            };
-            let (os, own, best) = (mean(0)?, mean(policy)?, mean(oracle)?);
-            (os / best - 1.0 >= RESOLUTION).then(|| (os - own) / (os - best))
-        };
-        Column { figures: self.0.iter().map(part).collect(), seeds: 1 }.spread()
-    }
+        let (os, own, best) = (mean(0)?, mean(policy)?, mean(oracle)?);
+        (os / best - 1.0 >= RESOLUTION).then(|| (os - own) / (os - best))
+    };
+    Spread::over_draws((0..grid.draws).map(part))
 }
 
 #[cfg(test)]
@@ -171,7 +193,7 @@ mod tests {
             vec![[Some(seconds), Some(moves), Some(0.0), Some(9.0), Some(1.0)]; 2]
         };
         let done = vec![vec![run(1.0, 0.0), run(0.8, 20.0), run(0.75, 0.0)]; 2];
-        let found = Grid(&done).figures(&point(), &names());
+        let found = figures(Grid { done: &done, draws: done.len() }, 0, &point(), &names());
         let [os, own, oracle] = &found.policies[..] else { panic!("three") };
         assert_eq!((os.verdict, os.speedup, os.of_oracle), (Verdict::Baseline, None, None));
         assert_eq!(own.verdict, Verdict::Better);
@@ -189,14 +211,15 @@ mod tests {
     fn what_cannot_be_said() {
         let run = |seconds: Option<f64>| vec![[seconds, Some(0.0), Some(0.0), None, None]; 2];
         let done = vec![vec![run(Some(1.0)), run(Some(1.25)), run(Some(0.97))]; 2];
-        let found = Grid(&done).figures(&point(), &names());
+        let found = figures(Grid { done: &done, draws: done.len() }, 0, &point(), &names());
         assert_eq!(
             (found.policies[1].verdict, found.policies[1].of_oracle),
             (Verdict::Worse, None)
         );
         assert_eq!(found.policies[2].unresolved, Some(Unresolved::BelowResolution));
         let done = vec![vec![run(Some(1.0)), run(None), run(Some(0.7))]; 2];
-        let own = &Grid(&done).figures(&point(), &names()).policies[1];
+        let own =
+            &figures(Grid { done: &done, draws: done.len() }, 0, &point(), &names()).policies[1];
         assert_eq!((own.seconds, own.speedup, own.of_oracle), (None, None, None));
         assert_eq!(own.unresolved, Some(Unresolved::NotFinished));
     }

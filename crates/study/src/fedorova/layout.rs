@@ -1,6 +1,6 @@
 //! How fast and slow cores lie under the last-level caches, and what else the study does to the described machine.
 
-use super::FedorovaError;
+use crate::replication::StudyError;
 use colocate_machine::{KindIdx, Machine, Performance};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -64,8 +64,8 @@ pub fn levelled(performance: &Performance) -> Performance {
 /// Whether the machine is one for this study: migration-friendly, with two kinds of cores or more.
 ///
 /// # Errors
-/// [`FedorovaError::Machine`] if not.
-pub fn check(machine: &Machine) -> Result<(), FedorovaError> {
+/// [`StudyError::NotAsymmetric`] if not.
+pub fn check(machine: &Machine) -> Result<(), StudyError> {
     let kinds_under = |place: usize| -> BTreeSet<usize> {
         let pus = machine.caches[place].pus.iter();
         pus.map(|&pu| machine.cores[machine.core_of(pu).idx()].kind.idx()).collect()
@@ -77,7 +77,7 @@ pub fn check(machine: &Machine) -> Result<(), FedorovaError> {
     if machine.kinds.len() > 1 && last.len() > 1 && friendly {
         return Ok(());
     }
-    Err(FedorovaError::Machine { found: machine.name.clone() })
+    Err(StudyError::NotAsymmetric { found: machine.name.clone() })
 }
 
 fn with_kinds(machine: &Machine, kinds: Vec<KindIdx>, what: &str) -> Machine {

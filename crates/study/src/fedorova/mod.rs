@@ -8,18 +8,14 @@ pub mod layout;
 pub mod picture;
 pub mod points;
 pub mod program;
-pub mod published;
 pub mod run;
 pub mod table;
 pub mod work;
 
 use crate::simulate::figures::Spread;
 use colocate_machine::{Machine, Nanos, Performance};
-use colocate_model::phase::PhaseError;
-use colocate_model::{Assumptions, ModelError};
-use colocate_sim::SimError;
+use colocate_model::Assumptions;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the report that this build writes.
 pub const VERSION: u32 = 2;
@@ -38,28 +34,6 @@ pub const ROUND: Nanos = Nanos::from_millis(125);
 /// Time between two samples, unless said otherwise. Chosen: the published scheduler is in the kernel, which knows at once who
 /// can run; a sample a millisecond is what comes nearest to it.
 pub const QUANTUM: Nanos = Nanos::from_millis(1);
-
-/// Why the study cannot be made.
-#[derive(Debug, Error)]
-pub enum FedorovaError {
-    /// The machine is not of the studied kind.
-    #[error(
-        "expected a machine with fast and slow cores under each of several last-level caches, found {found}"
-    )]
-    Machine {
-        /// The machine.
-        found: String,
-    },
-    /// The machine cannot be modelled.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A demand vector is not one.
-    #[error(transparent)]
-    Phase(#[from] PhaseError),
-    /// A simulation cannot be made.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-}
 
 /// What the study is made with.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +57,7 @@ pub struct Study<'a> {
     pub quantum: Nanos,
 }
 
-/// What came of the study. All of it is simulated.
+/// What came of the study, simulated (`docs/schemas/study-fedorova.json`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
@@ -120,15 +94,7 @@ pub struct Report {
     /// The situations, question by question.
     pub points: Vec<figures::PointFigures>,
     /// What was published.
-    pub published: Vec<published::Published>,
+    pub published: Vec<figures::Published>,
     /// What a reader should know, one sentence each.
     pub notes: Vec<String>,
-}
-
-impl Report {
-    /// The report as JSON text, ending in a newline (`docs/schemas/study-fedorova.json`).
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        colocate_machine::printable::json(self)
-    }
 }

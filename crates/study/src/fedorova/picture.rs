@@ -27,16 +27,8 @@ fn shares(report: &Report) -> Curves {
             .filter_map(|point| Some((point.serial * 100.0, gain(&point.policies[place])?)))
             .collect(),
     });
-    Curves {
-        caption: format!(
-            "simulated on {}, not measured: gain by serial share",
-            printable(&report.machine)
-        ),
-        across: "serial share of the time on slow cores, percent".to_owned(),
-        up: "faster than os, percent".to_owned(),
-        level: Some(0.0),
-        series: series.collect(),
-    }
+    let across = "serial share of the time on slow cores, percent";
+    curves(report, "gain by serial share", across, series.collect())
 }
 
 fn migrations(report: &Report) -> Curves {
@@ -58,12 +50,15 @@ fn migrations(report: &Report) -> Curves {
             });
         }
     }
+    let across = "length of phases on slow cores, power of ten of milliseconds";
+    curves(report, "what moves cost", across, series)
+}
+
+fn curves(report: &Report, what: &str, across: &str, series: Vec<Series>) -> Curves {
+    let machine = printable(&report.machine);
     Curves {
-        caption: format!(
-            "simulated on {}, not measured: what moves cost",
-            printable(&report.machine)
-        ),
-        across: "length of phases on slow cores, power of ten of milliseconds".to_owned(),
+        caption: format!("simulated on {machine}, not measured: {what}"),
+        across: across.to_owned(),
         up: "faster than os, percent".to_owned(),
         level: Some(0.0),
         series,

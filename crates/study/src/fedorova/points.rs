@@ -16,9 +16,9 @@ const SHARES_OF_FIRST: [u32; 3] = [40, 50, 60];
 /// sample nobody who samples can see, to the longest that has every thread's turn in a program of two seconds. Chosen.
 const PHASES_MS: [u64; 5] = [2, 5, 10, 20, 60];
 
-/// Serial share of the second question: serial and parallel phases are equally long, so that one figure says how long phases
+/// Serial share of the second question, percent: serial and parallel phases are equally long, so that one figure says how long phases
 /// are. Chosen.
-const HALF: f64 = 0.5;
+const HALF: u32 = 50;
 
 /// Serial shares of the questions from the third on, percent: one without, and one from the middle of the published 40 to 60 %.
 const WAITING: [u32; 2] = [0, 50];
@@ -47,6 +47,18 @@ impl Question {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Shares, Self::Migrations, Self::Waiting, Self::Threads, Self::Programs];
+
+    /// Its name among what was published.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shares => "shares",
+            Self::Migrations => "migrations",
+            Self::Waiting => "waiting",
+            Self::Threads => "threads",
+            Self::Programs => "programs",
+        }
+    }
 }
 
 /// What threads do that wait for others, and whether that is known.
@@ -137,16 +149,16 @@ impl Point {
 pub fn all(study: &Study<'_>) -> Vec<Point> {
     // So many serial parts that every thread has as many turns.
     let threads = study.machine.cores.len().max(1) as u64;
-    let shape = |serial: f64, round: Nanos| Shape {
+    let shape = |serial: u32, round: Nanos| Shape {
         kind: Kind::Typical,
-        serial,
+        serial: f64::from(serial) / 100.0,
         length: study.length,
         parts: (study.length.0 / round.0.max(1) / threads).max(1) * threads + 1,
     };
     let usual = |question, serial: u32, waiting| Point {
         question,
         layout: Layout::Friendly,
-        shape: shape(f64::from(serial) / 100.0, study.round),
+        shape: shape(serial, study.round),
         serial_by: SerialBy::InTurn,
         waiting,
         levelled: false,
@@ -159,13 +171,10 @@ pub fn all(study: &Study<'_>) -> Vec<Point> {
     });
     let migrations = Layout::ALL.into_iter().flat_map(|layout| {
         PHASES_MS.map(|phase| Point {
-            question: Question::Migrations,
             layout,
             shape: shape(HALF, Nanos::from_millis(2 * phase)),
-            serial_by: SerialBy::InTurn,
-            waiting: Waiting::Sleep,
             levelled: true,
-            programs: 1,
+            ..usual(Question::Migrations, HALF, Waiting::Sleep)
         })
     });
     let waiting = WAITING

@@ -24,7 +24,8 @@
 //! - **The simulator agrees** with the oracle where serial parts are on a fast core and nothing moves, and with `T` on the
 //!   slow machine. -> tests `oracle_is_what_is_simulated`, `share_is_of_the_time_on_slow_cores`
 
-use super::{FedorovaError, layout};
+use super::layout;
+use crate::replication::StudyError;
 use colocate_machine::performance::{CorePerformance, WorkKind};
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Known, Work as PortWork};
@@ -80,16 +81,18 @@ impl<'a> Pace<'a> {
     /// On that machine.
     ///
     /// # Errors
-    /// [`FedorovaError`] if it cannot be modelled.
+    /// [`StudyError`] if it cannot be modelled.
     pub fn new(
         machine: &'a Machine,
         performance: &'a Performance,
         assumptions: Assumptions,
         kind: Kind,
-    ) -> Result<Self, FedorovaError> {
+    ) -> Result<Self, StudyError> {
         let model = Model::new(machine, performance, assumptions)?;
-        let on = |core: &CorePerformance| -> Result<Demand, FedorovaError> {
-            Ok(kind.phase().on(core, &assumptions.guesses)?.demand)
+        let on = |core: &CorePerformance| -> Result<Demand, StudyError> {
+            let phase = kind.phase();
+            let wrong = |reason| StudyError::Phase { name: phase.name.clone(), reason };
+            Ok(phase.on(core, &assumptions.guesses).map_err(wrong)?.demand)
         };
         let demands = performance.kinds.iter().map(on).collect::<Result<_, _>>()?;
         Ok(Self { model, machine, demands })
@@ -147,13 +150,13 @@ impl Sizes {
     /// Of a program on `machine`, whose slow cores say how long things take.
     ///
     /// # Errors
-    /// [`FedorovaError`] if it cannot be modelled.
+    /// [`StudyError`] if it cannot be modelled.
     pub fn of(
         shape: &Shape,
         machine: &Machine,
         performance: &Performance,
         assumptions: Assumptions,
-    ) -> Result<Self, FedorovaError> {
+    ) -> Result<Self, StudyError> {
         let slow = layout::all_slow(machine);
         let pace = Pace::new(&slow, performance, assumptions, shape.kind)?;
         let (length, threads) = (shape.length.as_secs_f64(), machine.cores.len());
@@ -186,13 +189,13 @@ impl Sizes {
 /// set of assumptions.
 ///
 /// # Errors
-/// [`FedorovaError`] if it cannot be modelled.
+/// [`StudyError`] if it cannot be modelled.
 pub fn fed(
     shape: &Shape,
     machine: &Machine,
     performance: &Performance,
     assumptions: Assumptions,
-) -> Result<usize, FedorovaError> {
+) -> Result<usize, StudyError> {
     let slow = layout::all_slow(machine);
     let one = Pace::new(&slow, performance, assumptions, shape.kind)?.traffic_alone();
     let peaks = performance.memory.iter().map(|node| node.bandwidth.0);

@@ -1,9 +1,10 @@
 //! One situation under every scheduler, and what the oracle makes of it.
 
+use super::Study;
 use super::layout::levelled;
 use super::points::{Point, Question, SerialBy, Waiting};
 use super::program::{Pace, Sizes, fed, spinning};
-use super::{FedorovaError, Study};
+use crate::replication::{Done, StudyError, known, seeds};
 use crate::stats;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{Policy, PolicySpec};
@@ -23,7 +24,10 @@ pub const ORACLE: &str = "oracle";
 /// What is kept of a run: its time in seconds, the mean of its programs; how often a second threads came to another core,
 /// how often to one under another last-level cache, how many cores were busy on average, and how many times as long the
 /// slowest program took as the fastest. `None` if it did not come to its end.
-pub type Kept = [Option<f64>; 5];
+pub type Kept = [Option<f64>; FIGURES];
+
+/// How many figures are kept of a run.
+pub const FIGURES: usize = 5;
 
 /// Who is compared in a situation.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,37 +50,18 @@ impl Contender {
 /// Who is compared where this is asked, the baseline first.
 #[must_use]
 pub fn contenders(question: Question) -> Vec<Contender> {
-    let of = |fed| schedulers().into_iter().map(move |kind| Contender { kind, fed });
+    let of = |fed| known(&POLICIES).into_iter().map(move |kind| Contender { kind, fed });
     let fewer = question == Question::Threads;
     of(false).chain(of(true).filter(|_| fewer)).collect()
 }
 
-/// The schedulers that colocate has.
-#[must_use]
-pub fn schedulers() -> Vec<PolicySpec> {
-    POLICIES.iter().filter_map(|name| name.parse().ok()).collect()
-}
-
-/// The names of those that it does not have.
-#[must_use]
-pub fn missing() -> Vec<&'static str> {
-    let unknown = |name: &&str| name.parse::<PolicySpec>().is_err();
-    POLICIES.iter().copied().filter(unknown).collect()
-}
-
 /// A situation with one set of assumptions under each of the schedulers, seed by seed, and what the oracle takes:
 /// `[policy][seed]`.
-///
-/// # Errors
-/// The [`FedorovaError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under_all(
+pub(super) fn under_all(
     study: &Study<'_>,
     point: &Point,
     draw: usize,
-) -> Result<Vec<Vec<Kept>>, FedorovaError> {
+) -> Result<Done<FIGURES>, StudyError> {
     let machine = point.layout.of(study.machine);
     let flat = point.levelled.then(|| levelled(study.performance));
     let performance = flat.as_ref().unwrap_or(study.performance);
@@ -84,19 +69,19 @@ pub fn under_all(
     let platform = Platform::new(&machine, performance, assumptions)?;
     let sizes = Sizes::of(&point.shape, &machine, performance, assumptions)?;
     let few = sizes.among(fed(&point.shape, &machine, performance, assumptions)?);
-    let seeds = || (0..study.seeds).map(|seed| study.seed.wrapping_add(seed.into()));
+    let seeds = || seeds(study.seed, study.seeds);
     let under_one = |Contender { kind, fed }| {
         let sizes = if fed { &few } else { &sizes };
-        let one = |seed| -> Result<Kept, FedorovaError> {
+        let one = |seed| -> Result<Kept, StudyError> {
             let scenario = scenario(study, point, sizes, seed);
             let mut scheduler = kind.plain();
             let outcome = under(&platform, point, &scenario, (&mut *scheduler, kind.name()))?;
             Ok(kept(&outcome))
         };
-        seeds().map(one).collect::<Result<Vec<Kept>, FedorovaError>>()
+        seeds().map(one).collect()
     };
     let contenders = contenders(point.question).into_iter();
-    let mut runs = contenders.map(under_one).collect::<Result<Vec<_>, FedorovaError>>()?;
+    let mut runs = contenders.map(under_one).collect::<Result<Done<FIGURES>, StudyError>>()?;
     let pace = Pace::new(&machine, performance, assumptions, point.shape.kind)?;
     let oracle = match point.programs {
         1 => [Some(sizes.oracle(&pace)), Some(0.0), Some(0.0), None, None],
@@ -110,13 +95,13 @@ pub fn under_all(
 /// A scenario under a scheduler.
 ///
 /// # Errors
-/// The [`FedorovaError`] of the simulation.
+/// The [`StudyError`] of the simulation.
 pub fn under(
     platform: &Platform<'_>,
     point: &Point,
     scenario: &Scenario,
     scheduler: (&mut dyn Policy, &str),
-) -> Result<Outcome, FedorovaError> {
+) -> Result<Outcome, StudyError> {
     let hides_spinning = point.waiting == Waiting::SpinUnknown;
     let options = Options { hides_spinning, ..Options::each_quantum() };
     Ok(simulate_with(platform, scenario, scheduler, &options, &mut |_| ())?)
@@ -201,8 +186,8 @@ fn kept(outcome: &Outcome) -> Kept {
     let took = outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64));
     let took: Option<Vec<f64>> = took.collect::<Option<_>>().filter(|_| outcome.complete);
     let uneven = took.as_deref().map(|took| {
-        let least = took.iter().copied().fold(f64::INFINITY, f64::min);
-        took.iter().copied().fold(0.0, f64::max) / least
+        let (least, most) = stats::ends(took.iter().copied());
+        most / least
     });
     let seconds = took.and_then(|took| stats::mean(&took));
     let crossing = |moves: &colocate_sim::Moves| moves.same_node + moves.other_node;

@@ -67,36 +67,27 @@ fn heading(question: Question, report: &Report) -> String {
     }
 }
 
+/// What [`moves`] tells.
+const MOVES: &str = "of oracle's gain; moves/s, across";
+
 fn rows(question: Question, points: &[&PointFigures]) -> Vec<Vec<String>> {
-    let mut head = vec![match question {
-        Question::Shares => "  serial, by".to_owned(),
-        Question::Migrations => "  layout, phases".to_owned(),
-        Question::Waiting => "  serial, waiting".to_owned(),
-        Question::Threads => "  serial".to_owned(),
-        Question::Programs => "  serial, programs".to_owned(),
-    }];
-    let policies = points.first().map_or(&[][..], |point| &point.policies);
-    head.push("os, s".to_owned());
-    head.extend(told(question, policies).map(|policy| policy.policy.clone()));
-    let more = match question {
-        Question::Threads => "busy cores",
-        Question::Programs => "uneven",
-        _ => "of oracle's gain; moves/s, across",
+    let (first, more, cell): (_, _, fn(&PolicyFigures) -> String) = match question {
+        Question::Shares => ("  serial, by", MOVES, moves),
+        Question::Migrations => ("  layout, phases", MOVES, moves),
+        Question::Waiting => ("  serial, waiting", MOVES, moves),
+        Question::Threads => ("  serial", "busy cores", busy),
+        Question::Programs => ("  serial, programs", "uneven", uneven),
     };
+    let mut head = vec![first.to_owned(), "os, s".to_owned()];
+    let policies = points.first().map_or(&[][..], |point| &point.policies);
+    head.extend(told(question, policies).map(|policy| policy.policy.clone()));
     head.extend(movers(question, policies).map(|policy| format!("{}: {more}", policy.policy)));
     let mut rows = vec![head];
     for point in points {
         let mut row = vec![label(point)];
-        row.push(
-            point.policies[0].seconds.as_ref().map_or_else(unended, |seconds| seconds.text(3)),
-        );
+        row.push(Spread::or_unended(point.policies[0].seconds, |seconds| seconds.text(3)));
         row.extend(told(question, &point.policies).map(speedup));
-        let more = match question {
-            Question::Threads => busy,
-            Question::Programs => uneven,
-            _ => moves,
-        };
-        row.extend(movers(question, &point.policies).map(more));
+        row.extend(movers(question, &point.policies).map(cell));
         rows.push(row);
     }
     rows
@@ -116,23 +107,21 @@ fn movers(question: Question, policies: &[PolicyFigures]) -> impl Iterator<Item 
 }
 
 fn label(point: &PointFigures) -> String {
-    match point.question {
-        Question::Shares => {
-            format!("  {:.0} %, {}", point.serial * 100.0, point.serial_by.name())
-        }
-        Question::Threads => format!("  {:.0} %", point.serial * 100.0),
+    let of = match point.question {
         Question::Migrations => {
-            format!("  {}, {:.0} ms", point.layout.name(), point.parallel_s * 1000.0)
+            return format!("  {}, {:.0} ms", point.layout.name(), point.parallel_s * 1000.0);
         }
-        Question::Waiting => format!("  {:.0} %, {}", point.serial * 100.0, point.waiting.name()),
-        Question::Programs => format!("  {:.0} %, {}", point.serial * 100.0, point.programs),
-    }
+        Question::Threads => String::new(),
+        Question::Shares => format!(", {}", point.serial_by.name()),
+        Question::Waiting => format!(", {}", point.waiting.name()),
+        Question::Programs => format!(", {}", point.programs),
+    };
+    format!("  {:.0} %{of}", point.serial * 100.0)
 }
 
 fn speedup(policy: &PolicyFigures) -> String {
-    let Some(speedup) = policy.speedup else { return unended() };
     let open = if policy.verdict == Verdict::NotResolved { " ~" } else { "" };
-    speedup.percent_more().signed_text(1) + open
+    Spread::or_unended(policy.speedup, |it| it.percent_more().signed_text(1) + open)
 }
 
 fn moves(policy: &PolicyFigures) -> String {
@@ -144,13 +133,9 @@ fn moves(policy: &PolicyFigures) -> String {
 }
 
 fn uneven(policy: &PolicyFigures) -> String {
-    policy.uneven.map_or_else(unended, |uneven| uneven.text(2))
+    Spread::or_unended(policy.uneven, |uneven| uneven.text(2))
 }
 
 fn busy(policy: &PolicyFigures) -> String {
-    policy.busy.map_or_else(unended, |busy| busy.text(1))
-}
-
-fn unended() -> String {
-    "did not end".to_owned()
+    Spread::or_unended(policy.busy, |busy| busy.text(1))
 }

@@ -7,16 +7,27 @@
 //! out for both; but it is said where the difference is smaller than the model can resolve. One seed or one set of
 //! assumptions decides nothing.
 
+use super::Number;
 use super::mix::Mix;
-use super::published::{self, Published};
-use super::run::Kept;
 use super::shown::Shown;
-use super::{Number, Setup};
+use crate::published;
+use crate::replication::{Grid, count};
 use crate::simulate::figures::{Column, RESOLUTION, Spread, Unresolved, Verdict};
-use crate::stats;
 use serde::{Deserialize, Serialize};
 
 pub use super::metric::Metric;
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The metric over that under Linux; `None` where the text has no number.
+    pub ratio: Option<f64>,
+    /// As it stands there.
+    pub text: String,
+    /// Where.
+    pub source: String,
+}
 
 /// One metric of one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,110 +123,88 @@ pub struct Figures {
     pub shown: Shown,
 }
 
-/// What came of all mixes of a set-up.
+/// The schedulers of a set-up beside each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Grid<'a> {
-    /// `[mix × draws + draw][policy][seed]`.
-    pub done: &'a [Vec<Vec<Kept>>],
-    /// How many mixes.
-    pub mixes: usize,
-    /// How many sets of assumptions.
-    pub draws: usize,
+pub struct Compared<'a> {
+    /// What came of its mixes, a cell each.
+    pub grid: Grid<'a, { Metric::COUNT }>,
+    /// Names of the schedulers; the first is the baseline.
+    pub names: &'a [String],
+    /// What is told.
+    pub metrics: &'a [Metric],
+    /// Of which study.
+    pub number: Number,
 }
 
-impl Grid<'_> {
-    fn seeds(self) -> usize {
-        self.done.first().and_then(|runs| runs.first()).map_or(1, Vec::len)
-    }
-
-    /// Whether a range over its runs holds what chance does and what is assumed.
-    fn has_ranges(self) -> bool {
-        self.seeds() > 1 && self.draws > 1
-    }
-
-    /// A metric of a scheduler: geometric means over the mixes, draw by draw, seed by seed.
+impl Compared<'_> {
+    /// A metric of a scheduler: geometric means over the mixes.
     fn column(self, policy: usize, metric: Metric) -> Column {
-        let figure = |draw: usize, seed: usize| {
-            let of_mix =
-                |mix: usize| self.done[mix * self.draws + draw][policy][seed][metric.place()];
-            let each = (0..self.mixes).map(of_mix).collect::<Option<Vec<f64>>>()?;
-            stats::geometric_mean(&each)
-        };
-        let draws =
-            (0..self.draws).flat_map(|draw| (0..self.seeds()).map(move |seed| (draw, seed)));
-        Column {
-            figures: draws.map(|(draw, seed)| figure(draw, seed)).collect(),
-            seeds: self.seeds(),
-        }
+        let mixes: Vec<usize> = (0..self.grid.cells()).collect();
+        self.grid.means(&mixes, policy, metric.place())
     }
 
-    /// The ratio of a scheduler to the baseline in one mix, under the usual assumptions.
-    fn in_mix(self, mix: usize, policy: usize, metric: Metric) -> Option<f64> {
-        let runs = &self.done[mix * self.draws];
-        let both = runs[policy].iter().zip(&runs[0]);
-        let ratio =
-            |(mine, base): (&Kept, &Kept)| Some(mine[metric.place()]? / base[metric.place()]?);
-        stats::geometric_mean(&both.map(ratio).collect::<Option<Vec<f64>>>()?)
-    }
-
-    fn metric(
-        self,
-        names: &[String],
-        policy: usize,
-        metric: Metric,
-        number: Number,
-    ) -> MetricFigures {
+    fn metric(self, policy: usize, metric: Metric) -> MetricFigures {
         let column = self.column(policy, metric);
-        let value = column.spread();
-        if policy == 0 {
-            let verdict = Verdict::Baseline;
-            let (ratio, unresolved, published, by_mix) = (None, None, None, Vec::new());
-            return MetricFigures { metric, value, ratio, verdict, unresolved, published, by_mix };
+        let base = (policy > 0).then(|| self.column(0, metric));
+        let (ratio, verdict, unresolved) = column.beside(base.as_ref(), metric.less_is_better());
+        let in_mix = |mix: usize| self.grid.ratio((mix, 0), [policy, 0], metric.place());
+        let mixes = if policy > 0 { self.grid.cells() } else { 0 };
+        MetricFigures {
+            metric,
+            value: column.spread(),
+            ratio,
+            verdict,
+            unresolved,
+            published: published(self.number, &self.names[policy], metric),
+            by_mix: (0..mixes).map(in_mix).collect(),
         }
-        let ratio = column.ratio(&self.column(0, metric));
-        let (verdict, unresolved) = column.judged(metric.less_is_better(), ratio);
-        let published = published::of(number, &names[policy], metric);
-        let by_mix = (0..self.mixes).map(|mix| self.in_mix(mix, policy, metric)).collect();
-        MetricFigures { metric, value, ratio, verdict, unresolved, published, by_mix }
     }
 
-    /// The schedulers `names`, the first of which is the baseline.
+    /// What may be said of each scheduler.
     #[must_use]
-    pub fn policies(self, names: &[String], setup: &Setup, number: Number) -> Vec<PolicyFigures> {
+    pub fn policies(self) -> Vec<PolicyFigures> {
         let policy = |(place, name): (usize, &String)| PolicyFigures {
             policy: name.clone(),
-            metrics: setup
-                .metrics
-                .iter()
-                .map(|&metric| self.metric(names, place, metric, number))
-                .collect(),
+            metrics: self.metrics.iter().map(|&metric| self.metric(place, metric)).collect(),
         };
-        names.iter().enumerate().map(policy).collect()
+        self.names.iter().enumerate().map(policy).collect()
     }
 
-    /// The orders that were published, of schedulers that are among `names`.
+    /// The orders that were published, of schedulers that are here.
     #[must_use]
-    pub fn orders(self, names: &[String], number: Number, setup: &Setup) -> Vec<Order> {
-        let place = |name: &str| names.iter().position(|each| each == name);
-        let order = |order: published::PublishedOrder| {
-            let (better, than) = (place(order.better)?, place(order.than)?);
-            let ratio = self.column(better, order.metric).ratio(&self.column(than, order.metric));
-            let known = ratio.filter(|_| self.has_ranges());
-            let found = found(known, order.metric.less_is_better());
-            let large = known.is_some_and(|ratio| (ratio.value - 1.0).abs() >= RESOLUTION);
-            Some(Order {
-                metric: order.metric,
-                better: order.better.to_owned(),
-                than: order.than.to_owned(),
-                ratio,
-                found,
-                resolved: large && found != Found::Open,
-                source: order.source.to_owned(),
-            })
-        };
-        let told = published::orders(number).into_iter();
-        told.filter(|each| setup.metrics.contains(&each.metric)).filter_map(order).collect()
+    pub fn orders(self) -> Vec<Order> {
+        let study = self.number.to_string();
+        published::orders(&study).filter_map(|each| self.order(each)).collect()
     }
+
+    /// `None` if the metric is not told, or a scheduler is not here.
+    fn order(self, published: &published::Order) -> Option<Order> {
+        let &published::Order { figure, better, than, source, .. } = published;
+        let metric = *self.metrics.iter().find(|metric| metric.name() == figure)?;
+        let place = |name: &str| self.names.iter().position(|each| each == name);
+        let ratio = self.column(place(better)?, metric).ratio(&self.column(place(than)?, metric));
+        // Only a range over several holds what chance does and what is assumed.
+        let known = ratio.filter(|_| self.grid.seeds() > 1 && self.grid.draws > 1);
+        let found = found(known, metric.less_is_better());
+        let large = known.is_some_and(|ratio| (ratio.value - 1.0).abs() >= RESOLUTION);
+        Some(Order {
+            metric,
+            better: better.to_owned(),
+            than: than.to_owned(),
+            ratio,
+            found,
+            resolved: large && found != Found::Open,
+            source: source.to_owned(),
+        })
+    }
+}
+
+/// What was published of a scheduler, if anything was.
+fn published(number: Number, policy: &str, metric: Metric) -> Option<Published> {
+    let study = number.to_string();
+    let mut rows = published::rows(&study);
+    let row = rows.find(|row| row.case == policy && row.figure == metric.name())?;
+    Some(Published { ratio: row.value, text: row.text.to_owned(), source: row.source.to_owned() })
 }
 
 /// Whether the sign of a ratio is that of "better", whatever is assumed.
@@ -235,7 +224,7 @@ impl MixFigures {
         Self {
             name: mix.name.clone(),
             programs: mix.programs.iter().map(|&place| programs[place].name.clone()).collect(),
-            contexts: u32::try_from(mix.pus.len()).unwrap_or(u32::MAX),
+            contexts: count(mix.pus.len()),
             traffic: mix.traffic,
         }
     }
@@ -244,6 +233,16 @@ impl MixFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::feliu::run::Kept;
+    use crate::replication::Done;
+
+    /// `os` and `mmas` in the first study.
+    fn compared<T>(done: &[Done<{ Metric::COUNT }>], draws: usize, of: fn(Compared<'_>) -> T) -> T {
+        let names = ["os".to_owned(), "mmas".to_owned()];
+        let setup = &Number::One.setups()[0];
+        let grid = Grid { done, draws };
+        of(Compared { grid, names: &names, metrics: setup.metrics, number: Number::One })
+    }
 
     fn run(turnaround: f64) -> Kept {
         let mut run = [Some(1.0); Metric::COUNT];
@@ -257,10 +256,7 @@ mod tests {
     fn geometric_means_over_mixes() {
         let mix = |os: f64, other: f64| vec![vec![run(os); 2], vec![run(other); 2]];
         let done = [mix(4.0, 2.0), mix(9.0, 9.0)];
-        let grid = Grid { done: &done, mixes: 2, draws: 1 };
-        let names = ["os".to_owned(), "mmas".to_owned()];
-        let setup = &Number::One.setups()[0];
-        let policies = grid.policies(&names, setup, Number::One);
+        let policies = compared(&done, 1, |it| it.policies());
         let os = &policies[0].metrics[0];
         assert!((os.value.unwrap().value - 6.0).abs() < 1e-9 && os.ratio.is_none());
         let mmas = &policies[1].metrics[0];
@@ -284,13 +280,10 @@ mod tests {
     /// does not say that it is so with others.
     #[test]
     fn one_seed_or_one_set_decides_no_order() {
-        let names = ["os".to_owned(), "mmas".to_owned()];
-        let setup = &Number::One.setups()[0];
         let first = |draws: usize, seeds: usize| {
             let draw = |os: f64| vec![vec![run(os); seeds], vec![run(os / 2.0); seeds]];
             let done: Vec<_> = [4.0, 6.0].into_iter().take(draws).map(draw).collect();
-            let grid = Grid { done: &done, mixes: 1, draws };
-            let order = grid.orders(&names, Number::One, setup).remove(0);
+            let order = compared(&done, draws, |it| it.orders()).remove(0);
             assert!((order.ratio.unwrap().value - 0.5).abs() < 1e-9, "{order:?}");
             (order.found, order.resolved)
         };
@@ -305,9 +298,7 @@ mod tests {
     fn a_run_without_an_end_has_no_figure() {
         let mut done = vec![vec![vec![run(4.0)], vec![run(2.0)]]];
         done[0][1][0] = [None; Metric::COUNT];
-        let grid = Grid { done: &done, mixes: 1, draws: 1 };
-        let names = ["os".to_owned(), "mmas".to_owned()];
-        let policies = grid.policies(&names, &Number::One.setups()[0], Number::One);
+        let policies = compared(&done, 1, |it| it.policies());
         let mmas = &policies[1].metrics[0];
         assert_eq!((mmas.value, mmas.ratio), (None, None));
         assert_eq!(mmas.unresolved, Some(Unresolved::NotFinished));

@@ -12,7 +12,8 @@
 //! three quarters or one quarter.
 
 use super::program::Program;
-use super::{FeliuError, Setup, Spread2};
+use super::{Setup, Spread2};
+use crate::replication::StudyError;
 use crate::stats::Random;
 use colocate_machine::{Machine, PuNr};
 
@@ -36,14 +37,14 @@ pub struct Mix {
 /// The mixes of a set-up.
 ///
 /// # Errors
-/// [`FeliuError::NoMix`] if none lies in a part of the range.
+/// [`StudyError::NoMix`] if none lies in a part of the range.
 pub fn draw(
     setup: &Setup,
     machine: &Machine,
     programs: &[Program],
     first_cache: &[f64],
     seed: u64,
-) -> Result<Vec<Mix>, FeliuError> {
+) -> Result<Vec<Mix>, StudyError> {
     let mut random = Random::new(seed);
     let order = by_first_cache(first_cache);
     let mut mixes = Vec::new();
@@ -58,7 +59,7 @@ pub fn draw(
             part.is_none_or(|[low, high]| (low..high).contains(&traffic(chosen)))
         };
         let chosen = drawn.find(fits);
-        let chosen = chosen.ok_or(FeliuError::NoMix { wanted: part.unwrap_or_default() })?;
+        let chosen = chosen.ok_or(StudyError::NoMix { wanted: part.unwrap_or_default() })?;
         let traffic = traffic(&chosen);
         let name = format!("M{}", number + 1);
         mixes.push(Mix { name, programs: chosen, pus, traffic });

@@ -7,7 +7,6 @@ pub mod figures;
 mod metric;
 pub mod mix;
 pub mod program;
-pub mod published;
 pub mod run;
 pub mod setup;
 pub mod shown;
@@ -15,11 +14,8 @@ pub mod table;
 pub mod work;
 
 use colocate_machine::{Machine, Nanos, Performance};
-use colocate_model::phase::PhaseError;
-use colocate_model::{Assumptions, ModelError};
-use colocate_sim::SimError;
+use colocate_model::Assumptions;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 pub use setup::{Number, Setup};
 
@@ -28,55 +24,6 @@ pub const VERSION: u32 = 1;
 
 /// Least and most of a range.
 pub type Spread2 = [f64; 2];
-
-/// Why the study cannot be made.
-#[derive(Debug, Error)]
-pub enum FeliuError {
-    /// The machine cannot be modelled.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A demand vector is not one.
-    #[error("demand of {name}: {reason}")]
-    Phase {
-        /// Which.
-        name: String,
-        /// What is wrong.
-        reason: PhaseError,
-    },
-    /// A simulation cannot be made.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// No program asks for so much alone.
-    #[error(
-        "expected a machine on which a program can ask for {wanted} t/µs of the memory, found {machine}"
-    )]
-    NoProgram {
-        /// The machine.
-        machine: String,
-        /// What is wanted.
-        wanted: f64,
-    },
-    /// No mix asks for so much.
-    #[error(
-        "expected mixes that ask for {:.1} to {:.1} t/µs of the memory, found none among a million drawn",
-        wanted[0],
-        wanted[1]
-    )]
-    NoMix {
-        /// The range.
-        wanted: Spread2,
-    },
-    /// The machine has too few cores, or they have too few PUs.
-    #[error("expected a machine with {cores} cores of {pus} PUs, found {machine}")]
-    TooSmall {
-        /// The machine.
-        machine: String,
-        /// Cores that the study needs.
-        cores: usize,
-        /// PUs of each.
-        pus: usize,
-    },
-}
 
 /// What a study is made with.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +64,7 @@ impl Study<'_> {
     }
 }
 
-/// What came of a study. All of it is simulated.
+/// What came of a study, simulated (`docs/schemas/study-feliu.json`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
@@ -167,17 +114,6 @@ pub struct ProgramFigures {
     pub first_cache: f64,
     /// Share of its speed that it loses for each t/µs of others.
     pub loss: f64,
-}
-
-impl Report {
-    /// The report as JSON text, ending in a newline (`docs/schemas/study-feliu.json`).
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        colocate_machine::printable::json(self)
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@
 //! - **Traffic is as drawn** -> test `traffic_is_as_drawn`
 //! - **The same for the same seed** -> test `the_same_for_the_same_seed`
 
-use super::FeliuError;
+use crate::replication::StudyError;
 use crate::stats::Random;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance};
@@ -76,13 +76,13 @@ impl Program {
 /// As many programs, drawn for a machine.
 ///
 /// # Errors
-/// [`FeliuError`] if the machine cannot be modelled, or no program on it can have so much traffic.
+/// [`StudyError`] if the machine cannot be modelled, or no program on it can have so much traffic.
 pub fn draw(
     machine: &Machine,
     performance: &Performance,
     count: usize,
     seed: u64,
-) -> Result<Vec<Program>, FeliuError> {
+) -> Result<Vec<Program>, StudyError> {
     let model = Model::new(machine, performance, Assumptions::default())?;
     let mut draw = Draw { model, machine, performance, random: Random::new(seed) };
     (0..count).map(|number| draw.program(number)).collect()
@@ -96,18 +96,18 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    fn program(&mut self, number: usize) -> Result<Program, FeliuError> {
+    fn program(&mut self, number: usize) -> Result<Program, StudyError> {
         let traffic = self.between_logs(TRAFFIC);
         for _ in 0..TRIES {
             if let Some(program) = self.try_program(number, traffic)? {
                 return Ok(program);
             }
         }
-        Err(FeliuError::NoProgram { machine: self.machine.name.clone(), wanted: traffic })
+        Err(StudyError::NoProgram { machine: self.machine.name.clone(), wanted: traffic })
     }
 
     /// `None` if it cannot have its traffic.
-    fn try_program(&mut self, number: usize, traffic: f64) -> Result<Option<Program>, FeliuError> {
+    fn try_program(&mut self, number: usize, traffic: f64) -> Result<Option<Program>, StudyError> {
         let power = self.between(POWER);
         let base = self.base(number);
         let count = 1 + self.random.below(PHASES);
@@ -186,10 +186,10 @@ impl Draw<'_> {
         base: &Phase,
         power: f64,
         wanted: f64,
-    ) -> Result<Option<(Phase, f64)>, FeliuError> {
+    ) -> Result<Option<(Phase, f64)>, StudyError> {
         let kind = &self.performance.kinds[0];
         let guesses = Assumptions::default().guesses;
-        let wrong = |reason| FeliuError::Phase { name: base.name.clone(), reason };
+        let wrong = |reason| StudyError::Phase { name: base.name.clone(), reason };
         let mut demand = base.on(kind, &guesses).map_err(wrong)?.demand;
         // Every load and store can miss, and no more.
         let (mut least, mut most) = (1e-7, requests(base));

@@ -6,37 +6,31 @@
 use super::metric::Metric;
 use super::mix::Mix;
 use super::program::Program;
-use super::{FeliuError, Setup, Study};
+use super::{Setup, Study};
+use crate::replication::{Done, StudyError, seeds};
+use crate::simulate::figures;
 use crate::stats::{self, Random};
 use colocate_engine::Round;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::metrics;
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
-use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
+use colocate_sim::{Kernel, Options, Outcome, Platform, TaskOutcome, alone_of, simulate_with};
 
 /// What is kept of a run, in the order of [`Metric::ALL`]; `None` if it did not come to its end.
 pub type Kept = [Option<f64>; Metric::COUNT];
 
 /// A mix with one set of assumptions under each of the schedulers, seed by seed: `[policy][seed]`.
-///
-/// # Errors
-/// The [`FeliuError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under_all(
+pub(super) fn under_all(
     study: &Study<'_>,
     setup: &Setup,
     programs: &[Program],
     mix: &Mix,
     draw: usize,
-) -> Result<Vec<Vec<Kept>>, FeliuError> {
-    let platform = Platform::new(study.machine, study.performance, study.draws[draw])
-        .map_err(FeliuError::from)?;
+) -> Result<Done<{ Metric::COUNT }>, StudyError> {
+    let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let mut runs = vec![Vec::new(); setup.schedulers(0).len()];
-    for seed in 0..study.seeds {
-        let seed = study.seed.wrapping_add(seed.into());
+    for seed in seeds(study.seed, study.seeds) {
         let scenario = scenario(study, setup, programs, mix, seed);
         let alone = alone_of(&platform, &scenario)?;
         for (runs, kind) in runs.iter_mut().zip(setup.schedulers(seed)) {
@@ -50,14 +44,14 @@ pub fn under_all(
 /// A scenario under a scheduler, with a look at every quantum.
 ///
 /// # Errors
-/// The [`FeliuError`] of the simulation.
+/// The [`StudyError`] of the simulation.
 pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
     scenario: &Scenario,
     (policy, alone): (&PolicySpec, &[SoloProfile]),
     look: &mut dyn FnMut(&Round<'_>),
-) -> Result<Outcome, FeliuError> {
+) -> Result<Outcome, StudyError> {
     let (mut made, name) =
         (policy.policy(&Knowledge { alone, ..Knowledge::default() }), policy.to_string());
     let options = Options::each_quantum();
@@ -130,29 +124,23 @@ pub fn kernel(pus: usize, threads_a_pu: usize) -> Kernel {
 }
 
 /// What is kept of an outcome.
-#[must_use]
-pub fn kept(outcome: &Outcome) -> Kept {
-    let slowdowns = outcome.slowdowns().filter(|_| outcome.complete);
-    let turnaround = outcome.turnaround().filter(|_| outcome.complete);
+fn kept(outcome: &Outcome) -> Kept {
     let of = |metric| match metric {
-        Metric::Turnaround => turnaround.map(Nanos::as_secs_f64),
+        Metric::Turnaround => figures::Metric::Turnaround.of(outcome),
         Metric::Ipc => {
             let each: Vec<f64> = outcome.tasks.iter().filter_map(|task| task.ipc()).collect();
-            stats::mean(&each).filter(|_| outcome.complete)
+            stats::mean(&each)
         }
         Metric::HarmonicIpc => {
             // Time that it ran over that alone for the same instructions: IPC alone over IPC among others.
-            let slower = |task: &colocate_sim::TaskOutcome| {
-                task.ran.as_secs_f64() / task.alone.as_secs_f64()
-            };
-            let each: Vec<f64> = outcome.tasks.iter().map(slower).collect();
-            metrics::harmonic_speed(&each).filter(|_| outcome.complete)
+            let slower = |task: &TaskOutcome| task.ran.as_secs_f64() / task.alone.as_secs_f64();
+            metrics::harmonic_speed(&outcome.tasks.iter().map(slower).collect::<Vec<_>>())
         }
-        Metric::Stp => slowdowns.as_deref().map(metrics::stp),
-        Metric::Antt => slowdowns.as_deref().and_then(metrics::antt),
-        Metric::Unfairness => slowdowns.as_deref().and_then(metrics::unfairness),
+        Metric::Stp => figures::Metric::Stp.of(outcome),
+        Metric::Antt => figures::Metric::Antt.of(outcome),
+        Metric::Unfairness => figures::Metric::Unfairness.of(outcome),
     };
-    Metric::ALL.map(of)
+    Metric::ALL.map(|metric| of(metric).filter(|_| outcome.complete))
 }
 
 #[cfg(test)]

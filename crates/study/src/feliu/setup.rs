@@ -5,6 +5,7 @@
 
 use super::Spread2;
 use super::metric::Metric;
+use crate::replication::known;
 use colocate_machine::Nanos;
 use colocate_policy::PolicySpec;
 use serde::{Deserialize, Serialize};
@@ -90,14 +91,7 @@ impl Setup {
             let _ = policy.set("seed", &seed.to_string()); // only those that draw have one
             policy
         };
-        self.policies.iter().filter_map(|name| name.parse().ok()).map(with_seed).collect()
-    }
-
-    /// The names of those that colocate does not have.
-    #[must_use]
-    pub fn missing(&self) -> Vec<&'static str> {
-        let unknown = |name: &&str| name.parse::<PolicySpec>().is_err();
-        self.policies.iter().copied().filter(unknown).collect()
+        known(self.policies).into_iter().map(with_seed).collect()
     }
 }
 
@@ -234,6 +228,7 @@ const FOUR_SMT4: Setup = Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replication::missing;
 
     #[test]
     fn baselines_are_known_and_names_read_back() {
@@ -243,7 +238,7 @@ mod tests {
             for setup in number.setups() {
                 let known = setup.schedulers(7);
                 assert_eq!(known[0].name(), "os");
-                assert_eq!(known.len() + setup.missing().len(), setup.policies.len());
+                assert_eq!(known.len() + missing(setup.policies).len(), setup.policies.len());
                 assert!(setup.shown < setup.mixes);
                 let random = PolicySpec::named("random:seed=7");
                 assert_eq!(known.contains(&random), setup.policies.contains(&"random"));

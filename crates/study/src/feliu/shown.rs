@@ -2,9 +2,11 @@
 
 use super::mix::Mix;
 use super::program::Program;
-use super::{FeliuError, Setup, Study, run};
+use super::{Setup, Study, run};
+use crate::replication::StudyError;
+use crate::stats;
 use colocate_engine::Round;
-use colocate_machine::{CacheKind, Machine, Nanos};
+use colocate_machine::{Cache, CacheKind, Machine, Nanos};
 use colocate_sim::{Outcome, Platform, alone_of};
 use serde::{Deserialize, Serialize};
 
@@ -57,15 +59,12 @@ pub struct Apart {
 }
 
 /// The mix of a set-up that is shown, under all its schedulers.
-///
-/// # Errors
-/// The [`FeliuError`] of a simulation.
-pub fn of(
+pub(super) fn of(
     study: &Study<'_>,
     setup: &Setup,
     programs: &[Program],
     mix: &Mix,
-) -> Result<Shown, FeliuError> {
+) -> Result<Shown, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
     let scenario = run::scenario(study, setup, programs, mix, study.seed);
     let alone = alone_of(&platform, &scenario)?;
@@ -110,8 +109,8 @@ fn together(outcome: &Outcome) -> Vec<Vec<f64>> {
 struct Watch<'a> {
     machine: &'a Machine,
     contexts: usize,
-    /// Level of the caches that are compared, and its place among those that hold data, nearest first.
-    level: Option<(u8, usize)>,
+    /// The caches that are compared, and the place of their level among those that hold data, nearest first.
+    shared: Option<(Vec<&'a Cache>, usize)>,
     at: Nanos,
     /// When, and instructions by job.
     done: Vec<(Nanos, Vec<f64>)>,
@@ -125,7 +124,7 @@ impl<'a> Watch<'a> {
         Self {
             machine,
             contexts,
-            level: level(machine),
+            shared: shared(machine),
             at: Nanos::ZERO,
             done: Vec::new(),
             misses: Vec::new(),
@@ -140,22 +139,15 @@ impl<'a> Watch<'a> {
         self.done.push((turn.seen.at, instructions.collect()));
         let took_us = turn.seen.at.saturating_sub(self.at).as_secs_f64() * 1e6;
         self.at = turn.seen.at;
-        let Some((level, place)) = self.level.filter(|_| took_us > 0.0) else { return };
-        let mut asked = vec![0.0; self.machine.caches.len()];
+        let Some((caches, place)) = self.shared.as_ref().filter(|_| took_us > 0.0) else { return };
+        let mut asked = vec![0.0; caches.len()];
         self.misses.resize(tasks.len().max(self.misses.len()), 0);
         for (task, before) in tasks.iter().zip(&mut self.misses) {
             let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
-            let now = misses.and_then(|misses| misses.get(place - 1)).copied().unwrap_or(*before);
+            let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
             let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
-            let cache = pu.and_then(|pu| {
-                let over = |cache: &colocate_machine::Cache| {
-                    cache.level == level
-                        && cache.kind != CacheKind::Instruction
-                        && cache.pus.contains(&pu)
-                };
-                self.machine.caches.iter().position(over)
-            });
-            if let Some(cache) = cache {
+            let over = |pu| caches.iter().position(|cache| cache.pus.contains(&pu));
+            if let Some(cache) = pu.and_then(over) {
                 asked[cache] += (now - *before) as f64 / took_us;
             }
             *before = now;
@@ -163,13 +155,7 @@ impl<'a> Watch<'a> {
         if tasks.iter().filter(|task| task.alive()).count() < self.contexts {
             return;
         }
-        let of_level = self.machine.caches.iter().zip(&asked);
-        let of_level = of_level
-            .filter(|(cache, _)| cache.level == level && cache.kind != CacheKind::Instruction);
-        let (least, most) = of_level
-            .fold((f64::INFINITY, 0.0_f64), |(least, most), (_, &asked)| {
-                (least.min(asked), most.max(asked))
-            });
+        let (least, most) = stats::ends(asked);
         self.differences.push(most - least);
     }
 
@@ -185,9 +171,8 @@ impl<'a> Watch<'a> {
                 done.and_then(|done| done.get(job)).map_or(0.0, |done| done / task.instructions)
             });
             let parts: Vec<f64> = parts.collect();
-            let mean = crate::stats::mean(&parts).unwrap_or(0.0);
-            let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
-            [least, mean, parts.iter().copied().fold(0.0, f64::max)]
+            let (least, most) = stats::ends(parts.iter().copied());
+            [least, stats::mean(&parts).unwrap_or(0.0), most]
         };
         (0..=10).map(at).collect()
     }
@@ -195,30 +180,30 @@ impl<'a> Watch<'a> {
     fn apart(&self) -> Option<Apart> {
         let mut sorted = self.differences.clone();
         sorted.sort_by(f64::total_cmp);
-        let mean = crate::stats::mean(&sorted)?;
-        let median = crate::stats::median(&sorted)?;
+        let mean = stats::mean(&sorted)?;
+        let median = stats::median(&sorted)?;
         let ninth_tenth = sorted[(sorted.len() * 9 / 10).min(sorted.len() - 1)];
         Some(Apart { mean, median, ninth_tenth })
     }
 }
 
-/// The last level of caches of which there are several with several cores each, and its place among the
+/// The caches of the last level of which there are several with several cores each, and its place among the
 /// levels that hold data, nearest first. The first level has none before it of which the misses are its
 /// requests, and is left out.
-fn level(machine: &Machine) -> Option<(u8, usize)> {
+fn shared(machine: &Machine) -> Option<(Vec<&Cache>, usize)> {
     let data = || machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
     let mut levels: Vec<u8> = data().map(|cache| cache.level).collect();
     levels.sort_unstable();
     levels.dedup();
-    let cores = |cache: &colocate_machine::Cache| {
+    let cores = |cache: &Cache| {
         let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
         cores.dedup();
         cores.len()
     };
-    let shared =
-        |level: u8| data().filter(|cache| cache.level == level && cores(cache) > 1).count();
-    let place = levels.iter().rposition(|&level| shared(level) > 1)?;
-    (place > 0).then(|| (levels[place], place))
+    let of = |level: u8| data().filter(move |cache| cache.level == level);
+    let several = |&level: &u8| of(level).filter(|cache| cores(cache) > 1).count() > 1;
+    let place = levels.iter().rposition(several)?;
+    (place > 0).then(|| (of(levels[place]).collect(), place))
 }
 
 #[cfg(test)]
@@ -230,9 +215,11 @@ mod tests {
 
     #[test]
     fn caches_that_can_be_balanced() {
-        assert_eq!(level(&machine("xeon-x3320").0), Some((2, 1)));
-        assert_eq!(level(&machine("xeon-e5645").0), None);
-        assert_eq!(level(&machine("power8-10c").0), None);
+        let (machine_of_two, _) = machine("xeon-x3320");
+        let (caches, place) = shared(&machine_of_two).unwrap();
+        assert_eq!((caches.iter().map(|it| it.level).collect::<Vec<_>>(), place), (vec![2; 2], 1));
+        assert_eq!(shared(&machine("xeon-e5645").0), None);
+        assert_eq!(shared(&machine("power8-10c").0), None);
     }
 
     #[test]

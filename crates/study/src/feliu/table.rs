@@ -4,7 +4,9 @@ use super::figures::{Figures, Found, Metric, MetricFigures, Order, PolicyFigures
 use super::setup::Show;
 use super::shown::{Course, Shown};
 use super::{Report, Setup};
-use crate::simulate::figures::{Spread, Verdict};
+use crate::replication::lines;
+use crate::simulate::figures::Spread;
+use crate::stats;
 use crate::table::aligned;
 use colocate_machine::printable;
 use std::fmt::Write;
@@ -39,30 +41,19 @@ pub fn text(report: &Report, setups: &[Setup]) -> String {
 }
 
 fn programs(out: &mut String, report: &Report) {
-    let range = |of: fn(&super::ProgramFigures) -> f64| {
-        let all = report.programs.iter().map(of);
-        all.fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)))
-    };
-    let (memory, first) = (range(|program| program.memory), range(|program| program.first_cache));
+    let (least, most) = stats::ends(report.programs.iter().map(|program| program.memory));
+    let (low, high) = stats::ends(report.programs.iter().map(|program| program.first_cache));
     let _ = writeln!(
         out,
-        "{} programs drawn: {:.1} to {:.1} t/µs to memory alone, {:.0} to {:.0} t/µs to the first cache",
+        "{} programs drawn: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first cache",
         report.programs.len(),
-        memory.0,
-        memory.1,
-        first.0,
-        first.1
     );
 }
 
 fn one(out: &mut String, report: &Report, figures: &Figures, setup: &Setup) {
-    let traffic = figures.mixes.iter().map(|mix| mix.traffic);
-    let (least, most) = traffic
-        .fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)));
-    let published = match setup.traffic {
-        Some([low, high]) => format!(" (drawn for {low:.0} to {high:.0})"),
-        None => String::new(),
-    };
+    let (least, most) = stats::ends(figures.mixes.iter().map(|mix| mix.traffic));
+    let published = setup.traffic.map(|[low, high]| format!(" (drawn for {low:.0} to {high:.0})"));
+    let published = published.unwrap_or_default();
     let _ = writeln!(
         out,
         "\n{}: {} mixes that ask for {least:.0} to {most:.0} t/µs{published}",
@@ -83,16 +74,8 @@ fn metric(out: &mut String, policies: &[PolicyFigures], place: usize) {
     let metric = metric.metric;
     let over = if in_times(metric) { "of os's, times" } else { "better than os, percent" };
     let unit = if metric == Metric::Turnaround { ", s" } else { "" };
-    let mut rows = vec![vec![
-        String::new(),
-        format!("{}{unit}", metric.name()),
-        over.to_owned(),
-        String::new(),
-        "published".to_owned(),
-    ]];
-    for policy in policies {
-        rows.push(row(policy, &policy.metrics[place]));
-    }
+    let mut rows = vec![lines(&["", &format!("{}{unit}", metric.name()), over, "", "published"])];
+    rows.extend(policies.iter().map(|policy| row(policy, &policy.metrics[place])));
     out.push_str(&aligned(&rows));
 }
 
@@ -102,26 +85,19 @@ fn in_times(metric: Metric) -> bool {
 }
 
 fn row(policy: &PolicyFigures, figures: &MetricFigures) -> Vec<String> {
-    let value = figures.value.as_ref().map_or("did not end".to_owned(), |value| value.text(3));
-    let ratio = figures.ratio.as_ref().map(|ratio| gain(figures.metric, ratio));
-    let verdict = match figures.verdict {
-        Verdict::Baseline => "",
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::NotResolved => "~",
-    };
+    let ratio = figures.ratio.map(|ratio| gain(figures.metric, ratio));
     let published = figures.published.as_ref().map(|published| published.text.clone());
     vec![
         policy.policy.clone(),
-        value,
+        Spread::or_unended(figures.value, |value| value.text(3)),
         ratio.unwrap_or_default(),
-        verdict.to_owned(),
+        figures.verdict.mark().to_owned(),
         published.unwrap_or_default(),
     ]
 }
 
 /// A ratio, or by how much a time is shorter or a speed greater.
-fn gain(metric: Metric, ratio: &Spread) -> String {
+fn gain(metric: Metric, ratio: Spread) -> String {
     if in_times(metric) {
         return ratio.text(3);
     }
@@ -149,11 +125,10 @@ fn order(out: &mut String, orders: &[Order], undecided: &str) {
         };
         let small = each.found != Found::Open && !each.resolved;
         let small = if small { ", less than the model can resolve" } else { "" };
-        let by = each.ratio.as_ref().map_or("did not end".to_owned(), |by| gain(each.metric, by));
         rows.push(vec![
             format!("  {}", each.metric.name()),
             format!("{} better than {}", each.better, each.than),
-            by,
+            Spread::or_unended(each.ratio, |by| gain(each.metric, by)),
             format!("{found}{small}"),
         ]);
     }
@@ -173,13 +148,13 @@ fn shown(out: &mut String, shown: &Shown, show: Show) {
 fn apart(out: &mut String, shown: &Shown) {
     let _ =
         writeln!(out, "mix {}: requests of the shared caches, most less least, t/µs", shown.mix);
-    let mut rows = vec![["", "mean", "median", "nine of ten below"].map(str::to_owned).to_vec()];
-    for course in &shown.policies {
-        let cells = course.apart.map_or(vec!["-".to_owned(); 3], |apart| {
-            [apart.mean, apart.median, apart.ninth_tenth].map(|each| format!("{each:.1}")).to_vec()
-        });
-        rows.push([vec![format!("  {}", course.policy)], cells].concat());
-    }
+    let mut rows = vec![lines(&["", "mean", "median", "nine of ten below"])];
+    rows.extend(shown.policies.iter().map(|course| {
+        let cells = course.apart.map(|apart| [apart.mean, apart.median, apart.ninth_tenth]);
+        let cells =
+            cells.map_or(["-"; 3].map(str::to_owned), |it| it.map(|each| format!("{each:.1}")));
+        labelled(&course.policy, cells)
+    }));
     out.push_str(&aligned(&rows));
 }
 
@@ -204,9 +179,14 @@ fn together(out: &mut String, shown: &Shown, course: &Course) {
     let mut rows = vec![[vec![String::new()], shown.programs.clone()].concat()];
     for (a, name) in shown.programs.iter().enumerate() {
         let cells = (0..count).map(|b| if a == b { "-".to_owned() } else { percent(a, b) });
-        rows.push([vec![format!("  {name}")], cells.collect()].concat());
+        rows.push(labelled(name, cells));
     }
     out.push_str(&aligned(&rows));
+}
+
+/// A row with its label.
+fn labelled(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [format!("  {label}")].into_iter().chain(cells).collect()
 }
 
 fn progress(out: &mut String, shown: &Shown) {
@@ -216,23 +196,19 @@ fn progress(out: &mut String, shown: &Shown) {
          the first is done",
         shown.mix
     );
-    let mut rows = Vec::new();
-    for course in &shown.policies {
+    let least = |course: &Course| {
         let cells = course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0));
-        rows.push([vec![format!("  {}", course.policy)], cells.collect()].concat());
-    }
-    out.push_str(&aligned(&rows));
+        labelled(&course.policy, cells)
+    };
+    out.push_str(&aligned(&shown.policies.iter().map(least).collect::<Vec<_>>()));
     let _ = writeln!(
         out,
         "mix {}: programs that are left, at tenths of the time that os takes, and two more",
         shown.mix
     );
-    let mut rows = Vec::new();
-    for course in &shown.policies {
-        let cells = course.left.iter().map(ToString::to_string);
-        rows.push([vec![format!("  {}", course.policy)], cells.collect()].concat());
-    }
-    out.push_str(&aligned(&rows));
+    let left =
+        |course: &Course| labelled(&course.policy, course.left.iter().map(ToString::to_string));
+    out.push_str(&aligned(&shown.policies.iter().map(left).collect::<Vec<_>>()));
 }
 
 #[cfg(test)]
@@ -269,8 +245,8 @@ mod tests {
     fn gains_are_of_speed() {
         let spread = |value, low, high| Spread { value, low, high };
         let time = spread(0.8, 0.5, 1.0);
-        assert_eq!(gain(Metric::Turnaround, &time), "+25.0 (+0.0 to +100.0)");
-        assert_eq!(gain(Metric::Stp, &spread(1.25, 0.9, 1.5)), "+25.0 (-10.0 to +50.0)");
-        assert_eq!(gain(Metric::Unfairness, &time), "0.800 (0.500 to 1.000)");
+        assert_eq!(gain(Metric::Turnaround, time), "+25.0 (+0.0 to +100.0)");
+        assert_eq!(gain(Metric::Stp, spread(1.25, 0.9, 1.5)), "+25.0 (-10.0 to +50.0)");
+        assert_eq!(gain(Metric::Unfairness, time), "0.800 (0.500 to 1.000)");
     }
 }

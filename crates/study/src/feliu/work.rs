@@ -1,10 +1,10 @@
-//! A study in pieces that do not depend on each other, and the report that is made of them.
+//! A study's mixes under every scheduler, and the report that is made of them.
 
-use super::figures::{Figures, Grid, MixFigures};
+use super::figures::{Compared, Figures, Metric, MixFigures};
 use super::mix::{self, Mix};
 use super::program::{self, Program};
-use super::run::{self, Kept};
-use super::{FeliuError, ProgramFigures, Report, Setup, Study, VERSION, shown};
+use super::{ProgramFigures, Report, Setup, Study, VERSION, run, shown};
+use crate::replication::{Done, Grid, Replication, StudyError, count, lines, missing};
 use crate::simulate::figures::RESOLUTION;
 use colocate_policy::SoloProfile;
 use colocate_sim::{Platform, alone_of};
@@ -12,10 +12,10 @@ use colocate_sim::{Platform, alone_of};
 /// How many programs are drawn: as many as SPEC CPU2006 has.
 pub const PROGRAMS: usize = 29;
 
-/// What came of a piece: runs by scheduler and by seed.
-pub type Done = Vec<Vec<Kept>>;
+/// How many figures are kept of a run.
+const FIGURES: usize = Metric::COUNT;
 
-/// All that is to be simulated.
+/// All that is to be simulated: a cell a mix.
 #[derive(Debug)]
 pub struct Work<'a> {
     study: Study<'a>,
@@ -24,16 +24,71 @@ pub struct Work<'a> {
     parts: Vec<(Setup, Vec<Mix>)>,
 }
 
+impl Replication<FIGURES> for Work<'_> {
+    type Report = Report;
+
+    fn name(&self) -> String {
+        format!("{}-1", self.study.number)
+    }
+
+    fn inputs(&self) -> String {
+        format!("{:?}{:?}{:?}", self.study, self.study.setups(), self.programs)
+    }
+
+    fn cells(&self) -> usize {
+        self.mixes().count()
+    }
+
+    fn repetitions(&self) -> [usize; 2] {
+        [self.study.draws.len(), self.study.seeds as usize]
+    }
+
+    fn policies(&self, cell: usize) -> usize {
+        self.mixes().nth(cell).map_or(0, |(setup, _)| setup.schedulers(0).len())
+    }
+
+    fn simulate(&self, cell: usize, draw: usize) -> Result<Done<FIGURES>, StudyError> {
+        let (setup, mix) = self.mixes().nth(cell).expect("one of the cells");
+        run::under_all(&self.study, setup, &self.programs, mix, draw)
+    }
+
+    fn report(&self, done: &[Done<FIGURES>], inputs: &str) -> Result<Report, StudyError> {
+        let study = &self.study;
+        let mut grid = self.grid(done);
+        let mut setups = Vec::new();
+        for (setup, mixes) in &self.parts {
+            let [own, rest] = grid.split_at(mixes.len());
+            grid = rest;
+            setups.push(self.figures(setup, mixes, own)?);
+        }
+        Ok(Report {
+            version: VERSION,
+            simulated: true,
+            colocate: env!("CARGO_PKG_VERSION").to_owned(),
+            study: study.number,
+            machine: study.machine.name.clone(),
+            draws: count(study.draws.len()),
+            seeds: study.seeds,
+            seed: study.seed,
+            alone_s: study.alone.as_secs_f64(),
+            quantum_s: study.quantum.as_secs_f64(),
+            inputs: inputs.to_owned(),
+            resolution: RESOLUTION,
+            programs: self.program_figures(),
+            notes: notes(&setups),
+            setups,
+        })
+    }
+}
+
 impl<'a> Work<'a> {
     /// Draws the programs and the mixes of a study.
     ///
     /// # Errors
-    /// [`FeliuError`] if the machine is too small or cannot be modelled, or there are no such programs or mixes.
-    pub fn new(study: Study<'a>) -> Result<Self, FeliuError> {
+    /// [`StudyError`] if the machine is too small or cannot be modelled, or there are no such programs or mixes.
+    pub fn new(study: Study<'a>) -> Result<Self, StudyError> {
         let setups = study.setups();
-        for setup in &setups {
-            fits(&study, setup)?;
-        }
+        setups.iter().try_for_each(|setup| fits(&study, setup))?;
         let programs = program::draw(study.machine, study.performance, PROGRAMS, study.seed)?;
         let alone = alone(&study, &setups[0], &programs)?;
         let first_cache: Vec<f64> = alone.iter().map(|alone| alone.first_cache).collect();
@@ -58,97 +113,28 @@ impl<'a> Work<'a> {
         &self.parts
     }
 
-    /// How many pieces there are: a mix with a set of assumptions each.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        let mixes: usize = self.parts.iter().map(|(_, mixes)| mixes.len()).sum();
-        mixes * self.study.draws.len()
+    /// Every mix with its set-up.
+    fn mixes(&self) -> impl Iterator<Item = (&Setup, &Mix)> {
+        self.parts.iter().flat_map(|(setup, mixes)| mixes.iter().map(move |mix| (setup, mix)))
     }
 
-    /// How many schedulers and seeds a piece has; `None` if there is no such piece.
-    #[must_use]
-    pub fn shape(&self, piece: usize) -> Option<[usize; 2]> {
-        let (setup, ..) = self.at(piece)?;
-        Some([setup.schedulers(0).len(), self.study.seeds as usize])
-    }
-
-    /// Set-up, mix and set of assumptions of a piece.
-    fn at(&self, mut piece: usize) -> Option<(&Setup, &Mix, usize)> {
-        let draws = self.study.draws.len();
-        for (setup, mixes) in &self.parts {
-            if piece < mixes.len() * draws {
-                return Some((setup, &mixes[piece / draws], piece % draws));
-            }
-            piece -= mixes.len() * draws;
-        }
-        None
-    }
-
-    /// Makes one piece.
-    ///
-    /// # Errors
-    /// The [`FeliuError`] of a simulation.
-    ///
-    /// # Panics
-    /// If there is no such piece.
-    pub fn piece(&self, piece: usize) -> Result<Done, FeliuError> {
-        let (setup, mix, draw) = self.at(piece).expect("one of the pieces");
-        run::under_all(&self.study, setup, &self.programs, mix, draw)
-    }
-
-    /// The report of all pieces, in their order; `inputs` is a digest of what it depends on.
-    ///
-    /// # Errors
-    /// The [`FeliuError`] of the mixes that are shown.
-    ///
-    /// # Panics
-    /// If there are not as many pieces as [`Self::count`] says.
-    pub fn report(
+    fn figures(
         &self,
-        done: &[Done],
-        colocate: &str,
-        inputs: &str,
-    ) -> Result<Report, FeliuError> {
-        assert_eq!(done.len(), self.count(), "every piece");
-        let study = &self.study;
-        let mut left = done;
-        let mut setups = Vec::new();
-        for (setup, mixes) in &self.parts {
-            let (mine, rest) = left.split_at(mixes.len() * study.draws.len());
-            left = rest;
-            setups.push(self.figures(setup, mixes, mine)?);
-        }
-        Ok(Report {
-            version: VERSION,
-            simulated: true,
-            colocate: colocate.to_owned(),
-            study: study.number,
-            machine: study.machine.name.clone(),
-            draws: u32::try_from(study.draws.len()).unwrap_or(u32::MAX),
-            seeds: study.seeds,
-            seed: study.seed,
-            alone_s: study.alone.as_secs_f64(),
-            quantum_s: study.quantum.as_secs_f64(),
-            inputs: inputs.to_owned(),
-            resolution: RESOLUTION,
-            programs: self.program_figures(),
-            notes: notes(&setups),
-            setups,
-        })
-    }
-
-    fn figures(&self, setup: &Setup, mixes: &[Mix], done: &[Done]) -> Result<Figures, FeliuError> {
+        setup: &Setup,
+        mixes: &[Mix],
+        grid: Grid<'_, FIGURES>,
+    ) -> Result<Figures, StudyError> {
+        let schedulers = setup.schedulers(0);
+        let names: Vec<String> = schedulers.iter().map(|kind| kind.name().to_owned()).collect();
         let number = self.study.number;
-        let names: Vec<String> =
-            setup.schedulers(0).iter().map(|kind| kind.name().to_owned()).collect();
-        let grid = Grid { done, mixes: mixes.len(), draws: self.study.draws.len() };
+        let compared = Compared { grid, names: &names, metrics: setup.metrics, number };
         let shown = &mixes[setup.shown.min(mixes.len() - 1)];
         Ok(Figures {
             name: setup.name.to_owned(),
-            missing: setup.missing().iter().map(|&name| name.to_owned()).collect(),
+            missing: missing(setup.policies),
             mixes: mixes.iter().map(|mix| MixFigures::of(mix, &self.programs)).collect(),
-            policies: grid.policies(&names, setup, number),
-            order: grid.orders(&names, number, setup),
+            policies: compared.policies(),
+            order: compared.orders(),
             shown: shown::of(&self.study, setup, &self.programs, shown)?,
         })
     }
@@ -156,7 +142,7 @@ impl<'a> Work<'a> {
     fn program_figures(&self) -> Vec<ProgramFigures> {
         let figures = |(program, alone): (&Program, &SoloProfile)| ProgramFigures {
             name: program.name.clone(),
-            phases: u32::try_from(program.phases.len()).unwrap_or(u32::MAX),
+            phases: count(program.phases.len()),
             memory: alone.memory,
             first_cache: alone.first_cache,
             loss: alone.loss,
@@ -166,14 +152,14 @@ impl<'a> Work<'a> {
 }
 
 /// Whether the machine has the cores and PUs that a set-up needs.
-fn fits(study: &Study<'_>, setup: &Setup) -> Result<(), FeliuError> {
+fn fits(study: &Study<'_>, setup: &Setup) -> Result<(), StudyError> {
     let (cores, pus) = (setup.cores.iter().copied().max().unwrap_or(1), setup.pus_per_core);
     let machine = study.machine;
     let enough = machine.cores.iter().take(cores).all(|core| core.pus.len() >= pus);
     if machine.cores.len() >= cores && enough {
         return Ok(());
     }
-    Err(FeliuError::TooSmall { machine: machine.name.clone(), cores, pus })
+    Err(StudyError::TooSmall { machine: machine.name.clone(), cores, pus })
 }
 
 /// All programs alone, under the usual assumptions.
@@ -181,7 +167,7 @@ fn alone(
     study: &Study<'_>,
     setup: &Setup,
     programs: &[Program],
-) -> Result<Vec<SoloProfile>, FeliuError> {
+) -> Result<Vec<SoloProfile>, StudyError> {
     let usual = colocate_model::Assumptions::default();
     let platform = Platform::new(study.machine, study.performance, usual)?;
     let all = Mix {
@@ -198,20 +184,16 @@ fn alone(
 }
 
 fn notes(setups: &[Figures]) -> Vec<String> {
-    let mut notes = vec![
+    let mut notes = lines(&[
         "the programs are drawn, they are not SPEC's: what is compared is the order of the schedulers, and \
-         how large differences can be in this model"
-            .to_owned(),
+         how large differences can be in this model",
         "ranges and intervals hold what the model assumes against and what chance does, not what the model \
-         leaves out, nor other programs: --seed draws others"
-            .to_owned(),
-    ];
-    for setup in setups.iter().filter(|setup| !setup.missing.is_empty()) {
-        notes.push(format!(
-            "{}: without {}, which are not there",
-            setup.name,
-            setup.missing.join(", ")
-        ));
-    }
+         leaves out, nor other programs: --seed draws others",
+    ]);
+    let lacking = setups.iter().filter(|setup| !setup.missing.is_empty());
+    let without = |setup: &Figures| {
+        format!("{}: without {}, which are not there", setup.name, setup.missing.join(", "))
+    };
+    notes.extend(lacking.map(without));
     notes
 }

@@ -1,7 +1,8 @@
 //! SMT-Bench on one core: a kernel beside itself (the paper's scenario B) and beside another (C), as time
 //! relative to the kernel alone (A).
 
-use super::{Study, StudyError, geometric_mean, spread};
+use super::Study;
+use crate::replication::StudyError;
 use crate::simulate::figures::Spread;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
@@ -45,7 +46,8 @@ pub fn figures(study: &Study<'_>, kernels: &[Phase]) -> Result<Figures, StudyErr
         .iter()
         .map(|draw| one(study, siblings, kernels, draw))
         .collect::<Result<_, _>>()?;
-    let over = |of: &dyn Fn(&Drawn) -> f64| spread(&drawn.iter().map(of).collect::<Vec<_>>());
+    let over =
+        |of: &dyn Fn(&Drawn) -> f64| Spread::over(&drawn.iter().map(of).collect::<Vec<_>>(), 0.0);
     let same = (0..kernels.len()).map(|kernel| over(&|drawn| drawn.same[kernel]));
     Ok(Figures {
         kernels: kernels.iter().map(|kernel| kernel.name.clone()).collect(),
@@ -55,6 +57,13 @@ pub fn figures(study: &Study<'_>, kernels: &[Phase]) -> Result<Figures, StudyErr
         scenario_c: over(&|drawn| geometric_mean(&drawn.all)),
         best_c: over(&|drawn| geometric_mean(&drawn.best)),
     })
+}
+
+/// The geometric mean; 1 of nothing.
+#[allow(clippy::cast_precision_loss)] // a few hundred at most
+fn geometric_mean(times: &[f64]) -> f64 {
+    let sum = times.iter().fold(0.0, |sum, time| sum + time.ln());
+    (sum / times.len().max(1) as f64).exp()
 }
 
 /// Two PUs of the first core that has two.

@@ -16,9 +16,11 @@
 //! doubling, so that what is left of it at the length that counts is as large as the last change: less than
 //! the model resolves.
 
-use super::pairs::{self, Metrics, Pairs};
-use super::{Study, StudyError, geometric_mean, spread_of_all};
+use super::Study;
+use super::pairs::{self, FIGURES, Pairs};
+use crate::replication::{Done, Grid, StudyError};
 use crate::simulate::figures::{Metric, RESOLUTION, Spread};
+use crate::stats;
 use colocate_machine::{Machine, Nanos};
 use colocate_sim::Kernel;
 use serde::{Deserialize, Serialize};
@@ -81,7 +83,13 @@ pub fn settled(step: &Step, start: Nanos) -> bool {
     lasts && step.changed.is_some_and(|changed| changed < RESOLUTION)
 }
 
-/// One piece of work: a pair with one set of assumptions under `os`, seed by seed.
+/// How many pieces of work there are: a pair with one set of assumptions each.
+#[must_use]
+pub fn count(study: &Study<'_>, pairs: &Pairs<'_>) -> usize {
+    pairs.cells() * study.draws.len()
+}
+
+/// One piece, under `os`.
 ///
 /// # Errors
 /// The [`StudyError`] of a simulation.
@@ -92,34 +100,30 @@ pub fn piece(
     study: &Study<'_>,
     pairs: &Pairs<'_>,
     piece: usize,
-) -> Result<Vec<Metrics>, StudyError> {
-    let (pair, draw) = pairs.at(piece);
-    let runs = pairs::under(study, pair, draw, &["os"])?;
-    Ok(runs.into_iter().flatten().collect())
+) -> Result<Done<FIGURES>, StudyError> {
+    let draws = study.draws.len();
+    pairs::under(study, pairs.of_cell(piece / draws), piece % draws, &["os"])
 }
 
 impl Figures {
     /// From what came of all pieces, in their order.
     #[must_use]
-    pub fn of(study: &Study<'_>, pairs: &Pairs<'_>, done: &[Vec<Metrics>]) -> Self {
+    pub fn of(study: &Study<'_>, pairs: &Pairs<'_>, done: &[Done<FIGURES>]) -> Self {
+        let grid = Grid { done, draws: study.draws.len() };
         let figure = |draw: usize, metric: Metric, unit: f64| {
-            let runs = pairs.of_draw(draw, done).flat_map(|runs| runs.iter());
-            let place = pairs::place(metric);
-            let each = runs.map(|run| Some(run[place]? / unit)).collect::<Option<Vec<f64>>>()?;
-            Some(geometric_mean(&each))
+            let runs = pairs.all().flat_map(|cell| &grid.runs(cell, draw)[0]);
+            let each = runs.map(|run| Some(run[pairs::place(metric)]? / unit));
+            stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
         };
         let alone = study.alone.as_secs_f64();
         let of_draw = |draw| [figure(draw, Metric::Slowest, alone), figure(draw, Metric::Stp, 1.0)];
-        Self { alone: study.alone, draws: (0..study.draws.len()).map(of_draw).collect() }
+        Self { alone: study.alone, draws: (0..grid.draws).map(of_draw).collect() }
     }
 
     /// What is told of them after those of half the length.
     #[must_use]
     pub fn after(&self, half: Option<&Self>) -> Step {
-        let of = |figure: usize| {
-            let figures: Vec<Option<f64>> = self.draws.iter().map(|draw| draw[figure]).collect();
-            spread_of_all(&figures)
-        };
+        let of = |figure: usize| Spread::over_draws(self.draws.iter().map(|draw| draw[figure]));
         let change = |half: &Self| {
             let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
             let changes = both.map(|(now, before)| Some(((*now)? / (*before)? - 1.0).abs()));

@@ -7,8 +7,9 @@
 //! Applications of which the same is known behave alike, so pairs of them are simulated once and counted as
 //! often as they stand for.
 
-use super::{Study, StudyError, geometric_mean, spread_of_all};
-use crate::simulate::figures::{self, Metric, MetricFigures, Spread};
+use super::Study;
+use crate::replication::{Done, Grid, StudyError, count, seeds};
+use crate::simulate::figures::{Column, Metric, MetricFigures, Run, Spread};
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::{Assumptions, Phase};
 use colocate_policy::PolicySpec;
@@ -31,8 +32,10 @@ const INSTRUCTION: usize = 2;
 /// What is told of a policy, in this order.
 const TOLD: [Metric; 3] = [Metric::Slowest, Metric::Stp, Metric::Unfairness];
 
-/// What is kept of a run, in the order of [`Metric::ALL`]; `None` if it did not come to its end.
-pub type Metrics = [Option<f64>; 5];
+/// How many figures are kept of a run, in the order of [`Metric::ALL`].
+pub const FIGURES: usize = Metric::ALL.len();
+/// What is kept of a run; `None` if it did not come to its end.
+pub type Metrics = [Option<f64>; FIGURES];
 
 /// One policy beside both of the paper's baselines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,21 +75,20 @@ pub struct Figures {
     pub pairs: Vec<PairFigures>,
 }
 
-/// All pairs with all sets of assumptions: pieces of work that do not depend on each other.
+/// All pairs, those of which the same is known as one cell.
 #[derive(Debug)]
 pub struct Pairs<'a> {
     applications: &'a [Phase],
-    draws: usize,
     /// Of every pair, the place of the one in `distinct` that stands for it.
     all: Vec<([usize; 2], usize)>,
     distinct: Vec<[usize; 2]>,
 }
 
 impl<'a> Pairs<'a> {
-    /// All pairs of different `applications`, with so many sets of assumptions.
+    /// All pairs of different `applications`.
     #[must_use]
-    pub fn new(applications: &'a [Phase], draws: usize) -> Self {
-        let mut pairs = Self { applications, draws, all: Vec::new(), distinct: Vec::new() };
+    pub fn new(applications: &'a [Phase]) -> Self {
+        let mut pairs = Self { applications, all: Vec::new(), distinct: Vec::new() };
         for a in 0..applications.len() {
             for b in a + 1..applications.len() {
                 let alike = |&[c, d]: &[usize; 2]| pairs.alike(a, c) && pairs.alike(b, d);
@@ -106,69 +108,44 @@ impl<'a> Pairs<'a> {
         *a == Phase { name: a.name.clone(), ..b.clone() }
     }
 
-    /// How many pieces there are.
+    /// How many cells there are.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.distinct.len() * self.draws
+    pub fn cells(&self) -> usize {
+        self.distinct.len()
     }
 
-    /// The applications and the set of assumptions of a piece.
-    ///
-    /// # Panics
-    /// If there is no such piece.
-    #[must_use]
-    pub fn at(&self, piece: usize) -> ([&'a Phase; 2], usize) {
-        let pair = self.distinct[piece % self.distinct.len()];
-        (pair.map(|place| &self.applications[place]), piece / self.distinct.len())
+    /// The applications of a cell.
+    pub(super) fn of_cell(&self, cell: usize) -> [&'a Phase; 2] {
+        self.distinct[cell].map(|place| &self.applications[place])
     }
 
-    /// Of what came of the pieces, in their order, that of each pair with the set of assumptions `draw`.
-    pub fn of_draw<'d, T>(&self, draw: usize, done: &'d [T]) -> impl Iterator<Item = &'d T> {
-        let first = draw * self.distinct.len();
-        self.all.iter().map(move |(_, place)| &done[first + place])
+    /// Of every pair the cell that stands for it.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().map(|(_, cell)| *cell)
     }
 
-    /// The figures of all pieces, in their order: runs by policy, the oracle last, and by seed.
-    ///
-    /// # Panics
-    /// If there are not as many as [`Self::count`] says.
+    /// The figures of all cells: runs by policy, the oracle last, and by seed.
     #[must_use]
-    pub fn figures(&self, threads: usize, done: &[Vec<Vec<Metrics>>]) -> Figures {
-        assert_eq!(done.len(), self.count(), "every piece");
-        let seeds = done.first().and_then(|runs| runs.first()).map_or(1, Vec::len);
-        let names: Vec<String> =
-            POLICIES.iter().map(ToString::to_string).chain(["oracle".to_owned()]).collect();
-        let runs: Vec<figures::Run> = (0..names.len())
-            .flat_map(|policy| (0..self.draws).map(move |draw| (policy, draw)))
-            .flat_map(|(policy, draw)| (0..seeds).map(move |seed| (policy, draw, seed)))
-            .map(|(policy, draw, seed)| {
-                mean(self.of_draw(draw, done).map(|runs| runs[policy][seed]))
-            })
-            .collect();
+    pub fn figures(&self, threads: usize, grid: Grid<'_, FIGURES>) -> Figures {
+        let cells: Vec<usize> = self.all().collect();
+        let names: Vec<&str> = POLICIES.into_iter().chain(["oracle"]).collect();
+        let column = |policy, metric| grid.means(&cells, policy, place(metric));
         Figures {
             applications: self.applications.iter().map(|phase| phase.name.clone()).collect(),
-            threads: u32::try_from(threads).unwrap_or(u32::MAX),
-            policies: beside_both(&names, [OS, ROUND_ROBIN], seeds, &runs, &TOLD),
-            pairs: (0..self.all.len()).map(|pair| self.pair(pair, done)).collect(),
+            threads: count(threads),
+            policies: beside_both(&names, &TOLD, column),
+            pairs: self.all.iter().map(|pair| self.pair(pair, grid)).collect(),
         }
     }
 
-    fn pair(&self, pair: usize, done: &[Vec<Vec<Metrics>>]) -> PairFigures {
-        let ([a, b], place) = self.all[pair];
-        let slower = super::pairs::place(Metric::Slowest);
+    fn pair(&self, (pair, cell): &([usize; 2], usize), grid: Grid<'_, FIGURES>) -> PairFigures {
+        let slower = place(Metric::Slowest);
         let over = |base: usize| {
-            let of_draw = |draw: usize| {
-                let runs = &done[draw * self.distinct.len() + place];
-                let both = runs[INSTRUCTION].iter().zip(&runs[base]);
-                let ratio =
-                    |(mine, base): (&Metrics, &Metrics)| Some(mine[slower]? / base[slower]?);
-                Some(geometric_mean(&both.map(ratio).collect::<Option<Vec<f64>>>()?))
-            };
-            spread_of_all(&(0..self.draws).map(of_draw).collect::<Vec<_>>())
+            let of_draw = |draw| grid.ratio((*cell, draw), [INSTRUCTION, base], slower);
+            Spread::over_draws((0..grid.draws).map(of_draw))
         };
-        let name = |place: usize| self.applications[place].name.clone();
         PairFigures {
-            pair: [name(a), name(b)],
+            pair: pair.map(|place| self.applications[place].name.clone()),
             over_os: over(OS),
             over_round_robin: over(ROUND_ROBIN),
         }
@@ -180,58 +157,34 @@ pub(super) fn place(metric: Metric) -> usize {
     Metric::ALL.iter().position(|each| *each == metric).unwrap_or(0)
 }
 
-/// A run that stands for several: geometric means of their figures.
-fn mean(runs: impl Iterator<Item = Metrics>) -> figures::Run {
-    let runs: Vec<Metrics> = runs.collect();
-    let of = |place: usize| {
-        let figures = runs.iter().map(|run| run[place]).collect::<Option<Vec<f64>>>()?;
-        Some(geometric_mean(&figures))
-    };
-    kept(std::array::from_fn(of))
-}
-
-/// A run of which only the metrics are kept.
-pub(super) fn kept(metrics: Metrics) -> figures::Run {
-    figures::Run { metrics, slowdowns: Vec::new(), progress: Vec::new(), usage: None }
-}
-
-/// Of policies the metrics `told` beside those at the two places `bases`.
+/// Of policies the metrics `told` beside `os`, the first of them, and `round-robin`, the second; `column` has the figures of
+/// a policy.
 pub(super) fn beside_both(
-    names: &[String],
-    bases: [usize; 2],
-    seeds: usize,
-    runs: &[figures::Run],
+    names: &[&str],
     told: &[Metric],
+    column: impl Fn(usize, Metric) -> Column,
 ) -> Vec<PolicyFigures> {
-    let [over_os, over_round_robin] =
-        bases.map(|base| figures::compared(names, base, seeds, 0, runs));
-    let only = |figures: figures::PolicyFigures| {
-        let metrics = figures.metrics.into_iter();
-        metrics.filter(|figures| told.contains(&figures.metric)).collect::<Vec<_>>()
+    let over = |policy: usize, base: usize| {
+        let of = |&metric: &Metric| {
+            let against = (policy != base).then(|| column(base, metric));
+            MetricFigures::of(metric, &column(policy, metric), against.as_ref())
+        };
+        told.iter().map(of).collect()
     };
-    over_os
-        .into_iter()
-        .zip(over_round_robin)
-        .map(|(os, round_robin)| PolicyFigures {
-            policy: os.policy.clone(),
-            over_os: only(os),
-            over_round_robin: only(round_robin),
-        })
-        .collect()
+    let beside = |(place, name): (usize, &&str)| PolicyFigures {
+        policy: (*name).to_owned(),
+        over_os: over(place, OS),
+        over_round_robin: over(place, ROUND_ROBIN),
+    };
+    names.iter().enumerate().map(beside).collect()
 }
 
 /// A pair under every policy and the oracle, `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn all_policies(
+pub(super) fn all_policies(
     study: &Study<'_>,
     pair: [&Phase; 2],
     draw: usize,
-) -> Result<Vec<Vec<Metrics>>, StudyError> {
+) -> Result<Done<FIGURES>, StudyError> {
     let policies: Vec<&str> = POLICIES.iter().chain(&MORE).copied().collect();
     let mut runs = under(study, pair, draw, &policies)?;
     let stp = place(Metric::Stp);
@@ -246,23 +199,17 @@ pub fn all_policies(
 }
 
 /// A pair under each of `policies`, seed by seed: `[policy][seed]`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no set of assumptions `draw`.
-pub fn under(
+pub(super) fn under(
     study: &Study<'_>,
     pair: [&Phase; 2],
     draw: usize,
     policies: &[&str],
-) -> Result<Vec<Vec<Metrics>>, StudyError> {
+) -> Result<Done<FIGURES>, StudyError> {
     let draw: &Assumptions = &study.draws[draw];
     let platform = Platform::new(study.machine, study.performance, *draw)?;
     let mut runs = vec![Vec::new(); policies.len()];
-    for seed in 0..study.seeds {
-        let scenario = scenario(study, pair, study.seed.wrapping_add(seed.into()));
+    for seed in seeds(study.seed, study.seeds) {
+        let scenario = scenario(study, pair, seed);
         let alone = alone_times(&platform, &scenario)?;
         for (runs, &policy) in runs.iter_mut().zip(policies) {
             let policy = PolicySpec::named(policy);
@@ -271,7 +218,7 @@ pub fn under(
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }
-            runs.push(figures::Run::of(&outcome, false).metrics);
+            runs.push(Run::of(&outcome, false).metrics);
         }
     }
     Ok(runs)
@@ -328,18 +275,17 @@ mod tests {
     #[test]
     fn a_pair_that_did_not_end_has_no_figure() {
         let applications = ["A", "B"].map(|name| Phase { name: name.into(), ..Phase::default() });
-        let pairs = Pairs::new(&applications, 2);
+        let pairs = Pairs::new(&applications);
         let mut done = vec![vec![vec![[Some(4.0); 5]]; POLICIES.len() + 1]; 2];
         let slower = place(Metric::Slowest);
         for (runs, time) in done.iter_mut().zip([3.0, 5.0]) {
             runs[INSTRUCTION][0][slower] = Some(time);
         }
-        let over_os = |done: &[Vec<Vec<Metrics>>]| pairs.figures(2, done).pairs[0].over_os;
-        let found = over_os(&done).unwrap();
+        let found = pairs.figures(2, Grid { done: &done, draws: 2 }).pairs[0].over_os.unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(near(found.value, 0.75) && near(found.low, 0.75) && near(found.high, 1.25));
         done[1][INSTRUCTION][0] = Metrics::default();
-        let figures = pairs.figures(2, &done);
+        let figures = pairs.figures(2, Grid { done: &done, draws: 2 });
         assert_eq!((figures.pairs[0].over_os, figures.pairs[0].over_round_robin), (None, None));
         assert_eq!(figures.policies[INSTRUCTION].over_os[0].ratio, None);
         let text = serde_json::to_string(&figures).unwrap();

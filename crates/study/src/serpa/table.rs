@@ -3,7 +3,9 @@
 use super::length::{LAST, Step, settled, start_of};
 use super::pairs::{PairFigures, PolicyFigures};
 use super::{Report, Study};
-use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread, Verdict};
+use crate::published;
+use crate::replication::lines;
+use crate::simulate::figures::{MetricFigures, RESOLUTION, Spread};
 use colocate_machine::printable;
 use std::fmt::Write;
 
@@ -43,8 +45,8 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
             out,
             "  {:7} s  {:24}  {:24}  {changed}",
             step.alone_s,
-            ended(step.slower.as_ref()),
-            ended(step.stp.as_ref())
+            ended(step.slower),
+            ended(step.stp)
         );
     }
     let start = start_of(study);
@@ -63,8 +65,8 @@ pub fn steps(study: &Study<'_>, steps: &[Step]) -> String {
 }
 
 /// In percent, if all runs came to their end.
-fn ended(spread: Option<&Spread>) -> String {
-    spread.map_or("did not end".to_owned(), percent)
+fn ended(spread: Option<Spread>) -> String {
+    Spread::or_unended(spread, |spread| percent(&spread))
 }
 
 /// In percent.
@@ -79,14 +81,9 @@ fn bench(out: &mut String, report: &Report) {
     for (kernel, same) in bench.kernels.iter().zip(&bench.same) {
         let _ = writeln!(out, "  {kernel:10} beside itself        {}", percent(same));
     }
-    // Published: Serpa et al., section 3.2. Which partners scenario C has is not said there.
-    for (name, spread, published) in [
-        ("B: beside itself, geometric mean", &bench.scenario_b, "published 187.2"),
-        ("B: the worst kernel", &bench.worst_b, "published 220, \"up to 120 % more\""),
-        ("C: beside another, all pairs", &bench.scenario_c, "published 102.7"),
-        ("C: beside the best partner", &bench.best_c, "the same"),
-    ] {
-        let _ = writeln!(out, "  {name:32} {}; {published}", percent(spread));
+    let spreads = [&bench.scenario_b, &bench.worst_b, &bench.scenario_c, &bench.best_c];
+    for (row, spread) in published::rows("serpa").zip(spreads) {
+        let _ = writeln!(out, "  {:32} {}; {}", row.case, percent(spread), row.text);
     }
 }
 
@@ -100,18 +97,14 @@ fn pairs(out: &mut String, report: &Report) {
         pairs.threads,
         report.alone_s
     );
-    for (base, beside) in [("os", over_os as Beside), ("round-robin", over_round_robin)] {
-        let _ = write!(out, "  {base:17}");
-        for name in ["slower one's time", "STP", "unfairness"] {
-            let _ = write!(out, "  {name:30}");
-        }
-        end_line(out);
+    for (base, beside) in [
+        ("os", (|policy| &policy.over_os) as fn(&PolicyFigures) -> &Vec<MetricFigures>),
+        ("round-robin", |policy| &policy.over_round_robin),
+    ] {
+        line(out, &format!("  {base:17}"), &lines(&["slower one's time", "STP", "unfairness"]));
         for policy in pairs.policies.iter().filter(|policy| policy.policy != base) {
-            let _ = write!(out, "    {:15}", policy.policy);
-            for figures in beside(policy) {
-                let _ = write!(out, "  {:30}", cell(figures));
-            }
-            end_line(out);
+            let cells: Vec<String> = beside(policy).iter().map(cell).collect();
+            line(out, &format!("    {:15}", policy.policy), &cells);
         }
     }
     most(out, &pairs.pairs);
@@ -145,30 +138,16 @@ fn most(out: &mut String, pairs: &[PairFigures]) {
     }
 }
 
-type Beside = fn(&PolicyFigures) -> &[MetricFigures];
-
-fn over_os(policy: &PolicyFigures) -> &[MetricFigures] {
-    &policy.over_os
-}
-
-fn over_round_robin(policy: &PolicyFigures) -> &[MetricFigures] {
-    &policy.over_round_robin
-}
-
-fn end_line(out: &mut String) {
-    out.truncate(out.trim_end().len());
-    out.push('\n');
+/// A line of a label and cells of equal width.
+fn line(out: &mut String, label: &str, cells: &[String]) {
+    let cells: String = cells.iter().map(|cell| format!("  {cell:30}")).collect();
+    let _ = writeln!(out, "{}", format!("{label}{cells}").trim_end());
 }
 
 /// A ratio and what may be said of it.
 fn cell(figures: &MetricFigures) -> String {
-    let verdict = match figures.verdict {
-        Verdict::Baseline => "",
-        Verdict::Better => " better",
-        Verdict::Worse => " worse",
-        Verdict::NotResolved => " ~",
-    };
-    figures.ratio.as_ref().map_or("did not end".to_owned(), |ratio| percent(ratio) + verdict)
+    let mark = figures.verdict.mark();
+    Spread::or_unended(figures.ratio, |ratio| format!("{} {mark}", percent(&ratio)))
 }
 
 /// Serpa et al., section 5: means over all pairs, times of the slower application.
@@ -183,13 +162,10 @@ fn tail(out: &mut String, report: &Report) {
         "", "round-robin"
     );
     for tail in &report.tail {
-        let _ = write!(out, "  length {:3.0} %    ", tail.length * 100.0);
-        for policy in tail.policies.iter().filter(|policy| policy.policy == "scatter") {
-            for figures in policy.over_round_robin.iter().chain(&policy.over_os) {
-                let _ = write!(out, "  {:30}", cell(figures));
-            }
-        }
-        end_line(out);
+        let scatter = tail.policies.iter().filter(|policy| policy.policy == "scatter");
+        let figures = scatter.flat_map(|it| it.over_round_robin.iter().chain(&it.over_os));
+        let cells: Vec<String> = figures.map(cell).collect();
+        line(out, &format!("  length {:3.0} %    ", tail.length * 100.0), &cells);
     }
 }
 
@@ -222,6 +198,6 @@ mod tests {
     fn a_length_at_which_a_run_did_not_end_is_told() {
         assert_eq!(ended(None), "did not end");
         let spread = Spread { value: 1.5, low: 1.0, high: 2.0 };
-        assert_eq!(ended(Some(&spread)).trim(), "150.0 (100.0 to 200.0)");
+        assert_eq!(ended(Some(spread)).trim(), "150.0 (100.0 to 200.0)");
     }
 }

@@ -9,9 +9,10 @@
 //!
 //! Beside `os` the same is told: there it depends on how soon the kernel spreads the threads that are left.
 
-use super::pairs::{self, Metrics, PolicyFigures, beside_both, job, kept, scenario};
-use super::{Study, StudyError};
-use crate::simulate::figures::{Metric, Run};
+use super::Study;
+use super::pairs::{self, FIGURES, Metrics, PolicyFigures, beside_both, job, scenario};
+use crate::replication::{Done, Grid, StudyError, seeds};
+use crate::simulate::figures::Metric;
 use colocate_machine::Nanos;
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;
@@ -20,7 +21,7 @@ use colocate_sim::{Options, Platform, simulate};
 use serde::{Deserialize, Serialize};
 
 /// Length of the shorter application, in percent of the longer one's.
-const LENGTHS: [u64; 4] = [100, 75, 50, 25];
+const LENGTHS: [u32; 4] = [100, 75, 50, 25];
 /// The paper's baselines, and a placement with one thread of each application on every core: `scatter` fills
 /// one PU a core before any second one, first with all of one, then with all of the other.
 pub(super) const POLICIES: [&str; 3] = ["os", "round-robin", "scatter"];
@@ -35,58 +36,40 @@ pub struct Figures {
     pub policies: Vec<PolicyFigures>,
 }
 
-/// How many pieces of work there are.
-#[must_use]
-pub fn count(study: &Study<'_>) -> usize {
-    LENGTHS.len() * study.draws.len()
-}
+/// How many cells there are: a length each.
+pub(super) const CELLS: usize = LENGTHS.len();
 
-/// One piece: one length with one set of assumptions, `[policy][seed]`, with an application of which the
-/// demand is `phase`.
-///
-/// # Errors
-/// [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no such piece.
-pub fn piece(
+/// One length with one set of assumptions, with an application of which the demand is `phase`.
+pub(super) fn under_all(
     study: &Study<'_>,
     phase: &Phase,
-    piece: usize,
-) -> Result<Vec<Vec<Metrics>>, StudyError> {
-    let (percent, draw) = (LENGTHS[piece / study.draws.len()], piece % study.draws.len());
+    cell: usize,
+    draw: usize,
+) -> Result<Done<FIGURES>, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let options = Options { alone: false, ..Options::default() };
-    let one = |policy: &str, seed: u32| -> Result<Metrics, StudyError> {
-        let mut jobs = scenario(study, [phase, phase], study.seed.wrapping_add(seed.into()));
+    let shorter = Nanos(study.alone.0 / 100 * u64::from(LENGTHS[cell]));
+    let one = |policy: &str, seed: u64| -> Result<Metrics, StudyError> {
+        let mut jobs = scenario(study, [phase, phase], seed);
         jobs.method = Method::Leave;
-        let shorter = Nanos(study.alone.0 / 100 * percent);
         jobs.jobs = vec![job(study, "longer", 0, study.alone), job(study, "shorter", 1, shorter)];
         let outcome = simulate(&platform, &jobs, &PolicySpec::named(policy), &options)?;
+        let took = outcome.jobs[0].took().filter(|_| outcome.complete);
         let mut metrics = Metrics::default();
-        metrics[pairs::place(Metric::Slowest)] =
-            outcome.jobs[0].took().filter(|_| outcome.complete).map(Nanos::as_secs_f64);
+        metrics[pairs::place(Metric::Slowest)] = took.map(Nanos::as_secs_f64);
         Ok(metrics)
     };
-    let of = |policy: &str| (0..study.seeds).map(|seed| one(policy, seed)).collect();
+    let of = |policy| seeds(study.seed, study.seeds).map(|seed| one(policy, seed)).collect();
     POLICIES.into_iter().map(of).collect()
 }
 
-/// The figures of all pieces, in their order.
-///
-/// # Panics
-/// If there are not as many as [`count`] says.
-#[must_use]
-pub fn figures(study: &Study<'_>, done: &[Vec<Vec<Metrics>>]) -> Vec<Figures> {
-    assert_eq!(done.len(), count(study), "every piece");
-    let names: Vec<String> = POLICIES.iter().map(ToString::to_string).collect();
-    let figures = |(percent, done): (u64, &[Vec<Vec<Metrics>>])| {
-        let of_policy = |policy: usize| done.iter().flat_map(move |runs| runs[policy].iter());
-        let runs: Vec<Run> =
-            (0..names.len()).flat_map(of_policy).map(|metrics| kept(*metrics)).collect();
-        let policies = beside_both(&names, [0, 1], study.seeds as usize, &runs, &[Metric::Slowest]);
-        #[allow(clippy::cast_precision_loss)] // a percentage
-        Figures { length: percent as f64 / 100.0, policies }
+/// The figures of all cells.
+pub(super) fn figures(grid: Grid<'_, FIGURES>) -> Vec<Figures> {
+    let of_cell = |(cell, percent): (usize, u32)| Figures {
+        length: f64::from(percent) / 100.0,
+        policies: beside_both(&POLICIES, &[Metric::Slowest], |policy, metric| {
+            grid.column(cell, policy, pairs::place(metric))
+        }),
     };
-    LENGTHS.into_iter().zip(done.chunks(study.draws.len())).map(figures).collect()
+    LENGTHS.into_iter().enumerate().map(of_cell).collect()
 }

@@ -13,7 +13,7 @@ pub(super) fn find(
     mut study: Study<'_>,
     applications: &[Phase],
 ) -> anyhow::Result<String> {
-    let pairs = Pairs::new(applications, study.draws.len());
+    let pairs = Pairs::new(applications);
     let mut steps: Vec<Step> = Vec::new();
     let mut before: Option<Figures> = None;
     let start = length::start_of(&study);
@@ -21,7 +21,7 @@ pub(super) fn find(
     loop {
         let what = format!("{} s each", study.alone.as_secs_f64());
         let work = |piece| Ok(length::piece(&study, &pairs, piece)?);
-        let done = runner.all(&what, pairs.count(), None, work)?;
+        let done = runner.all(&what, length::count(&study, &pairs), None, work)?;
         let figures = Figures::of(&study, &pairs, &done);
         steps.push(figures.after(before.as_ref()));
         let settled = steps.last().is_some_and(|step| length::settled(step, start));

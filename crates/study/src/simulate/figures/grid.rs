@@ -39,16 +39,16 @@ impl Grid<'_> {
     }
 
     fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
-        let metric = Metric::ALL[place];
-        let column = self.column(|run| run.metrics[place]);
-        let value = column.spread();
-        let Some(base) = base else {
-            let verdict = Verdict::Baseline;
-            return MetricFigures { metric, value, ratio: None, verdict, unresolved: None };
-        };
-        let ratio = column.ratio(&base.column(|run| run.metrics[place]));
-        let (verdict, unresolved) = column.judged(metric.less_is_better(), ratio);
-        MetricFigures { metric, value, ratio, verdict, unresolved }
+        let of = |grid: Self| grid.column(|run| run.metrics[place]);
+        MetricFigures::of(Metric::ALL[place], &of(self), base.map(of).as_ref())
+    }
+}
+
+impl MetricFigures {
+    /// Of the figures of a policy beside those of the baseline; `None` beside the baseline itself.
+    pub(crate) fn of(metric: Metric, own: &Column, base: Option<&Column>) -> Self {
+        let (ratio, verdict, unresolved) = own.beside(base, metric.less_is_better());
+        Self { metric, value: own.spread(), ratio, verdict, unresolved }
     }
 }
 
@@ -100,6 +100,18 @@ impl Column {
         if squares == 0.0 { 0.0 } else { t * (squares / freedom / self.seeds as f64).sqrt() }
     }
 
+    /// The ratio to the baseline's, and what may be said of it; `None` beside the baseline itself.
+    pub fn beside(
+        &self,
+        base: Option<&Self>,
+        less_is_better: bool,
+    ) -> (Option<Spread>, Verdict, Option<Unresolved>) {
+        let Some(base) = base else { return (None, Verdict::Baseline, None) };
+        let ratio = self.ratio(base);
+        let (verdict, unresolved) = self.judged(less_is_better, ratio);
+        (ratio, verdict, unresolved)
+    }
+
     /// What may be said of a ratio to a baseline, and why nothing if nothing.
     pub fn judged(
         &self,
@@ -133,8 +145,13 @@ impl Column {
 }
 
 impl Spread {
+    /// Of one figure a set of assumptions, the usual one first; `None` if one is missing.
+    pub(crate) fn over_draws(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
+        Column { figures: figures.collect(), seeds: 1 }.spread()
+    }
+
     /// The first of `values`, the least less `reach`, and the greatest and `reach`.
-    fn over(values: &[f64], reach: f64) -> Self {
+    pub(crate) fn over(values: &[f64], reach: f64) -> Self {
         Self {
             value: values[0],
             low: values.iter().copied().fold(f64::INFINITY, f64::min) - reach,

@@ -93,7 +93,8 @@ impl Metric {
         !matches!(self, Self::Stp)
     }
 
-    fn of(self, outcome: &Outcome) -> Option<f64> {
+    /// Its value of an outcome, whether or not the run came to its end.
+    pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
         use colocate_sim::metrics;
         let slowdowns = || outcome.slowdowns();
         match self {
@@ -165,6 +166,11 @@ impl Spread {
         self.map(|ratio| (ratio - 1.0) * 100.0)
     }
 
+    /// As `text` writes it, or that runs did not end.
+    pub(crate) fn or_unended(spread: Option<Self>, text: impl FnOnce(Self) -> String) -> String {
+        spread.map_or_else(|| "did not end".to_owned(), text)
+    }
+
     /// With so many decimals, as `1.23 (1.20 to 1.30)`.
     #[must_use]
     pub fn text(&self, decimals: usize) -> String {
@@ -198,6 +204,18 @@ pub enum Verdict {
     Worse,
     /// Nothing, for the reason beside it.
     NotResolved,
+}
+
+impl Verdict {
+    /// A word for tables; `~` where nothing may be said.
+    pub(crate) const fn mark(self) -> &'static str {
+        match self {
+            Self::Baseline => "",
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::NotResolved => "~",
+        }
+    }
 }
 
 /// Why nothing may be said.

@@ -1,0 +1,163 @@
+//! What was published of the studies that are made again here. Our figures stand beside it; nothing is fitted to it.
+
+/// A published figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Which study, as `feliu-1`.
+    pub study: &'static str,
+    /// Which figure of it: a metric, a question or an experiment.
+    pub figure: &'static str,
+    /// Of which case: a scheduler, a scenario; empty where there is one.
+    pub case: &'static str,
+    /// The figure over that under Linux or alone: a turnaround 5 % faster is 1 / 1.05; `None` where the text has no number.
+    pub value: Option<f64>,
+    /// As it stands there.
+    pub text: &'static str,
+    /// Where.
+    pub source: &'static str,
+}
+
+/// A published order of two schedulers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Order {
+    /// Which study.
+    pub study: &'static str,
+    /// By which metric.
+    pub figure: &'static str,
+    /// The scheduler that is better.
+    pub better: &'static str,
+    /// The other one.
+    pub than: &'static str,
+    /// Where.
+    pub source: &'static str,
+}
+
+/// The figures of a study, in their order.
+pub fn rows(study: &str) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(move |row| row.study == study)
+}
+
+/// The orders of a study, in their order.
+pub fn orders(study: &str) -> impl Iterator<Item = &'static Order> {
+    ORDERS.iter().filter(move |order| order.study == study)
+}
+
+const fn row(
+    [study, figure, case]: [&'static str; 3],
+    value: Option<f64>,
+    text: &'static str,
+    source: &'static str,
+) -> Row {
+    Row { study, figure, case, value, text, source }
+}
+
+const fn order([study, figure, better, than, source]: [&'static str; 5]) -> Order {
+    Order { study, figure, better, than, source }
+}
+
+const SLIDES: &str = "Feliu, thesis defence, slides";
+const MIX_9: &str = "Feliu, thesis defence, slides, of mix 9";
+const TPDS_14: &str = "Feliu et al., TPDS 2014, abstract";
+const PACT_13: &str = "Feliu et al., PACT 2013, abstract";
+const AMP: &str =
+    "Fedorova et al., Maximizing power efficiency with asymmetric multicore systems, text";
+const FIGURE_6: &str =
+    "the same, figure 6: its axis; what was lost on which topology is not in the text";
+/// Which partners scenario C has is not said there.
+const SECTION_3: &str = "Serpa et al., section 3.2";
+
+#[rustfmt::skip] // a row a line
+static ROWS: [Row; 22] = [
+    row(["feliu-1", "turnaround", "mmas"], Some(1.0 / 1.0361), "3.61 % faster", TPDS_14),
+    row(["feliu-1", "turnaround", "mhas"], Some(1.0 / 1.0538), "5.38 % faster", TPDS_14),
+    row(["feliu-1", "turnaround", "idas"], Some(1.0 / 1.0664), "6.64 % faster", TPDS_14),
+    row(["feliu-2", "average IPC", "l1-static"], None, "better, no number", PACT_13),
+    row(["feliu-2", "average IPC", "l1-dynamic"], None, "better, no number", PACT_13),
+    row(["feliu-2", "average IPC", "bas"], Some(1.046), "4.6 % more", SLIDES),
+    row(["feliu-3", "unfairness", "fair"], Some(1.0 / 3.0), "to a third", SLIDES),
+    row(["feliu-3", "unfairness", "perf-fair"], Some(0.5), "to a half", SLIDES),
+    row(["feliu-3", "turnaround", "fair"], None, "faster, no number", SLIDES),
+    row(["feliu-3", "turnaround", "perf-fair"], Some(1.0 / 1.056), "5.6 % faster", SLIDES),
+    row(["feliu-4", "STP", "l1-dynamic"], None, "no number found", SLIDES),
+    row(["feliu-4", "STP", "symbiotic"], None, "5.2 % (SMT2) and 0.7 % (SMT4) more, if read as of this variant", SLIDES),
+    row(["feliu-4", "STP", "symbiotic-numa"], None, "6.7 % (SMT2) and 5.9 % (SMT4) more, if read as of this variant", SLIDES),
+    row(["fedorova", "shares", ""], Some(1.0 / 1.26), "up to 26 % faster than an asymmetry-unaware scheduler where 40 to 60 % are sequential", AMP),
+    row(["fedorova", "shares", ""], None, "no speed-up where sequential phases are small (wupwise)", AMP),
+    row(["fedorova", "migrations", ""], None, "an axis from 5 to 25 % lost, for the migration-unfriendly and the friendly topology together", FIGURE_6),
+    row(["fedorova", "threads", ""], None, "fewer threads up to where an application is at its peak efficiency, where memory is the limit; no number", AMP),
+    row(["fedorova", "waiting", ""], None, "threads that spin can hide sequential phases from the runnable count; no number", AMP),
+    row(["serpa", "SMT-Bench", "B: beside itself, geometric mean"], Some(1.872), "published 187.2", SECTION_3),
+    row(["serpa", "SMT-Bench", "B: the worst kernel"], Some(2.2), "published 220, \"up to 120 % more\"", SECTION_3),
+    row(["serpa", "SMT-Bench", "C: beside another, all pairs"], Some(1.027), "published 102.7", SECTION_3),
+    row(["serpa", "SMT-Bench", "C: beside the best partner"], Some(1.027), "the same", SECTION_3),
+];
+
+#[rustfmt::skip] // a row a line
+static ORDERS: [Order; 20] = [
+    order(["feliu-1", "turnaround", "mmas", "os", TPDS_14]),
+    order(["feliu-1", "turnaround", "mhas", "os", TPDS_14]),
+    order(["feliu-1", "turnaround", "idas", "os", TPDS_14]),
+    order(["feliu-1", "turnaround", "mhas", "mmas", TPDS_14]),
+    order(["feliu-1", "turnaround", "idas", "mhas", TPDS_14]),
+    order(["feliu-2", "average IPC", "l1-static", "os", PACT_13]),
+    order(["feliu-2", "average IPC", "l1-dynamic", "os", PACT_13]),
+    order(["feliu-2", "average IPC", "bas", "os", SLIDES]),
+    order(["feliu-3", "unfairness", "fair", "perf-fair", SLIDES]),
+    order(["feliu-3", "unfairness", "fair", "os", SLIDES]),
+    order(["feliu-3", "unfairness", "perf-fair", "os", SLIDES]),
+    order(["feliu-3", "unfairness", "perf-fair", "bas", SLIDES]),
+    order(["feliu-3", "unfairness", "os", "bas", MIX_9]),
+    order(["feliu-3", "turnaround", "perf-fair", "bas", SLIDES]),
+    order(["feliu-3", "turnaround", "bas", "fair", SLIDES]),
+    order(["feliu-3", "turnaround", "fair", "os", SLIDES]),
+    order(["feliu-3", "turnaround", "perf-fair", "os", SLIDES]),
+    order(["feliu-4", "STP", "symbiotic", "os", SLIDES]),
+    order(["feliu-4", "STP", "symbiotic-numa", "os", SLIDES]),
+    order(["feliu-4", "STP", "symbiotic-numa", "symbiotic", SLIDES]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feliu::Number;
+    use crate::feliu::figures::Metric;
+
+    const FELIU: [Number; 4] = [Number::One, Number::Two, Number::Three, Number::Four];
+
+    #[test]
+    fn a_faster_turnaround_is_less_time() {
+        let idas = rows("feliu-1").find(|row| row.case == "idas").unwrap();
+        assert!((idas.value.unwrap() * 1.0664 - 1.0).abs() < 1e-12);
+    }
+
+    /// Which scheduler has a figure beside Linux is better or worse than Linux by it.
+    #[test]
+    fn every_figure_makes_an_order() {
+        let studies = FELIU.map(|number| number.to_string());
+        for Row { study, figure, case, value, .. } in studies.iter().flat_map(|study| rows(study)) {
+            let Some(ratio) = *value else { continue };
+            let metric = Metric::ALL.into_iter().find(|metric| metric.name() == *figure).unwrap();
+            let better = (ratio < 1.0) == metric.less_is_better();
+            let (better, than) = if better { (*case, "os") } else { ("os", *case) };
+            let found =
+                |order: &Order| (order.figure, order.better, order.than) == (*figure, better, than);
+            assert!(orders(study).any(found), "{study} {figure} {case}");
+        }
+    }
+
+    /// Everything published of Feliu's is of a scheduler and a metric that the study has.
+    #[test]
+    fn all_is_of_a_set_up() {
+        for number in FELIU {
+            let (setups, study) = (number.setups(), number.to_string());
+            let has = |figure: &str, policy: &str| {
+                let told =
+                    |metrics: &[Metric]| metrics.iter().any(|metric| metric.name() == figure);
+                setups.iter().any(|setup| setup.policies.contains(&policy) && told(setup.metrics))
+            };
+            assert!(rows(&study).all(|row| has(row.figure, row.case)));
+            assert!(orders(&study).all(|order| has(order.figure, order.better)));
+            assert!(orders(&study).all(|order| has(order.figure, order.than)));
+        }
+    }
+}
