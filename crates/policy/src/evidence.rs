@@ -13,7 +13,7 @@ pub const LEVELS: usize = 4;
 
 /// What a thread asked of the memory hierarchy while it last ran, in transactions per microsecond.
 ///
-/// `None` where nobody counts it.
+/// `None` where it is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Requests to its cache of level 1, 2, …; those to the first are its loads and stores.
@@ -43,13 +43,13 @@ impl Traffic {
 /// What one thread did in the last quantum in which it ran.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Instructions per cycle; `None` if nobody counts.
+    /// Instructions per cycle; `None` if not counted.
     pub ipc: Option<f64>,
     /// What it asked of the memory hierarchy.
     pub traffic: Traffic,
-    /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if nobody counts.
+    /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if not counted.
     pub stack: Option<Vec<f64>>,
-    /// The names of the parts of `stack`; none where nobody counts.
+    /// The names of the parts of `stack`; none where they are not counted.
     pub parts: Parts,
 }
 
@@ -63,7 +63,7 @@ pub struct Thread {
     /// Where it last ran; `None` if it never did.
     pub pu: Option<PuIdx>,
     /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
-    /// did not only wait for others in a loop. `None` if nobody can say.
+    /// did not only wait for others in a loop. `None` if unknown.
     pub runnable: Option<f64>,
     /// Whether its program chose the PUs that it may use, so that it runs on these wherever it is put.
     pub bound: bool,
@@ -85,7 +85,7 @@ pub struct QueuedJob {
     /// Its threads in the order of their creation. Never empty: a job always has its first thread.
     pub threads: Vec<Thread>,
     /// Mean number of its threads that were runnable in the last quantum in which it ran, also of those that hardly
-    /// were and are not among `threads`; `None` if nobody can say.
+    /// were and are not among `threads`; `None` if unknown.
     pub runnable: Option<f64>,
     /// Whether it ran in the quantum before this one, and that was one to learn from.
     pub just_ran: bool,
@@ -171,7 +171,7 @@ pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
 pub struct Roster<'a> {
     /// Of each job that is not over its first living task; if none was seen yet, the one with number 0. In order.
     pub jobs: &'a [TaskId],
-    /// The name of a task, for people.
+    /// The name of a task, for display.
     pub name: Option<&'a dyn Fn(TaskId) -> Arc<str>>,
 }
 

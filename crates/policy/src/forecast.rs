@@ -1,7 +1,7 @@
 //! What the contention model expects of a plan: how much slower each task is than alone.
 //!
 //! The model's parameters and what is not known of the programs are assumptions, so a slowdown is always
-//! told with the range that it takes while they vary. Where a task's rate was measured on this machine's
+//! given with the range that it takes while they vary. Where a task's rate was measured on this machine's
 //! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
 
 use crate::plan::{Decision, Plan, Slowdown, Task, TaskId};
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_turns_has_no_forecast() {
+    fn tasks_that_take_turns_have_no_forecast() {
         let (machine, performance) = epyc();
         let tasks = random_tasks(&mut SplitMix64::new(3), 3);
         let made = plan("mix", &machine, &[PuIdx(0), PuIdx(1)], &tasks);
@@ -197,7 +197,7 @@ mod tests {
         assert!(error.starts_with("task ") && error.contains("no PU of its own"), "{error}");
     }
 
-    /// Tasks whose truth is drawn: all that a mix does not tell is that of some set of assumptions.
+    /// Tasks whose truth is drawn: all that a mix does not show is that of some set of assumptions.
     struct Truth {
         mix: Mix,
         demand: Demand,
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Pairs of tasks on one core. Whoever knows their rates tells their slowdowns with a narrower range, and
+    /// Pairs of tasks on one core. With known rates slowdowns have a narrower range, and
     /// the truth is still within it. (Of 20 pairs: 0.62 wide on average with rates, 0.76 without; the truth
     /// was within 39 and 40 of 40.)
     #[test]
@@ -256,12 +256,12 @@ mod tests {
                 let tasks: Vec<Task> =
                     (0..).zip(pair).map(|(job, one)| one.task(&machine, job, counted)).collect();
                 let made = plan("mix", &machine, core, &tasks);
-                let told = slowdowns(&machine, &performance, &made, &tasks, &assumed).unwrap();
-                for ((one, told), rate) in pair.iter().zip(told).zip(&together.tasks) {
+                let found = slowdowns(&machine, &performance, &made, &tasks, &assumed).unwrap();
+                for ((one, found), rate) in pair.iter().zip(found).zip(&together.tasks) {
                     let truth = rate.cpi.total() / one.cycles;
-                    widths[usize::from(counted)] += told.most - told.least;
+                    widths[usize::from(counted)] += found.most - found.least;
                     within[usize::from(counted)] +=
-                        usize::from((told.least..=told.most).contains(&truth));
+                        usize::from((found.least..=found.most).contains(&truth));
                 }
             }
         }

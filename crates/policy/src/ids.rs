@@ -10,7 +10,7 @@ pub struct JobIdx(pub u32);
 
 /// Which task of a workload: the job and the place in the job's order of thread creation.
 ///
-/// Known before the task exists, so a plan can be made from profiles and applied at birth.
+/// Known before the task exists, so a plan can be made from profiles and applied at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// The job.

@@ -41,6 +41,6 @@ pub struct PagesMoved {
     pub moved: Bytes,
     /// So much was to be there and is not: over the budget, busy, or without room.
     pub left: Bytes,
-    /// Why nothing, or nothing more, could be moved; `None` if nothing stood in the way.
+    /// Why nothing, or nothing more, could be moved; `None` if nothing prevented it.
     pub trouble: Option<String>,
 }

@@ -194,7 +194,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Levels of domains above the core that [`Places::domain`] tells apart.
+/// Levels of domains above the core that [`Places::domain`] distinguishes.
 const LEVELS: usize = 3;
 
 /// `items` by the domain they are in, domains in the order in which they first appear.

@@ -25,14 +25,14 @@ pub const MAX_PARTNERS: usize = 8;
 pub struct Task {
     /// Which task.
     pub id: TaskId,
-    /// Job and thread name, for people.
+    /// Job and thread name, for display.
     pub name: String,
     /// Its instruction mix; every class unknown if it was never watched.
     pub mix: Mix,
     /// How busy it is: CPU time over life time, in 0 ..= 1; `None` if unknown. A task that mostly
     /// sleeps stresses nothing.
     pub busy: Option<f64>,
-    /// Instructions per cycle of its core while it runs, best alone; `None` if nobody counted them.
+    /// Instructions per cycle of its core while it runs, best alone; `None` if they were not counted.
     pub ipc: Option<f64>,
     /// Its demand vector, if there is more to say than its mix.
     pub phase: Option<Phase>,
@@ -153,7 +153,7 @@ pub enum Why {
 }
 
 impl fmt::Display for Why {
-    /// The reason as people read it, one line.
+    /// The reason in words, one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LeftToKernel => f.write_str("left to the kernel"),
@@ -201,7 +201,7 @@ pub enum Place {
     LeftToKernel,
     /// On this PU, by the kernel's number.
     Pu(PuNr),
-    /// On none: it does not run, or where nobody else wants to, if the host was told so. All tasks of a job wait, or none does, since a job is stopped as a whole.
+    /// On none: it does not run, or only on PUs that are idle, if the host fills these. All tasks of a job wait, or none does, since a job is stopped as a whole.
     Waiting,
 }
 
@@ -229,7 +229,7 @@ impl From<Option<PuNr>> for Place {
 pub struct Decision {
     /// The task.
     pub task: TaskId,
-    /// Job and thread name, for people.
+    /// Job and thread name, for display.
     pub name: Arc<str>,
     /// Where it may be.
     pub place: Place,
@@ -270,7 +270,7 @@ impl TryFrom<DecisionForm> for Decision {
     }
 }
 
-/// What becomes of tasks that the plan does not name: those born before the next decision.
+/// What becomes of tasks that the plan does not name: those created before the next decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DefaultPlacement {
@@ -317,8 +317,8 @@ pub struct Plan {
     pub pages: Vec<PageMove>,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
-    /// What the contention model expects of each decision's task, in their order; `None` if nobody asked
-    /// it, or it is not known how fast the machine is.
+    /// What the contention model expects of each decision's task, in their order; `None` if it is not asked
+    /// for, or it is not known how fast the machine is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdowns: Option<Vec<Slowdown>>,
     /// Where threads are put for a moment before the plan is in force, whatever it says of them: from there the kernel goes
@@ -441,7 +441,7 @@ impl Plan {
         Ok(jobs)
     }
 
-    /// Whether it finds out how fast a job is on cores of its own: then nobody else may fill PUs that it leaves idle.
+    /// Whether it finds out how fast a job is on cores of its own: then no other job may fill PUs that it leaves idle.
     #[must_use]
     pub fn measures(&self) -> bool {
         let measured = |why: &Why| matches!(why, Why::Chosen { selected: Selected::Estimated, .. });

@@ -35,7 +35,7 @@ impl Source {
         }
     }
 
-    /// What it reports, for people: what follows "cannot tell".
+    /// What it reports, for messages: what follows "cannot report".
     #[must_use]
     pub const fn reports(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ pub struct Grant {
 pub struct Backend {
     /// What it is, e.g. "perf events: instruction pointers".
     pub name: &'static str,
-    /// What it costs the programs or the machine, for people.
+    /// What it costs the programs or the machine, for messages.
     pub cost: String,
     /// What it does not report here, one line each.
     pub limits: Vec<String>,
@@ -135,7 +135,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// What nobody here can lift at once; `colocate doctor` knows the causes.
+    /// A cause that `colocate doctor` explains.
     #[must_use]
     pub fn of(why: impl ToString) -> Self {
         Self { why: why.to_string(), remedy: "`colocate doctor` names the remedy" }
@@ -143,14 +143,14 @@ impl Refusal {
 }
 
 impl Grant {
-    /// Lines for people: that the source is not there, or what its backend does not report.
+    /// Messages: that the source is not there, or what its backend does not report.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         match &self.answer {
             Ok(backend) => backend.limits.clone(),
             Err(Refusal { why, remedy }) => {
                 let (reports, without) = (self.source.reports(), self.source.without());
-                vec![format!("cannot tell {reports}, because {why}; {without}; {remedy}")]
+                vec![format!("cannot report {reports}, because {why}; {without}; {remedy}")]
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(
             refused.lines(),
             [
-                "cannot tell which threads only wait for others in a loop, because perf is off; they count as working; \
+                "cannot report which threads only wait for others in a loop, because perf is off; they count as working; \
               `colocate doctor` names the remedy"
             ]
         );

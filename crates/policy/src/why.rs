@@ -48,7 +48,7 @@ pub enum Allocated {
         /// What it asks of the first cache, t/µs.
         has: f64,
     },
-    /// Who shares a core slows each other down least.
+    /// Threads that share a core slow each other down least.
     Symbiosis {
         /// How much slower it is expected to be there than alone.
         slowdown: f64,
@@ -92,7 +92,7 @@ impl fmt::Display for Selected {
                 write!(f, "has come least far, {progress:.1} quanta alone")
             }
             Self::Estimated => f.write_str("its speed on cores of its own is found out"),
-            Self::BesideEstimate => f.write_str("disturbs little who is estimated"),
+            Self::BesideEstimate => f.write_str("disturbs little the jobs that are estimated"),
         }
     }
 }

@@ -10,14 +10,14 @@
 //! # Terms
 //! - *Companion*: reads and writes a line of memory every so many instructions, and does additions otherwise,
 //!   as the tunable micro-benchmark. It is as dense as may be for all copies together to use no more than
-//!   [`HALF`] of a memory controller: where the memory is full everybody loses alike, and where
-//!   hardly anything is asked of it nobody does.
+//!   [`HALF`] of a memory controller: where the memory is full all lose alike, and where
+//!   hardly anything is asked of it none loses.
 //! - *Loss*: `(1 − rate beside / rate alone) / t`, with `t` the traffic of all companions, in t/µs.
 //! # Properties
 //! - **As the simulation**: a job simulated alone takes that long and asks for that much. -> test
 //!   `alone_is_as_simulated`. It takes longer where threads meet at barriers with courses that are not alike, or
 //!   get in each other's way.
-//! - **Who waits for memory loses more** -> test `streams_lose_more`
+//! - **A thread that waits for memory loses more** -> test `streams_lose_more`
 
 use crate::SimError;
 use crate::platform::{Demands, Platform, float};

@@ -10,7 +10,7 @@
 //! - The groups of a domain are compared time and again. PUs that have been idle for longer take what waits
 //!   then, and while the least loaded group has room, it gets a running thread of the most loaded when a few
 //!   looks were in vain and that makes them more equal. That is how idle cores get one of two siblings.
-//! - Idle PUs are asleep, and look only if they are woken: by a PU with a thread too many, or under a last-level
+//! - Idle PUs sleep, and look only if they are woken: by a PU with a thread too many, or under a last-level
 //!   cache with two busy PUs or more (`nohz_balancer_kick`). Between nodes that run little a small
 //!   difference is left alone.
 //! - Where all groups are full, one that has too much by a percentage gives a waiting thread away; so threads
@@ -49,7 +49,7 @@ impl World<'_> {
                 self.look(domain, settings);
             }
         }
-        // Whoever was moved while it ran may have left an idle PU.
+        // A task that was moved while it ran may have left an idle PU.
         self.fill_emptied();
         if std::mem::take(&mut self.looks.stale) {
             (0..self.domains.all.len()).for_each(|domain| self.schedule(domain, settings));
@@ -63,7 +63,7 @@ impl World<'_> {
     /// Gives every PU that ran out of threads a waiting one from as near as there is one.
     fn fill_emptied(&mut self) {
         let mut emptied = std::mem::take(&mut self.looks.emptied);
-        if !self.scenario.kernel.idle_balance || !self.somebody_waits() {
+        if !self.scenario.kernel.idle_balance || !self.a_task_waits() {
             return;
         }
         emptied.sort_unstable();
@@ -71,7 +71,7 @@ impl World<'_> {
         self.fill(&emptied, None);
     }
 
-    fn somebody_waits(&self) -> bool {
+    fn a_task_waits(&self) -> bool {
         self.queues.iter().any(|queue| queue.load() > 1)
     }
 
@@ -98,13 +98,13 @@ impl World<'_> {
         self.queues[pu.idx()].normal_load(&self.tasks)
     }
 
-    /// Whether nobody uses a PU, fillers included.
+    /// Whether no task uses a PU, fillers included.
     fn is_empty(&self, pu: PuIdx) -> bool {
         self.queues[pu.idx()].load() == 0
     }
 
     /// Of the most loaded queue in the nearest part of the machine, the thread that came last; a filler only if there is no
-    /// other, and for a PU that nobody uses.
+    /// other, and for a PU that no task uses.
     fn nearest_waiting(&self, pu: PuIdx, within: Option<usize>) -> Option<TaskNo> {
         let filler = || self.nearest_spare(pu, within, &|pu| self.spare_filler(pu));
         let normal = self.nearest_spare(pu, within, &|pu| self.spare(pu));
@@ -130,7 +130,7 @@ impl World<'_> {
     /// A thread that waits on a PU for others and may go; the one that came last.
     fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
-        // If nobody runs, one of those that wait is about to.
+        // If none runs, one of those that wait is about to.
         let waiting = if self.pu_load(pu) > 1 { &queue.waiting[..] } else { &[] };
         let may_go = |task: &TaskNo| self.tasks[*task].pinned.is_none() && !self.tasks[*task].fills;
         waiting.iter().rev().copied().find(may_go)
@@ -192,7 +192,7 @@ impl World<'_> {
         self.looks.due[domain] = Some(Nanos(next));
     }
 
-    /// Whether a thread that may go waits in a domain while a PU of it is idle. Or is about to run: who that will be
+    /// Whether a thread that may go waits in a domain while a PU of it is idle. Or is about to run: which one that will be
     /// is not known before turns are taken.
     fn waits_beside_idle(&self, domain: usize) -> bool {
         let pus = &self.domains.all[domain].pus;
@@ -202,14 +202,14 @@ impl World<'_> {
     }
 
     /// Twice the longest time between two looks where a PU is idle, since a look can fall on an instant at which
-    /// nobody waits; `None` if there are none.
+    /// none waits; `None` if there are none.
     pub fn patience(&self) -> Option<Nanos> {
         let settings = self.scenario.kernel.periodic_balance?;
         let most = self.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
         Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
     }
 
-    /// Whether anybody wakes idle PUs so that they look for threads: a PU with two, or a last-level cache with
+    /// Whether something wakes idle PUs so that they look for threads: a PU with two, or a last-level cache with
     /// two busy PUs.
     fn is_kicked(&self) -> bool {
         let machine = self.platform.machine();

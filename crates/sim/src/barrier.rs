@@ -2,14 +2,14 @@
 //!
 //! # Approach
 //! A thread comes to the barrier when a stretch of its course is over that says so. It goes on when every
-//! thread of the job has come as often that has work left; one that is not born yet is waited for, one that
+//! thread of the job has come as often that has work left; one that is not created yet is waited for, one that
 //! has done its work is not. Until then it sleeps, or it spins: it runs a phase that gets nothing done, and
 //! takes a PU and its share of the core from others. Where the job has a serial part, the first of its threads
 //! that has work left does it once all have come, and the others wait until it has.
 //!
 //! # Properties
-//! - **Together**: nobody goes on to the next stretch before all have come. -> checked in every step
-//! - **No deadlock**: who is waited for runs, waits for a PU, sleeps for a time, or is born at a time; a stopped
+//! - **Together**: no thread goes on to the next stretch before all have come. -> checked in every step
+//! - **No deadlock**: a thread that is waited for runs, waits for a PU, sleeps for a time, or is created at a time; a stopped
 //!   job's threads all wait. -> test `barriers_end`
 
 use crate::scenario::BarrierWait;

@@ -3,9 +3,9 @@
 //! # Approach
 //! - Their tasks go where the kernel puts them, and weigh [`FILLER`] where others weigh [`NORMAL`]: their virtual time
 //!   goes on so many times as fast, and so far is their deadline away.
-//! - Who is none of them and comes to a PU where one runs is looked at for the next turn at once.
+//! - A task that is none of them and comes to a PU where one runs gets the next turn at once.
 //! - When threads are balanced or wake up, a PU that only fillers use counts as idle; a filler itself is only moved to one
-//!   that nobody uses.
+//!   that no task uses.
 //! - A job that has not run yet is stopped, as without filling, and so are all in a quantum that measures a job on cores
 //!   of its own ([`colocate_policy::Plan::measures`]).
 //! # Properties

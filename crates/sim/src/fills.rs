@@ -25,7 +25,7 @@ pub(crate) struct Fills {
     rates: Vec<f64>,
     /// By cache: times that it was filled.
     filled: Vec<f64>,
-    /// Nobody is ever stopped in most simulations.
+    /// In most simulations no job is ever stopped.
     pub needed: bool,
 }
 

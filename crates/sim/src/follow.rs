@@ -9,7 +9,7 @@ use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
 
 impl World<'_> {
-    /// Puts the plan in force: moves the tasks that live, and remembers it for those to be born.
+    /// Puts the plan in force: moves the tasks that live, and remembers it for those to be created.
     ///
     /// # Errors
     /// [`PlanError::PartlyWaiting`] if a job is to wait in part; nothing has changed then.
@@ -34,7 +34,7 @@ impl World<'_> {
         self.stop(&stopped);
         self.have_fill(&fillers);
         for task in 0..self.tasks.len() {
-            if !matches!(self.tasks[task].state, State::Unborn | State::Ended) {
+            if !matches!(self.tasks[task].state, State::NotCreated | State::Ended) {
                 self.set_target(task);
             }
         }
@@ -53,7 +53,7 @@ impl World<'_> {
             _ if self.is_stopped(task) => None,
             Target::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
             Target::Kernel | Target::Unusable(_) => None,
-            Target::DefaultPlacement => self.newborn_pu(task),
+            Target::DefaultPlacement => self.default_pu(task),
         };
         if self.tasks[task].pinned != pinned {
             self.tasks[task].pinned = pinned;
@@ -62,7 +62,7 @@ impl World<'_> {
         if let (Some(pu), State::Ready, true) =
             (pinned, self.tasks[task].state, self.tasks[task].pu.is_some())
         {
-            // One that is being born is on no queue yet; its birth puts it there.
+            // One that is being created is on no queue yet; its creation puts it there.
             if self.is_queued(task) {
                 self.migrate(task, pu);
             }
@@ -75,14 +75,14 @@ impl World<'_> {
     }
 
     /// Of the PUs to fill, the first with the fewest living tasks placed on it; where it is if it is on one.
-    fn newborn_pu(&self, task: TaskNo) -> Option<PuIdx> {
+    fn default_pu(&self, task: TaskNo) -> Option<PuIdx> {
         let fill = self.targets.fill.as_ref()?;
         if let Some(kept) = self.tasks[task].pinned.filter(|pu| fill.contains(pu)) {
             return Some(kept);
         }
         let mut placed = vec![0_u32; self.queues.len()];
         let others = self.tasks.iter().enumerate().filter(|&(other, _)| other != task);
-        let alive = others.filter(|(_, t)| t.born.is_some() && t.state != State::Ended);
+        let alive = others.filter(|(_, t)| t.created.is_some() && t.state != State::Ended);
         for pu in alive.filter_map(|(_, other)| other.pinned) {
             placed[pu.idx()] += 1;
         }
@@ -90,7 +90,7 @@ impl World<'_> {
         usable.min_by_key(|pu| placed[pu.idx()])
     }
 
-    /// Where the plan wants a task, and how it stands to that.
+    /// Where the plan wants a task, and its placement status.
     pub fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
         if self.is_stopped(task) || self.tasks[task].fills {
             return (None, PlacementStatus::Waiting);

@@ -29,7 +29,7 @@ impl<'a> SimHost<'a> {
         Ok(Self { usable: online(&world), world })
     }
 
-    /// Keeps up to `most` spans of who ran where, for a picture. None are kept unless this is called.
+    /// Keeps up to `most` spans of which task ran where, for a picture. None are kept unless this is called.
     pub fn record(&mut self, most: usize) {
         self.world.tally.most_spans = most;
     }
@@ -87,7 +87,7 @@ impl<'a> SimHost<'a> {
         })
     }
 
-    fn seen_task(&self, no: usize, task: &Task, born: Nanos) -> SeenTask {
+    fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (target, status) = self.world.placement_status(no);
         let allowed = match task.pinned {
@@ -97,7 +97,7 @@ impl<'a> SimHost<'a> {
         let mut seen = SeenTask {
             id: task.id,
             name: task.name.as_str().into(),
-            created: born,
+            created,
             ended: task.ended.filter(|_| task.state == State::Ended),
             cpu_time: None,
             waited: None,
@@ -149,7 +149,7 @@ impl Host for SimHost<'_> {
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
         let tasks = self.world.tasks.iter().enumerate();
-        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.born?)));
+        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
             at: self.world.now,
             end,

@@ -1,10 +1,10 @@
 //! PUs that go offline and come back while everything goes on.
 //!
 //! # Approach
-//! As Linux does it (kernel/cpu.c and kernel/sched/core.c, 6.6, `select_fallback_rq`): whoever runs or waits on
+//! As Linux does it (kernel/cpu.c and kernel/sched/core.c, 6.6, `select_fallback_rq`): a thread that runs or waits on
 //! a PU that goes offline is put on the first PU of its node that is online, else on the first of all; one
 //! that was pinned to it may run anywhere from then on. Domains are made anew, and balancing divides what
-//! stands there. A sleeper finds its PU gone when it wakes up.
+//! is there. A sleeper finds its PU gone when it wakes up.
 
 use crate::domains::Domains;
 use crate::looks::Looks;

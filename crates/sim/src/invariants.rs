@@ -15,14 +15,14 @@
 //!    carries more than its bandwidth.
 //! 7. Shares of a task's memory sum to 1.
 //! 8. The time that each task ran is what the steps say, and so are the instructions, cold caches apart; time
-//!    since birth is time that it ran, waited, was stopped, slept, or was over with its work. Who spins gets
+//!    since creation is time that it ran, waited, was stopped, slept, or was over with its work. A thread that spins gets
 //!    nothing done.
 //! 9. At its end a task has done its work and the serial parts that fell to it, not more and not less.
-//! 10. At a barrier nobody goes on before all threads of the job have come that have work left, nor while one of
+//! 10. At a barrier no thread goes on before all threads of the job have come that have work left, nor while one of
 //!     them does the serial part.
 
+use crate::instances::Job;
 use crate::on_pu::OnPu;
-use crate::people::Job;
 use crate::queues::Queue;
 use crate::scenario::{PuEvent, Scenario};
 use crate::task::{State, Task};
@@ -157,14 +157,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks how all stands when everything is over.
+    /// Checks everything when all is over.
     pub fn end(&self, tasks: &[Task], complete: bool) -> Result<(), Broken> {
         for task in tasks {
-            let Some((born, ended)) = task.born.zip(task.ended) else { continue };
+            let Some((created, ended)) = task.created.zip(task.ended) else { continue };
             let total = &task.total;
             let known = total.ran + total.waited + total.stopped + total.slept;
-            if known != ended - born {
-                let life = ended - born;
+            if known != ended - created {
+                let life = ended - created;
                 return Err(format!(
                     "task {} lived {life}, but {known} are accounted for",
                     task.id
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_kept_by_nobody_tampering() {
+    fn every_rule_is_kept_without_tampering() {
         assert_eq!(verdict(|_| {}), Ok(()));
     }
 

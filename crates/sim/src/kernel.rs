@@ -8,12 +8,12 @@
 use crate::error::{ScenarioError, error};
 use colocate_machine::{Bytes, Nanos};
 
-/// How the kernel treats threads that nobody pinned, and PUs that several threads want.
+/// How the kernel treats threads that are not pinned, and PUs that several threads want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Time after which a thread gives its PU to another one that waits for it. Never 0.
     pub slice: Nanos,
-    /// Into how many parts a slice is divided, one of which by lot is where the turns of a PU end, from when
+    /// Into how many parts a slice is divided, a random one of which is where the turns of a PU end, from when
     /// several threads want it. 1: turns that begin together end together, so that with two threads a PU
     /// the same threads run beside each other for ever. Never 0.
     pub stagger: u32,

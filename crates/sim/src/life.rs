@@ -1,4 +1,4 @@
-//! Births, sleep, ends, and what becomes of a job whose work is done.
+//! Creation, sleep, ends, and what becomes of a job whose work is done.
 
 use crate::scenario::Method;
 use crate::task::TaskNo;
@@ -36,20 +36,20 @@ impl World<'_> {
         self.join_queue(task, self.online_near(pu.unwrap_or(self.launcher)));
     }
 
-    pub fn bear(&mut self, no: TaskNo) {
-        if self.tasks[no].state != State::Unborn {
+    pub fn create(&mut self, no: TaskNo) {
+        if self.tasks[no].state != State::NotCreated {
             return;
         }
         let job = self.tasks[no].id.job.0 as usize;
         if self.is_stopped(no) && no != self.jobs[job].tasks.start {
-            self.jobs[job].held_births.push(no);
+            self.jobs[job].held_creations.push(no);
             return;
         }
         self.jobs[job].launched.get_or_insert(self.now);
-        if self.tasks[no].born.is_some() {
+        if self.tasks[no].created.is_some() {
             self.end_sleep(no);
         }
-        self.tasks[no].born.get_or_insert(self.now);
+        self.tasks[no].created.get_or_insert(self.now);
         self.tasks[no].virtual_time = 0;
         if self.is_stopped(no) {
             self.hold(no);
@@ -156,9 +156,9 @@ impl World<'_> {
             let thread = no - self.jobs[job].tasks.start;
             self.tasks[no].course.restart();
             self.tasks[no].arrived = 0;
-            self.tasks[no].state = State::Unborn;
-            let born = self.now + self.scenario.jobs[job].threads[thread].born;
-            self.births.push(Reverse((born, no)));
+            self.tasks[no].state = State::NotCreated;
+            let created = self.now + self.scenario.jobs[job].threads[thread].born;
+            self.creations.push(Reverse((created, no)));
         }
     }
 
@@ -167,11 +167,11 @@ impl World<'_> {
             State::Ended => return,
             State::Ready => self.leave_queue(task),
             State::Stopped => self.end_stop(task),
-            State::Unborn if self.tasks[task].born.is_none() => {}
-            State::Asleep | State::Unborn | State::Done => self.end_sleep(task),
+            State::NotCreated if self.tasks[task].created.is_none() => {}
+            State::Asleep | State::NotCreated | State::Done => self.end_sleep(task),
         }
         self.tasks[task].state = State::Ended;
-        if self.tasks[task].born.is_some() {
+        if self.tasks[task].created.is_some() {
             self.tasks[task].ended = Some(self.now);
         }
     }

@@ -62,7 +62,7 @@ impl World<'_> {
         task.debt = task.debt.max(cold.seconds);
     }
 
-    /// Where its memory comes to be at its birth.
+    /// Where its memory comes to be at its creation.
     pub fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
         let nodes = self.platform.machine().nodes.len();
         if nodes == 0 {

@@ -13,7 +13,7 @@
 //! - Else, if it was on the same node a period ago, the scanned part of what is far comes to its node: a page
 //!   moves when it was touched from the same node twice.
 //!
-//! Copying costs nothing but time that nobody accounts for here. Threads that are pinned stay; their memory
+//! Copying costs nothing but time that is not accounted for here. Threads that are pinned stay; their memory
 //! comes.
 
 use crate::task::State;

@@ -21,7 +21,7 @@ pub struct Outcome {
     pub complete: bool,
     /// The jobs, in the scenario's order.
     pub jobs: Vec<JobOutcome>,
-    /// The tasks that were born, in the order of their IDs.
+    /// The tasks that were created, in the order of their IDs.
     pub tasks: Vec<TaskOutcome>,
     /// How often tasks shared a core: what Feliu's slides call the frequency matrix.
     pub together: Together,
@@ -54,8 +54,8 @@ pub struct TaskOutcome {
     pub id: TaskId,
     /// Job and thread name.
     pub name: String,
-    /// When it was first born.
-    pub born: Nanos,
+    /// When it was first created.
+    pub created: Nanos,
     /// When it ended for good; at the latest the simulation's end.
     pub ended: Nanos,
     /// Time that it ran.
@@ -113,7 +113,7 @@ pub struct Together {
 }
 
 impl Together {
-    /// Nobody yet.
+    /// None yet.
     #[must_use]
     pub fn new(jobs: usize) -> Self {
         Self { jobs, seconds: vec![0.0; jobs * jobs] }

@@ -39,7 +39,7 @@ impl World<'_> {
         }
         let (mut budget, mut left) = (order.budget.0 as f64, 0.0);
         for task in 0..self.tasks.len() {
-            if self.tasks[task].id.job != order.job || self.tasks[task].born.is_none() {
+            if self.tasks[task].id.job != order.job || self.tasks[task].created.is_none() {
                 continue;
             }
             let resident = self.resident(task);

@@ -33,7 +33,7 @@ impl World<'_> {
         self.domains.over[part[0].idx()].iter().rev().find(within).copied()
     }
 
-    /// The group with the fewest tasks for each PU: `local`'s if it is one of them, else by lot.
+    /// The group with the fewest tasks for each PU: `local`'s if it is one of them, else a random one.
     fn idlest_group(&mut self, domain: usize, local: PuIdx) -> Vec<PuIdx> {
         let groups = &self.domains.all[domain].groups;
         let load = |group: &[PuIdx]| {

@@ -177,7 +177,7 @@ impl Demands {
     }
 }
 
-/// A thread that is alone, from its birth until its work is done.
+/// A thread that is alone, from its creation until its work is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
     /// In seconds.

@@ -1,4 +1,4 @@
-//! The PUs' run queues: who runs, who waits, for how long.
+//! The PUs' run queues: what runs, what waits, for how long.
 //!
 //! # Problem
 //! Several threads want one PU.
@@ -14,7 +14,7 @@
 //!
 //! # Properties
 //! - **Fair**: tasks that share a queue from the start differ by two slices at most.  -> test `turns_are_fair`
-//! - **To the end of the slice**: nobody who runs is stopped before, not even for one who wakes up; but fillers are.
+//! - **To the end of the slice**: no task that runs is stopped before, not even for one that wakes up; but fillers are.
 //!   -> test `a_slice_is_run_to_its_end`
 
 use crate::task::{NORMAL, Task, TaskNo};
@@ -62,7 +62,7 @@ impl Queue {
     pub fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
         let (sum, weights) = self.sums(tasks);
         let mean = mean(sum, weights);
-        // The mean moves by the newcomer's own lag, for which EEVDF makes up. Who owes something when it leaves stays
+        // The mean moves by the newcomer's own lag, for which EEVDF makes up. A task that owes something when it leaves stays
         // until it does not (DELAY_DEQUEUE, since 6.12), which fillers that run meanwhile bring about at once.
         let among_fillers = !tasks[task].fills && self.normal_load(tasks) == 0;
         let lag = tasks[task].virtual_time;
@@ -109,7 +109,7 @@ impl Queue {
         tasks: &[Task],
         first: impl FnOnce() -> Nanos,
     ) -> bool {
-        // Who only fills the PU gives it up at once.
+        // A task that only fills the PU gives it up at once.
         let fills = self.running.is_some_and(|task| tasks[task].fills);
         let gives_way = fills && self.waiting.iter().any(|&task| !tasks[task].fills);
         let over = now >= self.slice_end || gives_way;
@@ -127,7 +127,7 @@ impl Queue {
         true
     }
 
-    /// When the running task may have to go; `None` while nobody waits.
+    /// When the running task may have to go; `None` while none waits.
     pub fn next_turn(&self) -> Option<Nanos> {
         (self.running.is_some() && !self.waiting.is_empty()).then_some(self.slice_end)
     }

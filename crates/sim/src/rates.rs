@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-/// Who runs where, doing what: one number a PU, 0 for an idle one.
+/// Which task runs where, doing what: one number a PU, 0 for an idle one.
 type Key = Box<[u64]>;
 
 /// Predictions that are kept. Threads that take turns come back to the same few situations; a run that
@@ -25,7 +25,7 @@ pub(crate) struct Rates<'a> {
     pub asked: u64,
 }
 
-/// Who runs where.
+/// Which task runs where.
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl<'a> Rates<'a> {
@@ -73,7 +73,7 @@ fn key(pus: usize, tasks: &[Task], running: &Running) -> Key {
     key
 }
 
-/// Stirs whole words; keys are ours, so nobody can make them collide.
+/// Hashes whole words; keys are ours, so they cannot be made to collide.
 #[derive(Default)]
 struct Mixer(u64);
 

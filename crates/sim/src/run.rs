@@ -28,13 +28,13 @@ pub struct Options<'a> {
     pub alone: bool,
     /// How many spans are kept for a picture.
     pub spans: usize,
-    /// What policies that need it are told of the jobs alone, by job; `None` for [`alone_of`], what the
+    /// Profiles of the jobs alone, by job, for policies that need them; `None` for [`alone_of`], what the
     /// model says.
     pub known: Option<&'a [SoloProfile]>,
     /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
     /// another, [`CpiModel::built_in`].
     pub cpi: Option<&'a CpiModel>,
-    /// Whether policies are not told of threads that they only spin: as if nothing could see it.
+    /// Whether it is hidden from policies that threads only spin, as if nothing could see it.
     pub hides_spinning: bool,
     /// What jobs do that have to wait.
     pub meanwhile: Meanwhile,
@@ -80,7 +80,7 @@ pub fn simulate(
         None if policy.has_prior(Prior::Solo) => alone_of(platform, scenario)?,
         _ => Vec::new(),
     };
-    // The oracle is told what each job does most.
+    // The oracle gets what each job does most.
     let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
     let demands: Vec<Phase> =
         scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect();
@@ -220,7 +220,7 @@ fn profile(demands: &Demands, scenario: &Scenario, job: &JobSpec) -> Profile {
     }
 }
 
-/// The CPU time of a thread that sleeps, from its birth to the horizon; `None` for one that is always busy.
+/// The CPU time of a thread that sleeps, from its creation to the horizon; `None` for one that is always busy.
 fn cpu_time(demands: &Demands, scenario: &Scenario, thread: &ThreadSpec) -> Option<Nanos> {
     let Life { busy, asleep, .. } = demands.life(thread);
     let lives = scenario.horizon.saturating_sub(thread.born);
@@ -229,7 +229,7 @@ fn cpu_time(demands: &Demands, scenario: &Scenario, thread: &ThreadSpec) -> Opti
     (asleep > 0.0).then(|| of(busy / (busy + asleep)))
 }
 
-/// What a thread does most, by instructions: a policy is told one demand vector a thread, without the cycles that it
+/// What a thread does most, by instructions: a policy gets one demand vector a thread, without the cycles that it
 /// took on a real processor, since here it takes what the model says.
 pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
     let of = |phase: PhaseIdx| -> u64 {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// A workload, and the rules of the experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// For people.
+    /// For display.
     pub name: String,
     /// Decides whatever a real machine would leave to chance; the same seed gives the same run.
     pub seed: u64,
@@ -57,7 +57,7 @@ pub struct PhaseSpec {
 /// A program with its threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
-    /// For people.
+    /// For display.
     pub name: String,
     /// When it is launched.
     pub arrives: Nanos,
@@ -108,9 +108,9 @@ pub struct PuEvent {
 /// What one thread does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSpec {
-    /// For people.
+    /// For display.
     pub name: String,
-    /// When it is born, after the launch of its job.
+    /// When it is created, after the launch of its job.
     pub born: Nanos,
     /// What it does, one after another, and then again from the start until its work is done. Never
     /// empty.
@@ -149,7 +149,7 @@ pub enum Work {
     AloneFor(Nanos),
 }
 
-/// Where the memory of a thread is when it is born.
+/// Where the memory of a thread is when it is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
     /// On the node of the PU where it runs first: each thread touches its own memory first.

@@ -2,9 +2,9 @@
 //!
 //! # Approach
 //! - The tasks of a stopped job are on no queue. Time that they could have run counts as waiting in the outcome;
-//!   schedulers are told of waits for a PU alone, as a kernel counts no others.
+//!   schedulers get waits for a PU alone, as a kernel counts no others.
 //! - Timers run on: a task that sleeps is ready when its time has come, and runs when its job goes on.
-//! - A stopped job creates no threads: those that were due are born when it goes on.
+//! - A stopped job creates no threads: those that were due are created when it goes on.
 //! - A job that arrives while the plan has it wait is launched all the same, and stopped before its first
 //!   thread has run. That thread is placed, and touches its memory, when the job goes on.
 //! - What others bring into the caches meanwhile, a stopped task has to bring in again ([`crate::fills`]).
@@ -46,8 +46,8 @@ impl World<'_> {
                     self.go_on(task);
                 }
             }
-            let births = std::mem::take(&mut self.jobs[job].held_births);
-            self.births.extend(births.into_iter().map(|task| Reverse((self.now, task))));
+            let held = std::mem::take(&mut self.jobs[job].held_creations);
+            self.creations.extend(held.into_iter().map(|task| Reverse((self.now, task))));
         }
     }
 

@@ -18,7 +18,7 @@ impl World<'_> {
             runs: job.runs,
             alone: None,
         });
-        let born = self.tasks.iter().filter(|task| task.born.is_some());
+        let created = self.tasks.iter().filter(|task| task.created.is_some());
         Outcome {
             machine: platform.machine().name.clone(),
             scenario: scenario.name.clone(),
@@ -27,7 +27,7 @@ impl World<'_> {
             lasted: self.now,
             complete: self.jobs.iter().all(|job| job.done.is_some()),
             jobs: jobs.collect(),
-            tasks: born.map(|task| task_outcome(task, self.now)).collect(),
+            tasks: created.map(|task| task_outcome(task, self.now)).collect(),
             together: self.tally.together.clone(),
             used: self.tally.used(platform, &self.demands, seconds),
             spans: self.tally.spans.clone(),
@@ -40,7 +40,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
     TaskOutcome {
         id: task.id,
         name: task.name.clone(),
-        born: task.born.unwrap_or(now),
+        created: task.created.unwrap_or(now),
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,

@@ -25,7 +25,7 @@ pub(crate) struct Tally {
     /// The most spans that are kept; more are forgotten.
     pub most_spans: usize,
     pub spans: Vec<Span>,
-    /// By PU: where the last span of it stands in `spans`.
+    /// By PU: where the last span of it is in `spans`.
     open: Vec<Option<usize>>,
 }
 

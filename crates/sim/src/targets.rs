@@ -11,7 +11,7 @@ pub(crate) enum Target {
     Unusable(PuNr),
     /// The kernel may choose, or its job waits.
     Kernel,
-    /// Nothing; the rule for newborn tasks says.
+    /// Nothing; the plan's default placement applies.
     DefaultPlacement,
 }
 

@@ -24,8 +24,8 @@ impl Task {
 /// Whether a task can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is not born yet, or its job has to be launched again first.
-    Unborn,
+    /// It is not created yet, or its job has to be launched again first.
+    NotCreated,
     /// It runs or waits for its PU.
     Ready,
     /// It sleeps.
@@ -218,7 +218,7 @@ pub(crate) struct Task {
     pub id: TaskId,
     pub name: String,
     pub state: State,
-    /// Where it runs, waits or ran last; `None` before its birth.
+    /// Where it runs, waits or ran last; `None` before its creation.
     pub pu: Option<PuIdx>,
     /// The PU that a plan wants it on.
     pub pinned: Option<PuIdx>,
@@ -247,7 +247,7 @@ pub(crate) struct Task {
     pub scanned_from: Option<usize>,
     /// When it began to sleep or wait, or was stopped.
     pub since: Nanos,
-    pub born: Option<Nanos>,
+    pub created: Option<Nanos>,
     pub ended: Option<Nanos>,
     pub total: Totals,
     pub counted: Counted,

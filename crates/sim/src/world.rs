@@ -1,7 +1,7 @@
 //! The simulated machine as it goes on: from event to event, at rates that hold in between.
 //!
 //! # Problem
-//! How fast each task goes on depends on who runs beside it, and that changes with every birth, end, phase,
+//! How fast each task goes on depends on what runs beside it, and that changes with every creation, end, phase,
 //! turn and move.
 //!
 //! # Approach
@@ -15,11 +15,11 @@
 use crate::SimError;
 use crate::domains::Domains;
 use crate::fills::Fills;
+use crate::instances::{Job, instantiate};
 use crate::invariants::Checker;
 use crate::kernel::Kernel;
 use crate::looks::Looks;
 use crate::on_pu::OnPu;
-use crate::people::{Job, people};
 use crate::platform::{Demands, Platform};
 use crate::queues::Queue;
 use crate::rates::Rates;
@@ -70,7 +70,7 @@ pub(crate) struct World<'a> {
     pub scan_at: Nanos,
     /// The PU that jobs are launched from.
     pub launcher: PuIdx,
-    pub births: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
+    pub creations: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     pub wakes: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     pub rates: Rates<'a>,
     /// What runs in this step.
@@ -83,7 +83,7 @@ pub(crate) struct World<'a> {
     pub tally: Tally,
     pub checker: Checker,
     pub ended: Vec<JobEnd>,
-    /// What came of orders to move memory that nobody was told of.
+    /// What came of orders to move memory that are not reported yet.
     pub moved: Vec<PagesMoved>,
     /// Whether a job ended since the flag was last taken down.
     pub job_ended: bool,
@@ -100,11 +100,11 @@ impl<'a> World<'a> {
         let mut rng = SplitMix64::new(scenario.seed);
         let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
         let launcher = pus[rng.below(pus.len())];
-        let (tasks, jobs) = people(platform, scenario, &demands);
-        let mut births = BinaryHeap::new();
+        let (tasks, jobs) = instantiate(platform, scenario, &demands);
+        let mut creations = BinaryHeap::new();
         for (job, spec) in jobs.iter().zip(&scenario.jobs) {
-            let born = spec.threads.iter().map(|thread| spec.arrives + thread.born);
-            births.extend(born.zip(job.tasks.clone()).map(Reverse));
+            let created = spec.threads.iter().map(|thread| spec.arrives + thread.born);
+            creations.extend(created.zip(job.tasks.clone()).map(Reverse));
         }
         let mut plugs = scenario.events.clone();
         plugs.sort_by_key(|event| event.at);
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
             tasks,
             jobs,
             launcher,
-            births,
+            creations,
         })
     }
 
@@ -180,10 +180,10 @@ impl<'a> World<'a> {
         self.plug();
         loop {
             self.phases();
-            let born = due(&mut self.births, self.now);
-            let woken = if born.is_none() { due(&mut self.wakes, self.now) } else { None };
-            match (born, woken) {
-                (Some(task), _) => self.bear(task),
+            let created = due(&mut self.creations, self.now);
+            let woken = if created.is_none() { due(&mut self.wakes, self.now) } else { None };
+            match (created, woken) {
+                (Some(task), _) => self.create(task),
                 (_, Some(task)) => self.wake(task),
                 _ => break,
             }
@@ -248,7 +248,7 @@ impl<'a> World<'a> {
         let turns = self.queues.iter().filter_map(Queue::next_turn);
         let phases = self.on.iter().map(|on| on.until);
         let rest = [
-            first(&self.births),
+            first(&self.creations),
             first(&self.wakes),
             self.next_look(),
             Some(self.scan_at),

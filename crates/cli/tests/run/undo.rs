@@ -126,7 +126,7 @@ fn without_perf_there_are_lines_and_a_run() {
         "{said}"
     );
     assert_eq!(
-        said.matches("colocate: cannot tell which instructions programs execute").count(),
+        said.matches("colocate: cannot report which instructions programs execute").count(),
         1,
         "{said}"
     );

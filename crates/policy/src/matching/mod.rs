@@ -56,7 +56,7 @@ pub const ENOUGH: f64 = 1e-6;
 /// The same above [`OPTIMAL_UP_TO`] vertices; where it is not proved in as many rounds as are made, and above
 /// [`EXACT_UP_TO`] vertices, [`GAP`].
 /// Chosen: of what threads lose, which is some tenths of the whole, it is about a tenth of the gain for which
-/// `symbiotic` moves anybody, and to do better takes the search several times as long.
+/// `symbiotic` moves a thread, and to do better takes the search several times as long.
 pub const ENOUGH_OF_MANY: f64 = 3e-3;
 
 /// Up to this many vertices groups by predictions are optimal, but for [`ENOUGH`]. Chosen: 64 cores of two.
@@ -101,7 +101,7 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
 }
 
 /// As [`in_groups`], for any predicted cost of a group: `cost` of its members, places below `count`, not
-/// negative; nobody costs nothing. Least, if `width` is 2, but for [`ENOUGH`]; of more than [`OPTIMAL_UP_TO`]
+/// negative; no members cost nothing. Least, if `width` is 2, but for [`ENOUGH`]; of more than [`OPTIMAL_UP_TO`]
 /// places, but for [`ENOUGH_OF_MANY`], and of more than [`EXACT_UP_TO`] for [`GAP`], as far as [`near`] can prove it.
 #[must_use]
 pub fn in_groups_by(

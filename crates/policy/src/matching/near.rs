@@ -19,7 +19,7 @@
 //!    as that helps.
 //! 2. Find prices that nearly prove it. They add up to a lower bound; stop if the gap is at
 //!    most what was asked for.
-//!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off help nobody.
+//!    If it is above `HOPELESS`, search exactly among all pairs: prices this far off are of no help.
 //!    With `FEW` vertices do so, too, from these prices.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
 //! 4. Match exactly among those, from these prices: first by bids, then by search.

@@ -1,4 +1,4 @@
-//! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: a file stands for it.
+//! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: it is read from a file.
 
 use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Place, Plan};

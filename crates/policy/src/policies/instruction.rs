@@ -21,7 +21,7 @@
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
 //! 2. Else sort by load. Deal from the heaviest: pass 1 over the cores, pass 2 back, pass 3 forth …;
-//!    cores of a fast kind stand first, then those with fewer usable PUs, then logical order. Cores
+//!    cores of a fast kind come first, then those with fewer usable PUs, then logical order. Cores
 //!    whose usable PUs are full are passed over until a new round begins.
 //! 3. More tasks than PUs: further rounds, so that tasks of a PU take turns.
 //!

@@ -15,7 +15,7 @@
 //!   [`colocate_model::overlap`], which also gives the number of units a class and its source.
 //!   Weighted by how busy both are; unknown counts as always busy. A class that a task's mix does not
 //!   know is taken to be the mean of the tasks that know it.
-//! - *Rate*: a task's instructions per cycle, if somebody counted them. If the rates of *all* tasks are
+//! - *Rate*: a task's instructions per cycle, if they were counted. If the rates of *all* tasks are
 //!   known, a demand is that of a cycle, `rate · d(t)`, and the overlap is in unit clashes per cycle; if
 //!   one is not, no rate is looked at, for what an instruction asks cannot be compared to what a cycle
 //!   does. A mix does not say how often a unit is wanted: a task that waits for memory asks for little of
@@ -39,7 +39,7 @@
 //!    it is near-optimal, see [`near`](crate::matching::near).
 //! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do the
 //!    same from the serpentine of `instruction`, and keep what overlaps less. Where cores of more
-//!    than two usable PUs stand beside smaller ones, the serpentine is the only start.
+//!    than two usable PUs are beside smaller ones, the serpentine is the only start.
 //! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical
 //!    order. In a group, tasks take PUs in the order of IDs.
 //!
@@ -55,7 +55,7 @@
 //! - **Turns**: more tasks than PUs share evenly, alike with alike. -> test `turns`
 //! - **All rates or none**: equal rates change no place, and one unknown rate is as if none were known.
 //!   -> test `all_rates_or_none`
-//! - **A slow task asks for little**: with rates, who shares with whom is decided by what is asked for in
+//! - **A slow task asks for little**: with rates, which tasks share a core is decided by what is asked for in
 //!   a cycle. -> test `a_slow_task_asks_for_little`
 
 use super::instruction::{self, choose_key, partners};

@@ -129,7 +129,7 @@ fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// What a policy that looks at mixes does with a task whose mix nobody knows: least used PU, cores
+/// What a policy that looks at mixes does with a task whose mix is unknown: least used PU, cores
 /// before siblings, far apart first.
 fn spread_default(places: &Places<'_>) -> DefaultPlacement {
     DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }

@@ -7,7 +7,7 @@
 //! # Terms
 //! None.
 //! # Algorithm
-//! No task gets a PU; neither do tasks born later. All jobs run.
+//! No task gets a PU; neither do tasks created later. All jobs run.
 //! # Properties
 //! - **Hands off**: no decision names a PU. -> test `hands_off`
 

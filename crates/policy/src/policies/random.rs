@@ -57,7 +57,7 @@ impl Random {
         Self { seed, rng: SplitMix64::new(seed) }
     }
 
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<schedule::Choice> {
         let mut order: Vec<usize> = (0..now.queue.len()).collect();
         self.rng.shuffle(&mut order);

@@ -58,7 +58,7 @@ impl Policy for RoundRobin {
     }
 }
 
-/// Who runs in this quantum, and where.
+/// Which threads run in this quantum, and where.
 fn choose(now: &Quantum<'_>) -> Vec<schedule::Choice> {
     let chosen = select::all(now.queue, now.pus.len())
         .unwrap_or_else(|| select::in_order(now.queue, now.pus.len()));

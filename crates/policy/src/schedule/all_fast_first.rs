@@ -7,8 +7,8 @@
 //! # Terms
 //! See [`cores`](super::asymmetric::cores): fast core, domain, spreading.
 //! # Algorithm
-//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): who is where it may be stays; others go to a core of their domain if one takes
-//! threads. It looks at no rates and no phases, and nobody takes turns. Where all cores are alike everything is left to the
+//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread that is where it may be stays; others go to a core of their domain if one takes
+//! threads. It looks at no rates and no phases, and no thread takes turns. Where all cores are alike everything is left to the
 //! kernel, and threads whose programs chose their PUs always are.
 //! # Properties
 //! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`

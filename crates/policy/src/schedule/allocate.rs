@@ -1,8 +1,8 @@
 //! Allocation: which PU each thread of the chosen jobs gets.
 //!
 //! # Problem
-//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: who asks much
-//! should be beside who asks little, at every level that is shared.
+//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: a thread that asks much
+//! should be beside one that asks little, at every level that is shared.
 //! # Approach
 //! [`balanced`] goes from the last cache towards the cores and divides the threads of each part of the
 //! machine among its caches so that each gets about the same number of requests (Feliu et al., IPDPS 2012,
@@ -21,8 +21,8 @@
 //! on the published machine, with one shared level, that is the same.
 //!
 //! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the first ones, which
-//! have who asks most, fewer. With two PUs a core that is as if idle PUs were threads that ask for nothing. With more
-//! it is not: then who asks most would have company while cores are empty.
+//! have the threads that ask most, fewer. With two PUs a core that is as if idle PUs were threads that ask for nothing. With more
+//! it is not: then the thread that asks most would have company while cores are empty.
 //!
 //! Both leave a thread on the PU where it last ran, or on its core, if that is among its places: nothing
 //! else changes by that, and its cache is warm.
@@ -73,7 +73,7 @@ pub fn choices(
     chosen.into_iter().map(&mut choice).collect()
 }
 
-/// The PUs in `order`, one each, except that who last ran on one of those that are needed keeps it.
+/// The PUs in `order`, one each, except that a thread that last ran on one of those that are needed keeps it.
 #[must_use]
 pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let needed = &order[..threads.len().min(order.len())];
@@ -175,7 +175,7 @@ fn rooms(mut pus: Vec<PuIdx>, over: &[usize]) -> Vec<Vec<PuIdx>> {
     pus.chunk_by(|a, b| cache(a) == cache(b)).map(<[PuIdx]>::to_vec).collect()
 }
 
-/// One core after the other gets who asks most and who asks least by `rate`; see the module.
+/// One core after the other gets the threads that ask most and least by `rate`; see the module.
 #[must_use]
 pub fn most_with_least(
     machine: &Machine,
@@ -204,7 +204,7 @@ fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let mut left = threads;
     for round in 0..places.width() {
         let last = cores.len() - 1;
-        // The first ones are the first to get somebody, and the last to get company.
+        // The first ones are the first to get a thread, and the last to get company.
         let order = (0..cores.len()).map(|at| if round == 0 { at } else { last - at });
         for core in order.filter(|&core| round < cores[core].pus.len()).take(left) {
             members[core] += 1;
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(numbers(&found), [1, 0, 4, 2, 3, 5]);
     }
 
-    /// Three threads on two cores of two: who asks most is alone.
+    /// Three threads on two cores of two: the one that asks most is alone.
     #[test]
     fn idle_pus_ask_nothing() {
         let machine = machine("core:2 pu:2");

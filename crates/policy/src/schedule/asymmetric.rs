@@ -1,4 +1,4 @@
-//! What the policies for cores of different speeds have in common: which cores are fast, what a move costs, who goes
+//! What the policies for cores of different speeds have in common: which cores are fast, what a move costs, which thread goes
 //! where, whose turn it is, and what a fast core is worth to a thread.
 
 pub mod cores;
@@ -55,7 +55,7 @@ pub(super) fn threads_of(queue: &[QueuedJob]) -> Vec<&Thread> {
     queue.iter().flat_map(|job| &job.threads).collect()
 }
 
-/// The cores of a quantum; `None` where all that may be used are alike, which is told once.
+/// The cores of a quantum; `None` where all that may be used are alike, which is reported once.
 pub(super) fn cores_of(now: &Quantum<'_>, news: &mut News) -> Option<Cores> {
     let cores = Cores::new(now.machine, now.pus);
     if cores.are_alike() {
@@ -82,7 +82,7 @@ pub(super) fn free_places_of(
 }
 
 /// The first of `ranked`, which are places among the threads, get the fast cores, and the others of them are spread
-/// over what is left; `why` is for those that get one. Who is not among them is left to the kernel.
+/// over what is left; `why` is for those that get one. A thread that is not among them is left to the kernel.
 pub(super) fn fast_for(
     cores: &Cores,
     threads: &[&Thread],
@@ -111,29 +111,29 @@ pub(super) fn fast_for(
     places
 }
 
-/// What people should hear of, each once.
+/// Messages, each once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
-    told: BTreeSet<&'static str>,
+    reported: BTreeSet<&'static str>,
     waiting: VecDeque<&'static str>,
 }
 
 impl News {
-    /// Tells it, unless it was told before.
+    /// Reports it, unless it was reported before.
     pub fn once(&mut self, text: &'static str) {
-        if self.told.insert(text) {
+        if self.reported.insert(text) {
             self.waiting.push_back(text);
         }
     }
 
-    /// What was not told yet.
+    /// What is not reported yet.
     pub fn drain(&mut self) -> Vec<String> {
         self.waiting.drain(..).map(str::to_owned).collect()
     }
 }
 
-/// What a scheduler says that needs runnable threads where nobody counts them.
-pub(super) const NO_PHASES: &str = "nobody can say how many threads of a job are runnable, so no phases are known of it: it is left to the kernel";
+/// The message of a scheduler that needs runnable threads where they are not counted.
+pub(super) const NO_PHASES: &str = "the number of runnable threads of a job is unknown, and so are its phases: it is left to the kernel";
 
 #[cfg(test)]
 pub(super) mod testing;

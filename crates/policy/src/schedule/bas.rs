@@ -14,7 +14,7 @@
 //!
 //! [`allocate::most_with_least`]: super::allocate::most_with_least
 //! # Properties
-//! - **Self-correcting**: only who is still there counts. -> test `oatr_by_hand`
+//! - **Self-correcting**: only jobs that are still there count. -> test `oatr_by_hand`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 
 use super::COUNTERS;
@@ -43,7 +43,7 @@ pub static ROW: Row = Row {
 pub struct Bas;
 
 impl Bas {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let wanted = oatr(now.queue, now.pus.len());
         let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {

@@ -7,13 +7,13 @@
 //! model says them beforehand ([`factors`](super::asymmetric::factors)).
 //! # Terms
 //! See [`factors`](super::asymmetric::factors): rate, factor; [`cores`](super::asymmetric::cores): fast core, domain.
-//! - *Incumbent*: who had a fast core in the last quantum.
+//! - *Incumbent*: a thread that had a fast core in the last quantum.
 //! # Algorithm
 //! 1. A thread whose factor is not known is put on the kind of core of which its rate is missing, for a quantum: on fast ones
 //!    first those that come first in the queue, on at most half of the fast cores (one at least), so that those whose factors are known keep the others.
-//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves nobody. Unknown factors count
+//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves no thread. Unknown factors count
 //!    as 1.
-//! 3. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
+//! 3. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
 //! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing, and are left to the kernel until they have
 //!    woken. So are threads whose programs chose their PUs.
@@ -22,10 +22,10 @@
 //! is not sampled anew while the thread stays on one kind of core. Where neither instructions are counted nor demands
 //! known, everything is left to the kernel.
 //! # Properties
-//! - **Best first**: once all is known, nobody on a slow core has a factor that is greater by more than the gain. -> test
+//! - **Best first**: once all is known, no thread on a slow core has a factor that is greater by more than the gain. -> test
 //!   `best_first_and_still`
-//! - **Still**: where nothing changes nobody moves once all factors are known. -> test `best_first_and_still`
-//! - **Nothing for sleepers**: who sleeps keeps nobody off a fast core. -> test `sleepers_make_room`
+//! - **Still**: where nothing changes no thread moves once all factors are known. -> test `best_first_and_still`
+//! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core. -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
@@ -106,7 +106,7 @@ impl Efficiency {
         Self { settings, factors, seated: BTreeSet::new(), news: News::default() }
     }
 
-    /// Of these places among the threads, who gains most first; see the module.
+    /// Of these places among the threads, the one that gains most first; see the module.
     fn ranked(&self, threads: &[&Thread], awake: &[usize], fast: usize) -> Vec<usize> {
         let (mut explored, mut known, mut sent_off) = (Vec::new(), Vec::new(), Vec::new());
         for &at in awake {
@@ -138,7 +138,7 @@ impl Efficiency {
         let is_known = |thread: &&Thread| self.factors.of(thread.id).is_some();
         if !threads.iter().any(|thread| counts(thread) || is_known(thread)) {
             if now.queue.iter().any(|job| job.just_ran) {
-                self.news.once("instructions are not counted and no demands are known, so nobody can say who gains from fast cores: everything is left to the kernel");
+                self.news.once("instructions are not counted and no demands are known, so it is unknown which threads gain from fast cores: everything is left to the kernel");
             }
             return leave_to_kernel(now.queue);
         }
@@ -196,7 +196,7 @@ mod tests {
     /// One fast core of two, twice as fast. A computes: one instruction per cycle on both, so its factor is 2; B's is
     /// 1.2. Both are on the other one for a quantum, and then A stays on the fast one.
     #[test]
-    fn who_gains_most_by_hand() {
+    fn greatest_gains_by_hand() {
         let machine = halves("core:2", &[0]);
         let mut world = World::new(machine, &[1, 1]);
         world.ipc =
@@ -206,12 +206,12 @@ mod tests {
             let placed = world.quantum(&mut scheduler, &[vec![1.0], vec![1.0]]);
             placed.iter().find(|placed| placed.pu == Some(PuIdx(0))).expect("it is used").id.job.0
         };
-        let who: Vec<u32> = (0..6).map(&mut fast).collect();
-        assert_eq!(who, [0, 1, 0, 0, 0, 0]);
+        let found: Vec<u32> = (0..6).map(&mut fast).collect();
+        assert_eq!(found, [0, 1, 0, 0, 0, 0]);
     }
 
     /// A fast core and one of half its speed. A's factor is 1.5, B's 2: B has the fast core until it sleeps, then A
-    /// has it, and B, of whom nothing new is known, is left to the kernel. When it has woken it has the fast core
+    /// has it, and B, of which nothing new is known, is left to the kernel. When it has woken it has the fast core
     /// back.
     #[test]
     fn sleepers_make_room() {

@@ -3,7 +3,7 @@
 //! # Problem
 //! Jobs that suffer most from the others fall behind, and the last one decides when all are done.
 //! # Approach
-//! Who has come least far runs. `perf-fair` gives only some of the contexts that way, and the others to the
+//! The job that has come least far runs. `perf-fair` gives only some of the contexts that way, and the others to the
 //! jobs with which the memory is used evenly, as [`bas`].
 //! # Terms
 //! See [`progress`].
@@ -19,7 +19,7 @@
 //!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
 //! 4. [`allocate::most_with_least`] on the cores that no estimate has for itself.
 //! # Properties
-//! - **No starvation**: every job runs again and again. -> tests `nobody_starves`, `nobody_waits_long`
+//! - **No starvation**: every job runs again and again. -> tests `no_job_starves`, `no_job_waits_long`
 //! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
@@ -157,7 +157,7 @@ impl Fair {
         &self.book
     }
 
-    /// Places in the queue, who has come least far first.
+    /// Places in the queue, the job that has come least far first.
     fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
         order.sort_by_cached_key(|&at| ordered(self.book.of(queue[at].job).rank()));
@@ -170,7 +170,7 @@ impl Fair {
         let mut chosen = Vec::new();
         for at in self.by_progress(now.queue) {
             let width = now.queue[at].width(now.pus.len());
-            // Who is first runs, however wide.
+            // The first one runs, however wide.
             if width <= left || chosen.is_empty() {
                 left = left.saturating_sub(width);
                 let progress = self.book.quanta_alone(now.queue[at].job);
@@ -220,7 +220,7 @@ impl Fair {
         made
     }
 
-    /// Who runs beside jobs that are estimated: light ones that have come least far, then others that ask
+    /// What runs beside jobs that are estimated: light ones that have come least far, then others that ask
     /// least of the memory.
     fn beside(&self, now: &Quantum<'_>, solo: &[usize], room: usize) -> Vec<(usize, Selected)> {
         let light = progress::light(now, self.settings.light);
@@ -244,7 +244,7 @@ impl Fair {
 }
 
 impl Fair {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.book.note(now.queue);
         let solo = self.book.begin_estimates(now, &self.settings);

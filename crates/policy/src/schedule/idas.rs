@@ -17,7 +17,7 @@
 //!
 //! [`allocate::balanced`]: super::allocate::balanced
 //! # Properties
-//! - **Penalties are bounded** and nobody who loses less than the mean has one. -> test `penalties_by_hand`
+//! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, it is `mhas`. -> test `alike_is_mhas`
 
 use super::COUNTERS;
@@ -74,7 +74,7 @@ impl Idas {
 }
 
 impl Idas {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let reserved: Vec<SoloProfile> = self
             .alone

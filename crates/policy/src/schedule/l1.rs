@@ -3,14 +3,14 @@
 //! # Problem
 //! The PUs of a core share its first cache, and two threads that keep it busy slow each other down.
 //! # Approach
-//! Whoever asks most of it is beside whoever asks least. `l1-dynamic` goes by what was asked in the last
-//! quantum; `l1-static` by the average of a run alone, so nobody moves. What a job asked for alone is of all its
+//! The thread that asks most of it is beside the one that asks least. `l1-dynamic` goes by what was asked in the last
+//! quantum; `l1-static` by the average of a run alone, so no thread moves. What a job asked for alone is of all its
 //! threads together: each has its part of that, all those that want to run the same.
 //! # Terms
 //! See [`schedule`](super): queue, context, transactions per microsecond.
 //! # Algorithm
 //! Jobs run in the order of the queue as far as there are contexts; [`allocate::most_with_least`].
-//! The published study has as many jobs as contexts, so there nobody is selected.
+//! The published study has as many jobs as contexts, so there is no selection.
 //! # Properties
 //! - **What it goes by**: the same jobs are paired by the last quantum or by what is known alone. -> test
 //!   `by_what_is_known_alone_or_by_the_last_quantum`
@@ -68,7 +68,7 @@ pub struct L1Static {
 }
 
 impl L1Dynamic {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         pair(now, fitting(now), &asked)
     }
@@ -85,7 +85,7 @@ impl Policy for L1Dynamic {
 }
 
 impl L1Static {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let threads: BTreeMap<JobIdx, usize> =
             now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(chosen(&fixed.choose(&now)), [(0, 1), (1, 0), (2, 3), (3, 2)]);
     }
 
-    /// Four threads ask for 400 together, so 100 each, and one of another job for 150: it is beside who asks for 10.
+    /// Four threads ask for 400 together, so 100 each, and one of another job for 150: it is beside the one that asks for 10.
     #[test]
     fn a_job_of_many_threads() {
         let machine = machine("core:3 pu:2");

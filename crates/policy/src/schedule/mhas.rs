@@ -9,7 +9,7 @@
 //! # Algorithm
 //! Selection of [`mmas`]; [`allocate::balanced`].
 //! # Properties
-//! - **Balanced**: who asks much of a shared cache is not beside another who does. -> test
+//! - **Balanced**: a thread that asks much of a shared cache is not beside another that does. -> test
 //!   `caches_are_balanced`
 
 use super::COUNTERS;
@@ -43,7 +43,7 @@ pub struct Mhas {
 }
 
 impl Mhas {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         balance(now, mmas::select(now, &self.alone))
     }

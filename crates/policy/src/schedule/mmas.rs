@@ -23,7 +23,7 @@
 //! now in the same measure. Phases of a job still count: `s` is one for all. Ours, too: `IABW` is that of the jobs
 //! that are left, and a job of several threads takes as many contexts.
 //! # Properties
-//! - **Nobody is needed alone who is gone**: `IABW` counts the jobs of the queue only. -> test `by_hand`
+//! - **Jobs that are gone do not count**: `IABW` counts the jobs of the queue only. -> test `by_hand`
 //! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
 //!   `wide_floods_are_kept_apart`
 //! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
@@ -61,7 +61,7 @@ pub struct Mmas {
 }
 
 impl Mmas {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let chosen = select(now, &self.alone);
         let threads = threads_of(now.queue, &chosen, now.pus.len());
@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(select(&now, &known)[1].0, 2);
     }
 
-    /// Who has not run has no rate: the throttle is that of the others, 10/20, and 1 before anybody has run.
+    /// A job that has not run has no rate: the throttle is that of the others, 10/20, and 1 before any has run.
     #[test]
-    fn who_has_not_run_is_not_throttled() {
+    fn a_job_that_has_not_run_is_not_throttled() {
         let machine = machine("core:2");
         let pus: Vec<_> = machine.all_pus().collect();
         let known = alone(&[(20.0, 1.0), (50.0, 1.0)]);

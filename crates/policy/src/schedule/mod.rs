@@ -1,4 +1,4 @@
-//! Who runs in the next quantum, and where: schedulers for more programs than hardware threads.
+//! Which jobs run in the next quantum, and where: schedulers for more programs than hardware threads.
 //!
 //! A scheduler is a policy that is asked at the beginning of every quantum. It chooses jobs (*selection*; the others
 //! wait) and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
@@ -6,7 +6,7 @@
 //!
 //! # Terms
 //! - *Context*: a PU that may be used; a job needs as many as it has threads.
-//! - *Queue*: jobs that have work left; who ran goes to its tail, so its *head* has waited longest.
+//! - *Queue*: jobs that have work left; one that ran goes to its tail, so its *head* has waited longest.
 //! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy, over the time
 //!   in which the job ran. A rate over time falls under contention, as misses per instruction do not: it
 //!   says what the resource has to serve.

@@ -1,9 +1,9 @@
 //! `oracle`: the best places that the contention model knows, for comparison only.
 //!
 //! # Problem
-//! How far a scheduler is from what is possible is only known beside somebody who is told everything.
+//! How far a scheduler is from what is possible is only known beside a scheduler that knows everything.
 //! # Approach
-//! The oracle is told what each job demands ([`Phase`]) and how fast the machine is, which nobody is told of a
+//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not known of a
 //! real program, and tries all placements with the model that the simulator uses as well. It chooses places,
 //! not jobs: those that run are the ones that `symbiotic` would run.
 //! # Terms
@@ -13,7 +13,7 @@
 //! 1. Selection as `symbiotic`: all, or in the order of the queue.
 //! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that
 //!    are alike only the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is.
-//!    Whether cores are alike is told by the caches, nodes and packages around them and by who is there.
+//!    Whether cores are alike follows from the caches, nodes and packages around them and from the threads there.
 //! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of
 //!    step 4. [`Plan::state`] says how far what was found may be from the best.
 //! 4. More threads: groups by matching, as the policy `symbiosis-model`, with
@@ -21,7 +21,7 @@
 //!    no cache or node beyond it. [`Plan::state`] says how often that was so.
 //!
 //! What was found is kept: the same threads on the same PUs are not searched for again, until [`KEPT`] others have
-//! been. Of a job whose demand changes with time it is told one demand, so it is no oracle for such.
+//! been. Of a job whose demand changes with time it gets one demand, so it is no oracle for such.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
@@ -71,7 +71,7 @@ pub const MOST: usize = 20_000;
 /// Most threads that branch and bound is for. Chosen: of more it proves next to nothing in its time.
 pub const BOUNDED: usize = 12;
 
-/// Least gain for which it moves anybody: ten times what the model's search may be off. A scheduler that has to
+/// Least gain for which it moves a thread: ten times what the model's search may be off. A scheduler that has to
 /// guess wants more; the oracle is to show what is possible.
 pub const GAIN: f64 = 0.001;
 
@@ -104,7 +104,7 @@ struct Searches {
 }
 
 impl Oracle {
-    /// With what each job demands and how fast the machine is; without one of both everybody stays.
+    /// With what each job demands and how fast the machine is; without one of both no thread moves.
     #[must_use]
     pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
         Self { performance, demands, found: BTreeMap::new(), searches: Searches::default() }
@@ -181,7 +181,7 @@ impl Searches {
 }
 
 impl Oracle {
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let contexts = now.pus.len();
         let chosen = select::all(now.queue, contexts)
@@ -196,7 +196,7 @@ impl Oracle {
     /// What it did so far, in one line.
     fn state(&self) -> String {
         match &self.performance {
-            None => "nothing is known of the machine's speed: everybody stays".to_owned(),
+            None => "nothing is known of the machine's speed: no thread moves".to_owned(),
             Some(_) => {
                 let Searches { all, bounded, gap, matched } = self.searches;
                 let bounded = match bounded {
@@ -377,8 +377,8 @@ impl<'a> Whole<'a> {
         true
     }
 
-    /// What tells an empty core from another: its kind and room, and of every cache, node and package around it
-    /// how large it is, the rooms of its usable cores and who is there.
+    /// What distinguishes an empty core from another: its kind and room, and of every cache, node and package around it
+    /// how large it is, the rooms of its usable cores and the threads there.
     fn surroundings(&self, core: usize, groups: &[Vec<usize>]) -> Vec<(usize, Vec<usize>)> {
         let (machine, cores) = (self.places.machine(), self.places.cores());
         let mine = &cores[core];
@@ -562,6 +562,6 @@ mod tests {
         );
         let mut blind = Oracle::new(None, Vec::new());
         assert_eq!(blind.choose(&now).len(), 14);
-        assert!(blind.state().contains("everybody stays"));
+        assert!(blind.state().contains("no thread moves"));
     }
 }

@@ -5,7 +5,7 @@
 //! others wait for where it is: most likely on a slow one. And in a parallel phase those that are on fast cores wait for the others.
 //! # Approach
 //! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast cores that no candidate needs
-//! go round among the threads of parallel phases. Whoever is not kept on a core is left to the kernel.
+//! go round among the threads of parallel phases. A thread that is not kept on a core is left to the kernel.
 //! # Terms
 //! See [`phases`](super::phases): serial, parallel, asleep, serial thread; [`cores`](super::asymmetric::cores): fast core, domain, crossing,
 //! refill.
@@ -14,16 +14,16 @@
 //! # Algorithm
 //! 1. Candidates in the order of the time for which they had a fast core, least first ([`turns`](super::asymmetric::turns)), as many as there are
 //!    fast cores. Each job counts for itself, whichever of its threads is the serial one.
-//! 2. Who is on a fast core keeps it; then those that find a free one in their domain; the others cross. A thread moves if
+//! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others cross. A thread moves if
 //!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way there and
 //!    back. If it is not worth it, the next candidate gets the chance. Lengths are as they were, also those on fast cores, where
-//!    they are shorter: so the gain is told too low rather than too high.
+//!    they are shorter: so the gain is predicted too low rather than too high.
 //! 3. Fast cores that are left go round among the threads of parallel phases, as seldom as their caches are worth
 //!    ([`sharing`]). These are put there and left to the kernel.
-//! 4. All other threads that are in a serial or parallel phase leave the cores of candidates: for other cores, where nobody is if there are such,
+//! 4. All other threads that are in a serial or parallel phase leave the cores of candidates: for other cores, those without threads if there are such,
 //!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are kept on
-//!    these cores, one a PU and then evenly. That sends back whose phase is over if somebody else needs its core.
-//! 5. Everybody else is left where it is, for the kernel to move: who sleeps, whose phase is not known, and threads whose programs chose
+//!    these cores, one a PU and then evenly. That sends back a thread whose phase is over if another one needs its core.
+//! 5. Every other thread is left where it is, for the kernel to move: those that sleep, those whose phase is not known, and threads whose programs chose
 //!    their PUs, which get no fast core either.
 //!
 //! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy
@@ -32,16 +32,16 @@
 //! # Properties
 //! - **No starvation**: every candidate gets fast cores, none ahead of another one by more than a quantum. -> test
 //!   `fair_to_candidates`; threads of parallel phases: see [`sharing`]
-//! - **No ping-pong**: where nothing changes nobody moves once phases are known, which takes two quanta, unless threads take turns. ->
+//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two quanta, unless threads take turns. ->
 //!   test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
 //! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test `places_are_sound`
-//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where nobody is in a serial phase. -> tests
+//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no job is in a serial phase. -> tests
 //!   `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
-//! - **Work-conserving** where there is a core for each: nobody but candidates is kept anywhere. -> tests `who_is_done_goes_back`,
+//! - **Work-conserving** where there is a core for each: only candidates are kept anywhere. -> tests `done_threads_go_back`,
 //!   `crowds_are_kept_off`
-//! - **Nothing for who cannot come**: who is bound by its program gets no fast core and keeps nobody off one. -> test
+//! - **Nothing for threads that cannot come**: one that is bound by its program gets no fast core and keeps no other off one. -> test
 //!   `bound_ones_are_let_alone`
 //! - **Sleepers are not spread**: they take no place from those that run. -> test `sleepers_take_no_place`
 //! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/serial_phases.rs, crates/sim/tests/one_fast_one_slow.rs
@@ -137,7 +137,7 @@ pub struct ParallelismAware {
     sharing: Sharing,
     /// Serial threads that have fast cores.
     seated: BTreeSet<TaskId>,
-    /// Who is put elsewhere before the quantum begins, and then left to the kernel.
+    /// Threads that are put elsewhere before the quantum begins, and then left to the kernel.
     begin: Vec<(TaskId, PuIdx)>,
     given: u64,
     crossings: u64,
@@ -160,7 +160,7 @@ struct Places<'a> {
     cores: &'a Cores,
     threads: Vec<&'a Thread>,
     seats: Vec<Option<Seat>>,
-    /// Who only is put somewhere, and then left to the kernel.
+    /// Threads that are only put somewhere, and then left to the kernel.
     begin: Vec<Option<Seat>>,
     /// Fast cores of serial threads, and their PUs.
     taken: Vec<(usize, PuIdx)>,
@@ -221,7 +221,7 @@ impl ParallelismAware {
         let cost = self.settings.cost;
         let is_worth = |at: usize, way: Move| candidates[at].left * way.gain >= cost * way.cost;
         let may_go = |at: usize, core: usize| is_worth(at, cores.way(candidates[at].thread, core));
-        // Who goes nowhere need not be tried again and again below.
+        // Those that go nowhere need not be tried again and again below.
         order.retain(|&at| fast.iter().any(|&core| may_go(at, core)));
         let seated: Vec<(usize, usize)> = loop {
             let first: Vec<usize> = order.iter().take(fast.len()).copied().collect();
@@ -229,7 +229,7 @@ impl ParallelismAware {
             let worth = |place: usize, way: Move| is_worth(first[place], way);
             let seats = cores.seats(&threads, &fast, &worth);
             match seats.iter().position(Option::is_none) {
-                // Somebody else may have a shorter way, or a longer phase.
+                // Another one may have a shorter way, or a longer phase.
                 Some(stays) => drop(order.remove(stays)),
                 None => break first.into_iter().zip(seats.into_iter().flatten()).collect(),
             }
@@ -238,7 +238,7 @@ impl ParallelismAware {
         seated
     }
 
-    /// Takes in who has fast cores now.
+    /// Takes in which threads have fast cores now.
     fn note(&mut self, cores: &Cores, candidates: &[Candidate<'_>], seated: &[(usize, usize)]) {
         self.serial.seat(seated.iter().map(|&(at, _)| candidates[at].job));
         for &(at, core) in seated {
@@ -319,11 +319,11 @@ impl<'a> Places<'a> {
         self.taken.push((core, pu));
     }
 
-    /// None of those `who` are to leave is where serial threads are. As long as the others have a core each, they are put elsewhere
+    /// None of those for which `leaves` holds is where serial threads are. As long as the others have a core each, they are put elsewhere
     /// and left to the kernel; more are kept on other PUs.
-    fn keep_off(&mut self, who: &dyn Fn(&Thread) -> bool) {
+    fn keep_off(&mut self, leaves: &dyn Fn(&Thread) -> bool) {
         let others: Vec<usize> = (0..self.threads.len())
-            .filter(|&at| self.seats[at].is_none() && who(self.threads[at]))
+            .filter(|&at| self.seats[at].is_none() && leaves(self.threads[at]))
             .collect();
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);

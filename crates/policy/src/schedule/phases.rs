@@ -1,26 +1,26 @@
 //! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
 //!
 //! # Problem
-//! A fast core is worth most to a thread that all others of its job wait for. When that is so nobody says: it has to
+//! A fast core is worth most to a thread that all others of its job wait for. When that is so is not reported: it has to
 //! be seen from outside, and soon, since phases are short; and a glance that is taken for a change although nothing
 //! has changed costs moves.
 //! # Approach
-//! Threads of a program are threads of the kernel, so who can count runnable threads sees the phase (Fedorova et al.;
+//! Threads of a program are threads of the kernel, so the number of runnable threads shows the phase (Fedorova et al.;
 //! the threshold of one runnable thread is theirs). Every quantum the mean number of runnable threads is looked at, as
-//! the loop tells it: without threads that only wait for others in a loop. Two thresholds instead of one keep a job
+//! the loop reports it: without threads that only wait for others in a loop. Two thresholds instead of one keep a job
 //! in its phase that is between them; how often in a row a change must be seen can be set.
 //! # Terms
 //! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`QueuedJob::runnable`]).
-//! - *Asleep*: hardly anybody is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
-//! - *Serial thread*: who has the greatest share of what is runnable in a serial phase.
+//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
+//! - *Serial thread*: the one with the greatest share of what is runnable in a serial phase.
 //! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
 //! # Algorithm
-//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but who
-//! is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in the midst of which a phase
-//! changes shows a mixture: it may lie between the thresholds, and then the next one tells. So with `confirm` 1 a
+//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but one
+//! that is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in the midst of which a phase
+//! changes shows a mixture: it may lie between the thresholds, and then the next one shows it. So with `confirm` 1 a
 //! change is acted on within two quanta; every further one adds a quantum.
 //!
-//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly anybody else were *steady* for
+//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any others were *steady* for
 //! a quantum, runnable from its beginning to its end, and in the next one only one of them is and the others are far from it, these have stopped in the
 //! midst of it. That counts as serial, whatever the mean is; if they only paused, the next quantum says so. In quanta of 20 ms with phases
 //! of 200 ms that brings 2 to 3 % of the best gain (simulated, crates/sim/tests/one_fast_one_slow.rs).
@@ -33,8 +33,8 @@
 //! - **One for one**: a phase changes no more often than what is seen crosses a threshold. -> test
 //!   `one_change_for_one_change`
 //! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial phase where all were steady
-//!   within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `who_stops_is_seen_at_once`
-//! - **Unknown is no phase**: of a job that nobody can count nothing is said. -> test `unknown_is_no_phase`
+//!   within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `stops_are_seen_at_once`
+//! - **Unknown is no phase**: of a job whose runnable threads are not counted nothing is said. -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
@@ -47,7 +47,7 @@ use serde::{Deserialize, Serialize};
 /// count as active in the loop of quanta.
 pub const ASLEEP: f64 = 0.05;
 
-/// Who is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
+/// A job that is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
 pub const AWAKE: f64 = 0.1;
 
 /// A thread that is runnable for at least this share of a quantum is steady. Chosen: a wait for a PU that goes on when the quantum
@@ -75,7 +75,7 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
-    /// Its name, for people.
+    /// Its name, for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -186,7 +186,7 @@ pub struct Seen {
     pub parallel_time: Nanos,
     /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
     pending: Option<(JobPhase, u32)>,
-    /// Steady threads in the last quantum, if there was hardly anybody else.
+    /// Steady threads in the last quantum, if there were hardly any others.
     steady: Option<u32>,
 }
 
@@ -267,7 +267,7 @@ impl Phases {
         self.jobs = queue.iter().filter_map(after).collect();
     }
 
-    /// What is known of a job; `None` before it has run, and where nobody can say how many of its threads are
+    /// What is known of a job; `None` before it has run, and where it is unknown how many of its threads are
     /// runnable.
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&Seen> {
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(course(Hysteresis::USUAL, &seen), "ppsssppps");
     }
 
-    /// Dozing at 0.06 wakes nobody and lets nobody fall asleep; from sleep into the midst of things.
+    /// Dozing at 0.06 wakes no job and lets none fall asleep; from sleep into the midst of things.
     #[test]
     fn sleep_by_hand() {
         let seen = [0.06, 0.04, 0.06, 0.1, 0.06, 0.0, 4.0, 0.0];
@@ -403,10 +403,10 @@ mod tests {
     }
 
     /// Two steady threads, of which one stops after 0.6 of a quantum: 1.6 are runnable in the mean, and the phase is serial. Three of
-    /// which two are still steady, one that is only a little short of it, or two that were not steady before, say nothing; who goes on
+    /// which two are still steady, one that is only a little short of it, or two that were not steady before, say nothing; a job that goes on
     /// is parallel again.
     #[test]
-    fn who_stops_is_seen_at_once() {
+    fn stops_are_seen_at_once() {
         let course = |seen: &[&[f64]]| -> Vec<(JobPhase, Option<u32>)> {
             let mut phases = Phases::new(Hysteresis::USUAL);
             let look = |shares: &&[f64]| {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3 and 0.7 are. In a
-    /// parallel phase nobody is the one.
+    /// parallel phase no thread is the one.
     #[test]
     fn work_is_handed_over() {
         let mut phases = Phases::new(Hysteresis::USUAL);

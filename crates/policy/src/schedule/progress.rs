@@ -10,46 +10,46 @@
 //!   the PUs for each.
 //! - *Estimate*: its speed in its last quantum with cores of its own. *Age*: quanta that it has run since.
 //! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it
-//!   ran. Shown to people in quanta of mean length.
+//!   ran. Shown in quanta of mean length.
 //! - *Light*: a job that asks no more of the memory and of the last cache than a third of the jobs do. The
 //!   published definition was not found; this is ours.
 //! # Algorithm
-//! A job without an estimate, or with one of age `n`, needs a new one; who has waited longest for it comes
-//! first, then who has come least far. It gets cores of its own. If it is light, light jobs whose estimates
+//! A job without an estimate, or with one of age `n`, needs a new one; the one that has waited longest for it comes
+//! first, then the one that has come least far. It gets cores of its own. If it is light, light jobs whose estimates
 //! end within `m` quanta get theirs, too, those that end first before the others, at most `K` jobs in all.
 //! The other contexts go to light jobs that have come least far, then to those that ask least of the memory.
 //!
-//! Ours, since the sources say nothing: nobody is estimated before every job of the queue has run, as nobody knows who
-//! is light before that; and a quantum that renews an estimate comes `A` quanta after the last one at the earliest, since
-//! in such quanta it is not who has come least far that runs. A job that comes later counts as having
-//! come as far as who had come least far then; else it would run until it had made up for all that was before it.
-//! And since nobody is faster beside others than alone, a quantum counts no more than itself: who is faster than its
+//! Ours, since the sources say nothing: no job is estimated before every job of the queue has run, as before that it is unknown
+//! which are light; and a quantum that renews an estimate comes `A` quanta after the last one at the earliest, since
+//! in such quanta it is not the job that has come least far that runs. A job that comes later counts as having
+//! come as far as the one that had come least far then; else it would run until it had made up for all that was before it.
+//! And since no job is faster beside others than alone, a quantum counts no more than itself: one that is faster than its
 //! estimate has begun another phase.
 //!
 //! Where speed is not counted, a quantum counts as if alone: then progress is time. So does a quantum before the first
 //! estimate, until there is one; then it counts what it was. A quantum that was cut short counts as
-//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual. Who was not chosen and ran all the
-//! same, on PUs that nobody else wanted, counts its CPU time, shared by its threads, as if alone: how fast it was then is
+//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual. A job that was not chosen and ran all the
+//! same, on PUs that were idle, counts its CPU time, shared by its threads, as if alone: how fast it was then is
 //! not known.
 //!
 //! What a thread did that slept through the quantum is of an older one, and not its speed. A quantum through which all
 //! of a job slept counts as if alone, and its estimate stays as it is; it is not asked again before it has shown a
 //! speed.
 //! # Properties
-//! - **Everybody is estimated** within a bounded number of quanta. -> test `everybody_is_estimated`
-//! - **Alone is 1**: who runs at its estimated speed has the progress of its quanta. -> test
+//! - **Every job is estimated** within a bounded number of quanta. -> test `every_job_is_estimated`
+//! - **Alone is 1**: a job that runs at its estimated speed has the progress of its quanta. -> test
 //!   `progress_by_hand`
 //! - **No more than itself**: progress is never more than the time in which it was made. -> test
 //!   `no_quantum_counts_more_than_itself`
 //! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
 //!   `before_the_first_estimate`
-//! - **Filling counts**: so does CPU time of who was not chosen. -> test `filling_by_hand`
+//! - **Filling counts**: so does CPU time of a job that was not chosen. -> test `filling_by_hand`
 //! - **Short is short**: half a quantum is half the progress. -> tests `cut_short_by_hand`,
 //!   `cutting_changes_nothing`
-//! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `nobody_is_light_unseen`
+//! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `no_job_is_light_unseen`
 //! - **Few**: once all are estimated, at most one quantum of `A` makes estimates. -> test `estimates_are_few`
-//! - **No arrears**: who comes later does not keep the others from running. -> test `who_comes_later_has_no_arrears`
-//! - **No counters, no estimates**: who showed no speed on cores of its own is not asked again. -> test
+//! - **No arrears**: a job that comes later does not keep the others from running. -> test `a_later_job_has_no_arrears`
+//! - **No counters, no estimates**: a job that showed no speed on cores of its own is not asked again. -> test
 //!   `without_counters`
 //! - **Asleep is not slow**: what a job did before it slept is no estimate. -> tests `asleep_on_cores_of_its_own`,
 //!   `asleep_when_an_estimate_is_renewed`
@@ -105,13 +105,13 @@ pub struct Progress {
     pub alone: Option<f64>,
     /// Quanta that it has run since.
     pub age: u32,
-    /// How far those had come who had come least far, when it came.
+    /// How far those had come that had come least far, when it came.
     begun: f64,
     /// Whether it ever ran.
     has_run: bool,
     /// Seconds before the first estimate in which its speed was counted, and its speed times these.
     unjudged: (f64, f64),
-    /// Whether it has had cores of its own and nobody counted its speed, or it slept.
+    /// Whether it has had cores of its own and its speed was not counted, or it slept.
     uncounted: bool,
 }
 
@@ -173,7 +173,7 @@ pub struct Book {
     solo: Vec<JobIdx>,
     /// Jobs that had more threads than PUs in it, if they ran, and on how many PUs these took turns.
     turns: BTreeMap<JobIdx, usize>,
-    /// How long the quantum before took, in seconds; `None` if nobody said.
+    /// How long the quantum before took, in seconds; `None` if unknown.
     took: Option<f64>,
     /// CPU time of each job in it, in seconds.
     used: BTreeMap<JobIdx, f64>,
@@ -207,7 +207,7 @@ impl Book {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
-    /// Takes in how long the last quantum took. Whoever does not say so has quanta of a second.
+    /// Takes in how long the last quantum took. Unknown times count as a second.
     pub fn saw(&mut self, done: &QuantumOutcome<'_>) {
         self.took = Some(done.took.as_secs_f64());
         let used = |did: &JobUsage| Some((did.job, did.cpu_time?.as_secs_f64()));
@@ -243,7 +243,7 @@ impl Book {
         self.solo.clear();
     }
 
-    /// Jobs that are there for the first time begin where who has come least far is.
+    /// Jobs that are there for the first time begin where the job that has come least far is.
     fn meet(&mut self, queue: &[QueuedJob]) {
         let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
@@ -280,7 +280,7 @@ impl Book {
         }
     }
 
-    /// Places in the queue of the jobs that are to have cores of their own now; none if nobody is to be estimated.
+    /// Places in the queue of the jobs that are to have cores of their own now; none if no job is to be estimated.
     /// Remembers them until [`Self::note`].
     pub fn begin_estimates(&mut self, now: &Quantum<'_>, settings: &Estimating) -> Vec<usize> {
         self.since = self.since.saturating_add(1);
@@ -361,7 +361,7 @@ impl Book {
 }
 
 /// Which jobs of the queue are light: those among the given share of the jobs, rounded down, that asks least of the
-/// memory, and among the share that asks least of the last cache that is shared. With them who asks for as much
+/// memory, and among the share that asks least of the last cache that is shared. With them those that ask for as much
 /// as the last of these.
 #[must_use]
 pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {

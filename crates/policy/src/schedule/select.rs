@@ -3,7 +3,7 @@
 //! # Problem
 //! Programs that flood the memory together slow each other down; in another quantum the memory idles.
 //! # Approach
-//! Every quantum should ask about the same of the memory. Take the head of the queue, so that nobody
+//! Every quantum should ask about the same of the memory. Take the head of the queue, so that no job
 //! starves; then, for each context that is left, the job whose traffic is nearest to the share of the
 //! traffic that is left (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012, "fitness").
 //! # Terms
@@ -19,8 +19,8 @@
 //! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by what a
 //! thread of it asks for.
 //! # Properties
-//! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with who ran at the tail, of `n`
-//!   jobs nobody waits for more than `n − 1` quanta. -> test `nobody_waits_longer_than_the_others_are_many`
+//! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with those that ran at the tail, of `n`
+//!   jobs none waits for more than `n − 1` quanta. -> test `no_job_waits_longer_than_the_others_are_many`
 //! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits waits
 //!   while contexts are free. -> test `fills_the_contexts`
 //! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(chosen[2].1, Selected::Traffic { wanted: 5.5, has: 8.0 });
     }
 
-    /// The head overdraws: 10 − 50 = −40 for one context, so whoever asks least runs.
+    /// The head overdraws: 10 − 50 = −40 for one context, so the job that asks least runs.
     #[test]
     fn overdrawn() {
         let queue = queue(&[50.0, 9.0, 2.0, 3.0]);
@@ -221,10 +221,10 @@ mod tests {
             }
         }
 
-        /// The head leaves its place in every quantum and nobody gets before who waits, so whoever is at place
+        /// The head leaves its place in every quantum and no job gets before one that waits, so a job at place
         /// `k` is at a lower one in the next quantum, whatever the rates are.
         #[test]
-        fn nobody_waits_longer_than_the_others_are_many(
+        fn no_job_waits_longer_than_the_others_are_many(
             rates in prop::collection::vec(prop::collection::vec(0.0_f64..60.0, 40), 1..12),
             contexts in 1_usize..8,
             wanted in -100.0_f64..300.0,

@@ -1,25 +1,25 @@
-//! `symbiotic`: who shares a core slows each other down least, as CPI stacks foretell (Feliu, Eyerman,
+//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks foretell (Feliu, Eyerman,
 //! Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
 //!
 //! # Problem
 //! Some threads lose half of their speed beside each other and hardly any beside others, and with sixteen
 //! threads there are two million ways to make pairs of them: they cannot be tried.
 //! # Approach
-//! From the stacks that threads show beside their siblings, tell those that they would show alone
+//! From the stacks that threads show beside their siblings, compute those that they would show alone
 //! ([`inverse`]); from these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups
 //! that cost least by matching. The coefficients are trained once for a machine (`colocate train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
 //! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or
 //!   `S − 1`, what it adds to ANTT. The papers maximise STP; which of the two they match on was not found. A
-//!   prediction below 1 counts as 1: nobody is faster beside others.
+//!   prediction below 1 counts as 1: no thread is faster beside others.
 //! - *Gain*: by which share of the whole STP (or ANTT) new groups are better than those that are.
 //! - *Weight*: how much a new stack counts beside what was known of the thread before.
 //! # Algorithm
-//! 1. For each group of the last quantum whose members all showed a stack: tell the stacks alone, and average
+//! 1. For each group of the last quantum whose members all showed a stack: compute the stacks alone, and average
 //!    each with what was known. A thread without siblings shows its stack alone as it is.
 //! 2. Selection: all jobs if there is room, else in the order of the queue, which is ours: the published
-//!    experiments have as many programs as contexts. So nobody starves, and no job runs more often for being
+//!    experiments have as many programs as contexts. So no job starves, and no job runs more often for being
 //!    good company.
 //! 3. Groups: two siblings by minimum-weight perfect matching, which is optimal ([`matching::in_groups_by`]); four by matching pairs, then
 //!    pairs of pairs with the prediction for all four (hierarchical matching, which is not). The coefficients
@@ -29,15 +29,15 @@
 //!    of two can gain as much, none are searched for ([`Predicted::none_below`]). A group goes to the core where
 //!    most of it last ran.
 //!
-//! Where stacks alone are not told well by those together, threads have a core of their own from time to time
+//! Where stacks alone are not found well from those together, threads have a core of their own from time to time
 //! ([`solo`]).
 //!
 //! A thread that nothing is known of yet has the mean of the known stacks. Without coefficients, or with ones of
-//! other stacks than the host's, all groups are equally good and everybody stays.
+//! other stacks than the host's, all groups are equally good and no thread moves.
 //! # Properties
 //! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
 //! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
-//! - **Order**: in which order jobs stand changes nothing, if all have room and have run before.
+//! - **Order**: the order of jobs changes nothing, if all have room and have run before.
 //!   -> test `order_changes_nothing`
 //! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
 //! - **Stays** where nothing is to be gained. -> test `stays`
@@ -274,7 +274,7 @@ impl Symbiotic {
         {
             return (stay, false);
         }
-        // Only company counts, and nobody is alone.
+        // Only company counts, and no thread is alone.
         let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
         let best = match (&self.homes, predicted) {
             _ if !is_even(places) => exchanged(places, stay.clone(), &classes(places), cost),
@@ -297,16 +297,16 @@ impl Symbiotic {
     }
 }
 
-/// Tells what groups cost.
+/// What groups cost.
 struct Judge<'a> {
     aim: Objective,
     /// `None` where nothing is foretold.
     mode: Option<Mode>,
     /// One a thread.
     stacks: Vec<&'a [f64]>,
-    /// All pairs; `None` where nothing is foretold or nobody asks.
+    /// All pairs; `None` where nothing is foretold or asked for.
     pairs: Option<Pairs>,
-    /// What a thread loses by being far from its memory, by thread and usable core; empty if nobody looks.
+    /// What a thread loses by being far from its memory, by thread and usable core; empty if not needed.
     away: Vec<Vec<f64>>,
 }
 
@@ -350,7 +350,7 @@ impl Judge<'_> {
         Some(Predicted::new(2 * places.cores().len(), pairs.most(), cost))
     }
 
-    /// Who is with whom in these groups, empty places with each other or with who is alone; `None` if more than two
+    /// Which threads are together in these groups, empty places with each other or with a thread that is alone; `None` if more than two
     /// are together, or there are more threads than two for each group.
     fn mates(&self, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut mate: Vec<usize> = (0..2 * groups.len()).collect();
@@ -398,7 +398,7 @@ impl Symbiotic {
 }
 
 impl Symbiotic {
-    /// Who has a core of its own to show its stack alone.
+    /// Threads that have a core of their own to show their stacks alone.
     fn alone(
         &mut self,
         now: &Quantum<'_>,
@@ -427,7 +427,7 @@ impl Symbiotic {
         }
     }
 
-    /// Who runs in this quantum, and where.
+    /// Which threads run in this quantum, and where.
     pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();
@@ -462,7 +462,7 @@ impl Symbiotic {
         let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let ids = |group: &Vec<usize>| group.iter().map(|&at| threads[at].id).collect();
         let singles = alone.iter().map(|alone| vec![alone.thread]);
-        // Threads that take turns on a PU show stacks of nobody's company in particular.
+        // Threads that take turns on a PU show stacks of no company in particular.
         let company = if all > contexts {
             Vec::new()
         } else {
@@ -483,12 +483,12 @@ impl Symbiotic {
     /// What it knows, in one line.
     fn state(&self) -> String {
         if self.model.is_none() {
-            return "no coefficients are known: everybody stays".to_owned();
+            return "no coefficients are known: no thread moves".to_owned();
         }
         let solo = match self.ration.given {
             0 => String::new(),
             given => format!(
-                "; stacks beside others do not tell all that they would be alone, so threads had a core of \
+                "; stacks beside others do not show all that they would be alone, so threads had a core of \
                  their own {given} times"
             ),
         };

@@ -6,11 +6,11 @@
 //! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on the node
 //! where their memory is, are matched there, and change nodes only for more than the longer way costs.
 //! # Terms
-//! - *Home* of a thread: the node where it ran most quanta. No host tells where its pages are; Linux puts a
+//! - *Home* of a thread: the node where it ran most quanta. No host reports where its pages are; Linux puts a
 //!   page on the node of the thread that first touches it.
 //! - *Away*: what the distance adds to a thread's slowdown, `λ · M · (distance / local distance − 1)`, with `M`
 //!   the share of its cycles alone in which it waits for memory. Distances are relative latencies, as the
-//!   firmware tells them, so `λ` is 1 unless one knows better; without distances nothing is far.
+//!   firmware reports them, so `λ` is 1 by default; without distances nothing is far.
 //! # Algorithm
 //! 1. Threads go to their homes as far as there is room, others where most is left.
 //! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as exactly as for as many
@@ -20,7 +20,7 @@
 //! 4. Stay put, as `symbiotic`, by the same cost.
 //! # Properties
 //! - **One node**: it is `symbiotic`. -> test `one_node_is_symbiotic`
-//! - **At home**: nobody leaves for less than it costs. -> test `nobody_leaves_for_less`
+//! - **At home**: no thread leaves for less than it costs. -> test `no_thread_leaves_for_less`
 //! - **Never worse** than staying, by its own prediction. -> test `never_worse_than_staying`
 
 use super::Thread;
@@ -47,7 +47,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// Nobody is known yet; `scale` is `λ`, not below 0.
+    /// No thread is known yet; `scale` is `λ`, not below 0.
     #[must_use]
     pub fn new(scale: f64) -> Self {
         Self { scale, ran: Sorted::default() }
@@ -114,7 +114,7 @@ impl Homes {
         if nodes.len() > 1 { exchanged(places, groups, &classes(places), cost) } else { groups }
     }
 
-    /// Who is to be on which node, in their order.
+    /// Which threads are to be on which node, in their order.
     fn at_home(&self, places: &Places<'_>, threads: &[&Thread], nodes: &Nodes) -> Vec<Vec<usize>> {
         let room = |cores: &Vec<usize>| {
             cores.iter().map(|&core| places.cores()[core].pus.len()).sum::<usize>()
@@ -229,7 +229,7 @@ mod tests {
         machine.all_pus().collect()
     }
 
-    /// Who is not at home, when a longer way counts `scale`.
+    /// Threads that are not at home, when a longer way counts `scale`.
     fn gone(machine: &Machine, scale: f64, seed: u64) -> usize {
         let mut rng = SplitMix64::new(seed);
         let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
@@ -259,10 +259,10 @@ mod tests {
         assert_eq!(homes.away(&places, stranger, 0.3), [0.0; 4]);
     }
 
-    /// Where the way counts much nobody goes; where it counts nothing company decides, and for some workload of
+    /// Where the way counts much no thread goes; where it counts nothing company decides, and for some workload of
     /// twenty it is elsewhere.
     #[test]
-    fn nobody_leaves_for_less() {
+    fn no_thread_leaves_for_less() {
         let machine = two_nodes(20);
         assert!((0..20).all(|seed| gone(&machine, 1e6, seed) == 0));
         assert!((0..20).any(|seed| gone(&machine, 0.0, seed) > 0));

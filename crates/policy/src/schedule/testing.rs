@@ -37,7 +37,7 @@ pub fn chosen(choices: &[super::Choice]) -> Vec<(u32, u32)> {
     choices.iter().flat_map(places).collect()
 }
 
-/// Asks for `quanta` quanta: who ran goes to the tail, runs at one instruction per cycle, half of that beside
+/// Asks for `quanta` quanta: a job that ran goes to the tail, runs at one instruction per cycle, half of that beside
 /// another job on its core. `look` sees every quantum.
 pub fn run(
     machine: &colocate_machine::Machine,
@@ -51,7 +51,7 @@ pub fn run(
     for number in 0..quanta {
         let now = super::Quantum { number, machine, pus: &pus, queue: &jobs };
         let choices = choose(&now);
-        assert!(!choices.is_empty(), "somebody must run");
+        assert!(!choices.is_empty(), "a job must run");
         look(&choices);
         let places = chosen(&choices);
         let on_core = |core| {

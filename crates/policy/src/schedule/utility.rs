@@ -17,20 +17,20 @@
 //!    thresholds were not found; thirds are chosen.
 //! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published, from memory: a bounded time).
 //! 3. Boosted ones first, then high, medium, low. Within the first three those come first that had fast cores for the least time, so they
-//!    share them. Ours: of the low ones who is there stays, since taking turns would cost moves and bring nothing.
-//! 4. Who has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
+//!    share them. Ours: of the low ones a thread that is there stays, since taking turns would cost moves and bring nothing.
+//! 4. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
 //!    those on fast cores last.
 //! 5. Ours: jobs that sleep compete for nothing, and are left to the kernel until they have woken. So are threads whose programs chose their PUs.
 //!
-//! Jobs of which nobody can say how many threads are runnable make everything be left to the kernel.
+//! A job of which the number of runnable threads is unknown makes everything be left to the kernel.
 //! # Properties
 //! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
 //! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
-//! - **Nothing for sleepers**: who sleeps takes no turns. -> test `sleepers_take_no_turns`
-//! - **Nothing for who cannot come**: who is bound by its program takes no turns. -> test `bound_ones_take_no_turns`
-//! - **Turns are turns**: while there are no fast cores nobody has them. -> test `without_fast_cores_nobody_has_turns`
-//! - **Still**: where nothing changes and nobody shares nobody moves. -> test `low_ones_stay`
+//! - **Nothing for sleepers**: a thread that sleeps takes no turns. -> test `sleepers_take_no_turns`
+//! - **Nothing for threads that cannot come**: one that is bound by its program takes no turns. -> test `bound_ones_take_no_turns`
+//! - **Turns are turns**: while there are no fast cores no thread has them. -> test `without_fast_cores_no_thread_has_turns`
+//! - **Still**: where nothing changes and no core is shared no thread moves. -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;
@@ -120,7 +120,7 @@ impl Utility {
     fn note_serial(&mut self, queue: &[QueuedJob]) {
         let quanta = |job: &QueuedJob| {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial)?;
-            // Who was serial from the start has not just become so.
+            // A job that was serial from the start has not just become so.
             let new = seen.changes > 0;
             let before = self.serial.get(&job.job).copied();
             let quanta = before.map_or(if new { 1 } else { u32::MAX }, |n| n.saturating_add(1));
@@ -167,7 +167,7 @@ impl Utility {
         order
     }
 
-    /// Everything is the kernel's; nobody has a turn.
+    /// Everything is the kernel's; no thread has a turn.
     fn leave(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.turns.seat([]);
         self.seated.clear();
@@ -247,7 +247,7 @@ mod tests {
         assert!((utility(1.0, 1.0, 4) - 1.0).abs() < 1e-12);
     }
 
-    /// Two jobs on one fast core and three slow ones. Both run three threads, N is 3 and UF 1 + 1/9: low, and who is there stays.
+    /// Two jobs on one fast core and three slow ones. Both run three threads, N is 3 and UF 1 + 1/9: low, and the thread that is there stays.
     /// In B's serial phase its thread is boosted; later it is high, and A's are low.
     #[test]
     fn serial_before_parallel() {
@@ -310,9 +310,9 @@ mod tests {
         assert_eq!(had(&mut world, &mut new(), 10), [10, 0]);
     }
 
-    /// The fast core goes for 20 quanta. Who had it last did not have it for these.
+    /// The fast core goes for 20 quanta. The thread that had it last did not have it for these.
     #[test]
-    fn without_fast_cores_nobody_has_turns() {
+    fn without_fast_cores_no_thread_has_turns() {
         let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
         let mut scheduler = new();
         assert_eq!(had(&mut world, &mut scheduler, 4), [2, 2]);

@@ -34,10 +34,10 @@ fn finds_the_place_of_a_task() {
 }
 
 #[test]
-fn tells_reasons_in_words() {
-    let told: Vec<String> = golden().decisions.iter().map(|d| d.why.to_string()).collect();
+fn reasons_in_words() {
+    let words: Vec<String> = golden().decisions.iter().map(|d| d.why.to_string()).collect();
     assert_eq!(
-        told,
+        words,
         [
             "rank 3 by float, beside 0.1",
             "least overlap, 0.1250 beside 0.0, 1.0",

@@ -432,7 +432,7 @@ proptest! {
         prop_assert!(empty == 0 || full == 0, "{on_core:?}");
     }
 
-    /// A task that nobody watched says so, wherever tasks share cores.
+    /// A task that was not watched says so, wherever tasks share cores.
     #[test]
     fn unknown_mixes_say_so(case in any_case()) {
         let made = plan("mix", &case.machine, &case.usable, &case.tasks);

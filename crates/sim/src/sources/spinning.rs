@@ -9,7 +9,7 @@ use colocate_policy::source::Backend;
 
 pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
     let hidden =
-        Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario tell it" };
+        Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario show it" };
     if world.hides_spinning { Err(hidden) } else { Ok(known()) }
 }
 

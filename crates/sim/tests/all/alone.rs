@@ -58,7 +58,7 @@ fn check(job: JobSpec, took: Nanos) {
 
 /// A millisecond of work and 99 of sleep: it is done with its work, whatever sleep would come then.
 #[test]
-fn nobody_sleeps_when_the_work_is_done() {
+fn no_thread_sleeps_when_the_work_is_done() {
     let naps = [Stretch { sleep: ms(99), ..stretch(INT, 1_000_000) }];
     let job = |work| JobSpec {
         threads: vec![ThreadSpec { work, ..thread(&naps) }],

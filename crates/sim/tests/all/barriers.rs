@@ -50,7 +50,7 @@ fn spun(outcome: &Outcome) -> Vec<Nanos> {
 }
 
 /// A needs 10 ms a round and B 20, each on a core of its own, three rounds. A sleeps for 10 ms of the first two
-/// rounds, which end with B's; with its third it is done, at 50 ms, and waits for nobody.
+/// rounds, which end with B's; with its third it is done, at 50 ms, and waits for none.
 #[test]
 fn the_last_one_decides() {
     let threads = vec![rounds(INT, 10, 3), rounds(INT, 20, 3)];
@@ -85,7 +85,7 @@ fn spinning_takes_from_siblings() {
 }
 
 /// Two threads of 10 ms a round on two cores, then 5 ms of the first alone, twice. The work of both is done before
-/// the third round's barrier, so nobody comes to it: 10 + 5 + 10 + 5 + 10.
+/// the third round's barrier, so no thread comes to it: 10 + 5 + 10 + 5 + 10.
 #[test]
 fn one_works_for_all() {
     let threads = vec![rounds(INT, 10, 3); 2];
@@ -143,7 +143,7 @@ fn a_wait_to_spin_is_spun() {
     assert_eq!((spun(&outcome), outcome.tasks[1].ran), (vec![ms(0), half], ms(4)));
 }
 
-/// A thread that is born late is waited for, one that has less to do is not.
+/// A thread that is created late is waited for, one that has less to do is not.
 #[test]
 fn barriers_end() {
     let late = ThreadSpec { born: ms(30), ..rounds(INT, 10, 2) };
@@ -151,11 +151,11 @@ fn barriers_end() {
     let outcome = run(&scenario(vec![team(threads, BarrierWait::Sleep, None)]), "scatter");
     let ends: Vec<Nanos> = outcome.tasks.iter().map(|task| task.ended).collect();
     // The first comes at 10 and goes on at 40; the late one does its second round until 50, when the first
-    // comes again and waits for nobody any more.
+    // comes again and waits for none any more.
     assert_eq!(ends, [ms(70), ms(50), ms(10)]);
 }
 
-/// What is begun anew begins with nobody at the barrier.
+/// What is begun anew begins with no thread at the barrier.
 #[test]
 fn barriers_and_restarts() {
     let jobs = vec![

@@ -50,7 +50,7 @@ fn only(pus: &[u32], jobs: Vec<JobSpec>) -> Scenario {
 }
 
 /// A works and sleeps 10 ms each on PU 0, C computes on PU 2. B, which has run before for 10 ms, uses PU 0 whenever A
-/// sleeps; where it is stopped nobody does. Both come to PU 0 at 10 ms, so B gets one slice after A's first, from 13 to 16 ms,
+/// sleeps; where it is stopped none does. Both come to PU 0 at 10 ms, so B gets one slice after A's first, from 13 to 16 ms,
 /// in which the picture looks; then it has had its part for a second.
 #[test]
 fn idle_pus_are_filled() {
@@ -84,10 +84,10 @@ fn a_filler_gets_its_weight() {
     assert!((filled - 2.0 * FILLER).abs() <= SLICE.as_secs_f64(), "{filled}");
 }
 
-/// It is seen to wait, though it runs; what has never run is stopped, and so is everybody in a quantum that measures. A gets
+/// It is seen to wait, though it runs; what has never run is stopped, and so are all in a quantum that measures. A gets
 /// PU 0 from B, which goes to the sibling when idle PUs are looked for, 2 ms later.
 #[test]
-fn who_fills() {
+fn which_jobs_fill() {
     let jobs = vec![job("a", INT, 100), job("b", INT, 100), job("c", INT, 100)];
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
@@ -112,7 +112,7 @@ fn who_fills() {
 }
 
 proptest! {
-    /// Who was chosen, one a PU, on cores of their own, waits for its PU no longer than a filler's part of the time, and a
+    /// A job that was chosen, one a PU, on cores of its own, waits for its PU no longer than a filler's part of the time, and a
     /// slice each time that a filler comes to the PU; and all PUs are used all the time, since there are fillers enough.
     #[test]
     fn little_is_taken(

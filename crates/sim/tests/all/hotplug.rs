@@ -22,7 +22,7 @@ fn with(events: &[PuEvent], jobs: u32) -> Scenario {
 /// A's PU goes at 10 ms. It is pinned nowhere else, so it is free, and goes to the first PU of the node, where B
 /// runs. Nothing balances, so both take turns, until the PU is back and a new plan has A there again.
 #[test]
-fn who_was_there_goes_to_the_node() {
+fn tasks_of_a_lost_pu_go_to_the_node() {
     let kernel = Kernel { idle_balance: false, periodic_balance: None, ..together() };
     let jobs = with(&[event(10, 2, false), event(22, 2, true)], 2);
     let jobs = Scenario { kernel, ..jobs };
@@ -55,10 +55,10 @@ fn who_was_there_goes_to_the_node() {
     .assert_eq(&picture(&host.outcome(), 3, ms(1)));
 }
 
-/// Of eight tasks on eight PUs those of the PUs that go are spread by the kernel's balancing: nobody runs on what is
+/// Of eight tasks on eight PUs those of the PUs that go are spread by the kernel's balancing: no task runs on what is
 /// offline, which every step checks, and all work is done.
 #[test]
-fn everybody_finds_room() {
+fn every_task_finds_room() {
     let gone: Vec<PuEvent> = (0..6).map(|pu| event(u64::from(pu) * 5, pu, false)).collect();
     for policy in ["os", "scatter", "round-robin"] {
         let outcome = run(&with(&gone, 8), policy);

@@ -182,7 +182,7 @@ fn most_of_the_best_gain() {
 }
 
 /// A guard tries single quanta, each after the kernel's. What was runnable in the kernel's is not the scheduler's to know, so it
-/// knows of no phase, moves nobody, and gains nothing.
+/// knows of no phase, moves no thread, and gains nothing.
 #[test]
 fn under_a_guard_no_phase_is_seen() {
     for percent in [0, 25, 50] {

@@ -12,11 +12,11 @@ use common::{SMALL, STREAM, job, machine, ms, placed, scenario, together};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Keeps a job on PU 0 and brings its memory to node 0, so much a quantum, until it is told that all is there.
+/// Keeps a job on PU 0 and brings its memory to node 0, so much a quantum, until it is reported that all is there.
 #[derive(Clone, Debug)]
 struct Brings {
     order: PageMove,
-    told: Rc<RefCell<Vec<PagesMoved>>>,
+    reports: Rc<RefCell<Vec<PagesMoved>>>,
 }
 
 impl Policy for Brings {
@@ -25,8 +25,8 @@ impl Policy for Brings {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        self.told.borrow_mut().extend(evidence.moved.iter().cloned());
-        let is_there = self.told.borrow().last().is_some_and(|last| last.left == Bytes(0));
+        self.reports.borrow_mut().extend(evidence.moved.iter().cloned());
+        let is_there = self.reports.borrow().last().is_some_and(|last| last.left == Bytes(0));
         let pages = if is_there { Vec::new() } else { vec![self.order.clone()] };
         Plan { pages, ..placed(&[Place::Pu(PuNr(0))]) }
     }
@@ -37,7 +37,7 @@ fn order(to: u32, budget: Bytes) -> PageMove {
     PageMove { job: JobIdx(0), range: None, to: NodeNr(to), budget, why }
 }
 
-/// A job whose 64 MiB are on node 1 and that is on PU 0, of node 0: how it went, and what the policy was told.
+/// A job whose 64 MiB are on node 1 and that is on PU 0, of node 0: how it went, and what was reported to the policy.
 fn far(order: PageMove) -> (Outcome, Vec<PagesMoved>) {
     let mut far = job("a", STREAM, 200);
     far.threads[0].pages = Pages::On(NodeIdx(1));
@@ -45,20 +45,20 @@ fn far(order: PageMove) -> (Outcome, Vec<PagesMoved>) {
     jobs.kernel = Kernel { numa_balancing: None, ..together() };
     let (machine, performance) = machine(SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let told = Rc::default();
-    let mut policy = Brings { order, told: Rc::clone(&told) };
+    let reports = Rc::default();
+    let mut policy = Brings { order, reports: Rc::clone(&reports) };
     let options = Options { each_quantum: true, ..Options::default() };
     let outcome =
         simulate_with(&platform, &jobs, (&mut policy, ""), &options, &mut |_| ()).unwrap();
-    (outcome, told.take())
+    (outcome, reports.take())
 }
 
 /// 16 MiB in each of four quanta of 200 ms. Near, a million instructions take 11 ms, and far 21 ms.
 #[test]
 fn memory_comes_as_ordered() {
-    let (outcome, told) = far(order(0, Bytes::mib(16)));
+    let (outcome, reports) = far(order(0, Bytes::mib(16)));
     let moved: Vec<(u64, u64)> =
-        told.iter().map(|it| (it.moved.0 >> 20, it.left.0 >> 20)).collect();
+        reports.iter().map(|it| (it.moved.0 >> 20, it.left.0 >> 20)).collect();
     assert_eq!(moved, [(16, 48), (16, 32), (16, 16), (16, 0)]);
     assert_eq!(outcome.tasks[0].moves.page_bytes, 64 << 20);
     let (kept, _) = far(order(0, Bytes(0)));
@@ -67,13 +67,13 @@ fn memory_comes_as_ordered() {
     assert!(took(&outcome) + ms(1000) < took(&kept), "{} {}", took(&outcome), took(&kept));
 }
 
-/// What cannot be done is told, and nothing moves.
+/// What cannot be done is reported, and nothing moves.
 #[test]
 fn what_stands_in_the_way_is_told() {
-    let (outcome, told) = far(order(7, Bytes::mib(16)));
-    assert_eq!(told[0].trouble.as_deref(), Some("expected a node of the machine, found node7"));
-    assert_eq!((told[0].moved, outcome.tasks[0].moves.page_bytes), (Bytes(0), 0));
+    let (outcome, reports) = far(order(7, Bytes::mib(16)));
+    assert_eq!(reports[0].trouble.as_deref(), Some("expected a node of the machine, found node7"));
+    assert_eq!((reports[0].moved, outcome.tasks[0].moves.page_bytes), (Bytes(0), 0));
     let range = Some(AddressRange { start: 0, end: 4096 });
-    let (_, told) = far(PageMove { range, ..order(0, Bytes::mib(16)) });
-    assert!(told[0].trouble.as_deref().unwrap().contains("no addresses"), "{told:?}");
+    let (_, reports) = far(PageMove { range, ..order(0, Bytes::mib(16)) });
+    assert!(reports[0].trouble.as_deref().unwrap().contains("no addresses"), "{reports:?}");
 }

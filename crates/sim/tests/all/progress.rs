@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p colocate-sim --test all progress -- --nocapture` prints the errors.
 
-#![allow(clippy::print_stdout)] // the errors are for people, too
+#![allow(clippy::print_stdout)] // the errors are to be read, too
 
 use crate::common;
 
@@ -28,13 +28,13 @@ use std::rc::Rc;
 /// Seconds that what each job has done takes alone on a core with the memory near.
 type Truth = Rc<RefCell<Vec<f64>>>;
 
-/// A simulated machine that tells how far the jobs have come.
-struct Telling<'a> {
+/// A simulated machine that reports how far the jobs have come.
+struct Reporting<'a> {
     host: SimHost<'a>,
     truth: Truth,
 }
 
-impl Host for Telling<'_> {
+impl Host for Reporting<'_> {
     fn machine(&self) -> &Machine {
         self.host.machine()
     }
@@ -104,7 +104,7 @@ fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) 
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let truth: Truth = Rc::new(RefCell::new(vec![0.0; scenario.jobs.len()]));
     let host = SimHost::new(&platform, scenario).unwrap();
-    let mut telling = Telling { host, truth: truth.clone() };
+    let mut reporting = Reporting { host, truth: truth.clone() };
     let fair = Fair::new(mixing, settings);
     let mut compared = Compared { fair, truth, found: Found::default() };
     let jobs = knowns(&platform, scenario, false).unwrap();
@@ -117,8 +117,8 @@ fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) 
         also: SourceSet::NONE,
         without: SourceSet::NONE,
     };
-    colocate_engine::run(&mut telling, &mut compared, &workload, None, &mut |_| ()).unwrap();
-    let outcome = telling.host.outcome();
+    colocate_engine::run(&mut reporting, &mut compared, &workload, None, &mut |_| ()).unwrap();
+    let outcome = reporting.host.outcome();
     assert!(outcome.complete);
     let mut done: Vec<f64> =
         outcome.jobs.iter().map(|job| job.done.unwrap().as_secs_f64()).collect();
@@ -257,7 +257,7 @@ fn on_the_e5645_for(
     (mean, most)
 }
 
-/// Jobs that always do the same. What is left is that who is estimated has others on other cores, who take
+/// Jobs that always do the same. What is left is that a job that is estimated has others on other cores, which take
 /// cache and bandwidth from it: its speed alone is taken for too low and its progress for too high. That is
 /// a few percent for most and up to the share of its speed that a job bound by the memory loses.
 #[test]

@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(run(&scenario, policy.to_string().as_str()), run(&scenario, policy.to_string().as_str()));
     }
 
-    /// Whoever is stopped and goes on, every quantum by lot: no rule is broken, and all work is done. Quanta are longer than
+    /// Jobs are stopped and go on, every quantum at random: no rule is broken, and all work is done. Quanta are longer than
     /// slices: in shorter ones the same thread of a job may always be first, and spin for ever for another one.
     #[test]
     fn stopping_loses_nothing(scenario in any_scenario(), policy in any_policy(), ms in 1..40_u64) {

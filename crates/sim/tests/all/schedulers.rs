@@ -58,16 +58,16 @@ fn turns_are_even() {
     assert!(most - least <= 20, "{done:?}");
 }
 
-/// What a scheduler is told of a job is what the model says it does: half an instruction a cycle beside one
+/// What a scheduler gets to know of a job is what the model says it does: half an instruction a cycle beside one
 /// like it, one alone.
 #[test]
 fn rates_are_the_models() {
     let jobs = vec![job("a", MUL, 100), job("b", MUL, 100), job("c", MUL, 50)];
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     scheduled(&scenario(jobs), &PolicySpec::named("round-robin"), ms(10), &mut |turn| {
         let task = turn.seen.tasks.iter().find(|task| task.id.job.0 == 0).unwrap();
-        told.push((task.instructions.unwrap(), task.cycles.unwrap()));
+        seen.push((task.instructions.unwrap(), task.cycles.unwrap()));
     });
-    let (instructions, cycles) = told[0];
-    assert!(instructions.abs_diff(10_000_000) <= 1 && cycles.abs_diff(10_000_000) <= 1, "{told:?}");
+    let (instructions, cycles) = seen[0];
+    assert!(instructions.abs_diff(10_000_000) <= 1 && cycles.abs_diff(10_000_000) <= 1, "{seen:?}");
 }

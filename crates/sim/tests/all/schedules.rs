@@ -65,7 +65,7 @@ fn siblings_share_a_port() {
     assert!((outcome.used.pus[1] - 1.0).abs() < 1e-12);
 }
 
-/// Adder and multiplier on siblings: nobody waits for anybody.
+/// Adder and multiplier on siblings: none waits for the other.
 #[test]
 fn siblings_of_another_kind_do_not_contend() {
     let outcome = run(&scenario(vec![job("a", INT, 20), job("b", MUL, 40)]), "compact");
@@ -96,7 +96,7 @@ fn tasks_on_a_pu_take_turns() {
 
 /// Turns of 3 ms. B comes at 1 ms, where the mean of the queue is, 1, and has to wait until A has had 3. C
 /// comes at 5 ms in the middle of B's turn: A has had 3 and B 1 + 2, so C begins with 3. B goes on to 4, then it
-/// is A's turn (3, and it has the lower number), then C's (3), then B's (4), who is done.
+/// is A's turn (3, and it has the lower number), then C's (3), then B's (4), which is done.
 #[test]
 fn a_slice_is_run_to_its_end() {
     let jobs = vec![
@@ -157,8 +157,8 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
 }
 
 /// The same with looks. Four threads on PU 7; its core is looked at every 2 ms, its node every 4, everything every
-/// 8 ms. So the sibling has one at 2 ms, the other core's two PUs have theirs at 4 ms. Then nobody waits, and the
-/// fifth look at everything, at 40 ms, takes a running one to the node where nobody runs. B has run at half its
+/// 8 ms. So the sibling has one at 2 ms, the other core's two PUs have theirs at 4 ms. Then no task waits, and the
+/// fifth look at everything, at 40 ms, takes a running one to the node where none runs. B has run at half its
 /// speed for 37 ms then, so it is done at 41.5 ms, which is the middle of the last column and not before it.
 #[test]
 fn idle_pus_are_looked_for_time_and_again() {
@@ -179,7 +179,7 @@ fn idle_pus_are_looked_for_time_and_again() {
 }
 
 /// A and B are siblings on core 0, C has core 1 for 10 ms. From then on a look at the cores of the node, every
-/// 4 ms, finds 2 tasks against none. Nobody waits, so the fourth look in vain, at 24 ms, only makes the
+/// 4 ms, finds 2 tasks against none. No task waits, so the fourth look in vain, at 24 ms, only makes the
 /// fifth move one that runs, at 28 ms.
 #[test]
 fn an_idle_core_gets_one_of_two_siblings() {
@@ -202,14 +202,14 @@ fn an_idle_core_gets_one_of_two_siblings() {
 }
 
 /// Three tasks on two PUs: two looks of 2 PUs x 1 ms x 16 apart, and one of two that take turns changes PUs. In
-/// the long run each has two thirds of a PU, within a tenth: who is taken is not who waited longest.
+/// the long run each has two thirds of a PU, within a tenth: the one that is taken is not the one that waited longest.
 #[test]
 fn what_cannot_be_divided_goes_round() {
     let jobs = (0..3).map(|_| job("j", MUL, 2_000)).collect();
     let outcome = run(&on_pus(scenario(jobs), &[0, 2]), "os");
     let times: Vec<f64> = outcome.jobs.iter().map(|j| j.took().unwrap().as_secs_f64()).collect();
     assert!(times.iter().all(|time| (2.69..3.1).contains(time)), "{times:?}");
-    // One every 64 ms until the first is done, but for a few that come when nobody waits.
+    // One every 64 ms until the first is done, but for a few that come when none waits.
     let moves: u32 = outcome.tasks.iter().map(|task| task.moves.total()).sum();
     assert!((35..=43).contains(&moves), "{moves}");
 }
@@ -402,15 +402,15 @@ fn a_task_goes_to_its_memory() {
     assert_eq!((outcome.tasks[0].moves.other_node, outcome.tasks[0].moves.page_bytes), (1, 0));
 }
 
-/// Threads born later than their job go where the plan's rule for newborn tasks says: round-robin fills PUs in
+/// Threads created later than their job go to the plan's default placement: round-robin fills PUs in
 /// order.
 #[test]
-fn newborn_threads_follow_the_plan() {
-    let born = |at: u64| ThreadSpec { born: ms(at), ..thread(&[stretch(MUL, 20_000_000)]) };
-    let jobs = [("a", [0, 10, 20]), ("b", [5, 15, 25])].map(|(name, births)| JobSpec {
+fn new_threads_follow_the_plan() {
+    let created = |at: u64| ThreadSpec { born: ms(at), ..thread(&[stretch(MUL, 20_000_000)]) };
+    let jobs = [("a", [0, 10, 20]), ("b", [5, 15, 25])].map(|(name, times)| JobSpec {
         name: name.into(),
         arrives: Nanos::ZERO,
-        threads: births.map(born).to_vec(),
+        threads: times.map(created).to_vec(),
         barrier: None,
     });
     let scenario = scenario(jobs.to_vec());
@@ -476,7 +476,7 @@ fn turns_are_fair_after_months() {
 }
 
 /// Two tasks on each of two siblings for 120 ms. Where turns end together the same two run beside each other all
-/// the time; where PUs end them at different ticks, everybody runs beside everybody of the other PU.
+/// the time; where PUs end them at different ticks, each runs beside every one of the other PU.
 #[test]
 fn turns_that_end_at_different_times_mix_the_siblings() {
     let beside = |stagger, seed| {

@@ -54,7 +54,7 @@ fn lasts(scenario: &Scenario, seed: u64, kind: &str) -> f64 {
 /// Ten rounds of 100 ms, and between them nine serial parts of 100 ms on a slow core or 50 on a fast one, in quanta of 10 ms
 /// and of 7.
 ///
-/// The kernel leaves the first thread where it was born. On a slow core `os` takes 10 · 100 + 9 · 100 = 1900 ms, on a fast one
+/// The kernel leaves the first thread where it was created. On a slow core `os` takes 10 · 100 + 9 · 100 = 1900 ms, on a fast one
 /// 10 · 100 + 9 · 50 = 1450, since the parallel parts take as long as their slowest threads. `parallelism-aware` takes 1450 either way,
 /// and what the first serial part does on the slow core before it is seen: at most two quanta, of which half is lost. After that
 /// the kernel leaves the thread on its fast core, where the next serial part finds it. That is 1.31 times faster than `os`, with

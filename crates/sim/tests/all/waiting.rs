@@ -57,7 +57,7 @@ fn one_after_the_other() {
     assert_eq!(waited(&outcome), [ms(10), ms(10)]);
 }
 
-/// Four jobs, two PUs, two at a time: everybody has half of the time, and nobody waits in a queue.
+/// Four jobs, two PUs, two at a time: each has half of the time, and none waits in a queue.
 #[test]
 fn more_jobs_than_pus() {
     let jobs = scenario((0..4).map(|_| job("j", MUL, 20)).collect());
@@ -72,17 +72,17 @@ fn more_jobs_than_pus() {
     assert_eq!(waited(&outcome), [ms(10), ms(10), ms(20), ms(20)]);
 }
 
-/// A's second thread would be born at 5 ms, when A is stopped: it is born at 10. B arrives at 5 ms while the plan
+/// A's second thread would be created at 5 ms, when A is stopped: it is created at 10. B arrives at 5 ms while the plan
 /// has it wait: it is launched then, and has waited 5 ms when it runs.
 #[test]
-fn what_is_stopped_gives_birth_to_nobody() {
-    let born = ThreadSpec { born: ms(5), ..thread(&[stretch(MUL, 20_000_000)]) };
-    let threads = vec![thread(&[stretch(MUL, 30_000_000)]), born];
+fn a_stopped_job_creates_no_threads() {
+    let late = ThreadSpec { born: ms(5), ..thread(&[stretch(MUL, 20_000_000)]) };
+    let threads = vec![thread(&[stretch(MUL, 30_000_000)]), late];
     let a = JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads, barrier: None };
     let jobs = scenario(vec![a, JobSpec { arrives: ms(5), ..job("b", MUL, 20) }]);
     let outcome = follow(&jobs, &[placed(&[W, W]), placed(&[on(0), on(2)])]);
-    let births: Vec<Nanos> = outcome.tasks.iter().map(|task| task.born).collect();
-    assert_eq!(births, [ms(0), ms(10), ms(5)]);
+    let created: Vec<Nanos> = outcome.tasks.iter().map(|task| task.created).collect();
+    assert_eq!(created, [ms(0), ms(10), ms(5)]);
     assert_eq!(waited(&outcome), [ms(10), ms(0), ms(5)]);
     let times: Vec<_> = outcome.jobs.iter().map(|job| job.took().unwrap()).collect();
     assert_eq!(times, [ms(40), ms(25)]);
@@ -106,7 +106,7 @@ fn timers_run_on() {
 
 /// The same: at the end it has waited for a PU for no time, whatever it was stopped for.
 #[test]
-fn who_is_stopped_waits_for_no_pu() {
+fn a_stopped_job_waits_for_no_pu() {
     let course = [stretch(INT, 5_000_000), stretch(INT, 5_000_000)];
     let mut naps = job("a", INT, 0);
     naps.threads = vec![thread(&course.map(|each| Stretch { sleep: ms(8), ..each }))];
@@ -175,16 +175,16 @@ fn a_host_counts() {
 }
 
 #[test]
-fn a_host_says_who_waits() {
+fn a_host_reports_waiting_jobs() {
     let jobs = scenario(vec![job("a", INT, 30), job("b", INT, 30)]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, &jobs).unwrap();
     let seen = host.run_quantum(&placed(&[on(0), W]), ms(10)).unwrap();
-    let stands: Vec<_> =
+    let statuses: Vec<_> =
         seen.tasks.iter().map(|task| (task.status.clone(), task.target_pu)).collect();
     assert_eq!(
-        stands,
+        statuses,
         [(PlacementStatus::Placed, Some(PuNr(0))), (PlacementStatus::Waiting, None)]
     );
     let ran: Vec<_> = seen.tasks.iter().map(|task| task.cpu_time).collect();

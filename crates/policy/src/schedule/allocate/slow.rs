@@ -1,4 +1,4 @@
-//! Allocation as it is defined, with a look at everything for everybody: what the fast one is compared with.
+//! Allocation as it is defined, with a look at everything for each thread: what the fast one is compared with.
 
 use super::super::Thread;
 use super::super::select::float;
@@ -82,7 +82,7 @@ fn divided(
     parts
 }
 
-/// As [`super::most_with_least`] where no core has more than two usable PUs: those that nobody gets are taken by
+/// As [`super::most_with_least`] where no core has more than two usable PUs: those that no thread gets are taken by
 /// threads that ask for nothing.
 pub fn most_with_least(
     machine: &Machine,

@@ -1,10 +1,10 @@
-//! Fast and slow cores, what a move between them costs, and who goes to which.
+//! Fast and slow cores, what a move between them costs, and which thread goes to which core.
 //!
 //! # Problem
 //! Threads that should be on fast cores have to get there by few and short ways, and the others have to be spread over
 //! what is left.
 //! # Approach
-//! Whoever is on a core where it may be stays; who has to move goes to a core under the same last-level cache if
+//! A thread on a core where it may be stays; one that has to move goes to a core under the same last-level cache if
 //! there is one.
 //! # Terms
 //! - *Speed* of a core: its kind's capacity over that of the fastest kind that may be used.
@@ -12,15 +12,15 @@
 //! - *Domain*: the cores under one last-level cache. A *crossing* leaves it.
 //! - *Refill*: the time in which a thread that moved fetches again what it had in caches, in seconds.
 //! # Algorithm
-//! [`Cores::seats`]: who is on a fast core keeps it; then everybody gets a free one of its domain; the others get what is
+//! [`Cores::seats`]: a thread on a fast core keeps it; then each gets a free one of its domain; the others get what is
 //! left, if that is worth its cost. [`Cores::spread`]: groups of cores take threads one after the other, one thread a core
 //! each time, until all have a place: so no core has two more than another of its group. Where a group gets fewer than it has
-//! cores, those cores get one where threads are already, then those in whose domain somebody has to leave a core.
+//! cores, those cores get one where threads are already, then those in whose domain a thread has to leave a core.
 //! # Properties
 //! - **One each**: no fast core gets two. -> test `one_each_and_near_first`
 //! - **Near first**: as few crossings as possible, by brute force. -> test `one_each_and_near_first`
 //! - **Even**: no core of a group gets two more than another. -> test `even_and_still`
-//! - **Still**: who was spread is not moved by the same question. -> test `even_and_still`
+//! - **Still**: threads that were spread are not moved by the same input. -> test `even_and_still`
 
 use super::super::Thread;
 use super::super::select::float;
@@ -38,7 +38,7 @@ pub const ASSUMED_RATIO: f64 = 1.5;
 /// a time.
 pub const REFILL: f64 = 2e9;
 
-/// The size of a cache whose size nobody says. Chosen.
+/// The size of a cache whose size is unknown. Chosen.
 pub const ASSUMED_CACHE: Bytes = Bytes::mib(1);
 
 /// A core that may be used.
@@ -61,8 +61,8 @@ pub struct Core {
 /// What a thread gains and loses by going to another core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// The share of its time that it saves there; below 0 where that is slower. Who is on a fast core has to leave it for a
-    /// slow one where somebody else keeps it, so for them it is what that saves.
+    /// The share of its time that it saves there; below 0 where that is slower. A thread on a fast core has to leave it for a
+    /// slow one where another thread keeps it, so for them it is what that saves.
     pub gain: f64,
     /// Seconds of refill, there and back.
     pub cost: f64,
@@ -133,7 +133,7 @@ impl Cores {
         *self.at.get(thread.pu?.idx())?
     }
 
-    /// What it means for a thread to go to a core; nothing is lost by a thread that never ran, or ran where nobody may.
+    /// What it means for a thread to go to a core; nothing is lost by a thread that never ran, or ran where no thread may.
     #[must_use]
     pub fn way(&self, thread: &Thread, to: usize) -> Move {
         let Some(from) = self.of(thread).filter(|&from| from != to) else {
@@ -146,7 +146,7 @@ impl Cores {
         Move { gain: 1.0 - slow / to.speed, cost: fill(from) + fill(to), crossing }
     }
 
-    /// A fast core for each thread, which are no more than there are `free` ones; `None` for those to whom the way to what is
+    /// A fast core for each thread, which are no more than there are `free` ones; `None` for those for which the way to what is
     /// left is not worth it.
     #[must_use]
     pub fn seats(
@@ -211,7 +211,7 @@ impl Cores {
     }
 
     /// A PU for each thread, group by group and again from the first when all are full; PUs of `taken` are not used.
-    /// Nobody gets one where there are no groups.
+    /// No thread gets one where there are no groups.
     #[must_use]
     pub fn spread(
         &self,

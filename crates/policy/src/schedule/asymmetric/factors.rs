@@ -13,8 +13,8 @@
 //! A rate counts only where the thread was put on a PU for the quantum and was last seen there. What was sampled on both kinds goes before the model's word.
 //! A thread that was placed for [`BLIND`] quanta and showed no rate is taken for one of which none will ever be known.
 //! # Properties
-//! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `told_by_the_model`
-//! - **Nobody is asked for ever** who shows no rates. -> test `who_shows_nothing_is_given_up`
+//! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `from_the_model`
+//! - **No thread is tried for ever** that shows no rates. -> test `a_thread_without_rates_is_given_up`
 
 use super::super::sorted::Sorted;
 use super::super::{Choice, QueuedJob};
@@ -45,7 +45,7 @@ pub struct Factors {
     /// What the model can be asked with: how fast the machine is, and what each job demands.
     known: Option<(Performance, Vec<Phase>)>,
     /// What it said, by job; `None` before it was asked.
-    told: Option<Vec<Option<f64>>>,
+    predicted: Option<Vec<Option<f64>>>,
     seen: Sorted<TaskId, Sampled>,
 }
 
@@ -67,11 +67,11 @@ impl Factors {
 
     /// Takes in what threads did in the last quantum, and forgets those that are gone.
     pub fn note(&mut self, machine: &Machine, cores: &Cores, queue: &[QueuedJob]) {
-        if self.told.is_none() {
+        if self.predicted.is_none() {
             let said = self.known.as_ref().map(|(performance, demands)| {
                 said(machine, cores, performance, demands).unwrap_or_default()
             });
-            self.told = Some(said.unwrap_or_default());
+            self.predicted = Some(said.unwrap_or_default());
         }
         let clocks = relative_clocks(machine, cores);
         let threads = queue.iter().flat_map(|job| &job.threads);
@@ -99,14 +99,14 @@ impl Factors {
         }
     }
 
-    /// The factor of a thread; `None` while nobody knows.
+    /// The factor of a thread; `None` while unknown.
     #[must_use]
     pub fn of(&self, id: TaskId) -> Option<f64> {
         let sampled = self.seen.get(&id).and_then(|sampled| {
             let slow = sampled.slow.filter(|slow| *slow > 0.0)?;
             Some(sampled.fast? / slow)
         });
-        sampled.or_else(|| *self.told.as_ref()?.get(id.job.0 as usize)?)
+        sampled.or_else(|| *self.predicted.as_ref()?.get(id.job.0 as usize)?)
     }
 
     /// Where a thread has to run for its factor to be known; `None` if it is known, or never will be.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_nothing_is_given_up() {
+    fn a_thread_without_rates_is_given_up() {
         let mut two = Two::new();
         two.ran(0, 0, None);
         assert_eq!(two.factors.missing(ID), Some(Missing::Fast));
@@ -260,7 +260,7 @@ mod tests {
     /// 2.3 and 1.15 GHz: additions that wait for each other are twice as fast. A load from memory every ten instructions, one
     /// after the other, takes as long on both, which is nearly all of it. Of the third job nothing is known.
     #[test]
-    fn told_by_the_model() {
+    fn from_the_model() {
         let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();
         let machine = described::from_toml(text).unwrap().machine;
         let performance = described::performance(text).unwrap().unwrap();

@@ -64,7 +64,7 @@ pub struct World {
     pub messages: Vec<String>,
     /// Threads whose programs chose their PUs: they stay where they are.
     pub bound: Vec<TaskId>,
-    /// Instructions per cycle of a thread on a PU, if anybody counts them.
+    /// Instructions per cycle of a thread on a PU, if they are counted.
     pub ipc: Box<dyn Fn(TaskId, PuIdx) -> Option<f64>>,
 }
 
@@ -115,12 +115,12 @@ impl World {
         shares.iter().enumerate().map(job).collect()
     }
 
-    /// Asks for a quantum after one with these shares, and lets it run: who is left to the kernel stays.
+    /// Asks for a quantum after one with these shares, and lets it run: a thread that is left to the kernel stays.
     pub fn quantum(&mut self, policy: &mut dyn Policy, shares: &[Vec<f64>]) -> Vec<Placed> {
         let queue = self.queue(shares);
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
-        // What came of the quantum is told with the next question: here always the same.
+        // The outcome of the quantum comes with the next call: here always the same.
         let last = (self.number > 0).then_some(QuantumOutcome { took: self.quantum, did: &[] });
         let plan = policy.decide(&Evidence { last, ..Evidence::of_queue(now) });
         let initial: BTreeMap<TaskId, PuNr> = plan.initial.iter().copied().collect();

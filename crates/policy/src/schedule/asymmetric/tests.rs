@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const ALL: [&str; 4] = ["parallelism-aware", "efficiency", "utility", "all-fast-first"];
 
-/// Those that move nobody but for changes of phases; moves cost `parallelism-aware` nothing, so that it makes all of them.
+/// Those that move no thread but for changes of phases; moves cost `parallelism-aware` nothing, so that it makes all of them.
 const BY_PHASE: [&str; 3] = ["parallelism-aware:spare=no:cost=0", "utility", "all-fast-first"];
 
 fn scheduler(name: &str) -> Box<dyn Policy> {
@@ -41,10 +41,10 @@ fn loads(world: &World, shares: &[Vec<f64>]) -> BTreeMap<PuIdx, usize> {
 }
 
 proptest! {
-    /// Nobody waits for a PU longer than others have to: where there are as many PUs as threads and one more for each that keeps
-    /// its core to itself, nobody shares one with two others.
+    /// No thread waits for a PU longer than others have to: where there are as many PUs as threads and one more for each that keeps
+    /// its core to itself, no thread shares one with two others.
     #[test]
-    fn nobody_is_crowded(name in prop::sample::select(&ALL), which in 0_usize..5, course in prop::collection::vec(any_phases(&THREADS), 1..8)) {
+    fn no_pu_is_crowded(name in prop::sample::select(&ALL), which in 0_usize..5, course in prop::collection::vec(any_phases(&THREADS), 1..8)) {
         let mut world = World::new(machines()[which].clone(), &THREADS);
         let mut scheduler = scheduler(name);
         for shares in course {
@@ -52,14 +52,14 @@ proptest! {
             world.quantum(&mut *scheduler, &shares);
             let (now, all) = (loads(&world, &shares), before.values().sum::<usize>());
             let fair = all.div_ceil(world.pus.len());
-            // The kernel's affair is what nobody placed: that was so before.
+            // The kernel's affair is what is not placed: that was so before.
             let most = before.values().copied().max().unwrap_or(0).max(fair + 1);
             prop_assert!(now.values().all(|load| *load <= most), "{before:?} {now:?}");
             prop_assert_eq!(now.len(), world.pus.len(), "usable PUs only");
         }
     }
 
-    /// In a phase that lasts nobody moves after the first quantum, and then once at most. As long as there is a fast core for each
+    /// In a phase that lasts no thread moves after the first quantum, and then once at most. As long as there is a fast core for each
     /// serial phase; and a boost that ends makes no difference.
     #[test]
     fn one_move_for_a_change(

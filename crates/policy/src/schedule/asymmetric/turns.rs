@@ -3,15 +3,15 @@
 //! # Problem
 //! Several threads want a fast core, and there is one.
 //! # Approach
-//! Who has had one for the least time so far comes first; between those that had it as long, who has one now keeps it, so
-//! that nobody is moved without a reason.
+//! The thread that has had one for the least time so far comes first; between those that had it as long, the one that has it now keeps it, so
+//! that no thread is moved without a reason.
 //! # Terms
-//! - *Competitor*: who wants a fast core in this quantum. *Had*: time for which it had one while it was a competitor.
+//! - *Competitor*: a thread that could use a fast core in this quantum. *Had*: time for which it had one while it was a competitor.
 //! # Algorithm
-//! A competitor that was none in the quantum before begins with no less than the least that those had who were: what it
+//! A competitor that was none in the quantum before begins with no less than the least that those had that were: what it
 //! missed while it did not compete is not made up for, and what it had before is not forgotten.
 //! # Properties
-//! - **Equal shares**: of the same competitors nobody gets ahead of another one by more than a quantum.
+//! - **Equal shares**: of the same competitors none gets ahead of another one by more than a quantum.
 //!   -> test `shares_within_a_quantum`
 //! - **No starvation**: with `f` seats and `n` competitors each has one after `n − f + 1` quanta at the latest.
 //!   -> test `shares_within_a_quantum`
@@ -20,7 +20,7 @@
 use super::super::sorted::Sorted;
 use colocate_machine::Nanos;
 
-/// Who had a fast core for how long.
+/// Which thread had a fast core for how long.
 #[derive(Clone, Debug)]
 pub struct Turns<K> {
     known: Sorted<K, Known>,
@@ -102,7 +102,7 @@ mod tests {
         seated
     }
 
-    /// One seat for three: between equals who sits stays. 0 has had 1 when 1 comes, and 2 then; all have had 1, 2 stays.
+    /// One seat for three: between equals the one that sits stays. 0 has had 1 when 1 comes, and 2 then; all have had 1, 2 stays.
     #[test]
     fn turns_by_hand() {
         let mut turns = Turns::default();

@@ -13,7 +13,7 @@ fn fair() -> Fair {
     Fair::new(Mixing::FAIR, Estimating::USUAL)
 }
 
-/// One quantum: tells how long the last one took, if it is known, and asks for the next.
+/// One quantum: reports how long the last one took, if it is known, and asks for the next.
 fn next(
     fair: &mut Fair,
     machine: &Machine,
@@ -37,7 +37,7 @@ fn estimates(choices: &[Choice]) -> usize {
     choices.iter().filter(|choice| choice.selected == Selected::Estimated).count()
 }
 
-/// A first quantum at 1.0 beside others counts as a second, the length of quanta of which nobody says more. Then it
+/// A first quantum at 1.0 beside others counts as a second, the length of quanta of which no more is known. Then it
 /// turns out that alone it does 2.0, so that was half a second's worth, and the estimate itself is
 /// one. A quantum at 1.0 beside others is half a second's worth more.
 #[test]
@@ -201,10 +201,10 @@ fn more_threads_than_pus() {
     );
 }
 
-/// Four streams and two that compute, on four PUs. Nothing is known of them, so nobody is estimated in the two quanta
+/// Four streams and two that compute, on four PUs. Nothing is known of them, so no job is estimated in the two quanta
 /// until all have run; then the first stream is, beside those that compute, and not beside streams.
 #[test]
-fn nobody_is_light_unseen() {
+fn no_job_is_light_unseen() {
     let machine = machine("core:2 pu:2");
     let rates = [30.0, 30.0, 30.0, 30.0, 0.0, 0.0];
     let mut fair = fair();
@@ -242,7 +242,7 @@ fn light_by_hand() {
     assert_eq!(light(&jobs[..2]), [false, false]);
 }
 
-/// Each is tried once, then nobody has cores of its own any more, until somebody's speed is counted.
+/// Each is tried once, then no job has cores of its own any more, until a speed is counted.
 #[test]
 fn without_counters() {
     let machine = machine("core:2 pu:2");
@@ -283,7 +283,7 @@ fn own_cores() {
 
 /// Two quanta until all have run, then one each at most.
 #[test]
-fn everybody_is_estimated() {
+fn every_job_is_estimated() {
     let machine = machine("core:4 pu:2");
     let mut fair = Fair::new(Mixing::PERF_FAIR, Estimating::USUAL);
     run(&machine, |now| fair.choose(now), &TEN, 13, |_| ());
@@ -315,9 +315,9 @@ fn estimates_are_few() {
     assert!(renewed.iter().all(|times| *times >= 2), "{renewed:?}");
 }
 
-/// Of twelve jobs on four contexts nobody waits for more than 30 quanta.
+/// Of twelve jobs on four contexts no job waits for more than 30 quanta.
 #[test]
-fn nobody_starves() {
+fn no_job_starves() {
     let machine = machine("core:2 pu:2");
     for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
         let mut fair = Fair::new(mixing, Estimating::USUAL);
@@ -340,7 +340,7 @@ fn nobody_starves() {
 /// Two jobs run for a hundred quanta on a core of one PU, then a third comes. It does not run for the fifty quanta
 /// that each of the others has: all take turns from then on.
 #[test]
-fn who_comes_later_has_no_arrears() {
+fn a_later_job_has_no_arrears() {
     let machine = machine("core:1");
     let mut fair = fair();
     let mut all = queue(&[1.0; 3]);
@@ -418,7 +418,7 @@ fn unfairness_by_hand() {
     assert!((book.unfairness(&jobs) - 4.0).abs() < 1e-12);
 }
 
-/// Longest that anybody waits, in quanta, on two cores of two PUs. A job asks for `(memory, alone, beside)`: its traffic,
+/// Longest that a job waits, in quanta, on two cores of two PUs. A job asks for `(memory, alone, beside)`: its traffic,
 /// its speed with cores of its own and the share of it beside others; job `n` comes at quantum `4 n`.
 fn longest_wait(mixing: Mixing, asked: &[(f64, f64, f64)], quanta: usize) -> usize {
     let machine = machine("core:2 pu:2");
@@ -453,11 +453,11 @@ fn longest_wait(mixing: Mixing, asked: &[(f64, f64, f64)], quanta: usize) -> usi
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each of up to eight jobs on four contexts has at least three tenths of its speed alone. Whoever waits sees four
+    /// Each of up to eight jobs on four contexts has at least three tenths of its speed alone. A job that waits sees four
     /// others that have come less far, except while estimates are made; it waits until these have caught up. How long
     /// is not derived: 3,000 random cases found waits of more than 20 quanta and none of more than 40.
     #[test]
-    fn nobody_waits_long(
+    fn no_job_waits_long(
         asked in prop::collection::vec((0.0_f64..60.0, 0.2_f64..3.0, 0.3_f64..1.0), 5..9),
         perf in any::<bool>(),
     ) {

@@ -8,7 +8,7 @@
 //! # Terms
 //! - *Bound* of a beginning: the STP of the threads that have a place, as if there were no others, and for each
 //!   other thread the most that it can have: its rate beside the one thread that disturbs it least, or its rate
-//!   alone for as many as can be alone on a core. Another thread makes nobody faster in the model, so no placement
+//!   alone for as many as can be alone on a core. Another thread makes no thread faster in the model, so no placement
 //!   that goes on from there has more.
 //! # Algorithm
 //! Depth first, the core with the greatest bound first, of empty cores that are alike only the first; beginnings

@@ -4,7 +4,7 @@
 //! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have all the time shorten it by
 //! nothing. But each exchange of two threads costs both what they had in their caches.
 //! # Approach
-//! Who has been on fast cores for longest makes room for who has been there for the least time, as seldom as is best for a
+//! The thread that has been on fast cores for longest makes room for the one that has been there for the least time, as seldom as is best for a
 //! phase of the expected length. Two threads exchange their PUs and are left to the kernel there: PUs have as many threads as
 //! before, and the kernel may go on to balance them.
 //! # Terms
@@ -14,25 +14,25 @@
 //! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time that a
 //!   thread saves on a fast core; `c`: seconds of refill there and back. All but `L` in seconds per second or counts.
 //! # Algorithm
-//! 1. A fast core where nobody is, or only who sleeps, goes to the challenger that had least, if what is left of its
+//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had least, if what is left of its
 //!    phase is worth the refill: `left · g ≥ c`.
 //! 2. A holder and a challenger change PUs if the holder had at least `m` more, half a quantum being nothing: holders that had
 //!    most first, challengers that had least first, of those under the holder's last-level cache if there are any, else of all. At the
-//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. Who gets ahead from
+//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread that gets ahead from
 //!    `−m` to `m` changes once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is
 //!    least at `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
-//! 3. Nobody changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
+//! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
 //!    `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on fast cores for `x` of it beside one that never is.
 //!
 //! Ours: steps 2 and 3. The published policy shares evenly, which is known from memory only; how often it changes is not.
 //! # Properties
-//! - **Even**: of sharers that are there all the time nobody gets ahead by more than the margin and two quanta. -> test `shares_are_even`
+//! - **Even**: of sharers that are there all the time none gets ahead by more than the margin and two quanta. -> test `shares_are_even`
 //! - **Seldom**: the dearer the longer a turn. -> test `turns_by_hand`
 //! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
 //! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
-//! - **Sleepers keep nothing**: where somebody sleeps is as if nobody were there. -> test
-//!   `where_somebody_sleeps_is_room`
+//! - **Sleepers keep nothing**: a core where a thread sleeps is as if it were empty. -> test
+//!   `sleepers_make_room_for_sharers`
 
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
@@ -67,7 +67,7 @@ pub struct Change {
 /// a job that creates threads all the time not too many are kept.
 const REMEMBERED: u64 = 100;
 
-/// Who had fast cores for how long.
+/// Which threads had fast cores for how long.
 #[derive(Clone, Debug, Default)]
 pub struct Sharing {
     known: Sorted<TaskId, Had>,
@@ -97,7 +97,7 @@ struct Round<'a> {
 }
 
 impl Sharing {
-    /// Who changes PUs: `shared` are fast cores, `busy` says by core where anybody is who does not sleep, `took` is
+    /// Which threads change PUs: `shared` are fast cores, `busy` says by core where a thread is that does not sleep, `took` is
     /// how long the last quantum took, and refills count `cost` times.
     pub fn turns(
         &mut self,
@@ -115,7 +115,7 @@ impl Sharing {
         round.changes(shared, busy)
     }
 
-    /// Takes in where sharers were in the last quantum, and returns what they had. What somebody missed who was no sharer then is
+    /// Takes in where sharers were in the last quantum, and returns what they had. What a thread missed that was no sharer then is
     /// not made up for.
     fn note(&mut self, cores: &Cores, sharers: &[Sharer<'_>], took: f64) -> Vec<f64> {
         let (now, before) = (self.quanta + 1, self.quanta);

@@ -48,10 +48,10 @@ fn near_first() {
 }
 
 /// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three are left to the kernel: they have
-/// a core each, and nobody is on the fast one. When A's phase is over and B's begins, A's threads, which both were last on the
-/// fast core, are put out of its way: one where B's serial thread was, one where somebody sleeps.
+/// a core each, and none is on the fast one. When A's phase is over and B's begins, A's threads, which both were last on the
+/// fast core, are put out of its way: one where B's serial thread was, one where a thread sleeps.
 #[test]
-fn who_is_done_goes_back() {
+fn done_threads_go_back() {
     let mut world = World::new(halves("core:4", &[1]), &[2, 3]);
     // A is on 0 and 1, B on 2, 3 and 0.
     let mut pa = new(SERIAL);
@@ -78,7 +78,7 @@ fn crowds_are_kept_off() {
 }
 
 /// A's only thread is always runnable, and its program has bound it to the slow core 0; B's threads are on the fast core 1 and
-/// on 0. Nobody is put anywhere.
+/// on 0. No thread is put anywhere.
 #[test]
 fn bound_ones_are_let_alone() {
     let mut world = World::new(halves("core:2", &[1]), &[1, 2]);
@@ -229,7 +229,7 @@ proptest! {
             let candidates = pa.candidates(&world.queue(&shares)).len();
             let seats = if cores.are_alike() { 0 } else { cores.fast().count().min(candidates) };
             prop_assert_eq!(serial.len(), seats);
-            // Nobody begins where a serial thread is.
+            // No thread begins where a serial thread is.
             for pu in serial {
                 let on = |placed: &&Placed| placed.pu.or(placed.put) == Some(pu);
                 prop_assert_eq!(placed.iter().filter(on).count(), 1);

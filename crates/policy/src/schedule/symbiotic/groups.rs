@@ -22,7 +22,7 @@ fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     cores.iter().map(|core| room(core.pus.len())).collect()
 }
 
-/// Everybody on the core where they last ran, as far as there is room; the others on the emptiest.
+/// Each on the core where it last ran, as far as there is room; the others on the emptiest.
 pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> Groups {
     let cores = places.cores();
     let rooms = rooms(places, threads.len());
@@ -52,7 +52,7 @@ fn put_on_the_emptiest(
 ) {
     let order = places.spread_cores();
     let mut rest = rest.into_iter();
-    // Whoever gets one has one more than the emptiest, so its turn comes again when all have as many.
+    // A core that gets one has one more than the emptiest, so its turn comes again when all have as many.
     for level in 0..places.width() {
         for &core in &order {
             if groups[core].len() == level && level < rooms[core] {

@@ -5,7 +5,7 @@
 //! stacks and two divisions.
 //!
 //! # Properties
-//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] tells, pair by pair, to rounding.
+//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair, to rounding.
 //!   -> test `as_the_equation_says`
 
 use super::Objective;

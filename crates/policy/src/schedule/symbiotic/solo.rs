@@ -1,7 +1,7 @@
-//! Quanta in which a thread has a core alone, because its stack beside others does not tell the one alone.
+//! Quanta in which a thread has a core alone, because its stack beside others does not show the one alone.
 //!
 //! # Problem
-//! With some coefficients, or some stacks, whose cycles they are cannot be told: the inverse is not unique, or a
+//! With some coefficients, or some stacks, whose cycles they are is unknown: the inverse is not unique, or a
 //! little noise becomes a large error.
 //! # Approach
 //! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That leaves contexts
@@ -10,15 +10,15 @@
 //! - *Credit*: contexts that may be left empty; every quantum adds [`SHARE`] of all contexts.
 //! - *Sample*: a stack that a thread showed alone on a core. It is good for [`GOOD_FOR`] quanta.
 //! # Algorithm
-//! 1. Who *wants* one: a thread that shows stacks, and has no sample that is still good, if stacks are not told
+//! 1. A thread *needs* one that shows stacks, and has no sample that is still good, if stacks alone are not found
 //!    well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its stack did not settle.
-//! 2. Who has no sample comes first, then who has the oldest; in the order of the queue.
+//! 2. A thread without a sample comes first, then the one with the oldest; in the order of the queue.
 //! 3. While there is credit, each gets the core where it last ran, or the first that is free, and the last
 //!    of the chosen jobs wait if there is no room for them. They keep their places in the queue.
 //! # Properties
 //! - **Rationed**: no more contexts are left empty than the share says. -> test `solo_is_rationed`
-//! - **Everybody** who wants a sample gets one. -> test `solo_tells_what_stacks_together_do_not`
-//! - **Never needed** where stacks are told well. -> test `no_solo_where_stacks_are_told`
+//! - **Every thread** that needs a sample gets one. -> test `solo_shows_what_stacks_together_do_not`
+//! - **Never needed** where stacks alone are found well. -> test `no_solo_where_stacks_are_known`
 //!
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
 
@@ -36,7 +36,7 @@ pub const SHARE: f64 = 0.02;
 /// [`Estimating`](crate::schedule::progress::Estimating)), for the same reason: phases.
 pub const GOOD_FOR: u64 = 20;
 
-/// Who runs alone on a core.
+/// A thread that runs alone on a core.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Alone {
     pub thread: TaskId,
@@ -54,7 +54,7 @@ pub(super) struct Ration {
 }
 
 impl Ration {
-    /// Chooses who runs alone. Jobs that must wait for that leave `chosen`.
+    /// Chooses the threads that run alone. Jobs that must wait for that leave `chosen`.
     pub fn choose(
         &mut self,
         now: &Quantum<'_>,
@@ -110,7 +110,7 @@ fn wanting<'a>(
     found
 }
 
-/// The core where the thread last ran, else the first that nobody has alone.
+/// The core where the thread last ran, else the first that no thread has alone.
 fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
     let cores = places.cores();
     let is_free = |core: &usize| taken.iter().all(|alone| alone.core != *core);
@@ -119,7 +119,7 @@ fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usi
 }
 
 /// Lets the last of the chosen jobs wait until the others have room on what is left; whether that is possible.
-/// Jobs of threads that run alone stay, and if it is not possible everybody.
+/// Jobs of threads that run alone stay, and if it is not possible all.
 fn make_room(
     now: &Quantum<'_>,
     places: &Places<'_>,
@@ -148,7 +148,7 @@ fn make_room(
     fits
 }
 
-/// The usable PUs on cores that nobody has alone.
+/// The usable PUs on cores that no thread has alone.
 pub(super) fn others(places: &Places<'_>, alone: &[Alone]) -> Vec<PuIdx> {
     let cores = places.cores().iter().enumerate();
     let left = cores.filter(|(core, _)| alone.iter().all(|alone| alone.core != *core));

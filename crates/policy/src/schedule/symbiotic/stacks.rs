@@ -8,7 +8,7 @@ use crate::schedule::{Thread, select};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Mode, inverse, normalised};
 
-/// Stacks alone by thread, and who ran with whom last.
+/// Stacks alone by thread, and which ran together last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     weight: f64,
@@ -31,7 +31,7 @@ pub(super) struct Known {
     alone: Option<Vec<f64>>,
     /// The last quantum in which it was alone on its core.
     sampled: Option<u64>,
-    /// Its last stack beside others told nothing.
+    /// Its last stack beside others showed nothing.
     is_doubtful: bool,
 }
 
@@ -57,7 +57,7 @@ impl Book {
         self.known.get(&id)?.sampled.map(|when| self.quanta - when)
     }
 
-    /// Whether its last stack beside others told nothing.
+    /// Whether its last stack beside others showed nothing.
     pub fn is_doubtful(&self, id: TaskId) -> bool {
         self.known.get(&id).is_some_and(|known| known.is_doubtful)
     }
@@ -83,19 +83,19 @@ impl Book {
         normalised(&stack)
     }
 
-    /// Remembers who will run with whom.
+    /// Remembers which threads will run together.
     pub fn ran_together(&mut self, groups: Vec<Vec<TaskId>>) {
         self.together = groups;
     }
 
     /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the coefficients
-    /// for as many threads as shared the fullest core then; `None` if they do not tell stacks alone.
+    /// for as many threads as shared the fullest core then; `None` if they do not give stacks alone.
     pub fn learn(&mut self, mode: Option<&Mode>, there: &[There<'_>]) {
         self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
-            // Of a thread that is gone nobody knows how it was, so nothing is known of its company.
+            // Of a thread that is gone it is unknown how it was, so nothing is known of its company.
             let ran = |id: &TaskId| there::find(there, *id).filter(|there| there.just_ran);
             let shown: Option<Vec<Vec<f64>>> =
                 group.iter().map(|id| self.shown(ran(id)?.thread)).collect();

@@ -115,7 +115,7 @@ fn show(thread: &mut Thread, shares: Vec<f64>) {
     (ran.stack, ran.parts) = (Some(shares), PARTS);
 }
 
-/// Everybody has run where they were put, and shows what the equation says.
+/// All have run where they were put, and show what the equation says.
 fn ran(
     machine: &Machine,
     model: &CpiModel,
@@ -166,7 +166,7 @@ fn learns_what_they_are_alone() {
 
 /// Two that wait for memory and two that compute; memory beside memory is dear. First in order, then apart.
 #[test]
-fn parts_who_disturb_each_other() {
+fn parts_threads_that_disturb_each_other() {
     let machine = machine("core:2 pu:2");
     let mut model = model(&mut SplitMix64::new(1));
     let memory = Coefficients { delta: 1.0, ..Coefficients::UNCHANGED };
@@ -227,7 +227,7 @@ fn two_of_many_on_the_first_core() {
 }
 
 #[test]
-fn without_coefficients_everybody_stays() {
+fn without_coefficients_all_stay() {
     let machine = machine("core:2 pu:2");
     let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
     for (job, pu) in queue.iter_mut().zip([3, 1, 0, 2]) {
@@ -236,7 +236,7 @@ fn without_coefficients_everybody_stays() {
     let mut scheduler = Symbiotic::new(None, Settings::USUAL);
     let found = chosen(&scheduler.choose(&quantum(&machine, &pus, &queue)));
     assert_eq!(found, [(0, 3), (1, 1), (2, 0), (3, 2)]);
-    assert_eq!(scheduler.state(), "no coefficients are known: everybody stays");
+    assert_eq!(scheduler.state(), "no coefficients are known: no thread moves");
 }
 
 #[test]
@@ -283,10 +283,10 @@ fn the_head_runs_and_a_wide_job_alone() {
     assert_eq!((choices.len(), choices[0].places.len()), (1, 9));
 }
 
-/// Seven ran on four cores of two, of which one sibling is offline, and those on the last two cores have ended. Who
-/// is left has a core each.
+/// Seven ran on four cores of two, of which one sibling is offline, and those on the last two cores have ended. Each
+/// that is left has a core each.
 #[test]
-fn nobody_shares_a_core_while_another_is_empty() {
+fn no_core_is_shared_while_another_is_empty() {
     let machine = machine("core:4 pu:2");
     let pus: Vec<PuIdx> = all(&machine).into_iter().filter(|pu| pu.0 != 7).collect();
     for count in [2, 4] {
@@ -302,7 +302,7 @@ fn nobody_shares_a_core_while_another_is_empty() {
     }
 }
 
-/// It has the stack that it had beside somebody, and sleeps through a quantum in which it has a core alone: that is not
+/// It has the stack that it had beside another one, and sleeps through a quantum in which it has a core alone: that is not
 /// its stack alone, and it wants no core of its own now. When it has run, what it shows then is.
 #[test]
 fn asleep_shows_no_stack() {
@@ -319,12 +319,12 @@ fn asleep_shows_no_stack() {
         (scheduler.book.known(), age, shows)
     };
     let (beside, alone) = ([0.2, 0.6, 0.2], [0.6, 0.2, 0.2]);
-    assert_eq!(known(1.0, beside), (0, None, true), "nobody knows where it was before");
+    assert_eq!(known(1.0, beside), (0, None, true), "where it was before is unknown");
     assert_eq!(known(0.0, beside), (0, None, false));
     assert_eq!(known(1.0, alone), (1, Some(0), true));
 }
 
-/// Coefficients with which it cannot be told whose cycles they are.
+/// Coefficients with which it is unknown whose cycles they are.
 fn strongly_coupled() -> CpiModel {
     let mut model = model(&mut SplitMix64::new(1));
     for mode in &mut model.modes {
@@ -355,7 +355,7 @@ fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec
 }
 
 #[test]
-fn solo_tells_what_stacks_together_do_not() {
+fn solo_shows_what_stacks_together_do_not() {
     let truth = stacks(&mut SplitMix64::new(8), 8);
     let (scheduler, choices) = quanta(&strongly_coupled(), &truth, 80);
     assert_eq!(scheduler.book.known(), 8);
@@ -387,7 +387,7 @@ fn solo_is_rationed() {
 }
 
 #[test]
-fn no_solo_where_stacks_are_told() {
+fn no_solo_where_stacks_are_known() {
     let truth = stacks(&mut SplitMix64::new(8), 8);
     let (scheduler, choices) = quanta(&model(&mut SplitMix64::new(1)), &truth, 50);
     assert!(choices.iter().all(|choices| choices.len() == 8));
@@ -397,7 +397,7 @@ fn no_solo_where_stacks_are_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The decision, made by costs that are told pair by pair and without a proof that spares the search.
+    /// The decision, made by costs that are computed pair by pair and without a proof that spares the search.
     #[test]
     fn as_without_the_proof(
         count in 5_usize..=8,

@@ -9,7 +9,7 @@ use colocate_policy::{Policy, PolicySpec};
 use colocate_sim::{Options, Scenario, TaskOutcome, simulate_with};
 use std::fmt::Write as _;
 
-/// Rules of the experiment that are changed: what people call it, and how.
+/// Changed rules of the experiment: name and change.
 type Change = (&'static str, fn(&mut Scenario));
 
 /// The kernel's looks at memory are a second apart, 20 quanta of 50 ms.

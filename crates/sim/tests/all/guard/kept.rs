@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Where results go, as they come; nowhere, if nobody named a file.
+/// Where results go, as they come; nowhere, if no file was named.
 #[derive(Debug)]
 pub struct Kept(Option<Mutex<File>>);
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(again.matches("0.03, 0.002").count(), 1);
     }
 
-    /// Who asks for other schedulers loses nothing of what is there, and takes it for nothing else.
+    /// A run for other schedulers loses nothing of what is there, and takes it for nothing else.
     #[test]
     fn others_stay_in_the_file() {
         let path = std::env::temp_dir().join(format!("guard-others-{}", std::process::id()));

@@ -108,8 +108,8 @@ pub struct Losses {
     pub parts: [f64; 4],
     /// Quanta of the scheduler, and all.
     pub quanta: (f64, f64),
-    /// Of the last run: lines that it told, the first of them, and the state in the end.
-    pub told: (u64, String, String),
+    /// Of the last run: verdicts that it reported, the first of them, and the state in the end.
+    pub verdicts: (u64, String, String),
 }
 
 /// The kernel's runs.
@@ -135,7 +135,7 @@ impl Alone {
     /// What `under` with the guard loses against these.
     pub fn losses(&self, case: &Case, under: Under, settings: Guarding, times: u64) -> Losses {
         let platform = case.platform();
-        let mut told = (0, String::new(), String::new());
+        let mut verdicts = (0, String::new(), String::new());
         let mut runs = Vec::new();
         for mut scenario in case.again(0, times) {
             scenario.seed ^= OTHER_LUCK;
@@ -143,7 +143,7 @@ impl Alone {
             let mut guard = Guard::new(inner, &under.name(), settings);
             let one = run(case, &scenario, &mut guard);
             let first = one.first.clone().unwrap_or_default();
-            told = (one.verdicts, first, guard.state());
+            verdicts = (one.verdicts, first, guard.state());
             runs.push(one);
         }
         let mean = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {
@@ -168,7 +168,7 @@ impl Alone {
             luck: (with.variance + os.variance).sqrt() * percent,
             parts: parts.try_into().unwrap(),
             quanta: (mean(&runs, &|r| r.schedulers as f64), mean(&runs, &|r| r.quanta as f64)),
-            told,
+            verdicts,
         }
     }
 }

@@ -107,9 +107,9 @@ fn where_it_is_lost() {
                     l.luck,
                     l.quanta.0,
                     l.quanta.1,
-                    l.told.0,
-                    l.told.1,
-                    l.told.2
+                    l.verdicts.0,
+                    l.verdicts.1,
+                    l.verdicts.2
                 );
             }
         }

@@ -6,12 +6,12 @@
 //!   single run the kernel differs from itself by as much in every sixth workload.
 //! # Algorithm
 //! 1. Each workload once under the kernel, and under each scheduler without and with the guard.
-//! 2. Who is above the limit with the guard is run again, [`ROUNDS`] times with more runs each, as long as
-//!    the runs of the round by themselves are above the limit on average. Who is above it after the last
-//!    round *is above*; who is above it by more than [`SURE`] standard errors of the last round's mean is *surely* so.
-//! 3. Who gained more than [`GAIN`] without the guard is run again both ways, to see what is left of the gain.
+//! 2. A case above the limit with the guard is run again, [`ROUNDS`] times with more runs each, as long as
+//!    the runs of the round by themselves are above the limit on average. One that is above it after the last
+//!    round *is above*; one that is above it by more than [`SURE`] standard errors of the last round's mean is *surely* so.
+//! 3. A case that gained more than [`GAIN`] without the guard is run again both ways, to see what is left of the gain.
 //!
-//! Runs that chose who is run again are not counted again, so that luck which was picked out is not taken for an
+//! Runs that chose which cases are run again are not counted again, so that luck which was picked out is not taken for an
 //! effect. `os` goes through all of this like a scheduler, with other luck than the kernel that it is compared
 //! with: what comes of it is luck. An effect of just the limit is found in one of eight cases, since it has to be
 //! above three times; larger ones more often.

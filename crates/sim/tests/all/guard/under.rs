@@ -9,7 +9,7 @@ use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 /// here differ from it in their caches and their memory, not in their cores.
 const CPI_MODEL: &str = include_str!("cpi-model.json");
 
-/// Runs who has waited longest, all on the first PU.
+/// Runs the job that has waited longest, all on the first PU.
 #[derive(Debug)]
 struct OnePu;
 
@@ -47,7 +47,7 @@ impl Policy for StarvesOne {
     }
 }
 
-/// A scheduler of ours, or one that nobody should want. `os` is there to show what luck does.
+/// A scheduler of ours, or one that is bad on purpose. `os` is there to show what luck does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Under {
     Kind(&'static str),
@@ -70,7 +70,7 @@ impl Under {
         all
     }
 
-    /// As people know it.
+    /// Its name in tables.
     pub fn name(self) -> String {
         match self {
             Self::Kind(name) => name.to_owned(),

@@ -20,7 +20,7 @@ fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
     let mut fast = 0;
     let mut next = |_| {
         for placed in world.quantum(&mut pa, &[parallel(3)]) {
-            assert_eq!(placed.pu, None, "everybody is left to the kernel");
+            assert_eq!(placed.pu, None, "every thread is left to the kernel");
             if placed.put == Some(PuIdx(0)) {
                 fast = placed.id.order;
             }
@@ -30,10 +30,10 @@ fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
     (0..quanta).map(&mut next).collect()
 }
 
-/// Quanta of 1 ms. 0 begins on the fast core, and leaves it when it had a quantum more than the least, as everybody does at no
-/// cost; where all had as much, who is there stays.
+/// Quanta of 1 ms. 0 begins on the fast core, and leaves it when it had a quantum more than the least, as every thread does at no
+/// cost; where all had as much, the one that is there stays.
 ///
-/// With caches of 1 MiB to fill there and back, 1.05 ms, nobody moves for the first 2.8 ms: a quarter of them is less than
+/// With caches of 1 MiB to fill there and back, 1.05 ms, no thread moves for the first 2.8 ms: a quarter of them is less than
 /// √(1.05 · 2.8 · 0.5 / 3). Then `m` grows with the phase: √(1.05 · 3 / 3 / 0.5) = 1.4 ms after 3 ms, when 0 is ahead by 3; 1 is by
 /// 2 after 5 ms, when it is 1.9 less half a quantum; 2 is ahead of 1 by 2 after 9 ms, when it is 2.5, and by 3 a quantum later.
 #[test]
@@ -61,9 +61,9 @@ fn short_phases_are_left_alone() {
 }
 
 /// One fast core of three. While B sleeps there one of A's two threads goes there, and B is let alone. While B is
-/// awake it has the fast core for itself.
+/// runnable it has the fast core for itself.
 #[test]
-fn where_somebody_sleeps_is_room() {
+fn sleepers_make_room_for_sharers() {
     let first = |b: f64| {
         let mut world = World::new(halves("core:3", &[0]), &[1, 2]);
         let mut pa = ParallelismAware::new(FREE);
@@ -85,7 +85,7 @@ fn near_first() {
     for _ in 0..20 {
         let placed: Vec<Placed> = world.quantum(&mut pa, &[parallel(16)]);
         for placed in placed.iter().filter(|placed| placed.moved) {
-            // Threads are born on the core of their number.
+            // Threads are created on the core of their number.
             let domain = |pu: u32| pu / 4;
             assert_eq!(placed.put.map(|pu| domain(pu.0)), Some(domain(placed.id.order)));
         }
@@ -93,7 +93,7 @@ fn near_first() {
 }
 
 proptest! {
-    /// Nobody gets far ahead, whatever the machine, where everybody is there all the time and moves cost nothing.
+    /// No thread gets far ahead, whatever the machine, where all are there all the time and moves cost nothing.
     #[test]
     fn shares_are_even(which in 0_usize..5, jobs in prop::collection::vec(2_usize..6, 1..4), quanta in 20_u64..60) {
         let machine = machines()[which].clone();

@@ -1,4 +1,4 @@
-//! What policies are told of jobs: beforehand, and while they are watched.
+//! What policies get to know of jobs: beforehand, and while they are watched.
 
 use crate::common;
 
@@ -38,7 +38,7 @@ fn a_mix_is_of_all_that_was_done() {
 
 /// Two jobs on one PU for a millisecond: the one that waits has done nothing yet.
 #[test]
-fn who_has_done_nothing_shows_nothing() {
+fn a_job_that_has_done_nothing_shows_nothing() {
     let seen = watched(&scenario(vec![job("a", INT, 10), job("b", STREAM, 10)]), ms(1));
     assert_eq!(seen[0].known_mix().int.map(|share| share.get()), Some(1.0));
     assert_eq!(seen[1].mix, None);
@@ -46,7 +46,7 @@ fn who_has_done_nothing_shows_nothing() {
 
 /// A millisecond of work and 99 of sleep, 1000 times with the last sleep left out: busy for 1 s of 99.901.
 #[test]
-fn a_profile_says_who_sleeps() {
+fn a_profile_shows_sleep() {
     let naps = [Stretch { sleep: ms(99), ..stretch(INT, 1_000_000) }];
     let thousand = Work::Instructions(1_000_000_000);
     let late = ThreadSpec { born: Nanos::from_secs(500), work: thousand, ..thread(&naps) };
@@ -56,11 +56,11 @@ fn a_profile_says_who_sleeps() {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let profile = knowns(&platform, &jobs, true).unwrap().remove(0).profile.unwrap();
-    let told = profile.threads.iter().map(|thread| thread.cpu_time_ns.map(Nanos::as_secs_f64));
-    let told: Vec<Option<f64>> = told.collect();
-    // Of the 1000 s until the horizon, and of the 500 of the one that is born late.
-    let near = |told: Option<f64>, expected: f64| (told.unwrap() - expected).abs() < 1e-6;
-    assert!(near(told[0], 1000.0 / 99.901) && near(told[1], 500.0 / 99.901), "{told:?}");
+    let times = profile.threads.iter().map(|thread| thread.cpu_time_ns.map(Nanos::as_secs_f64));
+    let times: Vec<Option<f64>> = times.collect();
+    // Of the 1000 s until the horizon, and of the 500 of the one that is created late.
+    let near = |time: Option<f64>, expected: f64| (time.unwrap() - expected).abs() < 1e-6;
+    assert!(near(times[0], 1000.0 / 99.901) && near(times[1], 500.0 / 99.901), "{times:?}");
     // Once through it there is no sleep.
-    assert_eq!(told[2..], [None, None]);
+    assert_eq!(times[2..], [None, None]);
 }

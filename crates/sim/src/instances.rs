@@ -24,14 +24,14 @@ pub(crate) struct Job {
     pub over: bool,
     /// Whether the plan has it wait.
     pub stopped: bool,
-    /// Whether somebody finds out what its tasks do.
+    /// Whether it is watched what its tasks do.
     pub watched: bool,
-    /// Threads that were due to be born while it was stopped.
-    pub held_births: Vec<TaskNo>,
+    /// Threads that were due to be created while it was stopped.
+    pub held_creations: Vec<TaskNo>,
 }
 
-/// All tasks and jobs, none born yet.
-pub(crate) fn people(
+/// All tasks and jobs, none created yet.
+pub(crate) fn instantiate(
     platform: &Platform<'_>,
     scenario: &Scenario,
     demands: &Demands,
@@ -46,7 +46,7 @@ pub(crate) fn people(
             tasks.push(Task {
                 id: TaskId { job: JobIdx(number(job)), order: number(order) },
                 name: format!("{}/{}", spec.name, thread.name),
-                state: State::Unborn,
+                state: State::NotCreated,
                 pu: None,
                 pinned: None,
                 course: Course::new(thread.course.clone(), work),
@@ -62,7 +62,7 @@ pub(crate) fn people(
                 next_scan: Nanos(u64::MAX),
                 scanned_from: None,
                 since: Nanos::ZERO,
-                born: None,
+                created: None,
                 ended: None,
                 total: Totals::default(),
                 watched: BTreeMap::new(),
@@ -79,7 +79,7 @@ pub(crate) fn people(
             over: false,
             stopped: false,
             watched: false,
-            held_births: Vec::new(),
+            held_creations: Vec::new(),
         });
     }
     (tasks, jobs)
