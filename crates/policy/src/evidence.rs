@@ -53,7 +53,7 @@ pub struct Rates {
     pub parts: Parts,
 }
 
-/// A thread that wants to run.
+/// A thread of a queued job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
     /// Which task.

@@ -1,4 +1,4 @@
-//! What the model says of each job alone: what schedulers want to know beforehand.
+//! What the model says of each job alone: what schedulers need beforehand.
 //!
 //! # Problem
 //! Some schedulers need to know how long each job takes alone, what it asks of the memory then, and how much

@@ -1,4 +1,4 @@
-//! Where a plan wants each task, and making it so.
+//! Applies a plan: the target PU of each task.
 
 use crate::targets::Target;
 use crate::task::State;
@@ -47,7 +47,7 @@ impl World<'_> {
         self.platform.machine().pu_by_os(pu).filter(|pu| self.usable[pu.idx()])
     }
 
-    /// Pins a task where the plan wants it, or sets it free.
+    /// Pins a task to its target PU, or unpins it.
     pub fn set_target(&mut self, task: TaskNo) {
         let pinned = match self.targets.of[task] {
             _ if self.is_stopped(task) => None,
@@ -90,7 +90,7 @@ impl World<'_> {
         usable.min_by_key(|pu| placed[pu.idx()])
     }
 
-    /// Where the plan wants a task, and its placement status.
+    /// The target PU of a task, and its placement status.
     pub fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
         if self.is_stopped(task) || self.tasks[task].fills {
             return (None, PlacementStatus::Waiting);

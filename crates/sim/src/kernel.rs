@@ -8,13 +8,13 @@
 use crate::error::{ScenarioError, error};
 use colocate_machine::{Bytes, Nanos};
 
-/// How the kernel treats threads that are not pinned, and PUs that several threads want.
+/// How the kernel treats threads that are not pinned, and PUs on which several threads are runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Time after which a thread gives its PU to another one that waits for it. Never 0.
     pub slice: Nanos,
     /// Into how many parts a slice is divided, a random one of which is where the turns of a PU end, from when
-    /// several threads want it. 1: turns that begin together end together, so that with two threads a PU
+    /// several threads are runnable there. 1: turns that begin together end together, so that with two threads a PU
     /// the same threads run beside each other for ever. Never 0.
     pub stagger: u32,
     /// Where a new thread starts.

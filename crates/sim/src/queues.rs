@@ -1,7 +1,7 @@
 //! The PUs' run queues: what runs, what waits, for how long.
 //!
 //! # Problem
-//! Several threads want one PU.
+//! Several threads are runnable on one PU.
 //!
 //! # Approach
 //! EEVDF (Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995; Linux since 6.6) with

@@ -19,7 +19,7 @@ pub struct Options<'a> {
     /// Whether the policy decides each quantum of the scenario, so that jobs may wait; else it decides when there is a
     /// reason to.
     pub each_quantum: bool,
-    /// Whether the policy knows the jobs from profiles; else they are watched for a while first, if it wants to know what
+    /// Whether the policy knows the jobs from profiles; else they are watched for a while first, if it needs to know what
     /// they do.
     pub profiled: bool,
     /// How long jobs that are not known are watched.

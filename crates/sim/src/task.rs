@@ -220,7 +220,7 @@ pub(crate) struct Task {
     pub state: State,
     /// Where it runs, waits or ran last; `None` before its creation.
     pub pu: Option<PuIdx>,
-    /// The PU that a plan wants it on.
+    /// Its target PU by the plan.
     pub pinned: Option<PuIdx>,
     /// Whether its job has to wait and fills idle PUs.
     pub fills: bool,

@@ -1,7 +1,7 @@
 //! `compact`: as close together as possible.
 //!
 //! # Problem
-//! Tasks that talk to each other want the same cache; idle packages save power.
+//! Tasks that communicate need the same cache; idle packages save power.
 //! # Approach
 //! Use the fewest packages, in them the fewest nodes, then last-level caches, then cores. Where part
 //! of the machine is forbidden this differs from filling in logical order, which uses whatever

@@ -1,7 +1,7 @@
 //! `instruction`: pair tasks that do most of one kind of work with tasks that do least of it.
 //!
 //! # Problem
-//! Tasks on one core that want the same execution units wait for each other (Serpa et al.: two
+//! Tasks on one core that need the same execution units wait for each other (Serpa et al.: two
 //! copies of a kernel take 187.2 % of the time of one alone, two different kernels 102.7 %).
 //! # Approach
 //! Serpa et al., Algorithm 1: sort by how much each task does of one class of work, and give each

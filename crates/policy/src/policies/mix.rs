@@ -4,7 +4,7 @@
 //! One class of work is only part of what two tasks compete for. Sorting by it pairs well where the
 //! tasks differ in that class, and blindly elsewhere.
 //! # Approach
-//! Weight every pair of tasks by how often both want the same execution unit, and choose the pairs
+//! Weight every pair of tasks by how often both need the same execution unit, and choose the pairs
 //! whose weights add up to the least: minimum-weight perfect matching (Jiang et al., "Analysis and
 //! approximation of optimal co-scheduling on chip multiprocessors", PACT 2008). For more than two
 //! siblings the problem is NP-complete; matching pairs, then pairs of pairs, is their hierarchical

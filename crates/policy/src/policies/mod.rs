@@ -32,7 +32,7 @@ pub(crate) struct Placement {
     pub default_placement: DefaultPlacement,
 }
 
-/// Evidence that policies want which look at what tasks do.
+/// Evidence for policies that look at what tasks do.
 pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 
 /// The policies that decide once, and those that can do either.

@@ -1,7 +1,7 @@
 //! `scatter`: as far apart as possible.
 //!
 //! # Problem
-//! Tasks that do not talk to each other want as much cache and bandwidth each as there is.
+//! Tasks that do not communicate need as much cache and bandwidth each as there is.
 //! # Approach
 //! Put the next task where the fewest are: another package before another node, another node before
 //! another last-level cache, another cache before another core, and a core's second PU only when

@@ -1,7 +1,7 @@
 //! `symbiosis-model`: the tasks of a core slow each other down least, as the contention model says.
 //!
 //! # Problem
-//! How often two tasks want the same unit says which pairs are better, not how much slower either gets:
+//! How often two tasks need the same unit says which pairs are better, not how much slower either gets:
 //! dependencies, the front end, caches and stalls decide that, too.
 //! # Approach
 //! Let the contention model ([`colocate_model::system`]) predict the slowdown of tasks that share a core

@@ -5,7 +5,7 @@
 //! # Approach
 //! The thread that asks most of it is beside the one that asks least. `l1-dynamic` goes by what was asked in the last
 //! quantum; `l1-static` by the average of a run alone, so no thread moves. What a job asked for alone is of all its
-//! threads together: each has its part of that, all those that want to run the same.
+//! threads together: each has its part of that, all runnable ones the same.
 //! # Terms
 //! See [`schedule`](super): queue, context, transactions per microsecond.
 //! # Algorithm

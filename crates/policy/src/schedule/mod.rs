@@ -61,5 +61,5 @@ pub(crate) static ROWS: &[&Row] = &[
     &all_fast_first::ROW,
 ];
 
-/// Evidence that policies want which look at rates.
+/// Evidence for policies that look at rates.
 pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);

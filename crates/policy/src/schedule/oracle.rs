@@ -72,7 +72,7 @@ pub const MOST: usize = 20_000;
 pub const BOUNDED: usize = 12;
 
 /// Least gain for which it moves a thread: ten times what the model's search may be off. A scheduler that has to
-/// guess wants more; the oracle is to show what is possible.
+/// guess needs more; the oracle is to show what is possible.
 pub const GAIN: f64 = 0.001;
 
 /// Most placements that are kept. Chosen: more than a workload of so few threads needs, and some hundred KiB; jobs that

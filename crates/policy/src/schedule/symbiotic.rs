@@ -120,7 +120,7 @@ pub const WEIGHT: f64 = 0.5;
 /// 5 % makes of a slowdown.
 pub const GAIN: f64 = 0.01;
 
-/// What it wants from the host.
+/// What it needs from the host.
 const STACKS: SourceSet = SourceSet::of(&[Source::Counters, Source::Stacks]);
 
 /// Its row in the table of policies.

@@ -1,7 +1,7 @@
-//! Whose turn it is on fast cores when more want one than there are.
+//! Whose turn it is on fast cores when more threads could use one than there are.
 //!
 //! # Problem
-//! Several threads want a fast core, and there is one.
+//! Several threads could use a fast core, and there is one.
 //! # Approach
 //! The thread that has had one for the least time so far comes first; between those that had it as long, the one that has it now keeps it, so
 //! that no thread is moved without a reason.

@@ -92,7 +92,7 @@ impl Ration {
     }
 }
 
-/// The chosen threads that want a sample, the most urgent first.
+/// The chosen threads that need a sample, the most urgent first.
 fn wanting<'a>(
     now: &Quantum<'a>,
     book: &Book,
@@ -100,12 +100,12 @@ fn wanting<'a>(
     chosen: &[(usize, Selected)],
 ) -> Vec<&'a Thread> {
     let threads = chosen.iter().flat_map(|(at, _)| &now.queue[*at].threads);
-    let wants = |thread: &&Thread| {
+    let needs = |thread: &&Thread| {
         let age = book.sample_age(thread.id);
         let doubtful = !well_conditioned || book.is_doubtful(thread.id);
         doubtful && book.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
     };
-    let mut found: Vec<&Thread> = threads.filter(wants).collect();
+    let mut found: Vec<&Thread> = threads.filter(needs).collect();
     found.sort_by_key(|thread| std::cmp::Reverse(book.sample_age(thread.id).unwrap_or(u64::MAX)));
     found
 }

@@ -303,7 +303,7 @@ fn no_core_is_shared_while_another_is_empty() {
 }
 
 /// It has the stack that it had beside another one, and sleeps through a quantum in which it has a core alone: that is not
-/// its stack alone, and it wants no core of its own now. When it has run, what it shows then is.
+/// its stack alone, and it needs no core of its own now. When it has run, what it shows then is.
 #[test]
 fn asleep_shows_no_stack() {
     let machine = machine("core:2 pu:2");
