@@ -103,7 +103,7 @@ impl Default for Sampling {
 /// files, short enough not to disturb the others for long.
 pub const GRACE: Nanos = Nanos::from_secs(1);
 
-/// What was seen of lifecycle.
+/// What was seen of thread creation.
 #[derive(Clone, Debug, Default)]
 pub struct CreationCounts {
     /// Tasks that were created.
@@ -249,7 +249,7 @@ impl LinuxHost {
         self.sources.stack_parts().map_err(|refusal| refusal.why)
     }
 
-    /// What was seen of lifecycle.
+    /// What was seen of thread creation.
     #[must_use]
     pub fn creations(&self) -> &CreationCounts {
         &self.counts
