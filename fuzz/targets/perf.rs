@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
                 assert!(map.path.len() < whole.len() && !map.path.contains(&0));
                 spaces.map(by.pid, &map, FileId::of_record(whole));
             }
-            Record::Fork { born, parent_pid, .. } => spaces.fork(parent_pid, born.pid),
+            Record::Fork { created, parent_pid, .. } => spaces.fork(parent_pid, created.pid),
             Record::Exit(of) => spaces.clear(of.pid),
             Record::Sample { of, ip, .. } => {
                 let _ = (spaces.origin(of.pid, ip), spaces.in_vdso(of.pid, ip));
