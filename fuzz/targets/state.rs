@@ -11,12 +11,8 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(state) = State::from_json(text) {
         let again = State::from_json(&state.to_json()).expect("what we write, we read");
         assert_eq!(again, state);
-        let place = Place {
-            colocate: String::new(),
-            kernel: None,
-            processor: None,
-            usable_pus: None,
-        };
+        let place =
+            Place { colocate: String::new(), kernel: None, processor: None, usable_pus: None };
         let found = Comparison::of(&state, place);
         let _ = (state.time_left(), table::text(&found), found.to_json());
         plot::svg(&found).expect("every study can be drawn");
