@@ -24,15 +24,15 @@ use std::path::Path;
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
 /// many new threads were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
-pub(crate) const PROMPT: Nanos = Nanos(100_000);
+pub const PROMPT: Nanos = Nanos(100_000);
 
 /// The largest share of CPU time (sched(7)). When 64 threads are created at once on 2 CPUs, placing
 /// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
 /// end, and in between while such bursts last: it disturbs the programs (see above).
-pub(crate) const LEAST_NICE: i32 = -20;
+pub const LEAST_NICE: i32 = -20;
 
 /// The smallest share of CPU time (sched(7)).
-pub(crate) const MOST_NICE: i32 = 19;
+pub const MOST_NICE: i32 = 19;
 
 /// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
 /// 0.4 ms, with 64 for 4 ms.

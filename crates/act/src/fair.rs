@@ -60,3 +60,17 @@ impl fmt::Display for Fair {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_read_as_they_are_written() {
+        for fair in [Fair::Other, Fair::Batch] {
+            assert_eq!(Fair::parse(&fair.letter().to_string()), Some(fair));
+            assert_eq!(Fair::of(fair.policy()), Some(fair));
+        }
+        assert_eq!((Fair::parse("-"), Fair::of(libc::SCHED_IDLE)), (None, None));
+    }
+}

@@ -165,7 +165,7 @@ impl JournalError {
 impl Journal {
     /// The PUs that threads of a process were put on, or were to be, as far as the process has not chosen its own since. A
     /// thread that executes a program becomes the first one, with the mask that it had.
-    pub(crate) fn places_in(&self, pid: Pid) -> impl Iterator<Item = PuNr> {
+    pub fn places_in(&self, pid: Pid) -> impl Iterator<Item = PuNr> {
         let threads = self.entries.iter().filter(move |entry| entry.pid == pid);
         let ours = threads.filter(|entry| entry.mark != Mark::Programs);
         ours.flat_map(|entry| [entry.mark.pu(), entry.was.pu()]).flatten()

@@ -611,7 +611,7 @@ mod tests {
         let mut family = Family::start("(sleep 60 & echo $!); echo $$");
         let original = allowed(family.pid);
         let Some(pu) = a_pu(&original).filter(|_| may_idle()) else { return };
-        freezer.enter(colocate_policy::JobIdx(0), family.pid).unwrap();
+        freezer.enter(crate::pause::Group(0), family.pid).unwrap();
         lower(family.pid);
         place(family.pid, pu);
         let (mark, lowered) = (Mark::On(pu), Some(Fair::Other));
@@ -687,7 +687,7 @@ mod tests {
     fn who_is_about_to_stop_goes_on() {
         let proc = Path::new(PROC);
         let Some(freezer) = freezer::cgroups_for_a_test(2, 1) else { return };
-        let (sleeper, job) = (Sleeper::start(), colocate_policy::JobIdx(0));
+        let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
         freezer.enter(job, sleeper.pid).unwrap();
         freezer.freeze(job, true).unwrap();
         while !freezer.is_frozen(job) {

@@ -11,12 +11,12 @@ use crate::policies::Policies;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cache::Cache;
-use colocate_act::host::GRACE;
-use colocate_act::{LinuxHost, Sampling, Setup, rundir, sys};
+use colocate_act::{rundir, sys};
 use colocate_engine::{
     KnownJob, Meanwhile, Observation, Planned, Round, Until, Workload, first_plan,
 };
 use colocate_files::Dir;
+use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::Profile;

@@ -21,14 +21,14 @@ use crate::outputs::{self, Form};
 use crate::policies::Policies;
 use crate::run::{give_up, jobs, run_dirs};
 use anyhow::bail;
-use colocate_act::host::GRACE;
-use colocate_act::{LinuxHost, Sampling, Setup, sys};
+use colocate_act::sys;
 use colocate_engine::estimate::Estimate;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{
     Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
 };
 use colocate_files::Mode;
+use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;

@@ -157,7 +157,15 @@ fn pure_crates_depend_on_no_libc() {
         let package = format!("colocate-{name}");
         let tree = cargo(&["tree", "-p", &package, "-e", "normal", "--prefix", "none"]);
         assert!(tree.starts_with(&package), "cargo tree said: {tree}");
-        let outside = ["libc", "rustix", "nix", "hwlocality", "colocate-observe", "colocate-act"];
+        let outside = [
+            "libc",
+            "rustix",
+            "nix",
+            "hwlocality",
+            "colocate-observe",
+            "colocate-act",
+            "colocate-host",
+        ];
         for line in tree.lines() {
             let dependency = line.split(' ').next().unwrap_or_default();
             if outside.contains(&dependency) {
@@ -166,6 +174,16 @@ fn pure_crates_depend_on_no_libc() {
         }
     }
     assert_none(&wrong);
+}
+
+/// Actuators know processes and threads; which of them belong to which job, and what becomes of them, the host says.
+#[test]
+fn actuators_depend_on_no_policy_and_no_loop() {
+    let manifest = fs::read_to_string(root().join("crates/act/Cargo.toml")).unwrap();
+    let named = |name: &&str| manifest.contains(&format!("colocate-{name}"));
+    let wrong: Vec<&str> =
+        ["engine", "policy", "model", "host"].into_iter().filter(named).collect();
+    assert!(wrong.is_empty(), "act depends on {wrong:?}");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 //! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
+use super::Group;
 use crate::owner::Owner;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
 use colocate_observe::Pid;
-use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -39,7 +39,7 @@ pub struct Freezer {
     jobs: usize,
 }
 
-fn name(job: JobIdx) -> String {
+fn name(job: Group) -> String {
     format!("job-{}", job.0)
 }
 
@@ -83,7 +83,7 @@ impl Freezer {
         let (above, name) = place(&self.folder)?;
         let folder = above.make_child(name, MODE)?;
         let made = (0..self.jobs).try_for_each(|job| {
-            let job = JobIdx(u32::try_from(job).unwrap_or(u32::MAX));
+            let job = Group(u32::try_from(job).unwrap_or(u32::MAX));
             let job = folder.make_child(self::name(job), MODE)?;
             let can = job.holds("cgroup.freeze");
             if can { Ok(()) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
@@ -100,7 +100,7 @@ impl Freezer {
         &self.folder
     }
 
-    fn of(&self, job: JobIdx) -> io::Result<Dir> {
+    fn of(&self, job: Group) -> io::Result<Dir> {
         let (above, folder) = place(&self.folder)?;
         Ok(above.child(folder)?.child(name(job))?)
     }
@@ -109,7 +109,7 @@ impl Freezer {
     ///
     /// # Errors
     /// If the kernel does not let it.
-    pub fn enter(&self, job: JobIdx, pid: Pid) -> io::Result<()> {
+    pub fn enter(&self, job: Group, pid: Pid) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
@@ -117,7 +117,7 @@ impl Freezer {
     ///
     /// # Errors
     /// If the cgroup is gone.
-    pub fn freeze(&self, job: JobIdx, frozen: bool) -> io::Result<()> {
+    pub fn freeze(&self, job: Group, frozen: bool) -> io::Result<()> {
         let state = if frozen { b"1" } else { b"0" };
         Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
     }
@@ -126,13 +126,13 @@ impl Freezer {
     ///
     /// # Errors
     /// If the kernel cannot, or the cgroup is gone.
-    pub fn kill(&self, job: JobIdx) -> io::Result<()> {
+    pub fn kill(&self, job: Group) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
     }
 
     /// Whether all processes of a job have stopped.
     #[must_use]
-    pub fn is_frozen(&self, job: JobIdx) -> bool {
+    pub fn is_frozen(&self, job: Group) -> bool {
         let events = self.of(job).and_then(|job| Ok(job.read_text("cgroup.events", MOST)?));
         events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
@@ -425,13 +425,13 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        freezer.enter(JobIdx(0), Pid(child.id().cast_signed())).unwrap();
+        freezer.enter(Group(0), Pid(child.id().cast_signed())).unwrap();
         drop(child.stdin.take());
         let of = |pid: Pid, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
         let number = |text: io::Result<String>, at: usize| -> u64 {
             text.ok().and_then(|text| text.split(' ').nth(at)?.parse().ok()).unwrap_or(0)
         };
-        let job = freezer.of(JobIdx(0)).unwrap();
+        let job = freezer.of(Group(0)).unwrap();
         let holder = || {
             let pids = processes(&job).unwrap().into_iter();
             pids.max_by_key(|pid| number(of(*pid, "statm"), 1)).unwrap()
@@ -456,17 +456,17 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = Pid(child.id().cast_signed());
-        freezer.enter(JobIdx(1), pid).unwrap();
+        freezer.enter(Group(1), pid).unwrap();
         drop(child.stdin.take());
-        let job = freezer.of(JobIdx(1)).unwrap();
+        let job = freezer.of(Group(1)).unwrap();
         let count = || processes(&job).unwrap().len();
         wait_for("a child", &|| count() >= 2);
-        freezer.freeze(JobIdx(1), true).unwrap();
-        wait_for("all to stop", &|| freezer.is_frozen(JobIdx(1)));
-        assert!(!freezer.is_frozen(JobIdx(0)));
-        freezer.freeze(JobIdx(1), false).unwrap();
-        wait_for("going on", &|| !freezer.is_frozen(JobIdx(1)));
-        freezer.freeze(JobIdx(1), true).unwrap();
+        freezer.freeze(Group(1), true).unwrap();
+        wait_for("all to stop", &|| freezer.is_frozen(Group(1)));
+        assert!(!freezer.is_frozen(Group(0)));
+        freezer.freeze(Group(1), false).unwrap();
+        wait_for("going on", &|| !freezer.is_frozen(Group(1)));
+        freezer.freeze(Group(1), true).unwrap();
         let moved = dissolve(freezer.folder()).unwrap();
         assert!(moved.contains(&pid) && !freezer.folder().exists());
         for pid in &moved {

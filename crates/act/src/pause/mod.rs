@@ -17,7 +17,6 @@ use crate::owner::Owner;
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_observe::sys::now;
-use colocate_policy::JobIdx;
 use freezer::Freezer;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,6 +51,10 @@ impl fmt::Display for How {
         }
     }
 }
+
+/// The processes of a job, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group(pub u32);
 
 /// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops a running
 /// thread at the next interrupt, a few milliseconds away; one in a driver may take longer.
@@ -121,7 +124,7 @@ impl Pauser {
 
     /// Whether a job is stopped by us.
     #[must_use]
-    pub fn is_stopped(&self, job: JobIdx) -> bool {
+    pub fn is_stopped(&self, job: Group) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
 
@@ -129,7 +132,7 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel does not let the process into the job's cgroup.
-    pub fn enter(&mut self, job: JobIdx, pid: Pid) -> std::io::Result<()> {
+    pub fn enter(&mut self, job: Group, pid: Pid) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.enter(job, pid),
             None => Ok(()),
@@ -140,7 +143,7 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
-    pub fn stop(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn stop(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         self.set(job, Some(now()));
         self.stop_again(job, processes)
     }
@@ -149,7 +152,7 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn stop_again(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn stop_again(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, true),
             None => signal(processes, libc::SIGSTOP),
@@ -171,7 +174,7 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn go_on(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn go_on(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, false)?,
             None => signal(processes, libc::SIGCONT)?,
@@ -182,7 +185,7 @@ impl Pauser {
 
     /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: another process may
     /// have let it go on. `processes` as for [`Self::has_stopped`].
-    pub fn look(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> Found {
+    pub fn look(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> Found {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
         if !due {
@@ -208,7 +211,7 @@ impl Pauser {
 
     /// Whether a job that was stopped has stopped; `processes` are its processes as far as they are known.
     #[must_use]
-    pub fn has_stopped(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> bool {
+    pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
         let stopped = |process: &Arc<ProcessHandle>| {
             process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
         };
@@ -222,7 +225,7 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel does not; processes that have ended are none.
-    pub fn kill(&self, job: JobIdx, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn kill(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         if let Some(freezer) = &self.freezer {
             // Kernels before 5.14 cannot; and a job that has not begun is not in the cgroup yet.
             let _ = freezer.kill(job);
@@ -238,15 +241,18 @@ impl Pauser {
         self.freezer.take().map_or(Ok(()), |freezer| freezer::dissolve(freezer.folder()).map(drop))
     }
 
-    fn set(&mut self, job: JobIdx, stopped: Option<Nanos>) {
+    fn set(&mut self, job: Group, stopped: Option<Nanos>) {
         if let Some(known) = self.jobs.get_mut(job.0 as usize) {
             known.stopped = stopped;
         }
     }
 }
 
-/// Sends a signal to all; the first error that is not "has ended" counts.
-pub(crate) fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
+/// Sends a signal to all.
+///
+/// # Errors
+/// The first one that is not "has ended".
+pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
     let mut result = Ok(());
     for process in processes {
         match process.signal(signal) {
@@ -308,28 +314,28 @@ mod tests {
         let state = || process.stat().unwrap().state;
         let both = [process.clone(), ended];
         let mut pauser = Pauser::by_signals(1);
-        let has_stopped = |pauser: &Pauser| pauser.has_stopped(JobIdx(0), &both);
+        let has_stopped = |pauser: &Pauser| pauser.has_stopped(Group(0), &both);
         assert!(!has_stopped(&pauser));
-        pauser.stop(JobIdx(0), &both).unwrap();
-        assert!(pauser.is_stopped(JobIdx(0)));
+        pauser.stop(Group(0), &both).unwrap();
+        assert!(pauser.is_stopped(Group(0)));
         wait_for("a stop", || state() == 'T' && has_stopped(&pauser));
-        pauser.go_on(JobIdx(0), &both).unwrap();
+        pauser.go_on(Group(0), &both).unwrap();
         wait_for("going on", || state() != 'T');
         // It is continued again and again.
-        pauser.stop(JobIdx(0), &both).unwrap();
+        pauser.stop(Group(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
         let mut look = || {
             process.signal(libc::SIGCONT).unwrap();
             wait_for("going on", || state() != 'T');
-            pauser.look(JobIdx(0), &both)
+            pauser.look(Group(0), &both)
         };
         let found = [look(), look(), look(), look()];
         assert_eq!(found, [Found::GoesOn, Found::GoesOn, Found::Stubborn, Found::GoesOn]);
         wait_for("a stop", || state() == 'T');
-        assert_eq!(pauser.look(JobIdx(0), &both), Found::Stopped);
-        pauser.go_on(JobIdx(0), &both).unwrap();
-        assert!(!pauser.is_stopped(JobIdx(0)));
-        pauser.kill(JobIdx(0), &both).unwrap();
+        assert_eq!(pauser.look(Group(0), &both), Found::Stopped);
+        pauser.go_on(Group(0), &both).unwrap();
+        assert!(!pauser.is_stopped(Group(0)));
+        pauser.kill(Group(0), &both).unwrap();
         wait_for("its end", || state() == 'Z');
         drop(sleepers);
     }

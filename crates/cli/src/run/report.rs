@@ -2,8 +2,8 @@
 
 use super::jobs::Job;
 use crate::evidence::Evidence;
-use colocate_act::LinuxHost;
 use colocate_engine::{Host, Observation, PlacementStatus, Planned, SeenTask};
+use colocate_host::LinuxHost;
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Nanos, PuNr, PuSet};

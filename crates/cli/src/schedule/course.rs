@@ -1,8 +1,8 @@
 //! How far jobs are while they run, and what their host has to say meanwhile.
 
 use super::workload::Job;
-use colocate_act::{LinuxHost, Target};
 use colocate_engine::{Host, HostError, Observation, Request};
+use colocate_host::{LinuxHost, Target};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_policy::{Grant, Plan};

@@ -159,7 +159,7 @@ fn state(state: State) -> &'static str {
 mod tests {
     use super::super::tally::tests::tally;
     use super::*;
-    use colocate_act::Target;
+    use colocate_host::Target;
     use expect_test::expect;
 
     const USUAL: Size = Size { lines: 24, columns: 80 };

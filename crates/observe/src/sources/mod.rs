@@ -1,6 +1,6 @@
 //! Sources of evidence about the tasks of jobs: one backend a file, with a state of its own.
 //!
-//! The follower of tasks passes them to a backend and reads values from it: `colocate_act::LinuxHost` does so in every
+//! The follower of tasks passes them to a backend and reads values from it: `colocate_host::LinuxHost` does so in every
 //! quantum. A backend never sees what others know of a task, and none changes a task.
 
 pub mod counters;

@@ -1,16 +1,16 @@
 //! What has to be there before anything runs.
 
-use super::Setup;
-use super::pausing::IN_USE;
-use crate::guardian::Guardian;
-use crate::journal::{self, TOKEN_VARIABLE, Writer};
-use crate::launch::{self, Command, Held, Input, LaunchError};
-use crate::owner::Owner;
-use crate::pause::Pauser;
-use crate::rundir;
-use crate::signals::Signals;
-use crate::sys;
+use crate::Setup;
+use crate::pausing::IN_USE;
 use crate::target::Targets;
+use colocate_act::guardian::Guardian;
+use colocate_act::journal::{self, TOKEN_VARIABLE, Writer};
+use colocate_act::launch::{self, Command, Held, Input, LaunchError};
+use colocate_act::owner::Owner;
+use colocate_act::pause::Pauser;
+use colocate_act::rundir;
+use colocate_act::signals::Signals;
+use colocate_act::sys;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::{LifecycleEvents, Pid, SysError, lifecycle};
@@ -19,13 +19,13 @@ use std::io;
 
 /// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
-pub(super) const MOST_A_SECOND: u32 = 1_000;
+pub(crate) const MOST_A_SECOND: u32 = 1_000;
 
 /// Looks whether the counters are there that targets need.
 ///
 /// # Errors
 /// If they are not.
-pub(super) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchError> {
+pub(crate) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchError> {
     let Some(target) = targets.instructions() else { return Ok(()) };
     if setup.sampling.counters.is_some() {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchEr
 }
 
 /// What stops jobs, and what undoes everything when colocate dies.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// `None` if no job is ever stopped.
     pub pauser: Option<Pauser>,
     pub journal: Writer,
@@ -81,7 +81,7 @@ impl Kept {
 
 /// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, the guardian knows of its
 /// cgroups. Says what is not as good as it could be.
-pub(super) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> Kept {
+pub(crate) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> Kept {
     let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
     let begin = |pauser| Kept::begin(setup, owner, original, pauser);
     let mut kept = if setup.may_pause && !setup.only_signals {
@@ -98,7 +98,7 @@ pub(super) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> 
 }
 
 /// The same commands with the journal's token in their environment, if it has one.
-pub(super) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Command> {
+pub(crate) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Command> {
     let variable = token.map(|token| (TOKEN_VARIABLE.into(), token.into()));
     let with = |command: &Command| {
         let env = command.env.iter().cloned().chain(variable.clone()).collect();
@@ -108,13 +108,13 @@ pub(super) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Comma
 }
 
 /// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
-pub(super) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
+pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
     let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
     let held = commands.iter().zip(inputs);
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-pub(super) fn watch_all(held: &[Held], options: &lifecycle::Options) -> LifecycleEvents {
+pub(crate) fn watch_all(held: &[Held], options: &lifecycle::Options) -> LifecycleEvents {
     let mut pids = held.iter().map(Held::pid);
     let first = pids.next().unwrap_or(Pid(0));
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
@@ -124,12 +124,12 @@ pub(super) fn watch_all(held: &[Held], options: &lifecycle::Options) -> Lifecycl
 }
 
 /// Descriptors that are kept for undoing everything, as many as there are.
-pub(super) fn reserve() -> Vec<File> {
+pub(crate) fn reserve() -> Vec<File> {
     (0..IN_USE).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
 }
 
 /// The machine's PUs that are in `mask`, in logical order.
-pub(super) fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
+pub(crate) fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
 }
 
@@ -151,7 +151,7 @@ fn no_journal(why: String) -> String {
 }
 
 /// What it means that the kernel does not report thread creation.
-pub(super) fn late_creation(why: &SysError) -> String {
+pub(crate) fn late_creation(why: &SysError) -> String {
     format!(
         "thread creation is detected by scanning /proc, because {why}: threads that live for less than some milliseconds are \
          not placed; `colocate doctor` names the remedy"

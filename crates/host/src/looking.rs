@@ -3,13 +3,14 @@
 //! A quantum must cost little with hundreds of jobs, so those that waited in it are not looked at, and of the others
 //! only those that ran are asked where. All that runs is looked at as a whole once a second or less often.
 
-use super::placing::Waiting;
-use super::preparing::usable;
-use super::{LinuxHost, own_time};
-use crate::boost::{LEAST_NICE, PROMPT, PriorityBoost};
-use crate::pause::Found;
-use crate::stat::Stat;
-use crate::sys;
+use crate::pausing::group;
+use crate::placing::Waiting;
+use crate::preparing::usable;
+use crate::{LinuxHost, own_time};
+use colocate_act::boost::{LEAST_NICE, PROMPT, PriorityBoost};
+use colocate_act::pause::Found;
+use colocate_act::stat::Stat;
+use colocate_act::sys;
 use colocate_engine::{PlacementStatus, QuantumEnd};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
@@ -39,7 +40,7 @@ const LOOKS_ASLEEP: u8 = 2;
 
 /// When it is looked at what, and what was found.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     /// When PUs are looked at next.
     pub next_glance: Nanos,
     /// When tasks are looked at next.
@@ -79,7 +80,7 @@ impl LinuxHost {
     ///
     /// The machine costs one system call, so that is never put off: on a PU that is gone, no task is
     /// where he should be. Reading it anew after a change is rare, and not counted either.
-    pub(super) fn look_if_due(&mut self) {
+    pub(crate) fn look_if_due(&mut self) {
         self.look_at_own_waits();
         if now() >= self.looks.next_glance {
             self.look_at_machine();
@@ -160,7 +161,7 @@ impl LinuxHost {
     }
 
     /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
-    pub(super) fn watch_new_pus(&mut self, usable: &PuSet) {
+    pub(crate) fn watch_new_pus(&mut self, usable: &PuSet) {
         let unheard = !self.lifecycle.set_allowed_cpus(usable.iter()).is_empty();
         let known = &mut self.sources.options.watch.cpus;
         let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
@@ -200,7 +201,7 @@ impl LinuxHost {
 
     /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
     /// notes or `/proc` have told.
-    pub(super) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
+    pub(crate) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
         self.hear();
         let living = self.tasks.living_in(pid).into_iter();
         let created_before =
@@ -211,7 +212,7 @@ impl LinuxHost {
     }
 
     /// Looks at all tasks that may run.
-    pub(super) fn look_at_tasks(&mut self) {
+    pub(crate) fn look_at_tasks(&mut self) {
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
         self.looks.found_asleep.clear();
@@ -253,7 +254,7 @@ impl LinuxHost {
     ///
     /// Those that sleep are looked at only if the clocks of their processes say that one of them has run, and seldom
     /// where they are many.
-    pub(super) fn look_at_who_ran(&mut self) {
+    pub(crate) fn look_at_who_ran(&mut self) {
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
         let rests = self.who_rests();
@@ -317,14 +318,14 @@ impl LinuxHost {
         for job in self.pausing.waiting.clone() {
             let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
             let Some(pauser) = &mut self.pausing.pauser else { return };
-            if pauser.look(job, of_job) == Found::Stubborn {
+            if pauser.look(group(job), of_job) == Found::Stubborn {
                 self.say(job, "goes on although it is to wait, and was stopped again and again");
             }
         }
     }
 
     /// A line on a job.
-    pub(super) fn say(&mut self, job: JobIdx, what: &str) {
+    pub(crate) fn say(&mut self, job: JobIdx, what: &str) {
         let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
         self.notes.push(format!("job {} ({name}) {what}", job.0));
     }

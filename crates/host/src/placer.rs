@@ -1,11 +1,11 @@
 //! Puts one task where it is wanted: journal first, then the deed, then the reading back.
 
-use crate::handle::is_gone;
-use crate::journal::{Entry, Mark, Writer};
-use crate::pin::{self, PinError};
-use crate::stat::Stat;
-use crate::sys;
 use crate::task::Task;
+use colocate_act::handle::is_gone;
+use colocate_act::journal::{Entry, Mark, Writer};
+use colocate_act::pin::{self, PinError};
+use colocate_act::stat::Stat;
+use colocate_act::sys;
 use colocate_engine::PlacementStatus;
 use colocate_machine::PuSet;
 use colocate_observe::Tid;
@@ -20,7 +20,7 @@ pub struct Placer {
     pub journal: Writer,
     /// `/proc`.
     pub proc: PathBuf,
-    /// The mask of tasks that were not placed; see [`crate::original`].
+    /// The mask of tasks that were not placed; see [`colocate_act::original`].
     pub original: PuSet,
     /// PUs that can be used now.
     pub usable: PuSet,
@@ -226,10 +226,10 @@ impl Placer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handle::ProcessHandle;
-    use crate::owner::Owner;
     use crate::runtime::Runtime;
     use crate::task_table::{Creation, TaskTable};
+    use colocate_act::handle::ProcessHandle;
+    use colocate_act::owner::Owner;
     use colocate_machine::{Nanos, PuNr};
     use colocate_observe::Pid;
     use std::path::Path;

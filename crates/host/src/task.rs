@@ -1,8 +1,8 @@
 //! A task as this host knows it: which one it is, where it is placed, and what it has done.
 
-use crate::fair::Fair;
-use crate::handle::ProcessHandle;
-use crate::journal::{Mark, Slot};
+use colocate_act::fair::Fair;
+use colocate_act::handle::ProcessHandle;
+use colocate_act::journal::{Mark, Slot};
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_observe::pmu::Metered;
@@ -176,12 +176,6 @@ impl Had {
     /// The PUs.
     pub fn pus(&self) -> impl Iterator<Item = PuNr> {
         self.0.iter().map(|(pu, _)| *pu)
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Forgets all.

@@ -1,15 +1,15 @@
 //! When a task goes to its PU: at its creation, when its program has settled, when a plan changes, or
 //! never. docs/run.md has the rules in a table.
 
-use super::LinuxHost;
-use super::preparing::MOST_A_SECOND;
-use crate::handle::ProcessHandle;
-use crate::journal::Mark;
-use crate::pin;
+use crate::LinuxHost;
 use crate::placer::Put;
+use crate::preparing::MOST_A_SECOND;
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::task_table::Creation;
+use colocate_act::handle::ProcessHandle;
+use colocate_act::journal::Mark;
+use colocate_act::pin;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
@@ -38,7 +38,7 @@ const FOLLOW_SHARE: u64 = 1_000;
 
 /// Whether, and how long, a task has to wait before it may be put on a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     No,
     Until(Nanos),
     ForEver(&'static str),
@@ -46,7 +46,7 @@ pub(super) enum Waiting {
 
 /// What is placed, and when.
 #[derive(Debug)]
-pub(super) struct Placing {
+pub(crate) struct Placing {
     /// The plan in force.
     pub plan: Option<Plan>,
     /// How long a process is left alone after its program has begun.
@@ -64,7 +64,7 @@ impl Placing {
 }
 
 impl LinuxHost {
-    pub(super) fn created(&mut self, creation: Creation) {
+    pub(crate) fn created(&mut self, creation: Creation) {
         let Some(id) = self.tasks.created(creation) else { return };
         self.counts.created += 1;
         self.hold_process(id, creation.pid);
@@ -96,7 +96,7 @@ impl LinuxHost {
     }
 
     /// Opens the process of a new task, unless it is open.
-    pub(super) fn hold_process(&mut self, id: TaskId, pid: Pid) {
+    pub(crate) fn hold_process(&mut self, id: TaskId, pid: Pid) {
         if let Some(process) = self.tasks.handle(pid).filter(|process| process.exists()) {
             let process = process.clone();
             self.tasks.hold(id, Some(process));
@@ -150,7 +150,7 @@ impl LinuxHost {
     }
 
     /// Puts a task where it is aimed at, or has it wait.
-    pub(super) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
+    pub(crate) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
         let task = self.tasks.task(id)?;
         if let Waiting::ForEver(why) = waiting {
             task.placement.exempt = Some(why);
@@ -187,7 +187,7 @@ impl LinuxHost {
 
     /// A process creates threads faster than they can be followed. They have the masks of those that create them, and most
     /// end unseen; so that none of them is kept on one PU, none of their process is.
-    pub(super) fn storms(&mut self, pid: Pid) {
+    pub(crate) fn storms(&mut self, pid: Pid) {
         let Some(process) = self.tasks.process(pid) else { return };
         let (job, is_new) = (process.job, !std::mem::replace(&mut process.storms, true));
         if !is_new {
@@ -210,7 +210,7 @@ impl LinuxHost {
         }
     }
 
-    pub(super) fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
+    pub(crate) fn named(&mut self, at: Nanos, pid: Pid, tid: Tid, name: String, exec: bool) {
         let Some(id) = self.tasks.living(tid) else { return };
         self.tasks.rename(id, &name);
         if exec {
@@ -239,7 +239,7 @@ impl LinuxHost {
     }
 
     /// Places the tasks whose programs have settled.
-    pub(super) fn place_settled(&mut self) {
+    pub(crate) fn place_settled(&mut self) {
         while let Some(&Reverse((at, id))) = self.placing.settling.peek() {
             if at > now() {
                 return;
@@ -260,7 +260,7 @@ impl LinuxHost {
     ///
     /// Where little has changed since the plan before, only that is done, and everything seldom: most threads of large
     /// programs sleep.
-    pub(super) fn adopt(&mut self, plan: &Plan) {
+    pub(crate) fn adopt(&mut self, plan: &Plan) {
         if self.is_over() {
             return;
         }
@@ -324,7 +324,7 @@ impl LinuxHost {
     }
 
     /// Leaves every task to the kernel, for good: all masks are given back.
-    pub(super) fn leave_to_kernel(&mut self) {
+    pub(crate) fn leave_to_kernel(&mut self) {
         self.placing.plan = None;
         for id in self.who_can_be_moved() {
             self.tasks.set_target(id, None);

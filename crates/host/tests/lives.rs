@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout)] // it has no harness that would speak for it
 
 use colocate_act::launch::Command;
-use colocate_act::{LinuxHost, Sampling, Setup, Target};
 use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
+use colocate_host::{LinuxHost, Sampling, Setup, Target};
 use colocate_machine::{Bytes, Nanos, NodeNr, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};

@@ -1,30 +1,41 @@
 //! This machine as a [`Host`]: programs launched, their threads placed as they are created.
 //!
+//! An edge crate. It composes the backends of `colocate-observe` and the actuators of `colocate-act`.
+//!
 //! One thread does it all, and sleeps until the kernel tells it something: a creation, an end, a
 //! signal, or that time has come to look. So a new thread waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
 mod filling;
+mod idling;
+mod latency;
 mod lives;
 mod looking;
 mod paging;
 mod pausing;
+mod placer;
 mod placing;
 mod preparing;
+mod runtime;
 mod sources;
+mod target;
+mod task;
+mod task_table;
 
-use crate::boost::{LEAST_NICE, PROMPT};
-use crate::guardian::Guardian;
-use crate::journal::Journal;
-use crate::latency::Latencies;
-use crate::launch::{Command, LaunchError};
-use crate::original::original;
+pub use latency::Latencies;
+pub use target::Target;
+
 use crate::placer::Placer;
-use crate::restore::{self, Root};
-use crate::signals::{Asked, Signals};
-use crate::sys;
-use crate::target::{Target, Targets};
+use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
+use colocate_act::boost::{LEAST_NICE, PROMPT};
+use colocate_act::guardian::Guardian;
+use colocate_act::journal::Journal;
+use colocate_act::launch::{Command, LaunchError};
+use colocate_act::original::original;
+use colocate_act::restore::{self, Root};
+use colocate_act::signals::{Asked, Signals};
+use colocate_act::sys;
 use colocate_engine::{Host, HostError, JobEnd, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
@@ -75,7 +86,7 @@ pub struct Setup {
     pub lifecycle: lifecycle::Options,
     /// How evidence is gathered that is requested.
     pub sampling: Sampling,
-    /// Folders that may hold the journal, best first; see [`crate::rundir::candidates`].
+    /// Folders that may hold the journal, best first; see [`colocate_act::rundir::candidates`].
     pub run_dirs: Vec<PathBuf>,
     /// `/proc`.
     pub proc: PathBuf,

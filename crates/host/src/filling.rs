@@ -1,11 +1,11 @@
-//! Jobs that a plan has wait and that fill idle PUs meanwhile; see [`crate::idle`].
+//! Jobs that a plan has wait and that fill idle PUs meanwhile; see [`colocate_act::idle`].
 //!
 //! A job fills as a whole or is stopped as a whole. It is stopped where one of its threads must not be lowered, or
 //! could not be raised again, or lowering would not help; that is said once.
 
-use super::LinuxHost;
-use crate::idle::{Licence, licence, sessions_are_groups};
-use crate::sys;
+use crate::LinuxHost;
+use colocate_act::idle::{Licence, licence, sessions_are_groups};
+use colocate_act::sys;
 use colocate_engine::Meanwhile;
 use colocate_observe::Pid;
 use colocate_policy::{JobIdx, TaskId};
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// What is known of jobs that may fill idle PUs.
 #[derive(Debug)]
-pub(super) struct Fillers {
+pub(crate) struct Fillers {
     licence: Licence,
     /// The session that all threads must be in, where each has its own share of the CPU time.
     session: Option<Pid>,
@@ -44,7 +44,7 @@ impl Fillers {
 impl LinuxHost {
     /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead, as all have to while
     /// the plan `measures` a job.
-    pub(super) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
+    pub(crate) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
         let Some(fillers) = &self.fillers else { return false };
         if measures || fillers.refused.contains(&job) {
             self.raise(job);
@@ -87,7 +87,7 @@ impl LinuxHost {
     }
 
     /// Gives all threads of a job their policies back that were put under SCHED_IDLE.
-    pub(super) fn raise(&mut self, job: JobIdx) {
+    pub(crate) fn raise(&mut self, job: JobIdx) {
         let Some(fillers) = &mut self.fillers else { return };
         if !fillers.down.remove(&job) {
             return;
@@ -104,12 +104,12 @@ impl LinuxHost {
     }
 
     /// Whether the threads of a job are under SCHED_IDLE by our doing.
-    pub(super) fn fills(&self, job: JobIdx) -> bool {
+    pub(crate) fn fills(&self, job: JobIdx) -> bool {
         self.fillers.as_ref().is_some_and(|fillers| fillers.down.contains(&job))
     }
 
     /// A new thread has inherited what its creator had when its creation began.
-    pub(super) fn meet_new(&mut self, id: TaskId) {
+    pub(crate) fn meet_new(&mut self, id: TaskId) {
         let down = self.fills(id.job);
         let Some(fillers) = &self.fillers else { return };
         let licence = fillers.licence;
@@ -121,7 +121,7 @@ impl LinuxHost {
     }
 
     /// Looks whether those that fill idle PUs still do so with the least priority: programs may have changed that.
-    pub(super) fn look_at_fillers(&mut self) {
+    pub(crate) fn look_at_fillers(&mut self) {
         let down =
             self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
         for job in down {
@@ -132,7 +132,7 @@ impl LinuxHost {
     }
 
     /// The jobs that wait and are stopped.
-    pub(super) fn who_rests(&self) -> BTreeSet<JobIdx> {
+    pub(crate) fn who_rests(&self) -> BTreeSet<JobIdx> {
         self.pausing.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
     }
 }

@@ -1,15 +1,16 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
-use super::LinuxHost;
-use crate::boost::{MOST_NICE, PROMPT};
-use crate::handle::ProcessHandle;
-use crate::launch::{self, Command};
-use crate::pause;
+use crate::LinuxHost;
+use crate::pausing::group;
 use crate::runtime::Runtimes;
-use crate::signals;
-use crate::sys::{self, Waited};
 use crate::target::Targets;
 use crate::task_table::Creation;
+use colocate_act::boost::{MOST_NICE, PROMPT};
+use colocate_act::handle::ProcessHandle;
+use colocate_act::launch::{self, Command};
+use colocate_act::pause;
+use colocate_act::signals;
+use colocate_act::sys::{self, Waited};
 use colocate_engine::{JobEnd, QuantumEnd};
 use colocate_machine::Nanos;
 use colocate_observe::sys::now;
@@ -27,7 +28,7 @@ const DIES_WITHIN: Nanos = Nanos::from_secs(10);
 
 /// A job that is being ended.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(crate) struct Leaving {
     job: JobIdx,
     /// Its first process, until its exit status was taken.
     pid: Option<Pid>,
@@ -39,7 +40,7 @@ pub(super) struct Leaving {
 
 /// What a run has left behind, and was killed when the next one began.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     /// The first process of that run: creations are reported by its events.
     first: Pid,
     /// Those that have not ended.
@@ -48,7 +49,7 @@ pub(super) struct Rest {
 
 /// The jobs as they are launched, once or anew, and as they are ended.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(crate) struct Runs {
     commands: Vec<Command>,
     pub targets: Targets,
     grace: Nanos,
@@ -74,7 +75,7 @@ impl Runs {
 
 impl LinuxHost {
     /// Takes the exit statuses of children that have ended.
-    pub(super) fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) {
         let mut begun = now();
         while let Ok(Some(waited)) = self.wait() {
             self.all_have_ended(waited.pid, begun);
@@ -163,7 +164,7 @@ impl LinuxHost {
     }
 
     /// What is created by a process that a run has left behind belongs to that run.
-    pub(super) fn created_by_rest(&mut self, creation: Creation) {
+    pub(crate) fn created_by_rest(&mut self, creation: Creation) {
         for rest in
             self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&creation.parent_pid))
         {
@@ -184,7 +185,7 @@ impl LinuxHost {
     }
 
     /// Ends the jobs that have done their work, and tells of those that are over.
-    pub(super) fn end_who_is_done(&mut self) {
+    pub(crate) fn end_who_is_done(&mut self) {
         for job in self.runs.targets.take_leave() {
             self.ask_to_end(job);
         }
@@ -217,7 +218,7 @@ impl LinuxHost {
 
     /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
     /// nothing is left.
-    pub(super) fn see_off(&mut self) {
+    pub(crate) fn see_off(&mut self) {
         self.forget_rests();
         if self.runs.leaving.is_empty() {
             return;
@@ -260,7 +261,7 @@ impl LinuxHost {
     }
 
     /// When the next of those steps is due.
-    pub(super) fn next_leave(&self) -> Option<Nanos> {
+    pub(crate) fn next_leave(&self) -> Option<Nanos> {
         self.runs.leaving.iter().map(|leaving| leaving.due).min()
     }
 
@@ -268,7 +269,7 @@ impl LinuxHost {
     fn kill(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
         let killed = match &self.pausing.pauser {
             _ if processes.is_empty() => Ok(()),
-            Some(pauser) => pauser.kill(job, processes),
+            Some(pauser) => pauser.kill(group(job), processes),
             None => pause::signal(processes, libc::SIGKILL),
         };
         self.tell(job, "kill", killed);

@@ -1,7 +1,7 @@
 //! Which evidence this host provides: one backend of [`colocate_observe::sources`] for each source.
 
-use super::{LinuxHost, Sampling};
-use crate::sys;
+use crate::{LinuxHost, Sampling};
+use colocate_act::sys;
 use colocate_engine::{JobEnd, Request, SeenTask};
 use colocate_machine::{Nanos, PuSet};
 use colocate_model::stack::Parts;
@@ -17,7 +17,7 @@ use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId};
 
 /// The backends.
 #[derive(Debug)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     pub mixes: Mixes,
     pub run_states: RunStates,
     counters: Option<TaskCounters>,
@@ -82,7 +82,7 @@ impl Sources {
 
 impl LinuxHost {
     /// Answers requests. What targets need is counted without a request.
-    pub(super) fn provide(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+    pub(crate) fn provide(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
         self.sources.mixes.stop();
         let is_requested = |source| requests.iter().any(|request| request.source == source);
         if self.sources.counters.is_none() && self.runs.targets.instructions().is_some() {
@@ -144,7 +144,7 @@ impl LinuxHost {
     }
 
     /// Opens the counters of a new task.
-    pub(super) fn count_new(&mut self, id: TaskId) {
+    pub(crate) fn count_new(&mut self, id: TaskId) {
         let Some(counters) = &mut self.sources.counters else { return };
         let Some(task) = self.tasks.task(id) else { return };
         let held = self.pausing.held.get(id.job.0 as usize).and_then(Option::as_ref);
@@ -154,7 +154,7 @@ impl LinuxHost {
     }
 
     /// Asks at `at`, on the kernel's clock, what a living task has done.
-    pub(super) fn ask_what_it_did(&mut self, id: TaskId, at: Nanos) {
+    pub(crate) fn ask_what_it_did(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
         let read = self.sources.run_states.read(task.named(), &self.placer.proc, at);
         read.into_iter().for_each(|read| task.usage.note_times(read));
@@ -164,7 +164,7 @@ impl LinuxHost {
     }
 
     /// Asks a last time what a task has done, and forgets it.
-    pub(super) fn count_ended(&mut self, id: TaskId) {
+    pub(crate) fn count_ended(&mut self, id: TaskId) {
         self.sources.run_states.ended(id);
         let Some(counters) = &mut self.sources.counters else { return };
         let counted = counters.ended(id);
@@ -174,13 +174,13 @@ impl LinuxHost {
     }
 
     /// Samples a job that begins anew as well.
-    pub(super) fn sample_anew(&mut self, before: Pid, pid: Pid) {
+    pub(crate) fn sample_anew(&mut self, before: Pid, pid: Pid) {
         // Where it is denied now, it is unknown how its threads wait.
         let _ = self.sources.spinning.as_mut().map(|spinning| spinning.instead(before, pid));
     }
 
     /// Adds for how long tasks have waited in loops, after their times were read.
-    pub(super) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
+    pub(crate) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
         let Some(spinning) = &mut self.sources.spinning else { return };
         let awake: Vec<TaskId> = self.tasks.running().collect();
         let table = &mut self.tasks;
@@ -196,7 +196,7 @@ impl LinuxHost {
     }
 
     /// Notes which jobs have reached their targets, by what was last read.
-    pub(super) fn note_reached(&mut self) {
+    pub(crate) fn note_reached(&mut self) {
         if self.runs.targets.instructions().is_none() {
             return;
         }

@@ -2,11 +2,11 @@
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
-use crate::fair::Fair;
-use crate::handle::ProcessHandle;
-use crate::journal::{Mark, Slot};
 use crate::runtime::Runtime;
 use crate::task::{Had, PlacementState, Task, Usage};
+use colocate_act::fair::Fair;
+use colocate_act::handle::ProcessHandle;
+use colocate_act::journal::{Mark, Slot};
 use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;

@@ -1,15 +1,15 @@
 //! Moves memory of jobs as plans order it, on a thread of its own: a batch of pages takes up to 20 ms, and new threads
 //! are placed meanwhile.
 //!
-//! `colocate move` has the same pages moved by [`crate::pages`]. Nothing of it is journalled: a page is on one node or on
+//! `colocate move` has the same pages moved by [`colocate_act::pages`]. Nothing of it is journalled: a page is on one node or on
 //! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
 
-use super::LinuxHost;
-use crate::handle::ProcessHandle;
-use crate::pages::live::{self, Order, PagesError, Process};
-use crate::pages::work::Target;
-use crate::pages::{Addr, Span};
-use crate::sys;
+use crate::LinuxHost;
+use colocate_act::handle::ProcessHandle;
+use colocate_act::pages::live::{self, Order, PagesError, Process};
+use colocate_act::pages::work::Target;
+use colocate_act::pages::{Addr, Span};
+use colocate_act::sys;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{PageMove, PagesMoved};
 use std::io;
@@ -27,7 +27,7 @@ struct Ordered {
 
 /// The thread that moves memory. It ends, between two batches, when this is dropped.
 #[derive(Debug)]
-pub(super) struct Pager {
+pub(crate) struct Pager {
     /// `None` while it ends.
     orders: Option<Sender<Ordered>>,
     results: Receiver<PagesMoved>,
@@ -68,7 +68,7 @@ impl Drop for Pager {
 
 impl LinuxHost {
     /// Has memory moved as a plan orders it. What the orders before have not done is done first.
-    pub(super) fn order_pages(&mut self, orders: &[PageMove]) {
+    pub(crate) fn order_pages(&mut self, orders: &[PageMove]) {
         if orders.is_empty() || self.is_over() {
             return;
         }
@@ -87,7 +87,7 @@ impl LinuxHost {
     }
 
     /// What has come of orders since this was last asked.
-    pub(super) fn pages_moved(&mut self) -> Vec<PagesMoved> {
+    pub(crate) fn pages_moved(&mut self) -> Vec<PagesMoved> {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
         for PagesMoved { job, to, trouble, .. } in &moved {
@@ -99,7 +99,7 @@ impl LinuxHost {
     }
 
     /// Ends the moving of memory, also in the middle of an order.
-    pub(super) fn stop_pages(&mut self) {
+    pub(crate) fn stop_pages(&mut self) {
         self.pager = None;
     }
 }

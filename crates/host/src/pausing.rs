@@ -1,9 +1,9 @@
 //! Which jobs are stopped, as a plan says.
 
-use super::LinuxHost;
-use crate::launch::{Going, Held};
-use crate::pause::{self, Pauser};
-use crate::signals;
+use crate::LinuxHost;
+use colocate_act::launch::{Going, Held};
+use colocate_act::pause::{self, Group, Pauser};
+use colocate_act::signals;
 use colocate_engine::HostError;
 use colocate_files::kernel;
 use colocate_observe::Pid;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 /// What is stopped, and what has not begun yet.
 #[derive(Debug)]
-pub(super) struct Pausing {
+pub(crate) struct Pausing {
     /// `None` if no job is ever stopped.
     pub pauser: Option<Pauser>,
     /// Jobs that wait.
@@ -54,7 +54,7 @@ impl LinuxHost {
     ///
     /// # Errors
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
-    pub(super) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
+    pub(crate) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
         if self.is_over() {
             // Programs were asked to end, and a stopped one could not; or none may be stopped.
             return Ok(());
@@ -77,19 +77,22 @@ impl LinuxHost {
     }
 
     /// Stops a job that has begun, unless it is stopped.
-    pub(super) fn stop_now(&mut self, job: JobIdx) {
+    pub(crate) fn stop_now(&mut self, job: JobIdx) {
         if self.is_stopped(job) {
             return;
         }
         self.note_all(&self.tasks.processes_of(job));
         let processes = self.tasks.handles_of(job);
-        let result =
-            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.stop(job, &processes));
+        let result = self
+            .pausing
+            .pauser
+            .as_mut()
+            .map_or(Ok(()), |pauser| pauser.stop(group(job), &processes));
         self.tell(job, "stop", result);
     }
 
     /// Lets the jobs go on that do not wait, and those begin that have not.
-    pub(super) fn let_chosen_go_on(&mut self) {
+    pub(crate) fn let_chosen_go_on(&mut self) {
         let all = 0..self.pausing.held.len();
         all.clone().for_each(|job| self.release_held(job));
         for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
@@ -101,7 +104,7 @@ impl LinuxHost {
 
     /// Ends the scheduling for good, as a signal has come by which programs are ended: a stopped one could not end.
     /// Everything goes on, where the kernel wants it. A host that stops no job keeps to its plan.
-    pub(super) fn end_scheduling(&mut self, signal: c_int) {
+    pub(crate) fn end_scheduling(&mut self, signal: c_int) {
         if self.pausing.pauser.is_none() {
             return;
         }
@@ -124,13 +127,13 @@ impl LinuxHost {
     }
 
     /// Whether no plan is followed any more.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.pausing.ending.is_some() || self.pausing.given_up
     }
 
     /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
     /// stopped or placed. To be called before anything runs.
-    pub(super) fn give_up_if_blind(&mut self) {
+    pub(crate) fn give_up_if_blind(&mut self) {
         if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.
             self.placer.proc = PathBuf::from(NOWHERE);
@@ -141,7 +144,7 @@ impl LinuxHost {
     }
 
     /// Gives up if descriptors have run out, so that threads can hardly be looked at.
-    pub(super) fn give_up_if_used_up(&mut self) {
+    pub(crate) fn give_up_if_used_up(&mut self) {
         if !self.is_over() && !has_room(IN_USE) {
             self.give_up(&no_room(IN_USE));
         }
@@ -166,39 +169,42 @@ impl LinuxHost {
     }
 
     /// Lets everything go on.
-    pub(super) fn let_all_go_on(&mut self) {
+    pub(crate) fn let_all_go_on(&mut self) {
         self.pausing.waiting.clear();
         self.let_chosen_go_on();
     }
 
     /// Gives up the jobs' cgroups, if there are any.
-    pub(super) fn dissolve(&mut self) {
+    pub(crate) fn dissolve(&mut self) {
         if let Some(Err(why)) = self.pausing.pauser.take().map(|mut pauser| pauser.dissolve()) {
             self.notes.push(format!("cannot remove the jobs' cgroups: {why}"));
         }
     }
 
-    pub(super) fn let_go_on(&mut self, job: JobIdx) {
+    pub(crate) fn let_go_on(&mut self, job: JobIdx) {
         self.raise(job);
         self.go_on_stopped(job);
     }
 
-    pub(super) fn go_on_stopped(&mut self, job: JobIdx) {
+    pub(crate) fn go_on_stopped(&mut self, job: JobIdx) {
         if !self.is_stopped(job) {
             return;
         }
         let processes = self.tasks.handles_of(job);
-        let result =
-            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.go_on(job, &processes));
+        let result = self
+            .pausing
+            .pauser
+            .as_mut()
+            .map_or(Ok(()), |pauser| pauser.go_on(group(job), &processes));
         self.tell(job, "continue", result);
     }
 
-    pub(super) fn is_stopped(&self, job: JobIdx) -> bool {
-        self.pausing.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(job))
+    pub(crate) fn is_stopped(&self, job: JobIdx) -> bool {
+        self.pausing.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(group(job)))
     }
 
     /// A process that a stopped job has borne is stopped, too.
-    pub(super) fn stop_new(&mut self, id: TaskId, pid: Pid) {
+    pub(crate) fn stop_new(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
             let both = self.pausing.pauser.as_ref().zip(self.tasks.handle(pid));
@@ -209,20 +215,23 @@ impl LinuxHost {
 
     /// Lets a job begin that has not and may. Its exec is not waited for: it needs a PU, which may take a while,
     /// or a disk, which may take for ever.
-    pub(super) fn release_held(&mut self, place: usize) {
+    pub(crate) fn release_held(&mut self, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
         if self.pausing.waiting.contains(&job) {
             return;
         }
         let Some(held) = self.pausing.held.get_mut(place).and_then(Option::take) else { return };
-        let entered =
-            self.pausing.pauser.as_mut().map_or(Ok(()), |pauser| pauser.enter(job, held.pid()));
+        let entered = self
+            .pausing
+            .pauser
+            .as_mut()
+            .map_or(Ok(()), |pauser| pauser.enter(group(job), held.pid()));
         self.tell(job, "take into its cgroup", entered);
         self.pausing.going[place] = Some(held.release());
     }
 
     /// Says why the program of a process that has ended could not be executed, if so.
-    pub(super) fn confirm(&mut self, job: JobIdx) {
+    pub(crate) fn confirm(&mut self, job: JobIdx) {
         let going = self.pausing.going.get_mut(job.0 as usize).and_then(Option::take);
         if let Some(Err(why)) = going.map(Going::confirm) {
             self.notes.push(why.to_string());
@@ -231,7 +240,7 @@ impl LinuxHost {
 
     /// Lets processes go on that have stopped themselves, so that a signal that was to end them does, as
     /// timeout(1) does it.
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         let jobs = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
         for job in jobs {
@@ -243,11 +252,13 @@ impl LinuxHost {
 
     /// Stops those once more that wait, since all were continued: a shell does so with jobs that it
     /// brings to the front.
-    pub(super) fn stop_again(&mut self) {
+    pub(crate) fn stop_again(&mut self) {
         for job in self.pausing.waiting.clone() {
             let processes = self.tasks.handles_of(job);
             let stopped = match &self.pausing.pauser {
-                Some(pauser) if pauser.is_stopped(job) => pauser.stop_again(job, &processes),
+                Some(pauser) if pauser.is_stopped(group(job)) => {
+                    pauser.stop_again(group(job), &processes)
+                }
                 _ => Ok(()),
             };
             self.tell(job, "stop", stopped);
@@ -256,7 +267,7 @@ impl LinuxHost {
 
     /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if
     /// that has ended.
-    pub(super) fn note_all(&mut self, pids: &[Pid]) {
+    pub(crate) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
             let first = self.tasks.living(pid.first_thread());
             let any = || self.tasks.living_in(*pid).first().copied();
@@ -267,13 +278,18 @@ impl LinuxHost {
     }
 
     /// Says what could not be done to a job, once for each.
-    pub(super) fn tell(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
+    pub(crate) fn tell(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
         let Err(why) = result else { return };
         if self.told.insert((job, what)) {
             let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }
     }
+}
+
+/// A job as the pauser numbers it.
+pub(crate) const fn group(job: JobIdx) -> Group {
+    Group(job.0)
 }
 
 /// Where no file is.
@@ -285,7 +301,7 @@ const ROOM: usize = 8;
 
 /// Files that are open at once, at most, while something is done to a job: its cgroup and a file in it, while another folder
 /// is listed.
-pub(super) const IN_USE: usize = 3;
+pub(crate) const IN_USE: usize = 3;
 
 /// Whether so many files can be opened yet.
 fn has_room(files: usize) -> bool {
