@@ -93,11 +93,13 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return found };
     for path in entries.map(|entry| entry.unwrap().path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // `.git` is a file in a work tree that was added.
+        let built = ["target", ".git", ".cache", "out", "corpus", "artifacts", "venv"];
+        if built.contains(&name.as_str()) {
+            continue;
+        }
         if path.is_dir() {
-            let built = ["target", ".git", ".cache", "out", "corpus", "artifacts", "venv"];
-            if !built.contains(&name.as_str()) {
-                found.extend(files(&path, ending));
-            }
+            found.extend(files(&path, ending));
         } else if name.ends_with(ending) {
             found.push(path);
         }
