@@ -1,0 +1,216 @@
+//! Where threads are put, and what programs notice of it.
+
+use super::{ANSWERS, answering, catch_up, run, send};
+use crate::run_support::{
+    Scratch, allowed, await_that, child_called, have, masks, original, stands, text, two_pus,
+};
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program whose threads wait is placed; every mask is the one that the report says.
+#[test]
+fn threads_are_placed_and_read_back() {
+    let scratch = Scratch::new();
+    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let mut command = scratch.run(&["--policy", "round-robin", "--settle-ms", "0"]);
+    command.arg(threads).args(["0", "3"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let pid = child_called(&child, "threads");
+    scratch.await_placed(4);
+    assert!(masks(pid).iter().all(|mask| mask.parse::<u32>().is_ok()), "{:?}", masks(pid));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let report = scratch.report();
+    assert_eq!(stands(&report), ["placed"; 4]);
+    for task in report["tasks"].as_array().unwrap() {
+        assert_eq!(task["allowed"], task["planned"].to_string(), "{task}");
+    }
+    // Round robin over the usable PUs, in the order of birth.
+    let planned = |task: usize| report["tasks"][task]["planned"].clone();
+    assert_eq!(planned(0) == planned(1), !two_pus());
+}
+
+#[test]
+fn a_static_program_is_placed() {
+    let scratch = Scratch::new();
+    let Some(threads) = scratch.program("threads", &["-static"]) else { return };
+    let output = run(
+        &scratch,
+        &["--policy", "scatter", "--settle-ms", "0"],
+        &[threads.to_str().unwrap(), "0", "4"],
+    );
+    assert_eq!(text(&output.stdout), "ready\n");
+    assert_eq!(scratch.report()["threads_created"]["created"], 5);
+}
+
+#[test]
+fn ten_thousand_short_threads() {
+    let scratch = Scratch::new();
+    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let output = run(
+        &scratch,
+        &["--policy", "scatter", "--settle-ms", "0"],
+        &[threads.to_str().unwrap(), "10000"],
+    );
+    assert_eq!(text(&output.stdout), "ready\n", "{}", text(&output.stderr));
+    assert!(output.status.success());
+    assert!(scratch.report()["threads_created"]["created"].as_u64() > Some(1));
+}
+
+/// The program counts the PUs that it may use, not the one it is put on, and creates as many
+/// threads as without us.
+#[test]
+fn an_openmp_program_creates_its_threads() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("openmp", &["-fopenmp"]) else { return };
+    let bare = Command::new(&program).env_remove("OMP_NUM_THREADS").output().unwrap();
+    let words = [program.to_str().unwrap()];
+    let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "60000"], &words);
+    assert_eq!(text(&output.stdout), text(&bare.stdout));
+
+    let mut command = scratch.run(&["--policy", "scatter"]);
+    let output = command.args(words).env("OMP_NUM_THREADS", "5").output().unwrap();
+    assert_eq!(text(&output.stdout), "threads 5\n");
+    assert_eq!(scratch.report()["most_tasks_at_once"], 5);
+}
+
+#[test]
+fn a_thread_that_its_program_has_bound_is_left() {
+    let scratch = Scratch::new();
+    let Some(threads) = scratch.program("threads", &[]) else { return };
+    if !two_pus() {
+        return;
+    }
+    let options = ["--policy", "round-robin", "--settle-ms", "60000"];
+    let mut command = scratch.run(&options);
+    command.arg(threads).args(["0", "1", "own"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    // Our next look, at most some seconds away, sees it and leaves it alone.
+    await_that("it is respected", || {
+        scratch.marks().iter().any(|(_, _, mark)| mark == "=").then_some(())
+    });
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let report = scratch.report();
+    assert_eq!(report["tasks"][1]["status"], "pinned by the program", "{report}");
+    assert_eq!(report["tasks"][1]["planned"], Value::Null);
+}
+
+#[test]
+fn taskset_is_respected() {
+    if !two_pus() || !have("taskset") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let last = original().rsplit([',', '-']).next().unwrap().to_owned();
+    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "60000"]);
+    let mut child = answering(command.args(["taskset", "-c", &last]).args(ANSWERS));
+    catch_up(&mut child);
+    send("-TERM", child.id());
+    assert!(child.wait().unwrap().success());
+    let task = &scratch.report()["tasks"][0];
+    assert_eq!(task["status"], "pinned by the program", "{task}");
+    assert_eq!(task["allowed"], last);
+}
+
+/// Go counts PUs again every second; were its monitor put on one PU, the last number would be 1.
+#[test]
+fn a_go_program_keeps_all_its_pus() {
+    if !have("go") || !two_pus() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pus.go");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(scratch.path("pus")).arg(source);
+    go.env("GOCACHE", scratch.path("gocache")).env("GO111MODULE", "off").env("CGO_ENABLED", "0");
+    let built = go.output().unwrap();
+    if !built.status.success() {
+        eprintln!("skipped: go cannot build: {}", text(&built.stderr));
+        return;
+    }
+    let bare = Command::new(scratch.path("pus")).output().unwrap();
+    let pus = scratch.path("pus");
+    let output = run(&scratch, &["--policy", "scatter"], &[pus.to_str().unwrap()]);
+    assert_eq!(text(&output.stdout), text(&bare.stdout));
+}
+
+#[test]
+fn a_java_program_keeps_all_its_pus() {
+    if !have("javac") || !have("java") || !two_pus() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Pus.java");
+    let built =
+        Command::new("javac").arg("-d").arg(scratch.dir.path()).arg(source).output().unwrap();
+    if !built.status.success() {
+        eprintln!("skipped: javac cannot compile: {}", text(&built.stderr));
+        return;
+    }
+    let home = scratch.dir.path().to_str().unwrap();
+    let words = ["java", "-Xshare:auto", "-cp", home, "Pus"];
+    let bare = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let output = run(&scratch, &["--policy", "scatter"], &words);
+    assert_eq!(text(&output.stdout), text(&bare.stdout));
+}
+
+/// What a script starts counts all PUs, although the script itself may have been placed.
+#[test]
+fn programs_started_by_a_script_count_all_pus() {
+    if !have("nproc") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let bare = Command::new("nproc").env_remove("OMP_NUM_THREADS").output().unwrap();
+    let output = run(&scratch, &["--policy", "scatter"], &["sh", "-c", "nproc; nproc"]);
+    assert_eq!(text(&output.stdout), text(&bare.stdout).repeat(2));
+}
+
+/// A script that has started a program is not placed, and is when it becomes another program.
+#[test]
+fn a_script_that_becomes_a_program_is_placed() {
+    let scratch = Scratch::new();
+    let script = ["sh", "-c", "sleep 0; exec sleep 0.3"];
+    run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &script);
+    assert_eq!(scratch.report()["tasks"][0]["status"], "placed", "{}", scratch.report());
+}
+
+/// A daemon outlives colocate, with its original mask and without our journal.
+#[test]
+fn a_daemon_gets_its_mask_back() {
+    let scratch = Scratch::new();
+    let Some(daemon) = scratch.program("daemon", &[]) else { return };
+    let file = scratch.path("pid");
+    let words = [daemon.to_str().unwrap(), file.to_str().unwrap()];
+    let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    assert_eq!(allowed(pid, pid), Some(original()));
+    assert_eq!(scratch.journals(), [] as [&Path; 0]);
+    let _ = Command::new("kill").arg(pid.to_string()).status();
+}
+
+/// Threads that are born of placed ones while colocate gives all masks back get theirs too.
+#[test]
+fn threads_born_at_the_end_get_their_mask_back() {
+    let scratch = Scratch::new();
+    let Some(relay) = scratch.program("relay", &[]) else { return };
+    let file = scratch.path("pid");
+    let words = [relay.to_str().unwrap(), file.to_str().unwrap()];
+    let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    std::fs::write(scratch.path("pid.stop"), "").unwrap();
+    let masks = await_that("20 threads and the first one stand still", || {
+        Some(masks(pid)).filter(|masks| masks.len() == 21)
+    });
+    let _ = Command::new("kill").arg(pid.to_string()).status();
+    assert!(masks.iter().all(|mask| *mask == original()), "{masks:?}");
+}

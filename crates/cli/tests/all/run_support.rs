@@ -1,0 +1,317 @@
+//! What the tests of `run` and `restore` share: programs compiled on the spot, a scratch folder,
+//! reports read back.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long to wait for what must happen. Only a failing test waits that long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A scratch folder with the homes that colocate looks for.
+pub struct Scratch {
+    pub dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["runtime", "cache"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `colocate` with these homes.
+    pub fn colocate(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+        self.homes(&mut command);
+        command
+    }
+
+    pub fn homes(&self, command: &mut Command) {
+        command.env("XDG_RUNTIME_DIR", self.path("runtime"));
+        command.env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("HOME", self.dir.path());
+        for name in ["OMP_NUM_THREADS", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_PLACES"] {
+            command.env_remove(name);
+        }
+    }
+
+    /// `colocate run` with these options, its report going to the file `report`.
+    pub fn run(&self, options: &[&str]) -> Command {
+        let mut command = self.colocate();
+        command.arg("run").args(["--json", "-o"]).arg(self.path("report")).args(options).arg("--");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn report(&self) -> Value {
+        serde_json::from_str(&std::fs::read_to_string(self.path("report")).unwrap()).unwrap()
+    }
+
+    /// The program in tests/programs/NAME.c, compiled; `None` with a line if there is no compiler.
+    pub fn program(&self, name: &str, flags: &[&str]) -> Option<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+        let program = self.path(name);
+        let mut cc = Command::new("cc");
+        cc.arg("-O1").arg("-o").arg(&program).arg(source.with_extension("c")).arg("-pthread");
+        match cc.args(flags).output() {
+            Ok(output) if output.status.success() => Some(program),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).into_owned();
+                eprintln!("skipped: cc {flags:?} cannot compile {name}.c: {why}");
+                None
+            }
+            Err(why) => {
+                eprintln!("skipped: no C compiler: {why}");
+                None
+            }
+        }
+    }
+
+    /// Waits until this many tasks were put on a PU: the only journal says so, as a thread is born
+    /// with the mask of its creator; and their masks do, as the line stands before the deed is
+    /// done.
+    pub fn await_placed(&self, tasks: usize) {
+        await_that("tasks are placed", || {
+            let there = |(pid, tid, mark): &(i32, i32, String)| {
+                mark.parse::<u32>().is_ok() && allowed(*pid, *tid).as_ref() == Some(mark)
+            };
+            (self.marks().iter().filter(|line| there(line)).count() == tasks).then_some(())
+        });
+    }
+
+    /// Process, thread and mark of every line in the only journal.
+    pub fn marks(&self) -> Vec<(i32, i32, String)> {
+        let journal = self.journals().into_iter().next();
+        let text = journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let line = |line: &str| {
+            let mut fields = line.split(' ');
+            let (pid, tid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            // Process 0 stands for what was done at all.
+            (pid > 0).then_some(())?;
+            Some((pid, tid, fields.nth(1)?.to_owned()))
+        };
+        text.lines().skip_while(|line| !line.is_empty()).filter_map(line).collect()
+    }
+
+    /// Living processes with these homes.
+    fn alive(&self) -> Vec<i32> {
+        let home = format!("XDG_RUNTIME_DIR={}\0", self.path("runtime").display());
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let has = |pid: &i32| {
+            let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&variables).contains(&home)
+        };
+        pids.filter(has).collect()
+    }
+
+    /// The journals that are there.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let dir = self.path("runtime/colocate");
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+}
+
+/// The tasks of a report with what they stand like.
+pub fn stands(report: &Value) -> Vec<String> {
+    let tasks = report["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| task["status"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A test that failed ends no programs; those that work for ever, or create others, would be beside all tests after it.
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        while std::thread::panicking() && !self.alive().is_empty() {
+            let pids = self.alive().into_iter().map(|pid| pid.to_string());
+            let _ = Command::new("kill").arg("-KILL").args(pids).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Tries `look` until it answers; fails with `what` if it never does.
+pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Held by tests that measure CPU time or waits, and by those that create as many threads or processes as they can: none of
+/// them runs beside another one.
+pub fn exclusive() -> MutexGuard<'static, ()> {
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// PUs that a thread may use, as the kernel lists them; `None` if it has ended.
+pub fn allowed(pid: i32, tid: i32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    if text.contains("\nState:\tZ") {
+        return None;
+    }
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(list.trim().to_owned())
+}
+
+/// The masks of all threads of a process.
+pub fn masks(pid: i32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.filter_map(|tid: i32| allowed(pid, tid)).collect()
+}
+
+/// This test's own mask: the original one of all that it starts.
+pub fn original() -> String {
+    let pid = std::process::id().cast_signed();
+    allowed(pid, pid).unwrap()
+}
+
+/// Whether this test may use two PUs; says so if not.
+pub fn two_pus() -> bool {
+    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+    if !two {
+        eprintln!("skipped: one PU only, nothing can be narrowed");
+    }
+    two
+}
+
+/// Whether a program is installed; says so if not.
+pub fn have(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|dir| dir.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+pub fn is_root() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status")
+        .is_ok_and(|text| text.lines().any(|line| line.starts_with("Uid:\t0\t0")));
+    if !root {
+        eprintln!("skipped: not root");
+    }
+    root
+}
+
+/// Child processes of a process.
+pub fn children(pid: u32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let list = std::fs::read_to_string(path).unwrap_or_default();
+    list.split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
+/// Copies a program. Not in this process: children of other tests would have the copy open for writing for a moment, and
+/// such a file cannot be executed (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("--").arg(from).arg(to).status().unwrap().success());
+}
+
+/// Writes a file that may be executed, not in this process either.
+pub fn script(path: &Path, text: &str) {
+    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    assert!(Command::new("sh").args(["-c", write]).arg(path).arg(text).status().unwrap().success());
+}
+
+/// The name of a process's first thread.
+pub fn name(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// The child of `colocate` that is called `wanted`.
+pub fn child_called(colocate: &Child, wanted: &str) -> i32 {
+    await_that(wanted, || children(colocate.id()).into_iter().find(|&pid| name(pid) == wanted))
+}
+
+/// What a program wrote.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// colocate as the user 65534 with these homes, and a program that becomes root; `None`, with a
+/// line, if there is no such thing here.
+pub fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !is_root() || !have("setpriv") || !two_pus() {
+        return None;
+    }
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let (program, binary) = (scratch.path("becomes_root"), scratch.path("colocate"));
+    if !binary.exists() {
+        scratch.program("becomes_root", &[])?;
+        mode(&program, 0o4755);
+        // With the sticky bit: a folder above the journal that others can change is refused.
+        mode(scratch.dir.path(), 0o1777);
+        chown(scratch.path("runtime"), Some(65534), Some(65534)).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_colocate")), &binary);
+        mode(&binary, 0o755);
+    }
+    let nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        scratch.homes(&mut command);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let honoured = nobody(&program).arg("true").status().unwrap().success();
+    if !honoured {
+        eprintln!("skipped: no set-user-ID programs in {}", scratch.dir.path().display());
+    }
+    honoured.then(|| (nobody(&binary), program))
+}
+
+/// A cpuset with all PUs of the machine, removed when dropped.
+pub struct Cpuset(PathBuf);
+
+impl Cpuset {
+    /// `None` with a line where there can be none.
+    pub fn new() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let root = Path::new("/sys/fs/cgroup/cpuset");
+        if !is_root() || !two_pus() || !root.join("cpuset.cpus").exists() {
+            eprintln!("skipped: needs root, two PUs and the cpuset controller of cgroup v1");
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let group = root.join(format!("colocate-test-{}-{number}", std::process::id()));
+        std::fs::create_dir(&group).unwrap();
+        for name in ["cpuset.cpus", "cpuset.mems"] {
+            std::fs::write(group.join(name), std::fs::read(root.join(name)).unwrap()).unwrap();
+        }
+        Some(Self(group))
+    }
+
+    /// A command that runs another one, whose words are to be added, in the cpuset.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0/tasks\" && exec \"$@\""]).arg(&self.0);
+        command
+    }
+
+    pub fn set_to(&self, pus: &str) {
+        std::fs::write(self.0.join("cpuset.cpus"), pus).unwrap();
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        // It is empty only when the last process is gone altogether, which a failed test leaves open.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Whole runs of `colocate schedule` with programs whose phases are known.
+
+use crate::printed::conforms;
+use crate::run_support::{Scratch, child_called, exclusive, have, original};
+use crate::schedule_support::{called, signal, stat, unique, until, wait_until, workload};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Of the report.
+const SCHEMA: &str = include_str!("../../../../docs/schemas/scheduled.json");
+/// So often colocate must have been on a CPU in a phase: it is once a quantum, and now and then beside that. Chosen:
+/// many quanta, however long colocate itself has to wait for a CPU.
+const WAKES: u64 = 20;
+
+/// `colocate schedule` without a guard, its report going to the file `report.json`.
+fn start(scratch: &Scratch, options: &[&str], file: &Path) -> Child {
+    let mut command = scratch.colocate();
+    command.args(["schedule", "--no-guard", "--quiet"]).args(options);
+    command.arg("-o").arg(scratch.path("report.json")).arg(file);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// How often a process's first thread has been put on a CPU.
+fn wakes(pid: u32) -> u64 {
+    let sums = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    sums.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+/// Waits until colocate has looked many times.
+fn let_it_look(colocate: &Child) {
+    let begun = wakes(colocate.id());
+    wait_until("colocate has looked often enough", || wakes(colocate.id()) > begun + WAKES);
+}
+
+/// The stretches of the only job in the report.
+fn stretches(scratch: &Scratch) -> Vec<Value> {
+    let report = std::fs::read_to_string(scratch.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    conforms(&report, SCHEMA);
+    let stretches = report["jobs"][0]["phases"]["stretches"].as_array().unwrap().clone();
+    for pair in stretches.windows(2) {
+        assert_eq!(pair[0]["to_ns"], pair[1]["from_ns"], "it always ran: {report}");
+    }
+    stretches
+}
+
+/// The longest stretch in a phase: how long it was in nanoseconds, and how many threads were runnable.
+fn longest(stretches: &[Value], phase: &str) -> (u64, f64) {
+    let length =
+        |stretch: &Value| stretch["to_ns"].as_u64().unwrap() - stretch["from_ns"].as_u64().unwrap();
+    let of_phase = stretches.iter().filter(|stretch| stretch["phase"] == phase);
+    let longest = of_phase.max_by_key(|stretch| length(stretch));
+    let longest = longest.unwrap_or_else(|| panic!("never {phase}: {stretches:?}"));
+    (length(longest), longest["runnable"].as_f64().unwrap())
+}
+
+/// A shell works alone, then three beside each other while it waits for them, then alone again; then it sleeps.
+#[test]
+fn serial_parallel_serial_asleep() {
+    let _exclusive = exclusive();
+    for policy in ["os", "parallelism-aware"] {
+        let scratch = Scratch::new();
+        let word = unique(policy);
+        let [first, second, third, pipe] =
+            ["first", "second", "third", "pipe"].map(|name| scratch.path(name));
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let [one, three] = [until(&first), format!("({}) &", until(&second)).repeat(3)];
+        let script = format!(
+            ": {word}; {one}; {three} wait; {}; read x < {}",
+            until(&third),
+            pipe.display()
+        );
+        let file = workload(&scratch, "", &[(&script, "")]);
+        let mut child = start(&scratch, &["--policy", policy, "--quantum", "60ms"], &file);
+        wait_until("it has begun", || called(&word).len() == 1);
+        let shell = called(&word)[0];
+        let_it_look(&child);
+        std::fs::write(&first, "").unwrap();
+        wait_until("three work", || called(&word).len() == 4);
+        let_it_look(&child);
+        std::fs::write(&second, "").unwrap();
+        wait_until("they are done", || called(&word).len() == 1);
+        let_it_look(&child);
+        std::fs::write(&third, "").unwrap();
+        wait_until("it sleeps", || stat(shell).is_some_and(|(state, _)| state == 'S'));
+        let_it_look(&child);
+        std::fs::write(&pipe, "end\n").unwrap();
+        assert!(child.wait().unwrap().success());
+
+        let found = stretches(&scratch);
+        let mut course = ["serial", "parallel", "serial", "asleep"].into_iter().peekable();
+        for stretch in &found {
+            course.next_if(|phase| stretch["phase"] == *phase);
+        }
+        assert_eq!(course.next(), None, "{policy}: {found:?}");
+        let [serial, parallel, asleep] =
+            ["serial", "parallel", "asleep"].map(|phase| longest(&found, phase));
+        assert!((0.8..1.2).contains(&serial.1), "{policy}: {serial:?} {found:?}");
+        assert!((2.2..3.2).contains(&parallel.1), "{policy}: {parallel:?} {found:?}");
+        assert!(asleep.1 < 0.3, "{policy}: {asleep:?} {found:?}");
+    }
+}
+
+/// Threads of one process that sleep and wake together: those who sleep are not read one by one.
+#[test]
+fn threads_that_wake_are_seen() {
+    let _exclusive = exclusive();
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("phases", &[]) else { return };
+    let (begun, report) = (scratch.path("begun"), scratch.path("report.json"));
+    let mut command = scratch.colocate();
+    command.args([
+        "schedule",
+        "--no-guard",
+        "--quiet",
+        "--policy",
+        "os",
+        "--quantum",
+        "60ms",
+        "-o",
+    ]);
+    command.arg(report).arg("--").arg(program).args(["30", "1:0", "3:0", "1:0", "0:0", "3:0"]);
+    command.stdin(Stdio::null()).stdout(std::fs::File::create(&begun).unwrap());
+    let mut child = command.spawn().unwrap();
+    let pid = child_called(&child, "phases");
+    for phase in 1..=5 {
+        let begun = || std::fs::read_to_string(&begun).unwrap().lines().count();
+        wait_until("the phase has begun", || begun() == phase);
+        let_it_look(&child);
+        signal("-USR1", pid);
+    }
+    assert!(child.wait().unwrap().success());
+    let found = stretches(&scratch);
+    let course = ["serial", "parallel", "serial", "asleep", "parallel"];
+    let mut course = course.into_iter().peekable();
+    for stretch in &found {
+        course.next_if(|phase| stretch["phase"] == *phase);
+    }
+    assert_eq!(course.next(), None, "{found:?}");
+    let [serial, parallel] = ["serial", "parallel"].map(|phase| longest(&found, phase).1);
+    assert!((0.8..1.2).contains(&serial) && (2.2..3.2).contains(&parallel), "{found:?}");
+}
+
+/// Four threads on one PU, one of which the kernel lets run every half second or less often: all four are runnable,
+/// although the kernel's sums show nothing of the fourth for several quanta. With these alone it would be 3.2.
+#[test]
+fn a_wait_that_outlasts_quanta_is_seen() {
+    let _exclusive = exclusive();
+    if !have("taskset") || !have("nice") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let word = unique("starved");
+    let end = scratch.path("end");
+    let works = until(&end);
+    let starved = format!("nice -n 19 sh -c \": {word}; {works}\" &");
+    let script = format!("{starved} {} {works}; wait", format!("({works}) & ").repeat(2));
+    let pu = allowed_first();
+    let script =
+        format!("exec taskset -c {pu} sh -c \": {word}; {}\"", script.replace('"', "\\\""));
+    let file = workload(&scratch, "", &[(&script, "")]);
+    let mut child = start(&scratch, &["--policy", "os", "--quantum", "100ms"], &file);
+    wait_until("all four are there", || called(&word).len() == 4);
+    let_it_look(&child);
+    std::fs::write(&end, "").unwrap();
+    let ended = child.wait().unwrap();
+    called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
+    assert!(ended.success());
+    let found = stretches(&scratch);
+    let (_, runnable) = longest(&found, "parallel");
+    assert!((3.5..4.3).contains(&runnable), "{runnable}: {found:?}");
+}
+
+/// The lowest PU that this test may use.
+fn allowed_first() -> String {
+    let list = original();
+    list.split([',', '-']).next().unwrap().to_owned()
+}

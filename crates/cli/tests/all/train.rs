@@ -1,0 +1,165 @@
+//! `colocate train cpi-model`, and schedulers that read what it writes.
+
+use assert_cmd::Command;
+use colocate_model::CpiModel;
+use std::path::Path;
+
+fn colocate(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+    command.current_dir(dir);
+    command
+}
+
+const SHORT: [&str; 14] = [
+    "train",
+    "cpi-model",
+    "--machine",
+    "epyc-7301",
+    "--programs",
+    "6",
+    "--intervals",
+    "2",
+    "--interval-ms",
+    "5",
+    "--date",
+    "2000-01-01",
+    "-o",
+    "model.json",
+];
+
+#[test]
+fn written_read_and_the_same_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = colocate(dir.path()).args(SHORT).assert().success();
+    let said = String::from_utf8(done.get_output().stdout.clone()).unwrap();
+    assert!(said.starts_with("simulated: 2x AMD EPYC 7301, 2000-01-01, 6 drawn programs, seed 0"));
+    for part in ["R2", "mean error", "\nmemory ", "\nslowdown ", "greatest gamma/beta"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let path = dir.path().join("model.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let schema = include_str!("../../../../docs/schemas/cpi-model.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let value = serde_json::from_str(&text).unwrap();
+    jsonschema::validate(&schema, &value).unwrap();
+    assert_eq!(CpiModel::from_json(&text).unwrap().modes[0].threads, 2);
+    colocate(dir.path()).args(SHORT).assert().success();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn what_cannot_be_written_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = SHORT;
+    args[13] = "/dev/full";
+    let done = colocate(dir.path()).args(args).assert().code(125);
+    let output = done.get_output();
+    CpiModel::from_json(std::str::from_utf8(&output.stdout).unwrap()).unwrap();
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.contains("greatest gamma/beta"), "{said}");
+}
+
+/// So that what is piped on is a file that is read.
+#[test]
+fn standard_output_gets_one_of_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = SHORT;
+    args[13] = "-";
+    let done = colocate(dir.path()).args(args).assert().success();
+    let [said, told] = [&done.get_output().stdout, &done.get_output().stderr]
+        .map(|output| String::from_utf8(output.clone()).unwrap());
+    CpiModel::from_json(&said).unwrap();
+    assert!(told.contains("greatest gamma/beta"), "{told}");
+}
+
+#[test]
+fn programs_of_scenarios() {
+    let dir = tempfile::tempdir().unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let streams = examples.join("streams-beside-walks.toml");
+    let adds = examples.join("adds-beside-multiplications.toml");
+    let args = ["train", "cpi-model", "--machine", "epyc-7301", "--interval-ms", "5"];
+    let done = colocate(dir.path())
+        .args(args)
+        .args(["-o", "model.json", "--scenario"])
+        .args([streams, adds])
+        .assert()
+        .success();
+    let said = String::from_utf8(done.get_output().stdout.clone()).unwrap();
+    assert!(said.contains("programs of streams beside walks, "), "{said}");
+}
+
+#[test]
+fn schedulers_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    colocate(dir.path()).args(SHORT).assert().success();
+    for policy in ["symbiotic:model=model.json", "symbiotic-numa:cost=antt:model=model.json"] {
+        colocate(dir.path())
+            .args(["schedule", "--quiet", "--policy", policy, "--", "true", ":::", "true"])
+            .assert()
+            .success();
+    }
+}
+
+/// Figures under a file of this machine differ from those under the one that is built in, and are told apart.
+#[test]
+fn simulations_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    colocate(dir.path()).args(SHORT).assert().success();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/streams-beside-walks.toml");
+    let inputs = |more: &[&str]| {
+        let args = ["simulate", example, "--policy", "symbiotic", "--seeds", "1", "--draws", "1"];
+        let done = colocate(dir.path()).args(args).args(["--json", "-q"]).args(more).assert();
+        let text = String::from_utf8(done.success().get_output().stdout.clone()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["settings"]["inputs"].as_str().unwrap().to_owned()
+    };
+    assert_ne!(inputs(&[]), inputs(&["--cpi-model", "model.json"]));
+}
+
+/// The same parts in another order would be taken for each other.
+#[test]
+fn simulations_refuse_other_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = CpiModel::built_in();
+    model.parts.reverse();
+    std::fs::write(dir.path().join("odd.json"), model.to_json()).unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/streams-beside-walks.toml");
+    let args = ["simulate", example, "--policy", "symbiotic", "--cpi-model", "odd.json", "-q"];
+    let done = colocate(dir.path()).args(args).assert().code(125);
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    let wanted = "colocate: odd.json: expected coefficients of simulated stacks, which are of core, \
+                  siblings, stalls, caches, memory, queues, communication, found communication, ";
+    assert!(said.starts_with(wanted) && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn refused_with_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("odd.json"), "{\"version\": 9}").unwrap();
+    let train = |machine| vec!["train", "cpi-model", "-o", "m.json", "--machine", machine];
+    let schedule = |policy| vec!["schedule", "--policy", policy, "--", "true"];
+    let refusals = [
+        (train("xeon-x3320"), "cannot train for xeon-x3320: expected a machine with SMT, found "),
+        (
+            train("synthetic:core:2 pu:2"),
+            "expected a machine of which it is described how fast it is",
+        ),
+        (
+            schedule("symbiotic"),
+            "expected symbiotic:model=FILE with a file of `colocate train cpi-model`",
+        ),
+        (schedule("symbiotic:model=none.json"), "cannot read none.json: "),
+        (
+            schedule("symbiotic:model=odd.json"),
+            "odd.json: expected a CPI model of version 1, found version 9",
+        ),
+    ];
+    for (args, wanted) in refusals {
+        let done = colocate(dir.path()).args(&args).assert().failure();
+        let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+        assert!(said.starts_with(&format!("colocate: {wanted}")), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert!(!dir.path().join("m.json").exists());
+}
