@@ -467,6 +467,7 @@ impl LifecycleEvents {
             self.early.extend(event(&record));
         }
         if full || lost > 0 {
+            lost = rings.newly_lost(lost);
             self.scan_soon();
         }
         self.bytes.clear();

@@ -26,6 +26,12 @@ impl SysError {
         Self { call, source: io::Error::last_os_error() }
     }
 
+    /// As if `call` had failed with this error of the kernel's.
+    #[must_use]
+    pub fn of(call: &'static str, errno: i32) -> Self {
+        Self { call, source: io::Error::from_raw_os_error(errno) }
+    }
+
     /// The kernel's error number, e.g. `libc::EPERM`; `None` if the error is not the kernel's.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {

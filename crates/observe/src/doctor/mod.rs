@@ -7,11 +7,11 @@
 
 pub mod advice;
 mod checks;
-#[cfg(test)]
-mod golden;
 pub mod place;
 pub mod probe;
 pub mod real;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use place::Place;

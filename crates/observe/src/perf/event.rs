@@ -57,6 +57,18 @@ impl Attr {
         attr
     }
 
+    /// A counter of user level, number `config` of PMU `kind`, that is read with its group.
+    #[must_use]
+    pub fn counter(kind: u32, config: u64) -> Self {
+        let mut attr = Self::of(kind, config);
+        attr.0.read_format = u64::from(
+            c::PERF_FORMAT_GROUP
+                | c::PERF_FORMAT_TOTAL_TIME_ENABLED
+                | c::PERF_FORMAT_TOTAL_TIME_RUNNING,
+        );
+        attr
+    }
+
     /// Follow threads and processes that the watched task creates, too.
     #[must_use]
     pub fn inherited(mut self) -> Self {
@@ -80,40 +92,45 @@ impl Attr {
         self.with_kernel()
     }
 
-    /// Start switched off; see [`Event::enable`].
+    /// Start switched off.
     #[must_use]
     pub fn disabled(mut self) -> Self {
         self.0.set_disabled(1);
         self
     }
 
+    /// Begin when the thread executes a program.
+    #[must_use]
+    pub fn at_exec(mut self) -> Self {
+        self.0.set_enable_on_exec(1);
+        self
+    }
+
+    /// Count the records that found no room, for [`Event::lost`]: since Linux 6.0, earlier kernels refuse it (`EINVAL`).
+    #[must_use]
+    pub fn counting_lost(mut self) -> Self {
+        self.0.read_format |= u64::from(c::PERF_FORMAT_LOST);
+        self
+    }
+
     fn software(config: c::perf_sw_ids) -> Self {
+        let mut attr = Self::of(c::PERF_TYPE_SOFTWARE, u64::from(config));
+        attr.0.sample_type = u64::from(STAMP);
+        attr.0.clockid = libc::CLOCK_MONOTONIC;
+        attr.0.set_use_clockid(1);
+        attr.0.set_sample_id_all(1);
+        attr
+    }
+
+    fn of(kind: u32, config: u64) -> Self {
         let mut attr = c::perf_event_attr {
-            type_: c::PERF_TYPE_SOFTWARE,
+            type_: kind,
             size: u32::try_from(size_of::<c::perf_event_attr>()).expect("a few hundred bytes"),
-            config: u64::from(config),
-            sample_type: u64::from(STAMP),
-            clockid: libc::CLOCK_MONOTONIC,
+            config,
             ..Default::default()
         };
-        attr.set_use_clockid(1);
-        attr.set_sample_id_all(1);
         attr.set_exclude_kernel(1);
         attr.set_exclude_hv(1);
-        Self(attr)
-    }
-
-    /// The kernel's form, for events that this module has no constructor for.
-    #[must_use]
-    pub fn raw(&self) -> &c::perf_event_attr {
-        &self.0
-    }
-}
-
-impl From<c::perf_event_attr> for Attr {
-    /// Takes `attr` as it is, except for its size, which is filled in.
-    fn from(mut attr: c::perf_event_attr) -> Self {
-        attr.size = u32::try_from(size_of::<c::perf_event_attr>()).expect("a few hundred bytes");
         Self(attr)
     }
 }
@@ -130,13 +147,27 @@ impl Event {
     /// thread's owner forbid it, `ENOSYS` when a seccomp filter or the kernel has no such call,
     /// `ESRCH` when the thread is gone, `EMFILE` when no descriptor is left.
     pub fn open(attr: &Attr, tid: Tid, cpu: Option<PuNr>) -> Result<Self, SysError> {
+        Self::open_in(attr, tid, cpu, None)
+    }
+
+    /// As [`Event::open`], in the group that `leader` leads.
+    ///
+    /// # Errors
+    /// As [`Event::open`].
+    pub fn open_in(
+        attr: &Attr,
+        tid: Tid,
+        cpu: Option<PuNr>,
+        leader: Option<&Self>,
+    ) -> Result<Self, SysError> {
         let cpu = cpu.map_or(-1, |cpu| cpu.0.cast_signed());
+        let leader = leader.map_or(-1, |leader| leader.0.as_raw_fd());
         let mut attr = attr.0;
         let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
         privilege::watching(|| {
             // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
             // the call.
-            let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, cpu, -1, flags) };
+            let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, cpu, leader, flags) };
             if fd < 0 {
                 return Err(SysError::last("perf_event_open"));
             }
@@ -145,24 +176,41 @@ impl Event {
         })
     }
 
-    /// Switches the event and its inherited copies on.
+    /// Switches the events of its group on.
     ///
     /// # Errors
     /// The kernel's; none is known for an open event.
-    pub fn enable(&self) -> Result<(), SysError> {
-        // SAFETY: this ioctl takes no pointer.
-        let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), 0) };
+    pub fn enable_group(&self) -> Result<(), SysError> {
+        // SAFETY: this ioctl takes a flag, no pointer.
+        let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), c::PERF_IOC_FLAG_GROUP) };
         ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
     }
 
-    /// Switches the event and its inherited copies off.
+    /// Reads what `read_format` asked for.
     ///
     /// # Errors
-    /// The kernel's; none is known for an open event.
-    pub fn disable(&self) -> Result<(), SysError> {
-        // SAFETY: this ioctl takes no pointer.
-        let done = unsafe { sys::ioctls::DISABLE(self.0.as_raw_fd(), 0) };
-        ok(done, "ioctl(PERF_EVENT_IOC_DISABLE)")
+    /// The kernel's; a short answer is reported as `EIO`.
+    pub fn read(&self, words: &mut [u64]) -> Result<(), SysError> {
+        const CALL: &str = "read of a perf event";
+        let wanted = size_of_val(words);
+        // SAFETY: `words` has room for `wanted` bytes.
+        let got = unsafe { libc::read(self.0.as_raw_fd(), words.as_mut_ptr().cast(), wanted) };
+        match usize::try_from(got) {
+            Ok(got) if got == wanted => Ok(()),
+            Ok(_) => Err(SysError::of(CALL, libc::EIO)),
+            Err(_) => Err(SysError::last(CALL)),
+        }
+    }
+
+    /// How many records of it and its inherited copies found no room in the ring; only if opened with
+    /// [`Attr::counting_lost`].
+    ///
+    /// # Errors
+    /// As [`Event::read`].
+    pub fn lost(&self) -> Result<u64, SysError> {
+        // The count comes first.
+        let mut words = [0; 2];
+        self.read(&mut words).map(|()| words[1])
     }
 
     /// Sends the event's records to the ring of `other`, which must be of the same CPU.

@@ -18,9 +18,12 @@ const ROOM_FOR_AN_END_B: usize = 256;
 #[derive(Debug)]
 pub struct Rings {
     carriers: Vec<(PuNr, Ring)>,
-    events: Vec<Event>,
-    /// The threads that they were opened for, in the same order.
-    tids: Vec<Tid>,
+    /// With the threads that they were opened for.
+    events: Vec<(Tid, Event)>,
+    /// Whether the kernel counts the records that found no room (Linux 6.0).
+    counts_lost: bool,
+    /// How many closed events have lost, and how many losses were reported.
+    lost: (u64, u64),
 }
 
 impl Rings {
@@ -33,19 +36,29 @@ impl Rings {
     /// As [`Event::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
     pub fn map(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
         let ours = Pid(std::process::id().cast_signed()).first_thread();
-        let mut carriers = Vec::with_capacity(cpus.len());
+        let mut rings =
+            Self { carriers: Vec::new(), events: Vec::new(), counts_lost: true, lost: (0, 0) };
         let mut offline = None;
         for cpu in cpus {
-            match map_one(&attr.disabled(), ours, *cpu, pages) {
-                Ok(ring) => carriers.push((*cpu, ring)),
+            let mut mapped = map_one(&rings.like(attr).disabled(), ours, *cpu, pages);
+            if mapped.as_ref().is_err_and(|why| why.errno() == Some(libc::EINVAL)) {
+                rings.counts_lost = false;
+                mapped = map_one(&attr.disabled(), ours, *cpu, pages);
+            }
+            match mapped {
+                Ok(ring) => rings.carriers.push((*cpu, ring)),
                 Err(error) if error.errno() == Some(libc::ENODEV) => offline = Some(error),
                 Err(error) => return Err(error),
             }
         }
         match offline {
-            Some(error) if carriers.is_empty() => Err(error),
-            _ => Ok(Self { carriers, events: Vec::new(), tids: Vec::new() }),
+            Some(error) if rings.carriers.is_empty() => Err(error),
+            _ => Ok(rings),
         }
+    }
+
+    fn like(&self, attr: &Attr) -> Attr {
+        if self.counts_lost { attr.counting_lost() } else { *attr }
     }
 
     /// Opens `attr` on thread `tid`, one event a CPU, all writing to these rings.
@@ -53,20 +66,16 @@ impl Rings {
     /// # Errors
     /// As [`Event::open`]; events opened before the failure are closed again.
     pub fn attach(&mut self, attr: &Attr, tid: Tid) -> Result<(), SysError> {
-        let before = self.events.len();
+        let (before, attr) = (self.events.len(), self.like(attr));
         for (cpu, ring) in &self.carriers {
-            let opened = Event::open(attr, tid, Some(*cpu))
+            let opened = Event::open(&attr, tid, Some(*cpu))
                 .and_then(|event| event.output_to(ring.event()).map(|()| event));
             match opened {
-                Ok(event) => {
-                    self.events.push(event);
-                    self.tids.push(tid);
-                }
+                Ok(event) => self.events.push((tid, event)),
                 // The CPU has gone offline since the rings were mapped; the others go on.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
                 Err(error) => {
                     self.events.truncate(before);
-                    self.tids.truncate(before);
                     return Err(error);
                 }
             }
@@ -76,30 +85,39 @@ impl Rings {
 
     /// Closes all events; what they have written stays in the rings.
     pub fn detach_all(&mut self) {
-        self.events.clear();
-        self.tids.clear();
+        self.detach_if(|_| true);
     }
 
     /// Closes the events that were opened for thread `tid`, and what others have inherited of them.
     pub fn detach(&mut self, tid: Tid) {
-        for place in
-            (0..self.tids.len()).rev().filter(|place| self.tids[*place] == tid).collect::<Vec<_>>()
-        {
-            self.tids.swap_remove(place);
-            self.events.swap_remove(place);
+        self.detach_if(|of| of == tid);
+    }
+
+    fn detach_if(&mut self, closes: impl Fn(Tid) -> bool) {
+        let (counts, lost) = (self.counts_lost, &mut self.lost.0);
+        self.events.retain(|(tid, event)| {
+            let closes = closes(*tid);
+            if closes && counts {
+                *lost += event.lost().unwrap_or(0);
+            }
+            !closes
+        });
+    }
+
+    /// The threads that events were opened for, one for each event.
+    pub fn tids(&self) -> impl ExactSizeIterator<Item = Tid> {
+        self.events.iter().map(|(tid, _)| *tid)
+    }
+
+    /// How many records have found no room since this was last called, of which records in the rings have reported
+    /// `recorded`. Where the kernel does not count them, those alone: of what a ring loses at the very end none reports.
+    pub fn newly_lost(&mut self, recorded: u64) -> u64 {
+        if !self.counts_lost {
+            return recorded;
         }
-    }
-
-    /// The events opened by [`Rings::attach`].
-    #[must_use]
-    pub fn events(&self) -> &[Event] {
-        &self.events
-    }
-
-    /// The threads that those were opened for, in the same order.
-    #[must_use]
-    pub fn tids(&self) -> &[Tid] {
-        &self.tids
+        let open = self.events.iter().filter_map(|(_, event)| event.lost().ok()).sum::<u64>();
+        let all = self.lost.0 + open;
+        all.saturating_sub(std::mem::replace(&mut self.lost.1, all))
     }
 
     /// Moves all waiting records to the end of `into`, ring after ring. Says whether one of them

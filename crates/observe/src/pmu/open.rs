@@ -5,15 +5,10 @@
 //! be read whole only where nothing is inherited before Linux 6.13, and a thread's own share of the
 //! sum comes only as a note at its end, and only where there is one event for each CPU.
 
-#![allow(unsafe_code)] // perf_event_open, its ioctl, read
-
 use super::events::Reading;
-use crate::privilege;
+use crate::perf::{Attr, Event};
 use crate::sys::SysError;
 use crate::task::Tid;
-use perf_event_open_sys as sys;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use sys::bindings as c;
 
 /// An event as perf takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +28,9 @@ pub enum Start {
     AtExec,
 }
 
-/// A group of counters on one thread. They go when this is dropped.
+/// A group of counters on one thread, the leader first. They go when this is dropped.
 #[derive(Debug)]
-pub struct OpenGroup {
-    leader: OwnedFd,
-    // Only held: a group is read through its leader.
-    _others: Vec<OwnedFd>,
-    events: usize,
-}
+pub struct OpenGroup(Vec<Event>);
 
 impl OpenGroup {
     /// Opens `specs` on thread `tid`; `Tid(0)` is the calling thread. User level only.
@@ -50,93 +40,43 @@ impl OpenGroup {
     /// never fit together, `EACCES` or `EPERM` if the thread may not be watched, `ENOSYS` under
     /// some seccomp filters, `ESRCH` if it is gone, `EMFILE` without a free descriptor.
     pub fn open(specs: &[Spec], tid: Tid, start: Start) -> Result<Self, SysError> {
-        let mut opened: Vec<OwnedFd> = Vec::with_capacity(specs.len());
-        for spec in specs {
-            let leader = opened.first().map_or(-1, AsRawFd::as_raw_fd);
-            opened.push(open(*spec, tid, leader, start)?);
+        let mut events: Vec<Event> = Vec::with_capacity(specs.len());
+        for Spec { kind, config } in specs {
+            let attr = Attr::counter(*kind, *config);
+            // The others follow the leader.
+            let attr = match (events.is_empty(), start) {
+                (true, Start::Now) => attr.disabled(),
+                (true, Start::AtExec) => attr.disabled().at_exec(),
+                (false, _) => attr,
+            };
+            events.push(Event::open_in(&attr, tid, None, events.first())?);
         }
-        let events = opened.len();
-        let mut opened = opened.into_iter();
-        let leader = opened.next().ok_or_else(|| SysError {
-            call: "perf_event_open",
-            source: std::io::Error::from_raw_os_error(libc::EINVAL),
-        })?;
-        let group = Self { leader, _others: opened.collect(), events };
-        if start == Start::Now {
-            group.enable()?;
+        match events.first() {
+            None => return Err(SysError::of("perf_event_open", libc::EINVAL)),
+            Some(leader) if start == Start::Now => leader.enable_group()?,
+            Some(_) => {}
         }
-        Ok(group)
-    }
-
-    fn enable(&self) -> Result<(), SysError> {
-        // SAFETY: this ioctl takes a flag, no pointer.
-        let done = unsafe { sys::ioctls::ENABLE(self.leader.as_raw_fd(), c::PERF_IOC_FLAG_GROUP) };
-        if done < 0 { Err(SysError::last("ioctl(PERF_EVENT_IOC_ENABLE)")) } else { Ok(()) }
+        Ok(Self(events))
     }
 
     /// The counts so far; also after the thread has ended.
     ///
     /// # Errors
-    /// The kernel's; a short answer is reported as `EIO`.
+    /// As [`Event::read`].
     pub fn read(&self) -> Result<Reading, SysError> {
-        let mut words = vec![0_u64; HEAD_WORDS + self.events];
-        let wanted = size_of_val(words.as_slice());
-        // SAFETY: `words` has room for `wanted` bytes.
-        let got = unsafe { libc::read(self.leader.as_raw_fd(), words.as_mut_ptr().cast(), wanted) };
-        if got < 0 {
-            return Err(SysError::last("read of a perf group"));
-        }
-        let whole = usize::try_from(got).is_ok_and(|got| got == wanted);
-        match *words {
-            [_, enabled_ns, running_ns, ref counts @ ..] if whole => {
-                Ok(Reading { enabled_ns, running_ns, counts: counts.to_vec() })
-            }
-            _ => Err(SysError {
-                call: "read of a perf group",
-                source: std::io::Error::from_raw_os_error(libc::EIO),
-            }),
-        }
+        // The number of events, the time enabled, the time running, then the counts.
+        let mut words = vec![0; 3 + self.0.len()];
+        self.0[0].read(&mut words)?;
+        let counts = words.split_off(3);
+        Ok(Reading { enabled_ns: words[1], running_ns: words[2], counts })
     }
-}
-
-/// A group's answer begins with the number of events, the time enabled and the time running.
-const HEAD_WORDS: usize = 3;
-
-fn open(spec: Spec, tid: Tid, leader: i32, start: Start) -> Result<OwnedFd, SysError> {
-    let mut attr = c::perf_event_attr {
-        type_: spec.kind,
-        size: u32::try_from(size_of::<c::perf_event_attr>()).expect("a few hundred bytes"),
-        config: spec.config,
-        read_format: u64::from(
-            c::PERF_FORMAT_GROUP
-                | c::PERF_FORMAT_TOTAL_TIME_ENABLED
-                | c::PERF_FORMAT_TOTAL_TIME_RUNNING,
-        ),
-        ..Default::default()
-    };
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
-    if leader < 0 {
-        // The others follow it.
-        attr.set_disabled(1);
-        attr.set_enable_on_exec(u64::from(start == Start::AtExec));
-    }
-    let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
-    privilege::watching(|| {
-        // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through the
-        // call.
-        let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, -1, leader, flags) };
-        if fd < 0 {
-            return Err(SysError::last("perf_event_open"));
-        }
-        // SAFETY: the kernel has just given us this descriptor; it has no other owner.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    })
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)] // memory whose pages are counted
 pub(super) mod tests {
     use super::*;
+    use perf_event_open_sys::bindings as c;
 
     const PAGE_FAULTS: Spec =
         Spec { kind: c::PERF_TYPE_SOFTWARE, config: c::PERF_COUNT_SW_PAGE_FAULTS as u64 };

@@ -82,6 +82,5 @@ pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
 
 /// What the kernel would say if it did not let every event wait for a turn.
 pub(super) fn busy() -> SysError {
-    let source = std::io::Error::from_raw_os_error(libc::EBUSY);
-    SysError { call: "perf_event_open", source }
+    SysError::of("perf_event_open", libc::EBUSY)
 }

@@ -235,8 +235,7 @@ impl Watch {
     /// again. The programs have been started by then and do not inherit it.
     fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
         if (self.open + 1) * self.counters.descriptors() > self.most_open {
-            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
-            return Err(SysError { call: "perf_event_open", source });
+            return Err(SysError::of("perf_event_open", libc::EMFILE));
         }
         match self.counters.open(tid, start) {
             Err(error) if error.errno() == Some(libc::EMFILE) => {

@@ -193,8 +193,7 @@ impl Sampler {
         tree.add(pid);
         tree.scan(&self.proc, now(), &mut found);
         if tree.is_empty() {
-            let source = std::io::Error::from_raw_os_error(libc::ESRCH);
-            return Err(SysError { call: "perf_event_open", source });
+            return Err(SysError::of("perf_event_open", libc::ESRCH));
         }
         if start == Start::AtExec {
             self.waiting.insert(pid);
@@ -250,6 +249,8 @@ impl Sampler {
         self.threads.read_cpu_times(&self.proc);
         self.rings.detach_all();
         self.file_until(Nanos(u64::MAX));
+        // Records that find no room at the very end are reported by no record after them.
+        self.count_lost(0);
         if self.next_scan.take().is_some() {
             self.scan();
         }
@@ -353,11 +354,17 @@ impl Sampler {
                 self.file_sample(of, *ip, *user);
             }
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
-            Record::Lost { count } => {
-                self.lost += count;
-                self.next_scan.get_or_insert(Nanos::ZERO);
-            }
+            Record::Lost { count } => self.count_lost(*count),
             _ => {}
+        }
+    }
+
+    /// Counts what the rings have lost, of which a record reports `recorded`.
+    fn count_lost(&mut self, recorded: u64) {
+        let lost = self.rings.newly_lost(recorded);
+        self.lost += lost;
+        if lost > 0 {
+            self.next_scan.get_or_insert(Nanos::ZERO);
         }
     }
 

@@ -74,8 +74,7 @@ impl TaskCounters {
 
     fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
         if (self.of.len() + 1) * self.counters.descriptors() > self.most_open {
-            let source = std::io::Error::from_raw_os_error(libc::EMFILE);
-            return Err(SysError { call: "perf_event_open", source });
+            return Err(SysError::of("perf_event_open", libc::EMFILE));
         }
         self.counters.meter(tid, start)
     }

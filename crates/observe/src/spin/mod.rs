@@ -203,7 +203,7 @@ impl SpinSampler {
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
         let before = self.rings.tids().len();
         let done = attach_all(&mut self.rings, &self.attr, &self.proc, pid, &mut self.bytes);
-        self.opened.entry(pid).or_default().extend(&self.rings.tids()[before..]);
+        self.opened.entry(pid).or_default().extend(self.rings.tids().skip(before));
         if let Err(why) = done {
             self.forget(pid);
             return Err(why);
@@ -232,7 +232,7 @@ impl SpinSampler {
     /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.rings.events().len()
+        self.rings.tids().len()
     }
 
     /// Time between two samples of a thread.

@@ -109,8 +109,9 @@ fn read_the_named_file() {
 }
 
 fn read(path: &Path) -> Read {
-    let script =
-        format!("ulimit -v {SPACE_KB}; exec \"$0\" --exact read_the_named_file --nocapture");
+    let script = format!(
+        "ulimit -v {SPACE_KB}; exec \"$0\" --exact hostile_code::read_the_named_file --nocapture"
+    );
     let output = Command::new("sh")
         .args(["-c", &script])
         .arg(std::env::current_exe().unwrap())

@@ -1,7 +1,7 @@
 //! The comparison as tables.
 
-use crate::Comparison;
-use crate::grouping::{Gains, Policy};
+use super::Comparison;
+use super::grouping::{Gains, Policy};
 
 /// Errors that are listed, relative.
 pub const FAR_OFF: f64 = 0.10;

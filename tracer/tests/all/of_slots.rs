@@ -1,10 +1,7 @@
 //! Which counter counts which blocks: whatever runs, the counters come to the same total.
 
-#[path = "../src/slots.rs"]
-mod slots;
-
+use crate::slots::{KINDS, SLOTS, Slots, Tally, with_instruction};
 use colocate_isa::{Class, ClassSet};
-use slots::{KINDS, SLOTS, Slots, Tally, with_instruction};
 
 /// A tally that no other number gives.
 fn tally(number: u16) -> Tally {

@@ -1,13 +1,8 @@
 //! Distances say what caches that keep the most recently used lines miss.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // helpers, small numbers
 
-#[path = "../src/distances.rs"]
-mod distances;
-#[path = "../src/recency.rs"]
-mod recency;
-
-use distances::{Distances, FAR, FRONT, MIDDLE, Misses};
-use recency::{Line, Recency, mix};
+use crate::distances::{Distances, FAR, FRONT, MIDDLE, Misses};
+use crate::recency::{Line, Recency, mix};
 use std::collections::{BTreeMap, HashMap};
 
 /// What a cache of `lines` lines misses, simulated; and how many written lines it gave up.

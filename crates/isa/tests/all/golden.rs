@@ -52,14 +52,14 @@ fn check(isa: Isa, corpus: &str, path: &str, bytes_of: fn(&str) -> Vec<u8>) {
 
 #[test]
 fn x86_corpus() {
-    check(Isa::X86_64, include_str!("x86.txt"), "./x86.txt", |hex| {
+    check(Isa::X86_64, include_str!("../x86.txt"), "../x86.txt", |hex| {
         hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
     });
 }
 
 #[test]
 fn aarch64_corpus() {
-    check(Isa::Aarch64, include_str!("aarch64.txt"), "./aarch64.txt", |hex| {
+    check(Isa::Aarch64, include_str!("../aarch64.txt"), "../aarch64.txt", |hex| {
         u32::from_str_radix(hex, 16).unwrap().to_le_bytes().to_vec()
     });
 }

@@ -1,7 +1,7 @@
 //! Loops on cores of two or four siblings: which policy finds the groups that the oracle would choose?
 
-use crate::placing;
-use crate::together::{Loop, Oracle, predicted};
+use super::placing;
+use super::together::{Loop, Oracle, predicted};
 use colocate_model::Class;
 use std::collections::HashMap;
 

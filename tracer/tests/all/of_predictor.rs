@@ -1,9 +1,6 @@
 //! What the predictor learns, and what nobody could.
 
-#[path = "../src/predictor.rs"]
-mod predictor;
-
-use predictor::Predictor;
+use crate::predictor::Predictor;
 
 /// Wrong guesses in the second half of `branches`, of which each is an address and whether it is taken.
 fn missed(branches: impl Iterator<Item = (u64, bool)>) -> f64 {

@@ -1,7 +1,7 @@
 //! What colocate's own policies make of loops: the groups of the plan that they really make, for a machine
 //! of the oracle's cores.
 
-use crate::together::Loop;
+use super::together::Loop;
 use colocate_machine::performance::{
     CachePerformance, CorePerformance, Inclusion, MemoryPerformance, Performance, Replacement,
 };

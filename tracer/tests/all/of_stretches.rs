@@ -1,9 +1,6 @@
 //! Which stretches are kept: whole ones, spread over the run, never more than the limit.
 
-#[path = "../src/stretches.rs"]
-mod stretches;
-
-use stretches::{Code, MOST, STRIKES, Stretches};
+use crate::stretches::{Code, MOST, STRIKES, Stretches};
 
 fn code(address: u64) -> Code {
     Code { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }

@@ -90,6 +90,7 @@ fn count(threads: &[ThreadSamples]) -> u64 {
 
 #[test]
 fn a_snapshot_of_a_busy_program_has_a_mix() {
+    let _alone = crate::alone();
     let program = Program::busy();
     let Some(mut sampler) = sampler(&program) else { return };
     drain_until(&mut sampler, "enough samples", |sampler| has_enough(sampler, &program));
@@ -118,6 +119,7 @@ fn create_twenty_after(time: Nanos, lifecycle: &mut LifecycleEvents) {
 
 #[test]
 fn after_stop_creations_are_reported_without_samples() {
+    let _alone = crate::alone();
     let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
     let Some(mut sampler) = sampler(&program) else { return };
     let mut lifecycle = LifecycleEvents::watch(program.pid(), &Options::here().unwrap());
@@ -136,6 +138,7 @@ fn after_stop_creations_are_reported_without_samples() {
 
 #[test]
 fn two_programs_in_one_sampler() {
+    let _alone = crate::alone();
     let (first, second) = (Program::busy(), Program::busy());
     let Some(mut sampler) = sampler(&first) else { return };
     sampler.also(second.pid(), Start::Now).unwrap();
@@ -150,6 +153,7 @@ fn two_programs_in_one_sampler() {
 
 #[test]
 fn a_process_that_is_gone() {
+    let _alone = crate::alone();
     let mut gone = Program::running(&["true"]);
     gone.0.wait().unwrap();
     let is_gone = |error: SysError| error.errno() == Some(libc::ESRCH);
@@ -165,6 +169,7 @@ fn a_process_that_is_gone() {
 
 #[test]
 fn a_process_that_has_ended_but_is_not_reaped() {
+    let _alone = crate::alone();
     let mut zombie = Program::busy();
     let live = Program::busy();
     let Some(mut sampler) = sampler(&live) else { return };
@@ -177,6 +182,7 @@ fn a_process_that_has_ended_but_is_not_reaped() {
 
 #[test]
 fn ends_that_found_no_room_are_noticed() {
+    let _alone = crate::alone();
     let mut program = Program::busy();
     let mut options = SampleOptions { rate_hz: 10_000, ..SampleOptions::here().unwrap() };
     options.watch.ring_pages = 1;
@@ -192,10 +198,14 @@ fn ends_that_found_no_room_are_noticed() {
     program.end();
     drain_until(&mut sampler, "the end", |sampler| sampler.all_ended());
     assert!(first_thread(&mut sampler, &program).ended.is_some());
+    let notes = sampler.finish().notes;
+    let lost = notes.iter().any(|note| note.contains("were lost"));
+    assert!(lost || !crate::counts_losses(), "{notes:?}");
 }
 
 #[test]
 fn all_have_ended_after_a_kill() {
+    let _alone = crate::alone();
     let (mut first, mut second) = (Program::busy(), Program::busy());
     let Some(mut sampler) = sampler(&first) else { return };
     sampler.also(second.pid(), Start::Now).unwrap();

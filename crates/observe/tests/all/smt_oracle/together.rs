@@ -1,6 +1,6 @@
 //! Several loops on one core: what LLVM's scheduler makes of them, and what the model predicts.
 
-use crate::kernels::{Code, Kernel, Random, Registers, random};
+use super::kernels::{Code, Kernel, Random, Registers, random};
 use colocate_machine::performance::PortSet;
 use colocate_model::phase::Demand;
 use colocate_model::smt::{Shared, Siblings};
@@ -97,7 +97,7 @@ impl Oracle {
     pub fn waits_for_reorder_buffer(&self, groups: &[Vec<&Loop>]) -> Vec<f64> {
         let codes: Vec<String> =
             groups.iter().map(|group| self.woven(group).code.join("\n")).collect();
-        crate::waiting::for_reorder_buffer(&self.mca, &self.target, &codes)
+        super::waiting::for_reorder_buffer(&self.mca, &self.target, &codes)
     }
 
     /// The loops of a group as one, each spread evenly.

@@ -103,6 +103,7 @@ fn check(program: &Path, words: &[&str], least: f64) {
 
 #[test]
 fn locks_and_flags() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     for optimised in ["-O0", "-O2"] {
         let flags = [optimised, "-pthread"];
@@ -118,6 +119,7 @@ fn locks_and_flags() {
 /// The compiler puts the limit of rounds and the flag into registers of a loop with nothing else.
 #[test]
 fn rounds_that_are_counted() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
@@ -127,6 +129,7 @@ fn rounds_that_are_counted() {
 
 #[test]
 fn sleeping_threads_are_not_sampled() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
@@ -138,6 +141,7 @@ fn sleeping_threads_are_not_sampled() {
 /// GNU's and LLVM's, where the machine has as many PUs as threads; else they sleep, or give their PU away.
 #[test]
 fn openmp_waits_actively() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         eprintln!("skipped: expected two PUs, found one");
@@ -154,6 +158,7 @@ fn openmp_waits_actively() {
 /// A thread that waits for an adaptive mutex of glibc, set to wait in its loop for long enough, is seen there.
 #[test]
 fn adaptive_mutexes() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
@@ -164,6 +169,7 @@ fn adaptive_mutexes() {
 /// A thread that yields its PU after each millisecond of work works, but for what that takes.
 #[test]
 fn work_that_gives_way_now_and_then() {
+    let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     for optimised in ["-O0", "-O2"] {
         let flags = [optimised, "-pthread"];
@@ -177,6 +183,7 @@ fn work_that_gives_way_now_and_then() {
 /// A shell is sampled, and what it creates afterwards by way of it: neither any more once the shell is forgotten.
 #[test]
 fn inherited_sampling_is_known() {
+    let _alone = crate::alone();
     let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
         Ok(sampler) => sampler,
         Err(why) => return eprintln!("skipped: {why}"),

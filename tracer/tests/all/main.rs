@@ -1,0 +1,17 @@
+//! The plugin's parts that need no QEMU. One binary: to link many takes longer than to run them.
+
+#[path = "../../src/distances.rs"]
+mod distances;
+#[path = "../../src/predictor.rs"]
+mod predictor;
+#[path = "../../src/recency.rs"]
+mod recency;
+#[path = "../../src/slots.rs"]
+mod slots;
+#[path = "../../src/stretches.rs"]
+mod stretches;
+
+mod of_distances;
+mod of_predictor;
+mod of_slots;
+mod of_stretches;
