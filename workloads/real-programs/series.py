@@ -168,9 +168,9 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
 
 
 def rates(of):
-    """Rates as they are kept: null where nobody knows."""
-    known = {key: of[key] for key in ("ipc", "first_cache_per_us", "memory_per_us")}
-    return {**{key: value and round(value, 4) for key, value in known.items()}, "estimated": of["estimated"]}
+    """Rates as they are kept: null where unknown."""
+    known = {"ipc": of["ipc"], "first_cache_per_us": of["caches_per_us"][0], "memory_per_us": of["memory_per_us"]}
+    return {**{key: value and round(value, 4) for key, value in known.items()}, "estimated": bool(of["estimated_of"])}
 
 
 def told(report):

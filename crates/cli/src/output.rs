@@ -9,6 +9,8 @@
 
 mod progress;
 mod redraw;
+mod scroll_region;
+mod thread;
 
 use anyhow::Context;
 use colocate_files::Mode;
@@ -23,6 +25,8 @@ use std::path::Path;
 
 pub use progress::Bar;
 pub use redraw::Redraw;
+pub use scroll_region::{Frame, room};
+pub use thread::OutputThread;
 
 /// A standard stream for what we say.
 #[derive(Clone, Copy, PartialEq, Eq)]

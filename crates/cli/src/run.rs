@@ -5,35 +5,33 @@
 
 mod cache;
 pub mod jobs;
-mod report;
 
+use crate::launch::{self, Notes, run_dirs};
 use crate::policies::Policies;
-use crate::{exit, input, output};
+use crate::report::{Program, Report};
+use crate::{input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::{rundir, sys};
-use colocate_engine::{
-    KnownJob, Meanwhile, Observation, Planned, Round, Until, Workload, first_plan,
-};
+use colocate_engine::{KnownJob, Planned, Round, Until, Workload, first_plan};
 use colocate_files::Dir;
-use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
+use colocate_host::{LinuxHost, Setup};
 use colocate_machine::read::{self, Sysfs};
-use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_machine::{Machine, Nanos, PuNr, PuSet, printable};
 use colocate_model::Profile;
-use colocate_observe::lifecycle;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::Prior;
-use colocate_policy::{Grant, Plan, Policy, PolicySpec, Source, SourceSet};
+use colocate_policy::{Grant, Place, Plan, Policy, PolicySpec, Source, SourceSet};
 use jobs::Job;
-use report::{Occasion, Report};
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Runs programs placed
 ///
-/// Every thread is put on its PU when it is born. A program that was seen before is placed by what
+/// Every thread is put on its PU when it is created. A program that was seen before is placed by what
 /// it did then; a new one is left to the kernel while it is watched, and placed after that.
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
@@ -105,7 +103,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// If a program cannot be found or executed (127, 126), the machine or a file cannot be read, or
 /// the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let speaker = Speaker { quiet: args.quiet };
+    let mut notes = Notes::new(args.quiet, None);
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     let machine = read::live()?;
@@ -115,14 +113,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if policy.needs().has(Source::Mix) {
         for job in &mut jobs {
             job.identify();
-            let found = cache.find(job);
-            job.profile = found.unwrap_or_else(|why| {
-                speaker.say(&why);
+            job.profile = cache.find(job).unwrap_or_else(|why| {
+                notes.say([why]);
                 None
             });
             if job.profile.is_none() && args.profile_first && !args.dry_run {
-                let profile = profile_first(job, &speaker)?;
-                cache.put(&profile).unwrap_or_else(|why| speaker.say(&why));
+                let profile = profile_first(job, &mut notes)?;
+                notes.say(cache.put(&profile).err());
                 job.profile = Some(profile);
             }
         }
@@ -130,20 +127,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         return dry_run(args, &machine, (&mut *policy, &name), &jobs);
     }
-    run(args, machine, (&mut *policy, &name), jobs, &cache, &speaker)
-}
-
-/// Speaks to the user, unless told to be quiet.
-struct Speaker {
-    quiet: bool,
-}
-
-impl Speaker {
-    fn say(&self, line: &str) {
-        if !self.quiet {
-            output::remark(line);
-        }
-    }
+    run(args, machine, (&mut *policy, &name), jobs, &cache, &mut notes)
 }
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
@@ -186,9 +170,9 @@ fn known(jobs: &[Job]) -> Vec<KnownJob> {
 
 /// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
 /// program that fails then fails in its real run as well.
-fn profile_first(job: &Job, speaker: &Speaker) -> anyhow::Result<Profile> {
+fn profile_first(job: &Job, notes: &mut Notes) -> anyhow::Result<Profile> {
     let name = job.command.name();
-    speaker.say(&format!("running {name} once to profile it; its standard output is dropped"));
+    notes.say([format!("running {name} once to profile it; its standard output is dropped")]);
     // Not in a folder that others can write to: they could have put another profile there.
     let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
     let dir = within.make_unforeseen("profile-")?;
@@ -221,7 +205,7 @@ fn dry_run(
     let known = known(jobs);
     let plan = first_plan(machine, &usable, policy, &workload(args, &known, name));
     let watched = policy.needs().has(Source::Mix).then_some(args.watch_s);
-    let text = if args.json { plan.to_json() } else { report::dry(&plan, jobs, watched) };
+    let text = if args.json { plan.to_json() } else { dry(&plan, jobs, watched) };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -232,16 +216,16 @@ fn run(
     (policy, name): (&mut dyn Policy, &str),
     mut jobs: Vec<Job>,
     cache: &Cache,
-    speaker: &Speaker,
+    notes: &mut Notes,
 ) -> anyhow::Result<ExitCode> {
-    let setup = setup(args, &jobs)?;
+    let settle = Nanos::from_millis(args.settle_ms);
+    let commands = jobs.iter().map(|job| job.command.clone()).collect();
+    let setup = Setup { settle, ..launch::setup(commands)? };
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
-    let mut notes = host.notes();
-    notes.iter().for_each(|note| speaker.say(note));
+    notes.say(host.notes());
     let known = known(&jobs);
-    let mut plans = Vec::new();
-    let mut grants = Vec::new();
+    let (mut plans, mut grants) = (Vec::new(), Vec::new());
     let mut keep = |round: &Round<'_>| {
         if round.number == 0 {
             grants = round.grants.to_vec();
@@ -250,34 +234,25 @@ fn run(
     };
     let work = workload(args, &known, name);
     let done = colocate_engine::run(&mut host, policy, &work, None, &mut keep);
-    let mut later: Vec<String> = grants.iter().flat_map(Grant::lines).collect();
-    later.extend(host.notes());
-    later.iter().for_each(|note| speaker.say(note));
-    notes.extend(later);
+    notes.say(grants.iter().flat_map(Grant::lines));
+    notes.say(host.notes());
     for (job, counted) in host.watched() {
-        let job = &mut jobs[job.0 as usize];
-        if let Err(why) = cache.keep(job, counted, processor.clone()) {
-            speaker.say(&why);
-            notes.push(why);
-        }
+        let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
+        notes.say(kept.err());
     }
-    let last = match done {
-        Ok(last) => last,
-        Err(why) => return Err(give_up(host, why)),
+    let (totals, last) = launch::end(host, done, notes)?;
+    let program = |job: &Job| Program {
+        identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
+        profile: job.profile.as_ref().map(|profile| profile.backend),
+        ..Program::of(job.command.name(), &job.command.argv)
     };
-    let watched = policy.needs().has(Source::Mix).then_some(args.watch_s);
-    let occasion = Occasion::of(&host, watched, &grants, notes);
-    finish(host, speaker);
-    let report = Report::new(&occasion, &jobs, &plans, &last);
+    let programs = jobs.iter().map(program).collect();
+    let mut report = Report::new(name.to_owned(), totals, programs, &grants, &last);
+    report.watch_ns = policy.needs().has(Source::Mix).then_some(args.watch_s);
+    report.add_plans(plans);
+    report.notes.clone_from(&notes.all);
     let written = write_report(args, &report);
-    let status = exit_status(&last);
-    // The programs have done their work: what became of them matters more than our report.
-    if let (Err(why), true) = (&written, status != 0) {
-        speaker.say(&format!("{why:#}"));
-    } else {
-        written?;
-    }
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(exit::OURS)))
+    launch::exit(&report, written, notes)
 }
 
 fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
@@ -291,53 +266,42 @@ fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a
     }
 }
 
-fn setup(args: &Args, jobs: &[Job]) -> anyhow::Result<Setup> {
-    Ok(Setup {
-        may_pause: false,
-        meanwhile: Meanwhile::Stop,
-        only_signals: false,
-        targets: Vec::new(),
-        repeat: false,
-        grace: GRACE,
-        commands: jobs.iter().map(|job| job.command.clone()).collect(),
-        settle: Nanos::from_millis(args.settle_ms),
-        lifecycle: lifecycle::Options::here()?,
-        sampling: Sampling::default(),
-        run_dirs: run_dirs(),
-        proc: PathBuf::from("/proc"),
-    })
-}
-
-/// Folders for what no other user may write.
-pub fn run_dirs() -> Vec<PathBuf> {
-    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
-    rundir::candidates(xdg.as_deref(), sys::effective_user())
-}
-
-fn finish(host: LinuxHost, speaker: &Speaker) {
-    host.finish().iter().for_each(|note| speaker.say(note));
-}
-
-/// The host cannot go on: everything is undone, and the programs run to their end unplaced.
-pub fn give_up(host: LinuxHost, why: colocate_engine::HostError) -> anyhow::Error {
-    host.finish();
-    while let Ok(Some(_)) = sys::wait(None, true) {}
-    anyhow::Error::new(why).context("the programs went on unplaced")
-}
-
-/// Of several programs, the first in order that is not 0.
-fn exit_status(last: &Observation) -> i32 {
-    let mut ended = last.ended.clone();
-    ended.sort_by_key(|end| end.job);
-    ended.iter().map(|end| end.status).find(|&status| status != 0).unwrap_or(0)
-}
-
 fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
     let text = if args.json { report.to_json() } else { report.text(args.explain) };
     if args.quiet && args.output.is_none() {
         return Ok(());
     }
     output::keep_aside(args.output.as_deref(), &text)
+}
+
+/// The plan of a dry run, as text.
+fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
+    let pus: PuSet = plan.pus.iter().copied().collect();
+    let mut text = format!("policy {}, PUs {pus}\n", printable(&plan.policy));
+    for (number, job) in jobs.iter().enumerate() {
+        let known = match (&job.profile, watch) {
+            (Some(profile), _) => format!("profile {}", profile.backend.name()),
+            (None, Some(watch)) => {
+                format!("not seen before: left to the kernel and watched for {watch}, then placed")
+            }
+            (None, None) => "placed as its threads are created".to_owned(),
+        };
+        let _ = writeln!(text, "job {number}: {}, {known}", printable(&job.command.name()));
+    }
+    for decision in &plan.decisions {
+        let place = match decision.place {
+            Place::Pu(pu) => pu.to_string(),
+            Place::LeftToKernel => "kernel".to_owned(),
+            Place::Waiting => "waits".to_owned(),
+        };
+        let (task, name) = (decision.task.to_string(), printable(&decision.name));
+        let why = decision.why.to_string();
+        let _ = writeln!(text, "  {task:<5}  {name}  {place}  {}", printable(&why));
+    }
+    if let Some(predicted) = &plan.predicted {
+        let _ = writeln!(text, "predicted: {}", printable(predicted));
+    }
+    text
 }
 
 #[cfg(test)]

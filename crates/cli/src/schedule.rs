@@ -1,25 +1,20 @@
 //! `colocate schedule`: more programs than hardware threads, chosen quantum by quantum.
 
 mod cores;
-mod course;
-mod figures;
 mod live;
-mod mean;
-pub mod phases;
 pub mod policy;
-mod report;
-mod screen;
+mod progress;
 mod speeds;
 mod stacks;
-mod tally;
-pub mod timeline;
-mod voice;
 mod workload;
 
-use crate::output;
+use crate::launch::{self, Notes, PATIENCE};
+use crate::output::{self, OutputThread};
 use crate::outputs::{self, Form};
 use crate::policies::Policies;
-use crate::run::{give_up, jobs, run_dirs};
+use crate::report::counts::Counts;
+use crate::report::{Program, Report};
+use crate::run::jobs;
 use anyhow::bail;
 use colocate_act::sys;
 use colocate_engine::estimate::Estimate;
@@ -28,29 +23,21 @@ use colocate_engine::{
     Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
 };
 use colocate_files::Mode;
-use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
+use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
 use colocate_model::CpiModel;
-use colocate_observe::{lifecycle, spin};
+use colocate_observe::spin;
 use colocate_policy::table::Prior;
 use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
-use course::{Course, Goal, Heard};
 use live::Live;
-use report::{Occasion, Report};
-use screen::Frame;
+use progress::{Goal, HostReports, ReportingHost};
 use stacks::Stacks;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-use tally::Tally;
-use voice::Voice;
 use workload::Workload;
-
-/// How long we wait at the end for a terminal or a pipe that takes no more lines, if the report is not to follow them.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs more programs than hardware threads, chosen quantum by quantum
 ///
@@ -107,7 +94,7 @@ pub struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Report as JSON (docs/schemas/scheduled.json)
+    /// Report as JSON (docs/schemas/report.json)
     #[arg(long)]
     json: bool,
 
@@ -144,58 +131,42 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let nice = sys::nice();
-    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, &facts)?)
+    let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
-    let mut speaker = Speaker::new(args.quiet, nice);
-    speaker.voice.iter().for_each(|voice| host.before_stop(voice.hide()));
-    speaker.say(speeds::note(speeds.as_ref(), workload));
-    speaker.say(cores::note(args.core_speeds.as_deref(), machine));
-    speaker.say(cores::doubt(&args.policy, machine, host.usable()));
+    let thread = (!args.quiet).then(|| OutputThread::start(nice));
+    thread.iter().for_each(|thread| host.before_stop(thread.hide()));
+    let mut notes = Notes::new(args.quiet, thread);
+    notes.say(speeds::note(speeds.as_ref(), workload));
+    notes.say(cores::note(args.core_speeds.as_deref(), machine));
+    notes.say(cores::doubt(&args.policy, machine, host.usable()));
     core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
-    speaker.say(host.notes());
-    let usable = host.usable().iter().copied().collect();
+    notes.say(host.notes());
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
-    let mut tally = Tally::new(machine.clone(), &names, outputs.iter().any(|o| o.is_picture()));
+    let (fills, picture) =
+        (args.waiting == Meanwhile::Fill, outputs.iter().any(|o| o.is_picture()));
+    let mut counts = Counts::new(machine.clone(), &names, fills, picture);
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
-    let live = Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect());
-    let course = RefCell::default();
-    let stacks = facts.stacks(args);
-    let mut look = Look { tally: &mut tally, course: &course, live, stacks, speaker: &mut speaker };
+    let mut observer = Observer {
+        counts: &mut counts,
+        reports: &RefCell::default(),
+        grants: Vec::new(),
+        live: Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect()),
+        stacks: facts.stacks(args),
+        notes: &mut notes,
+    };
     let mut policy = facts.policy(args);
-    let done = quanta(args, workload, &mut host, (&mut *policy, estimate), &mut look);
-    speaker.say(host.notes());
-    let last = match done {
-        Ok(last) => last,
-        Err(why) => {
-            let why = give_up(host, why);
-            speaker.end(None);
-            return Err(why);
-        }
-    };
-    let (runs, instructions) = (host.runs(), host.instructions());
-    speaker.say(host.finish());
-    let occasion = Occasion {
-        scheduler: args.policy.to_string(),
-        quantum: quantum(args, workload),
-        usable,
-        commands: workload.commands(),
-        runs,
-        instructions,
-        meanwhile: args.waiting,
-        grants: course.take().grants,
-        notes: speaker.said.clone(),
-    };
-    let report = Report::new(occasion, &tally, &last);
-    let told = tell(args, &outputs, &report, &tally, &mut speaker);
-    match (told, report.exit_status()) {
-        (Err(why), 0) => Err(why),
-        (told, status) => {
-            // The programs have done their work: what became of them matters more than our report.
-            speaker.say(told.err().map(|why| format!("{why:#}")));
-            Ok(ExitCode::from(status))
-        }
-    }
+    let done = quanta(args, workload, &mut host, (&mut *policy, estimate), &mut observer);
+    let grants = observer.grants;
+    notes.say(host.notes());
+    let (totals, last) = launch::end(host, done, &mut notes)?;
+    let programs = workload.jobs.iter();
+    let programs = programs.map(|job| Program::of(job.name.clone(), &job.command.argv)).collect();
+    let mut report = Report::new(args.policy.to_string(), totals, programs, &grants, &last);
+    report.add_counts(quantum(args, workload), &mut counts);
+    report.notes.clone_from(&notes.all);
+    let written = write(args, &outputs, &report, &counts, &mut notes);
+    launch::exit(&report, written, &mut notes)
 }
 
 /// Evidence that is requested beside what the policy needs: what the report tells, and what the user asks for.
@@ -272,31 +243,30 @@ impl Facts {
     }
 }
 
-/// What watches the quanta.
-struct Look<'a> {
-    tally: &'a mut Tally,
-    course: &'a RefCell<Course>,
+/// What is done after each quantum.
+struct Observer<'a> {
+    counts: &'a mut Counts,
+    reports: &'a RefCell<HostReports>,
+    grants: Vec<Grant>,
     live: Live,
     stacks: Stacks<'a>,
-    speaker: &'a mut Speaker,
+    notes: &'a mut Notes,
 }
 
-impl Look<'_> {
-    fn at(&mut self, turn: &Round<'_>) {
-        self.tally.note(turn);
-        let mut course = self.course.borrow_mut();
-        if turn.number == 0 {
+impl Observer<'_> {
+    fn observe(&mut self, round: &Round<'_>) {
+        self.counts.count(round);
+        let mut reports = self.reports.borrow_mut();
+        if round.number == 0 {
             // Of stacks is said what the policy makes of them.
-            course.grants = turn.grants.to_vec();
-            let others = turn.grants.iter().filter(|grant| grant.source != Source::Stacks);
-            self.speaker.say(others.flat_map(Grant::lines));
-            let parts = course.stack_parts.take();
-            self.speaker.say(parts.and_then(|parts| self.stacks.trouble(parts)));
+            self.grants = round.grants.to_vec();
+            let others = round.grants.iter().filter(|grant| grant.source != Source::Stacks);
+            self.notes.say(others.flat_map(Grant::lines));
+            let parts = reports.stack_parts.take();
+            self.notes.say(parts.and_then(|parts| self.stacks.trouble(parts)));
         }
-        let news = course.notes.drain(..).chain(turn.plan.messages.iter().cloned());
-        self.speaker.say(news);
-        course.widths = self.tally.widths();
-        self.speaker.show(self.live.frame(self.tally, &course));
+        self.notes.say(reports.notes.drain(..).chain(round.plan.messages.iter().cloned()));
+        self.notes.show(self.live.frame(self.counts, &reports));
     }
 }
 
@@ -306,7 +276,7 @@ fn quanta(
     workload: &Workload,
     host: &mut LinuxHost,
     (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
-    look: &mut Look<'_>,
+    observer: &mut Observer<'_>,
 ) -> Result<Observation, HostError> {
     let name = args.policy.to_string();
     let known = |job: &workload::Job| KnownJob {
@@ -316,13 +286,13 @@ fn quanta(
     };
     let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
     let until = Until::Time(quantum(args, workload));
-    let stacks = look.stacks;
+    let stacks = observer.stacks;
     let (also, without) = (also(args, stacks), without(args, stacks));
     let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
-    let mut host = Heard { host, course: look.course };
-    let look_at = &mut |turn: &Round<'_>| look.at(turn);
-    let done = colocate_engine::run(&mut host, policy, &work, estimate, look_at);
-    look.speaker.show(look.live.end());
+    let mut host = ReportingHost { host, reports: observer.reports };
+    let observe = &mut |round: &Round<'_>| observer.observe(round);
+    let done = colocate_engine::run(&mut host, policy, &work, estimate, observe);
+    observer.notes.show(observer.live.end());
     done
 }
 
@@ -330,76 +300,30 @@ fn quantum(args: &Args, workload: &Workload) -> Nanos {
     args.quantum.unwrap_or_else(|| workload.quantum(&args.policy))
 }
 
-/// Speaks to the user, unless told to be quiet, and remembers what there was to say.
-struct Speaker {
-    quiet: bool,
-    /// Writes while programs run, so that a reader that does not read holds up nothing.
-    voice: Option<Voice>,
-    said: Vec<String>,
-}
-
-impl Speaker {
-    fn new(quiet: bool, nice: i32) -> Self {
-        Self { quiet, voice: (!quiet).then(|| Voice::start(nice)), said: Vec::new() }
-    }
-
-    fn say(&mut self, lines: impl IntoIterator<Item = String>) {
-        for line in lines {
-            match &self.voice {
-                Some(voice) => voice.say(&line),
-                None if self.quiet => {}
-                None => output::remark(&line),
-            }
-            self.said.push(line);
-        }
-    }
-
-    fn show(&self, frame: Option<Frame>) {
-        if let Some((voice, frame)) = self.voice.as_ref().zip(frame) {
-            voice.show(frame);
-        }
-    }
-
-    /// Ends the voice, as the programs have ended: what it has said already is written, or `patience` is over. What is
-    /// said from now on is written at once.
-    fn end(&mut self, patience: Option<Duration>) {
-        if let Some(voice) = self.voice.take() {
-            voice.end(patience);
-        }
-    }
-}
-
-/// Also in a panic the table is taken away, so that the terminal is as it was.
-impl Drop for Speaker {
-    fn drop(&mut self) {
-        self.end(Some(PATIENCE));
-    }
-}
-
-/// Writes the report. Every file is tried; the first that fails is told of, and if no other has the figures, standard
-/// error gets them.
-fn tell(
+/// Writes the report. Every file is tried; the error is the first one's, and if no other has the figures, standard error
+/// gets them.
+fn write(
     args: &Args,
     outputs: &[outputs::Output<'_>],
     report: &Report,
-    tally: &Tally,
-    speaker: &mut Speaker,
+    counts: &Counts,
+    notes: &mut Notes,
 ) -> anyhow::Result<()> {
-    let told = |form| -> anyhow::Result<String> {
+    let content = |form| -> anyhow::Result<String> {
         Ok(match form {
             Form::Text if outputs.is_empty() => report.text(args.explain),
-            Form::Text => report.kept(args.explain),
+            Form::Text => report.text_with_notes(args.explain),
             Form::Json => report.to_json(),
-            Form::Picture => report.svg(tally).map_err(anyhow::Error::msg)?,
+            Form::Picture => report.svg(counts).map_err(anyhow::Error::msg)?,
         })
     };
-    let written = outputs.iter().map(|output| output.write(told));
-    let written: Vec<anyhow::Result<()>> = written.collect();
+    let written: Vec<anyhow::Result<()>> =
+        outputs.iter().map(|output| output.write(content)).collect();
     if let Some(form) = aside(args, outputs, &written) {
-        speaker.end(None);
-        output::aside(&told(form)?);
+        notes.flush(None);
+        output::aside(&content(form)?);
     }
-    speaker.end(Some(PATIENCE));
+    notes.flush(Some(PATIENCE));
     written.into_iter().collect()
 }
 
@@ -435,23 +359,15 @@ fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
     }
 }
 
-fn setup(args: &Args, facts: &Facts) -> anyhow::Result<Setup> {
-    let workload = &facts.workload;
+fn setup(args: &Args, workload: &Workload) -> anyhow::Result<Setup> {
+    let spin_hz = args.spin_rate.unwrap_or(spin::DEFAULT_RATE_HZ);
     Ok(Setup {
         may_pause: true,
         meanwhile: args.waiting,
         only_signals: args.only_signals,
-        commands: workload.jobs.iter().map(|job| job.command.clone()).collect(),
         targets: workload.jobs.iter().map(|job| job.target).collect(),
         repeat: workload.repeat,
-        grace: GRACE,
-        settle: Nanos::ZERO,
-        lifecycle: lifecycle::Options::here()?,
-        sampling: Sampling {
-            spin_hz: args.spin_rate.unwrap_or(spin::DEFAULT_RATE_HZ),
-            ..Sampling::default()
-        },
-        run_dirs: run_dirs(),
-        proc: PathBuf::from("/proc"),
+        sampling: Sampling { spin_hz, ..Sampling::default() },
+        ..launch::setup(workload.jobs.iter().map(|job| job.command.clone()).collect())?
     })
 }

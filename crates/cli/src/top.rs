@@ -10,7 +10,7 @@ mod watched;
 use crate::compare::stop_flag;
 use crate::exit::Failure;
 use crate::output;
-use crate::schedule::phases;
+use crate::timeline;
 use anyhow::{Context, ensure};
 use colocate_machine::{Nanos, read};
 use colocate_observe::spin;
@@ -113,8 +113,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if !args.json && args.count != Some(1) {
         let phases = watch.phases();
-        let of_rows = || phases.iter().map(|(name, phases)| (name.clone(), phases.as_ref()));
-        output::print(&phases::text(of_rows, false))?;
+        let phases = phases.iter().map(|(name, phases)| (&**name, *phases));
+        output::print(&timeline::table(phases, false))?;
     }
     Ok(ExitCode::SUCCESS)
 }

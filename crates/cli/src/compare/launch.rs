@@ -3,6 +3,7 @@
 use super::session::{RunFiles, Session};
 use crate::children::{self, End, kill_group};
 use crate::input;
+use crate::report::VERSION;
 use anyhow::Context;
 use colocate_act::sys;
 use colocate_files::Mode;
@@ -137,14 +138,14 @@ fn start(command: &mut Command, output: &File) -> std::io::Result<Pid> {
 /// What we need of the report of `colocate run` (docs/schemas/report.json).
 #[derive(Deserialize)]
 struct Report {
-    version: u64,
+    version: u32,
     jobs: Vec<ReportedJob>,
 }
 
 #[derive(Deserialize)]
 struct ReportedJob {
-    wall_ns: Nanos,
-    status: i32,
+    ended_ns: Option<Nanos>,
+    status: Option<i32>,
 }
 
 fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
@@ -152,11 +153,12 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
     let report: Report = serde_json::from_str(&text)
         .with_context(|| format!("expected a report in {}", path.display()))?;
     anyhow::ensure!(
-        report.version == 2 && report.jobs.len() == jobs,
-        "expected a report of version 2 with {jobs} jobs, found version {} with {}",
+        report.version == VERSION && report.jobs.len() == jobs,
+        "expected a report of version {VERSION} with {jobs} jobs, found version {} with {}",
         report.version,
         report.jobs.len(),
     );
-    let time = |job: ReportedJob| JobTime { wall_ns: job.wall_ns, status: job.status };
-    Ok(report.jobs.into_iter().map(time).collect())
+    let time = |job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? });
+    let times: Option<_> = report.jobs.into_iter().map(time).collect();
+    times.context("expected the end of each job, found one without")
 }

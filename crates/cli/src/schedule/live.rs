@@ -1,10 +1,10 @@
 //! What a terminal shows while a workload runs: a table, drawn anew several times a second.
 
-use super::course::{Course, Goal};
-use super::figures::{mostly, rate, seconds};
-use super::screen::{Frame, room};
-use super::tally::{JobTally, State, Tally};
-use crate::output::{self, Size, Stream};
+use super::progress::{Goal, HostReports};
+use crate::columns::{Column, rows, seconds};
+use crate::output::{self, Frame, Size, Stream, room};
+use crate::report::counts::{Counts, JobCounts, State};
+use crate::report::text::{ipc, memory, mostly};
 use colocate_machine::Nanos;
 use colocate_machine::printable;
 use colocate_study::table::aligned;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// Least time between two drawings: four a second, as fast as one reads.
 const EVERY: Nanos = Nanos::from_millis(250);
-/// Lines beside those of jobs: the sum, the heading, how many are left out, and the scheduler's.
+/// Lines beside those of jobs: the sum, the heading, how many are left out, and the policy's.
 const OTHER_LINES: usize = 4;
 /// Most columns that a name takes.
 const NAME: usize = 25;
@@ -26,10 +26,7 @@ pub struct Live {
 }
 
 /// A job with how far it is.
-struct Shown<'a> {
-    job: &'a JobTally,
-    done: String,
-}
+type Row<'a> = (&'a JobCounts, String);
 
 impl Live {
     /// Of jobs with these goals. There is none if it is to be quiet.
@@ -39,13 +36,13 @@ impl Live {
     }
 
     /// The table, unless there was one just before, or the terminal does not say how large it is.
-    pub fn frame(&mut self, tally: &Tally, course: &Course) -> Option<Frame> {
-        if !self.draws || tally.at < self.next {
+    pub fn frame(&mut self, counts: &Counts, reports: &HostReports) -> Option<Frame> {
+        if !self.draws || counts.at < self.next {
             return None;
         }
         let size = output::size(Stream::Err)?;
-        self.next = tally.at + EVERY;
-        Some(Frame { text: table(tally, &self.goals, course, size), size })
+        self.next = counts.at + EVERY;
+        Some(Frame { text: table(counts, &self.goals, reports, size), size })
     }
 
     /// What takes it away; `None` if there is none.
@@ -55,95 +52,75 @@ impl Live {
 }
 
 /// The table as it is now. Where it has not room enough those that run come first, and lines are cut.
-fn table(tally: &Tally, goals: &[Goal], course: &Course, size: Size) -> String {
-    let of_state = |state| tally.jobs.iter().filter(move |job| job.state == state).count();
+fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> String {
+    let of_state = |state| counts.jobs.iter().filter(move |job| job.state == state).count();
     let mut text = format!(
         "{} s, {} quanta: {} running, {} waiting, {} ended\n",
-        seconds(Some(tally.at)),
-        tally.quanta,
+        seconds(Some(counts.at)),
+        counts.quanta,
         of_state(State::Running),
         of_state(State::Waiting),
         of_state(State::Ended)
     );
     let most = room(size).saturating_sub(OTHER_LINES).max(1);
-    let mut jobs: Vec<(usize, &JobTally)> = tally.jobs.iter().enumerate().collect();
+    let widths = counts.widths();
+    let done = |(number, job): (usize, &JobCounts)| {
+        let goal = goals.get(number);
+        goal.map_or_else(String::new, |goal| {
+            goal.done(reports, number, (job.cpu_time, widths[number]))
+        })
+    };
+    let jobs = counts.jobs.iter().enumerate();
+    let mut jobs: Vec<Row<'_>> = jobs.map(|(n, job)| (job, done((n, job)))).collect();
     if jobs.len() > most {
-        jobs.sort_by_key(|(_, job)| match job.state {
-            State::Running => 0,
-            State::Waiting => 1,
-            State::Ended => 2,
-        });
+        jobs.sort_by_key(|(job, _)| job.state);
         jobs.truncate(most);
     }
-    let done = |number: usize, job: &JobTally| {
-        goals.get(number).map_or_else(String::new, |goal| goal.done(course, number, job.cpu_time))
-    };
-    let shown = jobs.into_iter().map(|(number, job)| Shown { job, done: done(number, job) });
-    text.push_str(&aligned(&rows(&shown.collect::<Vec<_>>())));
-    if tally.jobs.len() > most {
-        let _ = writeln!(text, "and {} more", tally.jobs.len() - most);
+    text.push_str(&aligned(&job_rows(&jobs)));
+    if counts.jobs.len() > most {
+        let _ = writeln!(text, "and {} more", counts.jobs.len() - most);
     }
-    if let Some(state) = &tally.state {
+    if let Some(state) = &counts.state {
         let _ = writeln!(text, "{}", printable(state));
     }
-    let lines: Vec<String> = text
-        .trim_end()
-        .lines()
-        .map(|line| truncate_str(&printable(line), size.columns, "…").into())
-        .collect();
-    lines.join("\n")
+    let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned();
+    text.trim_end().lines().map(cut).collect::<Vec<String>>().join("\n")
 }
 
 /// Columns of which nothing is known are left out.
-fn rows(jobs: &[Shown<'_>]) -> Vec<Vec<String>> {
-    let any = |known: &dyn Fn(&JobTally) -> bool| jobs.iter().any(|shown| known(shown.job));
-    let done = jobs.iter().any(|shown| !shown.done.is_empty());
-    let ipc = any(&|job| job.now.ipc.get().is_some());
-    let memory = any(&|job| job.now.memory.get().is_some());
-    let cycles = any(&|job| job.now.cycles.most().is_some());
-    let progress = any(&|job| job.progress.is_some());
-    let phase = any(&|job| job.timeline.now().is_some());
-    let pick = |cells: [String; 11]| -> Vec<String> {
-        let wanted = [true, true, done, true, true, phase, ipc, memory, cycles, progress, true];
-        cells.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(cell, _)| cell).collect()
-    };
-    let head = [
-        "job",
-        "state",
-        "done",
-        "quanta",
-        "CPU, s",
-        "phase",
-        "IPC",
-        "memory, t/µs",
-        "cycles",
-        "progress",
-        "on PU",
+fn job_rows(jobs: &[Row<'_>]) -> Vec<Vec<String>> {
+    let any = |known: &dyn Fn(&JobCounts) -> bool| jobs.iter().any(|(job, _)| known(job));
+    let columns: [Column<'_, Row<'_>>; 11] = [
+        ("job", true, &|(job, _)| truncate_str(&printable(&job.name), NAME, "…").into_owned()),
+        ("state", true, &|(job, _)| state(job.state).to_owned()),
+        ("done", jobs.iter().any(|(_, done)| !done.is_empty()), &|(_, done)| done.clone()),
+        ("quanta", true, &|(job, _)| job.quanta.to_string()),
+        ("CPU, s", true, &|(job, _)| seconds(job.cpu_time)),
+        ("phase", any(&|job| job.phases.now.is_some()), &|(job, _)| phase(job)),
+        ("IPC", any(&|job| job.now.ipc.get().is_some()), &|(job, _)| ipc(&job.now)),
+        ("memory, t/µs", any(&|job| job.now.memory.get().is_some()), &|(job, _)| memory(&job.now)),
+        ("cycles", any(&|job| job.now.cycles.most().is_some()), &|(job, _)| mostly(&job.now)),
+        ("progress", any(&|job| job.progress.is_some()), &|(job, _)| progress(job)),
+        ("on PU", true, &|(job, _)| places(job)),
     ];
-    let mut rows = vec![pick(head.map(str::to_owned))];
-    for Shown { job, done } in jobs {
-        let places: Vec<String> = job.places.iter().take(4).map(|pu| pu.0.to_string()).collect();
-        let more = if job.places.len() > 4 { " …" } else { "" };
-        rows.push(pick([
-            truncate_str(&printable(&job.name), NAME, "…").into_owned(),
-            state(job.state).to_owned(),
-            done.clone(),
-            job.quanta.to_string(),
-            seconds(job.cpu_time),
-            phase_of(job),
-            rate(job.now.ipc, job.now.estimated_of.ipc),
-            rate(job.now.memory, job.now.estimated_of.traffic),
-            mostly(job.now.cycles.most(), job.now.estimated_of.stack),
-            job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}")),
-            if job.state == State::Running { places.join(" ") + more } else { String::new() },
-        ]));
-    }
-    rows
+    rows(&columns, jobs)
+}
+
+fn progress(job: &JobCounts) -> String {
+    job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}"))
+}
+
+/// Where a job that runs was last seen.
+fn places(job: &JobCounts) -> String {
+    let places = job.places.iter().take(4).map(|pu| pu.0.to_string());
+    let more = (job.places.len() > 4).then(|| "…".to_owned());
+    let places = places.chain(more).filter(|_| job.state == State::Running);
+    places.collect::<Vec<String>>().join(" ")
 }
 
 /// What a job that runs was in the last quantum, and how many of its threads were runnable.
-fn phase_of(job: &JobTally) -> String {
-    let now = job.timeline.now().filter(|_| job.state == State::Running);
+fn phase(job: &JobCounts) -> String {
+    let now = job.phases.now.filter(|_| job.state == State::Running);
     now.map_or_else(String::new, |(phase, runnable)| format!("{} {runnable:.1}", phase.name()))
 }
 
@@ -157,22 +134,22 @@ fn state(state: State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tally::tests::tally;
     use super::*;
+    use crate::report::counts::tests::counts;
     use colocate_host::Target;
     use expect_test::expect;
 
-    const USUAL: Size = Size { lines: 24, columns: 80 };
+    const DEFAULT: Size = Size { lines: 24, columns: 80 };
 
-    fn drawn(tally: &Tally, goals: &[Goal], size: Size) -> String {
-        let course =
-            Course { runs: vec![0, 2, 0], instructions: Some(vec![1_000; 3]), ..Course::default() };
-        table(tally, goals, &course, size)
+    fn drawn(counts: &Counts, goals: &[Goal], size: Size) -> String {
+        let instructions = Some(vec![1_000; 3]);
+        let reports = HostReports { runs: vec![0, 2, 0], instructions, ..HostReports::default() };
+        table(counts, goals, &reports, size)
     }
 
     #[test]
     fn the_table_of_a_moment() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 100, Some(1.25)), (1, 1, 100, Some(0.5))], &[]),
             (&[(1, 2, 90, Some(0.4)), (2, 3, 100, None)], &[2]),
         ]);
@@ -189,16 +166,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_takes_no_room() {
-        let mut found = tally(&[(&[(0, 0, 100, None)], &[])]);
+        let mut found = counts(&[(&[(0, 0, 100, None)], &[])]);
         found.jobs[0].progress = None;
-        let text = drawn(&found, &[], USUAL);
+        let text = drawn(&found, &[], DEFAULT);
         assert!(!text.contains("IPC") && !text.contains("progress"), "{text}");
     }
 
     /// Instructions, runs, and CPU time beside what was said of the job alone.
     #[test]
     fn how_far_each_is() {
-        let found = tally(&[(&[(0, 0, 100, None), (1, 1, 100, None), (2, 3, 100, None)], &[])]);
+        let found = counts(&[(&[(0, 0, 100, None), (1, 1, 100, None), (2, 3, 100, None)], &[])]);
         let goal = |target, alone_s| Goal { target, alone_s };
         let goals = [
             goal(Target::Instructions(4_000), None),
@@ -213,17 +190,17 @@ mod tests {
             c    running  ~25 %        1       0.10    2.5       3
             the scheduler's line
         "#]]
-        .assert_eq(&(drawn(&found, &goals, USUAL) + "\n"));
+        .assert_eq(&(drawn(&found, &goals, DEFAULT) + "\n"));
     }
 
     /// Of 40 jobs those that run are shown, on half of the screen, and no line is longer than the terminal.
     #[test]
     fn it_fits_on_a_screen() {
-        let mut found = tally(&[]);
-        let job = |n: usize| JobTally {
+        let mut found = counts(&[]);
+        let job = |n: usize| JobCounts {
             name: format!("{n}\u{1b}[2J{}", "x".repeat(60)),
             state: if n == 39 { State::Running } else { State::Waiting },
-            ..JobTally::default()
+            ..JobCounts::default()
         };
         found.jobs = (0..40).map(job).collect();
         for (lines, columns) in [(24, 80), (60, 200), (12, 30), (3, 10)] {

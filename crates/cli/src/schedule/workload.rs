@@ -146,12 +146,6 @@ impl Workload {
         self.jobs.iter().map(|job| job.phases.first().cloned().unwrap_or_default()).collect()
     }
 
-    /// The jobs' commands, for reports.
-    pub fn commands(&self) -> Vec<Vec<String>> {
-        let text = |argument: &OsString| argument.to_string_lossy().into_owned();
-        self.jobs.iter().map(|job| job.command.argv.iter().map(text).collect()).collect()
-    }
-
     /// Time between two decisions of such a policy; the default if not given.
     pub fn quantum(&self, policy: &PolicySpec) -> Nanos {
         let usual = if policy.waits() { QUANTUM } else { LOOKED };

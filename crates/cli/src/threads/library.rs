@@ -96,7 +96,7 @@ impl Library {
 fn folder() -> anyhow::Result<Folder> {
     let user = colocate_act::sys::effective_user();
     let within =
-        colocate_act::rundir::open(&crate::run::run_dirs(), user).map_err(anyhow::Error::msg)?;
+        colocate_act::rundir::open(&crate::launch::run_dirs(), user).map_err(anyhow::Error::msg)?;
     let dir = within.make_unforeseen("threads-")?;
     Ok(Folder { within, dir })
 }

@@ -1,6 +1,6 @@
 //! The last phases of a row as a few characters.
 
-use crate::schedule::timeline::Timeline;
+use crate::timeline::Timeline;
 use colocate_machine::Nanos;
 use colocate_policy::schedule::phases::JobPhase;
 
@@ -48,7 +48,7 @@ mod tests {
     /// A change every 100 ms, for an hour.
     #[test]
     fn of_a_long_course() {
-        for mut timeline in [Timeline::default(), Timeline::brief()] {
+        for mut timeline in [Timeline::default(), Timeline::keeping(0)] {
             for look in 0..36_000 {
                 let from = Nanos::from_millis(100 * look);
                 let runnable = if look % 2 == 0 { 1.0 } else { 3.0 };

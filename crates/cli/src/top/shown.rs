@@ -3,7 +3,6 @@
 use super::picture::picture;
 use super::watch::{Line, Table};
 use crate::output::{self, Redraw};
-use crate::schedule::timeline::ORDER;
 use colocate_machine::printable::{self, printable};
 use colocate_machine::{Machine, Nanos, PuNr};
 use serde::Serialize;
@@ -147,7 +146,7 @@ fn row(cells: &[String; COLUMNS.len()], places: &str, name: &str) -> String {
 fn body(table: &Table<'_>, places: &Places, most: usize) -> String {
     let line = |line: &Line<'_>| {
         let seconds = |time: Nanos| format!("{:.2}", time.as_secs_f64());
-        let phase = line.timeline.now().map_or("?", |(phase, _)| phase.name());
+        let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
             seconds(table.at),
             line.pid.to_string(),
@@ -238,9 +237,9 @@ pub fn json(table: &Table<'_>, places: &Places) -> String {
 
 impl<'a> RowReport<'a> {
     fn of(line: &'a Line<'_>, places: &'a Places) -> Self {
-        let phase = line.timeline.now().map(|(phase, _)| phase);
+        let phase = line.timeline.now.map(|(phase, _)| phase);
         let last = line.timeline.backwards().next().filter(|last| Some(last.phase) == phase);
-        let [serial_ns, parallel_ns, asleep_ns] = ORDER.map(|phase| line.timeline.spent(phase));
+        let [serial_ns, parallel_ns, asleep_ns] = line.timeline.spent;
         let kind = |(kind, share)| KindReport { kind, share };
         Self {
             pid: line.pid.0,

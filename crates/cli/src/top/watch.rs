@@ -3,8 +3,7 @@
 use super::forest::{Choice, Listed, rows};
 use super::spinning::Spinning;
 use super::watched::{Did, Look, Watched};
-use crate::schedule::phases::PhasesReport;
-use crate::schedule::timeline::Timeline;
+use crate::timeline::Timeline;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::Pid;
@@ -193,11 +192,11 @@ impl Watch {
 
     /// The phases of all rows so far, also of those that have ended, by name and number; none where none was named
     /// processes by number.
-    pub fn phases(&self) -> Vec<(String, Option<PhasesReport>)> {
+    pub fn phases(&self) -> Vec<(String, &Timeline)> {
         let rows = self.rows.iter().filter(|_| !self.choice.pids.is_empty());
         let living = rows.map(|(pid, row)| (format!("{} {pid}", row.name), &row.timeline));
         let ended = self.ended.iter().map(|(name, timeline)| (name.clone(), timeline));
-        ended.chain(living).map(|(name, timeline)| (name, PhasesReport::of(timeline))).collect()
+        ended.chain(living).collect()
     }
 
     fn line(&self, pid: Pid, did: Interval) -> Option<Line<'_>> {
@@ -249,7 +248,7 @@ impl Watch {
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
             // Only of those that were named by number is the whole course told.
             let row = self.rows.entry(*pid).or_insert_with(|| match self.choice.pids[..] {
-                [] => Row { timeline: Timeline::brief(), ..Row::default() },
+                [] => Row { timeline: Timeline::keeping(0), ..Row::default() },
                 _ => Row::default(),
             });
             row.name.clone_from(&self.listed[pid].name);

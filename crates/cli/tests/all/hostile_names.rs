@@ -249,10 +249,10 @@ fn run_reports_programs_and_their_threads() {
     let shown = text(
         &place.ends(0, &words(&run, &["--explain".as_ref(), "--".as_ref(), program, zero])).stderr,
     );
-    assert!(shown.contains("job 0: e\\x1b[2J\\x0aFORGED"), "{shown}");
+    assert!(shown.contains("\n0    e\\x1b[2J\\x0aFORGED"), "{shown}");
     // The thread's name, in its row.
     assert!(
-        shown.lines().any(|line| line.starts_with("  0.0 ") && line.contains("FORGED")),
+        shown.lines().any(|line| line.starts_with("0.0 ") && line.contains("FORGED")),
         "{shown}"
     );
     place.ends(0, &words(&run, &["--json".as_ref(), "--".as_ref(), program, zero]));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Of the report.
-const SCHEMA: &str = include_str!("../../../../docs/schemas/scheduled.json");
+const SCHEMA: &str = include_str!("../../../../docs/schemas/report.json");
 
 /// A workload of so many shells that count, each marked with a word.
 fn workload(scratch: &Scratch, jobs: u32, word: &str, count: u32) -> PathBuf {
@@ -185,14 +185,17 @@ fn files_by_their_endings() {
     let output = in_shells(&scratch, &options, &[count; 5]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let [table, json, picture] = names.map(|name| std::fs::read_to_string(name).unwrap());
-    assert!(table.starts_with("scheduler fair: ") && table.contains("why each job ran"), "{table}");
+    assert!(
+        table.starts_with("colocate: policy fair, ") && table.contains("why each job ran"),
+        "{table}"
+    );
     let report: Value = serde_json::from_str(&json).unwrap();
     conforms(&report, SCHEMA);
     assert!(report["jobs"][4]["last_choice"]["places"][0]["allocated"]["because"].is_string());
     assert!(picture.starts_with("<svg") && picture.contains("5 jobs under fair"), "{picture}");
     assert!(picture.contains("sh#5") && !picture.contains("simulated"), "{picture}");
     let told = text(&output.stderr);
-    assert!(!told.contains("scheduler fair"), "the report went into files: {told}");
+    assert!(!told.contains("policy fair"), "the report went into files: {told}");
 
     let output = in_shells(&scratch, &["-o", "report.html"], &["echo never"]);
     assert_eq!(output.status.code(), Some(2));
@@ -222,8 +225,8 @@ fn a_report_that_cannot_be_kept_is_told() {
     conforms(&serde_json::from_str(json).unwrap(), SCHEMA);
     assert!(after.starts_with("cannot write ") && after.contains("full.svg"), "{after}");
     let output = in_shells(&scratch, &["-q", "-o", &also, "-o", &kept], &["exit 0"]);
-    assert!(!text(&output.stderr).contains("scheduler"), "a file has the figures");
-    assert!(std::fs::read_to_string(kept).unwrap().starts_with("scheduler "));
+    assert!(!text(&output.stderr).contains("policy fair"), "a file has the figures");
+    assert!(std::fs::read_to_string(kept).unwrap().starts_with("colocate: policy "));
 }
 
 /// Of tables on terminals, see `schedule_terminal.rs`.
@@ -235,7 +238,7 @@ fn no_table_in_a_pipe() {
     let piped = in_shells(&scratch, &options, &[count; 4]);
     let said = text(&piped.stderr);
     assert!(!said.contains('\u{1b}') && !said.contains("waiting"), "{said}");
-    assert!(said.contains("scheduler round-robin"), "{said}");
+    assert!(said.contains("policy round-robin"), "{said}");
     let quiet = in_shells(&scratch, &[&options[..], &["-q"]].concat(), &[count; 2]);
     assert!(quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
 }
@@ -314,14 +317,14 @@ fn what_is_not_counted_is_estimated() {
         (report(&output), text(&output.stderr))
     };
     let (without, said) = run(&[]);
-    assert_eq!(without["jobs"][0]["rates"]["estimated"], false);
+    assert_eq!(without["jobs"][0]["rates"]["estimated_of"], json!([]));
     assert!(said.contains("--machine-speeds"), "{said}");
     let Some(speeds) = speeds_of_here(&scratch) else { return };
     let (with, _) = run(&["--machine-speeds", speeds.to_str().unwrap()]);
     let [known, unknown] = [0, 1].map(|job| &with["jobs"][job]["rates"]);
     assert!(known["ipc"].as_f64().unwrap() > 0.0, "{with}");
     assert!(known["memory_per_us"].as_f64().unwrap() > 0.0, "{with}");
-    assert_eq!(unknown["estimated"], false, "{with}");
+    assert_eq!(unknown["estimated_of"], json!([]), "{with}");
 
     let wrong = schedule(&scratch).args(["--machine-speeds", "epyc-7301"]).arg(&file).output();
     let wrong = wrong.unwrap();

@@ -79,6 +79,7 @@ fn pus(list: &str) -> Vec<u32> {
 /// waits. It works all the same, to its end.
 #[test]
 fn idle_pus_are_filled() {
+    let _exclusive = exclusive();
     if !may_fill() || !have("taskset") || !two_pus() {
         return;
     }
@@ -93,10 +94,10 @@ fn idle_pus_are_filled() {
         std::fs::write(&file, text).unwrap();
         let mut child = start_on_two(&scratch, way, &file);
         let idle = |pid: &i32| schedules(*pid) == [(IDLE, NICE)];
-        wait_until("the worker has forked and is to wait", || {
-            called(&word).iter().filter(|pid| idle(pid)).count() == 2
+        let family = await_that("the worker has forked and is to wait", || {
+            let family: Vec<i32> = called(&word).into_iter().filter(idle).collect();
+            (family.len() == 2).then_some(family)
         });
-        let family = called(&word);
         let unpinned = |pid: &i32| masks(*pid).iter().all(|mask| pus(mask) == pus(&two()));
         assert!(family.iter().all(unpinned));
         let used = || family.iter().map(|pid| stat(*pid).unwrap().1).sum::<u64>();
@@ -136,6 +137,7 @@ fn as_before(word: &str) {
 
 #[test]
 fn turns_change_policies() {
+    let _exclusive = exclusive();
     if !may_fill() {
         return;
     }

@@ -1,31 +1,30 @@
-//! What is counted while a workload runs: which jobs ran, where, beside which and how fast.
+//! What is counted while a workload runs in quanta: which jobs ran, where, beside which and how fast.
 
-use super::mean::Mean;
-use super::timeline::Timeline;
+use crate::timeline::{Mean, Timeline};
 use colocate_engine::Round;
-use colocate_engine::rates::Estimated;
-use colocate_engine::rates::ThreadRates;
+use colocate_engine::rates::{Estimated, ThreadRates};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
 use colocate_policy::schedule::{Allocated, LEVELS, Selected};
 use colocate_policy::{JobIdx, Why};
 use colocate_study::simulate::gantt::Span;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most spans that are kept for a picture. Chosen: 32 MiB, two PUs for a day at 200 ms.
 const MOST_SPANS: usize = 1_000_000;
 
 /// Counts of a workload so far.
-pub struct Tally {
+pub struct Counts {
     /// The machine as it was at the launch.
     pub machine: Machine,
     /// By job.
-    pub jobs: Vec<JobTally>,
+    pub jobs: Vec<JobCounts>,
     /// Quanta so far.
     pub quanta: u64,
     /// When the last one ended, on the host's clock.
     pub at: Nanos,
-    /// What the scheduler had to say of itself in the last one.
+    /// The policy's state in the last one.
     pub state: Option<String>,
     /// Quanta in which threads of two jobs were on one core; the smaller job first, or one job twice.
     pub shared: BTreeMap<(usize, usize), u64>,
@@ -33,39 +32,53 @@ pub struct Tally {
     spans: Option<Vec<Span>>,
 }
 
-/// Counts of a job.
-#[derive(Clone, Default)]
-pub struct JobTally {
+/// Counts of a job, and what a report has of them.
+#[derive(Clone, Default, Serialize)]
+pub struct JobCounts {
     /// As shown.
+    #[serde(skip)]
     pub name: String,
     /// Quanta for which it was chosen.
     pub quanta: u64,
     /// Quanta in which it had to wait.
     pub waited: u64,
-    /// CPU time that it used in these.
-    pub filled: Nanos,
-    /// What it is at now.
+    /// CPU time that it used in these; `None` if waiting jobs are stopped.
+    #[serde(rename = "filled_ns")]
+    pub filled: Option<Nanos>,
+    /// Mean rates over all its quanta.
+    pub rates: MeanRates,
+    /// When it was serial, parallel or asleep.
+    pub phases: Timeline,
+    /// Why it ran when it last did; `None` if it never did.
+    pub last_choice: Option<Choice>,
+    /// What it does now.
+    #[serde(skip)]
     pub state: State,
-    /// CPU time; `None` if the host never said.
+    /// CPU time; `None` if the host never reported it.
+    #[serde(skip)]
     pub cpu_time: Option<Nanos>,
     /// PUs where its threads were last seen, in their order.
+    #[serde(skip)]
     pub places: Vec<PuNr>,
-    /// Why it ran when it last did.
-    pub selected: Option<Selected>,
-    /// Why its threads were where they were then.
-    pub placed: Vec<Placed>,
-    /// Quanta's worth of running alone, where the scheduler says so.
+    /// Quanta's worth of running alone, where the policy reports it.
+    #[serde(skip)]
     pub progress: Option<f64>,
-    /// Mean rates over all its quanta.
-    pub all: MeanRates,
-    /// Mean rates in the last of them.
+    /// Mean rates in the last of its quanta.
+    #[serde(skip)]
     pub now: MeanRates,
-    /// When it was serial, parallel or asleep.
-    pub timeline: Timeline,
+}
+
+/// Why a job ran in a quantum.
+#[derive(Clone, Serialize)]
+pub struct Choice {
+    /// Why it and not another.
+    pub selected: Selected,
+    /// Its threads.
+    pub places: Vec<Placed>,
 }
 
 /// Where a thread was to run, and why there.
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 pub struct Placed {
     /// Its number among the threads of its job.
     pub thread: u32,
@@ -75,8 +88,8 @@ pub struct Placed {
     pub allocated: Allocated,
 }
 
-/// What a job is at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a job does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// It was chosen for the last quantum.
     Running,
@@ -88,18 +101,27 @@ pub enum State {
 }
 
 /// Mean rates of a job's threads, weighted by the time that they ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeanRates {
     /// Instructions per cycle.
     pub ipc: Mean,
     /// Requests to the caches of each level from 1, in a microsecond of CPU time.
+    #[serde(rename = "caches_per_us")]
     pub caches: [Mean; LEVELS],
     /// Requests to memory in a microsecond of CPU time.
+    #[serde(rename = "memory_per_us")]
     pub memory: Mean,
     /// Where the cycles went.
+    #[serde(flatten)]
     pub cycles: Cycles,
-    /// Which of it is the model's word.
+    /// Which of it is estimated by the model.
+    #[serde(serialize_with = "names")]
     pub estimated_of: Estimated,
+}
+
+fn names<S: Serializer>(of: &Estimated, to: S) -> Result<S::Ok, S::Error> {
+    let all = [("ipc", of.ipc), ("traffic", of.traffic), ("cycles", of.stack)];
+    to.collect_seq(all.iter().filter(|(_, estimated)| *estimated).map(|(name, _)| name))
 }
 
 /// Where cycles went: means over time of the shares of parts.
@@ -109,6 +131,18 @@ pub struct Cycles {
     sums: [f64; MOST_PARTS],
     off: f64,
     estimated: bool,
+}
+
+impl Serialize for Cycles {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shares {
+            cycles: Option<BTreeMap<&'static str, f64>>,
+            cycles_off: Option<f64>,
+        }
+        let cycles = self.most().map(|_| self.shares().into_iter().collect());
+        Shares { cycles, cycles_off: self.off() }.serialize(to)
+    }
 }
 
 impl Cycles {
@@ -163,14 +197,14 @@ impl MeanRates {
     }
 }
 
-impl Tally {
-    /// Nothing has run yet. Spans cost memory and are kept only if they are wanted.
-    pub fn new(machine: Machine, names: &[String], spans: bool) -> Self {
-        let timeline = Timeline::one_of(names.len());
-        let job = |name: &String| JobTally {
+impl Counts {
+    /// Nothing has run yet. `fills`: whether waiting jobs fill idle PUs; `spans`: whether they are kept, which costs memory.
+    pub fn new(machine: Machine, names: &[String], fills: bool, spans: bool) -> Self {
+        let job = |name: &String| JobCounts {
             name: name.clone(),
-            timeline: timeline.clone(),
-            ..JobTally::default()
+            filled: fills.then_some(Nanos::ZERO),
+            phases: Timeline::one_of(names.len()),
+            ..JobCounts::default()
         };
         Self {
             machine,
@@ -188,7 +222,7 @@ impl Tally {
     #[allow(clippy::cast_precision_loss)] // thousands at most
     pub fn widths(&self) -> Vec<f64> {
         let pus = self.machine.pus.len().max(1) as f64;
-        let width = |job: &JobTally| job.timeline.runnable().unwrap_or(1.0).clamp(1.0, pus);
+        let width = |job: &JobCounts| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus);
         self.jobs.iter().map(width).collect()
     }
 
@@ -203,29 +237,29 @@ impl Tally {
     }
 
     /// Counts a quantum.
-    pub fn note(&mut self, turn: &Round<'_>) {
+    pub fn count(&mut self, round: &Round<'_>) {
         self.quanta += 1;
-        self.choose(turn);
-        for did in turn.did {
+        self.choose(round);
+        for did in round.did {
             if let Some(job) = self.jobs.get_mut(did.id.job.0 as usize) {
                 job.ran(did);
             }
         }
-        self.follow(turn);
-        self.share(turn.did);
-        self.draw(turn.did, turn.seen.at);
-        self.at = turn.seen.at;
-        self.state.clone_from(&turn.plan.state);
+        self.follow(round);
+        self.share(round.did);
+        self.draw(round.did, round.seen.at);
+        self.at = round.seen.at;
+        self.state.clone_from(&round.plan.state);
     }
 
     /// Which jobs were chosen, wait and are over.
-    fn choose(&mut self, turn: &Round<'_>) {
-        let selected = turn.plan.selected();
-        let ended = turn.seen.over();
+    fn choose(&mut self, round: &Round<'_>) {
+        let selected = round.plan.selected();
+        let ended = round.seen.over();
         let used: BTreeMap<JobIdx, Nanos> =
-            turn.all.iter().filter_map(|did| Some((did.job, did.cpu_time?))).collect();
+            round.all.iter().filter_map(|did| Some((did.job, did.cpu_time?))).collect();
         for (number, job) in (0..).map(JobIdx).zip(&mut self.jobs) {
-            let ran = turn.ran.contains(&number);
+            let ran = round.ran.contains(&number);
             match job.state {
                 _ if ran => job.chosen(selected.get(&number).copied()),
                 State::Ended => {}
@@ -238,10 +272,11 @@ impl Tally {
             };
         }
         // The plan names PUs as the kernel does, which holds even when others come or go.
-        for decision in &turn.plan.decisions {
+        for decision in &round.plan.decisions {
             let job = self.jobs.get_mut(decision.task.job.0 as usize);
-            if let (Some(job), Why::Chosen { allocated, .. }) = (job, &decision.why) {
-                job.placed.push(Placed {
+            let choice = job.and_then(|job| job.last_choice.as_mut());
+            if let (Some(choice), Why::Chosen { allocated, .. }) = (choice, &decision.why) {
+                choice.places.push(Placed {
                     thread: decision.task.order,
                     pu: decision.place.pu(),
                     allocated: allocated.clone(),
@@ -251,11 +286,11 @@ impl Tally {
     }
 
     /// Takes in the phases of those that ran.
-    fn follow(&mut self, turn: &Round<'_>) {
-        for number in turn.ran {
+    fn follow(&mut self, round: &Round<'_>) {
+        for number in round.ran {
             if let Some(job) = self.jobs.get_mut(number.0 as usize) {
-                let runnable = turn.runnable.get(number).copied();
-                job.timeline.ran(self.at, turn.seen.at, runnable);
+                let runnable = round.runnable.get(number).copied();
+                job.phases.ran(self.at, round.seen.at, runnable);
             }
         }
     }
@@ -276,7 +311,7 @@ impl Tally {
         let mut pairs = BTreeSet::new();
         for on_core in by_core.values() {
             for (place, jobs) in on_core.iter().enumerate() {
-                // Jobs that take turns on one PU do not share the core at the same time.
+                // Jobs that alternate on one PU do not share the core at the same time.
                 for beside in on_core[place + 1..].iter().copied().flatten() {
                     pairs.extend(jobs.iter().map(|job| (*job.min(beside), *job.max(beside))));
                 }
@@ -304,14 +339,14 @@ impl Tally {
     }
 }
 
-impl JobTally {
+impl JobCounts {
     fn chosen(&mut self, selected: Option<&Selected>) {
         self.quanta += 1;
         if let Some(Selected::LeastProgress { progress }) = selected {
             self.progress = Some(*progress);
         }
-        self.selected = selected.cloned();
-        self.placed.clear();
+        self.last_choice =
+            selected.map(|selected| Choice { selected: selected.clone(), places: Vec::new() });
         self.places.clear();
         self.now = MeanRates::default();
     }
@@ -320,7 +355,7 @@ impl JobTally {
     fn waited(&mut self, used: Option<Nanos>) {
         self.waited += 1;
         if let Some(used) = used.filter(|used| *used > Nanos::ZERO) {
-            self.filled += used;
+            self.filled = self.filled.map(|filled| filled + used);
             self.cpu_time = Some(self.cpu_time.unwrap_or(Nanos::ZERO) + used);
         }
     }
@@ -331,7 +366,7 @@ impl JobTally {
             None => self.cpu_time,
         };
         self.places.extend(did.pu.filter(|pu| !self.places.contains(pu)));
-        self.all.add(did);
+        self.rates.add(did);
         self.now.add(did);
     }
 }
@@ -378,10 +413,10 @@ pub mod tests {
 
     /// Three jobs on two cores of two PUs. In each quantum of 100 ms `ran` is chosen and runs; jobs `over` have
     /// ended at its end.
-    pub fn tally(quanta: &[(&[Ran1], &[u32])]) -> Tally {
+    pub fn counts(quanta: &[(&[Ran1], &[u32])]) -> Counts {
         let machine = read::open("synthetic:core:2 pu:2").unwrap();
         let names = ["a", "b", "c"].map(str::to_owned);
-        let mut tally = Tally::new(machine.clone(), &names, true);
+        let mut counts = Counts::new(machine.clone(), &names, true, true);
         for (number, (ran, over)) in (0..).zip(quanta) {
             let at = Nanos::from_millis(100 * (number + 1));
             let end = |job: &u32| JobEnd { job: JobIdx(*job), at, status: 0, cpu_time: None };
@@ -411,7 +446,7 @@ pub mod tests {
             let cpu_time = Some(Nanos::from_millis(5));
             let filler = JobUsage { job: JobIdx(2), cpu_time, instructions: None };
             let jobs = ran.iter().map(|ran| JobIdx(ran.0)).collect();
-            tally.note(&Round {
+            counts.count(&Round {
                 grants: &[],
                 number,
                 cause: None,
@@ -424,13 +459,13 @@ pub mod tests {
                 runnable: &runnable(ran),
             });
         }
-        tally
+        counts
     }
 
     /// `a` and `b` share a core twice, `a` and `c` are on different ones, `b` and `c` on one PU.
     #[test]
     fn who_shared_a_core() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 100, None), (1, 1, 100, None), (2, 2, 100, None)], &[]),
             (&[(0, 3, 100, None), (1, 2, 100, None)], &[]),
             (&[(1, 2, 50, None), (2, 2, 50, None)], &[]),
@@ -442,7 +477,7 @@ pub mod tests {
     /// Two jobs with a thread each on both PUs of a core, then two that take turns on a PU beside a third.
     #[test]
     fn threads_of_a_job_count_once() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 50, None), (0, 1, 50, None), (1, 0, 50, None), (1, 1, 50, None)], &[]),
             (&[(0, 2, 50, None), (1, 2, 50, None), (2, 3, 50, None), (2, 3, 50, None)], &[]),
         ]);
@@ -453,7 +488,7 @@ pub mod tests {
     /// A thousand threads of a job on a core, in each of a thousand quanta: as pairs of threads they would be 250 million.
     #[test]
     fn many_threads_of_a_job_cost_little() {
-        let mut found = tally(&[]);
+        let mut found = counts(&[]);
         let of = |thread: u32| did(&(0, thread % 2, 1, None));
         let threads: Vec<ThreadRates> = (0..1_000).map(of).collect();
         for _ in 0..1_000 {
@@ -466,7 +501,7 @@ pub mod tests {
     /// run than there are PUs.
     #[test]
     fn as_wide_as_threads_were_runnable() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 100, Some(0.2)), (1, 1, 100, None), (2, 2, 100, Some(1.6))], &[]),
             (&[(0, 0, 100, Some(0.6)), (1, 1, 100, None)], &[]),
         ]);
@@ -515,7 +550,7 @@ pub mod tests {
 
     #[test]
     fn turns_on_a_pu_are_drawn_one_after_the_other() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 100, None)], &[]),
             (&[(1, 2, 30, None), (2, 2, 60, None), (0, 2, 60, None)], &[]),
         ]);
@@ -528,27 +563,27 @@ pub mod tests {
 
     #[test]
     fn means_are_weighted_by_time() {
-        let found = tally(&[
+        let found = counts(&[
             (&[(0, 0, 100, Some(1.0)), (1, 1, 10, None)], &[]),
             (&[(0, 2, 50, Some(0.4))], &[1]),
             (&[(2, 2, 50, None)], &[1]),
         ]);
         let [a, b, c] = &found.jobs[..] else { panic!("three jobs") };
-        assert!((a.all.ipc.get().unwrap() - 0.8).abs() < 1e-12);
+        assert!((a.rates.ipc.get().unwrap() - 0.8).abs() < 1e-12);
         assert!((a.now.memory.get().unwrap() - 4.0).abs() < 1e-12);
         assert_eq!((a.quanta, a.waited, a.state), (2, 1, State::Waiting));
         assert_eq!((b.quanta, b.waited, b.state), (1, 1, State::Ended));
         assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
-        assert_eq!([a.filled, c.filled], [Nanos::ZERO, Nanos::from_millis(10)]);
+        assert_eq!([a.filled, c.filled], [0, 10].map(|ms| Some(Nanos::from_millis(ms))));
         assert_eq!(
-            (b.all.ipc.get(), b.all.estimated_of.ipc, a.all.estimated_of),
+            (b.rates.ipc.get(), b.rates.estimated_of.ipc, a.rates.estimated_of),
             (None, true, NONE)
         );
         assert_eq!(a.cpu_time, Some(Nanos::from_millis(150)));
-        let (part, share) = a.all.cycles.most().unwrap();
+        let (part, share) = a.rates.cycles.most().unwrap();
         assert!(part == "backend" && (share - 0.6).abs() < 1e-12);
-        assert_eq!((a.all.cycles.off(), b.all.cycles.off()), (Some(0.02), None));
-        assert!(b.all.cycles.shares().is_empty());
+        assert_eq!((a.rates.cycles.off(), b.rates.cycles.off()), (Some(0.02), None));
+        assert!(b.rates.cycles.shares().is_empty());
         assert_eq!((a.progress, &a.places[..]), (Some(0.5), &[PuNr(2)][..]));
         assert_eq!((found.quanta, found.at), (3, Nanos::from_millis(300)));
     }

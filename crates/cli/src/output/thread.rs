@@ -1,8 +1,8 @@
-//! What colocate says while programs run, written by a thread of its own: a terminal that was stopped by Ctrl-S, or a
-//! pipe that is not read, holds up that thread only.
+//! Lines and tables on standard error while programs run, written by a thread of its own: a terminal that was stopped by
+//! Ctrl-S, or a pipe that is not read, holds up that thread only.
 
-use super::screen::{Frame, Screen};
-use crate::output::{self, OwnStderr};
+use super::scroll_region::{Frame, ScrollRegion};
+use super::{OwnStderr, aside, remarked};
 use colocate_act::sys;
 use colocate_machine::Nanos;
 use std::io;
@@ -16,15 +16,15 @@ const MOST: usize = 64 << 10;
 const TO_HIDE: Duration = Duration::from_millis(200);
 
 /// The thread that writes to standard error.
-pub struct Voice {
-    desk: Arc<Desk>,
+pub struct OutputThread {
+    queue: Arc<Queue>,
     /// Says when the thread has ended; `None` if there is none.
     ended: Option<Receiver<()>>,
 }
 
-/// Where the thread finds what is to be written.
+/// What is to be written, shared with the thread.
 #[derive(Default)]
-struct Desk {
+struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -42,60 +42,60 @@ struct Waiting {
     over: bool,
 }
 
-impl Voice {
-    /// Begins to speak, with the usual share of CPU time for a `nice` value. To be called when no process is made any
-    /// more but those that only make system calls before they execute programs.
+impl OutputThread {
+    /// Starts it, with the default share of CPU time for a `nice` value. To be called when processes are created only to
+    /// execute programs after some system calls.
     ///
     /// Where no thread can be had, lines are kept until [`Self::end`], and no table is shown.
     pub fn start(nice: i32) -> Self {
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(Queue::default());
         let (end, ended) = channel();
-        let begun = begin(Arc::clone(&desk), end, nice);
-        Self { desk, ended: begun.is_ok().then_some(ended) }
+        let begun = begin(Arc::clone(&queue), end, nice);
+        Self { queue, ended: begun.is_ok().then_some(ended) }
     }
 
-    /// Says a line, after our name. It does not wait, and leaves it out if too much is to be written already.
+    /// Writes a line, after our name. It does not wait, and leaves it out if too much is to be written already.
     pub fn say(&self, line: &str) {
-        let mut waiting = self.desk.open();
+        let mut waiting = self.queue.open();
         if waiting.lines.len() + line.len() > MOST {
             waiting.left_out += 1;
         } else {
-            waiting.lines += &output::remarked(line);
+            waiting.lines += &remarked(line);
         }
-        self.desk.changed.notify_all();
+        self.queue.changed.notify_all();
     }
 
     /// Shows a table, without waiting for it.
     pub fn show(&self, frame: Frame) {
-        self.desk.open().frame = Some(frame);
-        self.desk.changed.notify_all();
+        self.queue.open().frame = Some(frame);
+        self.queue.changed.notify_all();
     }
 
     /// What takes the table away until the next one is shown, and waits until that is done, at most for [`TO_HIDE`].
     pub fn hide(&self) -> impl FnMut() + use<> {
-        let desk = Arc::clone(&self.desk);
+        let queue = Arc::clone(&self.queue);
         move || {
-            let mut waiting = desk.open();
+            let mut waiting = queue.open();
             waiting.frame = Some(Frame::default());
-            desk.changed.notify_all();
+            queue.changed.notify_all();
             let shown = |waiting: &mut Waiting| waiting.frame.is_some() || !waiting.idle;
-            drop(desk.changed.wait_timeout_while(waiting, TO_HIDE, shown));
+            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, shown));
         }
     }
 
     /// Takes the table away, and waits until everything is written, for as long as `patience` if there is one.
     pub fn end(self, patience: Option<Duration>) {
-        self.desk.open().over = true;
-        self.desk.changed.notify_all();
+        self.queue.open().over = true;
+        self.queue.changed.notify_all();
         match (self.ended, patience) {
-            (None, _) => output::aside(&self.desk.open().take_lines()),
+            (None, _) => aside(&self.queue.open().take_lines()),
             (Some(ended), None) => drop(ended.recv()),
             (Some(ended), Some(patience)) => drop(ended.recv_timeout(patience)),
         }
     }
 }
 
-impl Desk {
+impl Queue {
     fn open(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,34 +120,34 @@ impl Waiting {
         let mut lines = std::mem::take(&mut self.lines);
         match std::mem::take(&mut self.left_out) {
             0 => {}
-            more => lines += &output::remarked(&format!("{more} lines were left out here")),
+            more => lines += &remarked(&format!("{more} lines were left out here")),
         }
         lines
     }
 }
 
-fn begin(desk: Arc<Desk>, end: Sender<()>, nice: i32) -> io::Result<()> {
+fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
     let stderr = OwnStderr::open()?;
-    std::thread::Builder::new().name("colocate-says".into()).spawn(move || {
+    std::thread::Builder::new().name("colocate-output".into()).spawn(move || {
         // Signals are for the first thread. And a thread that has SIGTTOU blocked may write from the background, where it would
         // stop the programs as well.
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
         let _ = sys::be_prompt(Nanos::ZERO, nice);
-        speak(&desk, stderr);
+        write_all(&queue, stderr);
         drop(end);
     })?;
     Ok(())
 }
 
-/// The thread. A terminal or a reader that is gone is no reason to end.
-fn speak(desk: &Desk, mut stderr: OwnStderr) {
-    let mut screen = Screen::default();
+/// Writes until it is over. A terminal or a reader that is gone is no reason to end.
+fn write_all(queue: &Queue, mut stderr: OwnStderr) {
+    let mut region = ScrollRegion::default();
     loop {
-        let (mut text, frame, over) = desk.take();
+        let (mut text, frame, over) = queue.take();
         if let Some(frame) = frame.filter(|_| !over) {
-            text += &screen.show(&frame, stderr.drawable());
+            text += &region.show(&frame, stderr.drawable());
         } else if over {
-            text += &screen.leave(stderr.drawable());
+            text += &region.leave(stderr.drawable());
         }
         // In one piece, so that what programs write does not get in between.
         stderr.draw(&text);
@@ -159,20 +159,20 @@ fn speak(desk: &Desk, mut stderr: OwnStderr) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Size;
     use super::*;
-    use crate::output::Size;
 
     /// Nothing is read: tables take each other's place, lines are counted that are too many.
     #[test]
     fn it_does_not_pile_up() {
-        let voice = Voice { desk: Arc::default(), ended: None };
+        let thread = OutputThread { queue: Arc::default(), ended: None };
         let size = Size { lines: 24, columns: 80 };
-        (0..9).for_each(|n| voice.show(Frame { text: n.to_string(), size }));
-        (0..5).for_each(|_| voice.say(&"x".repeat(20 << 10)));
-        let (lines, frame, over) = voice.desk.take();
+        (0..9).for_each(|n| thread.show(Frame { text: n.to_string(), size }));
+        (0..5).for_each(|_| thread.say(&"x".repeat(20 << 10)));
+        let (lines, frame, over) = thread.queue.take();
         assert_eq!(frame.unwrap().text, "8");
         assert_eq!(lines.lines().count(), 4);
         assert!(lines.ends_with("\ncolocate: 2 lines were left out here\n"));
-        assert!(!over && voice.desk.open().lines.is_empty());
+        assert!(!over && thread.queue.open().lines.is_empty());
     }
 }

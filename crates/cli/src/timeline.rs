@@ -1,11 +1,13 @@
-//! The course of a job: when it was serial, when parallel, and when it slept.
+//! The phases of a job over time: when it was serial, parallel or asleep; as values, as JSON and as text.
 //!
-//! A stretch is made of quanta, so it begins and ends with one: a phase that is shorter is not seen. What a
-//! quantum's phase is says [`Hysteresis::next`], which the schedulers that look at phases ask as well.
+//! A stretch is made of quanta, so a shorter phase is not seen. [`Hysteresis::next`] gives the phase of a quantum, as it does for
+//! policies that use phases.
 
-use super::mean::Mean;
+use crate::columns::seconds;
 use colocate_machine::Nanos;
 use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
+use colocate_study::table::aligned;
+use serde::{Serialize, Serializer};
 use std::collections::VecDeque;
 
 /// Most stretches of a job that are kept from its beginning on. Chosen: with a change every quantum of 100 ms, half an
@@ -15,39 +17,78 @@ const MOST: usize = 20_000;
 const MOST_OF_ALL: usize = 1_000_000;
 /// How many are kept of those after them, the last ones. Chosen: a picture shows 20 quanta.
 const LATE: usize = 64;
+/// Most stretches of a job in text. Chosen: a line of some 120 characters.
+const MOST_IN_TEXT: usize = 6;
+
+/// A mean over time; `null` in JSON if nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mean {
+    sum: f64,
+    seconds: f64,
+}
+
+impl Mean {
+    /// Adds a value, if it is known, that held for so long.
+    pub fn add(&mut self, value: Option<f64>, seconds: f64) {
+        if let Some(value) = value {
+            self.sum += value * seconds;
+            self.seconds += seconds;
+        }
+    }
+
+    /// The mean; `None` if nothing is known.
+    pub fn get(self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.sum / self.seconds)
+    }
+}
+
+impl Serialize for Mean {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(to)
+    }
+}
 
 /// A time for which a job was in one phase.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stretch {
     /// Which.
+    #[serde(serialize_with = "name")]
     pub phase: JobPhase,
     /// When its first quantum began, since the launch.
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// When its last quantum ended.
+    #[serde(rename = "to_ns")]
     pub to: Nanos,
     /// When it was noticed: at the end of its first quantum.
+    #[serde(rename = "noticed_ns")]
     pub noticed: Nanos,
     /// How many of the job's threads were runnable.
     pub runnable: Mean,
 }
 
+fn name<S: Serializer>(phase: &JobPhase, to: S) -> Result<S::Ok, S::Error> {
+    phase.name().serialize(to)
+}
+
 /// The phases of a job so far.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Most that are kept from the beginning on; 0 if only the last ones are wanted.
+    /// Most that are kept from the beginning on; 0 if only the last ones are kept.
     most: usize,
-    /// These.
-    stretches: Vec<Stretch>,
+    /// The first stretches, with a gap where the job waited or its phase is unknown.
+    pub stretches: Vec<Stretch>,
     /// The last ones of those after them.
     late: VecDeque<Stretch>,
-    /// The phase in the quantum in which it last ran, and how many threads were runnable then.
-    now: Option<(JobPhase, f64)>,
-    /// Time in each phase, in the order of [`ORDER`].
-    spent: [Nanos; 3],
-    runnable: Mean,
+    /// The phase in the quantum in which it last ran, and how many threads were runnable then; `None` if unknown.
+    pub now: Option<(JobPhase, f64)>,
+    /// Time in each phase, in the order of [`ORDER`], of all stretches.
+    pub spent: [Nanos; 3],
+    /// How many threads were runnable, over all quanta in which it ran.
+    pub runnable: Mean,
 }
 
-/// The phases in the order in which they are told.
+/// The phases in the order of reports.
 pub const ORDER: [JobPhase; 3] = [JobPhase::Serial, JobPhase::Parallel, JobPhase::Asleep];
 
 impl Default for Timeline {
@@ -56,27 +97,42 @@ impl Default for Timeline {
     }
 }
 
+/// `null` if it is unknown how many threads were runnable.
+impl Serialize for Timeline {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Phases<'a> {
+            serial_ns: Nanos,
+            parallel_ns: Nanos,
+            asleep_ns: Nanos,
+            runnable: f64,
+            stretches: &'a [Stretch],
+            cut: bool,
+        }
+        let [serial_ns, parallel_ns, asleep_ns] = self.spent;
+        let (stretches, cut) = (&self.stretches[..], self.is_cut());
+        let phases =
+            |runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut };
+        self.runnable.get().map(phases).serialize(to)
+    }
+}
+
 impl Timeline {
-    /// One that keeps so many stretches from the beginning on.
-    const fn keeping(most: usize) -> Self {
+    /// One that keeps so many stretches from the beginning on; with 0 only the last ones.
+    pub fn keeping(most: usize) -> Self {
         Self {
             most,
             stretches: Vec::new(),
             late: VecDeque::new(),
             now: None,
             spent: [Nanos::ZERO; 3],
-            runnable: Mean::NONE,
+            runnable: Mean::default(),
         }
     }
 
     /// One of a workload of so many jobs, which bound their memory together.
     pub fn one_of(jobs: usize) -> Self {
         Self::keeping(MOST.min(MOST_OF_ALL / jobs.max(1)))
-    }
-
-    /// One that keeps only the last stretches, for those that do not report the whole course.
-    pub fn brief() -> Self {
-        Self::keeping(0)
     }
 
     /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if known.
@@ -118,19 +174,7 @@ impl Timeline {
         self.late.push_back(stretch);
     }
 
-    /// Its phase in the quantum in which it last ran, and how many threads were runnable then; `None` if
-    /// unknown.
-    pub const fn now(&self) -> Option<(JobPhase, f64)> {
-        self.now
-    }
-
-    /// The first stretches, the very first one first, with a gap where it waited or it is unknown; none of one that is
-    /// [`Timeline::brief`].
-    pub fn stretches(&self) -> &[Stretch] {
-        &self.stretches
-    }
-
-    /// Whether later stretches are missing there, because there were too many.
+    /// Whether later stretches are missing, because there were too many.
     pub fn is_cut(&self) -> bool {
         !self.late.is_empty()
     }
@@ -141,16 +185,34 @@ impl Timeline {
         self.late.iter().rev().chain(self.stretches.iter().rev())
     }
 
-    /// For how long it was in a phase, all stretches together, also those that are not kept.
-    pub fn spent(&self, phase: JobPhase) -> Nanos {
-        let place = ORDER.iter().position(|other| *other == phase);
-        place.map_or(Nanos::ZERO, |place| self.spent[place])
+    /// The first stretches, with the seconds at which they began and ended.
+    fn text(&self) -> String {
+        let first = self.stretches.iter().take(MOST_IN_TEXT).map(|stretch| {
+            let [from, to] = [stretch.from, stretch.to].map(|time| seconds(Some(time)));
+            format!("{} {from}–{to}", stretch.phase.name())
+        });
+        let more = self.stretches.len().saturating_sub(MOST_IN_TEXT);
+        let rest = (more > 0).then(|| format!("{more} more"));
+        let missing = self.is_cut().then(|| "later ones not kept".to_owned());
+        first.chain(rest).chain(missing).collect::<Vec<String>>().join(", ")
     }
+}
 
-    /// How many threads were runnable, over all quanta in which it ran; `None` if unknown.
-    pub fn runnable(&self) -> Option<f64> {
-        self.runnable.get()
+/// A table of the phases of jobs, by name: if one of them was ever parallel, or `always`.
+pub fn table<'a>(jobs: impl Iterator<Item = (&'a str, &'a Timeline)>, always: bool) -> String {
+    let known: Vec<_> =
+        jobs.filter_map(|(name, phases)| Some((name, phases, phases.runnable.get()?))).collect();
+    let parallel = known.iter().any(|(_, phases, _)| phases.spent[1] > Nanos::ZERO);
+    if known.is_empty() || !(parallel || always) {
+        return String::new();
     }
+    let head = ["job", "serial, s", "parallel, s", "asleep, s", "runnable", "from when to when, s"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(known.into_iter().map(|(name, phases, runnable)| {
+        let [serial, parallel, asleep] = phases.spent.map(|time| seconds(Some(time)));
+        vec![name.to_owned(), serial, parallel, asleep, format!("{runnable:.1}"), phases.text()]
+    }));
+    format!("\nphases, and the mean number of runnable threads\n{}", aligned(&rows))
 }
 
 #[cfg(test)]
@@ -166,10 +228,10 @@ mod tests {
         for (from, runnable) in (0..).step_by(100).zip(seen) {
             timeline.ran(ms(from), ms(from + 100), runnable);
         }
-        assert_eq!(timeline.now(), Some((JobPhase::Asleep, 0.0)));
+        assert_eq!(timeline.now, Some((JobPhase::Asleep, 0.0)));
         timeline.ran(ms(800), ms(850), Some(0.0));
         let told: Vec<_> = timeline
-            .stretches()
+            .stretches
             .iter()
             .map(|it| (it.phase.name(), it.from.0 / 1_000_000, it.to.0 / 1_000_000, it.noticed))
             .collect();
@@ -182,13 +244,13 @@ mod tests {
         ];
         assert_eq!(told, expected);
         let means: Vec<f64> =
-            timeline.stretches().iter().filter_map(|it| it.runnable.get()).collect();
+            timeline.stretches.iter().filter_map(|it| it.runnable.get()).collect();
         for (mean, by_hand) in means.iter().zip([1.1, 3.0, 2.0, 0.0, 0.0]) {
             assert!((mean - by_hand).abs() < 1e-9, "{means:?}");
         }
-        assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [ms(200), ms(300), ms(150)]);
+        assert_eq!(timeline.spent, [ms(200), ms(300), ms(150)]);
         // 1 + 1.2 + 4 + 2 + 2 threads for 100 ms each, of 650 ms.
-        assert!((timeline.runnable().unwrap() - 1.02 / 0.65).abs() < 1e-9);
+        assert!((timeline.runnable.get().unwrap() - 1.02 / 0.65).abs() < 1e-9);
     }
 
     /// Sums go on when no further stretch is kept.
@@ -199,9 +261,9 @@ mod tests {
             let runnable = if quantum % 2 == 0 { 1.0 } else { 4.0 };
             timeline.ran(Nanos(10 * quantum), Nanos(10 * quantum + 10), Some(runnable));
         }
-        assert!(timeline.is_cut() && timeline.stretches().len() == MOST);
+        assert!(timeline.is_cut() && timeline.stretches.len() == MOST);
         let half = Nanos(5 * (MOST as u64 + 10));
-        assert_eq!(ORDER.map(|phase| timeline.spent(phase)), [half, half, Nanos::ZERO]);
+        assert_eq!(timeline.spent, [half, half, Nanos::ZERO]);
     }
 
     /// Two thousand stretches of each of 500 jobs: no more than a million of all, the last ones beside them.
@@ -213,7 +275,7 @@ mod tests {
                 let runnable = if quantum % 2 == 0 { 1.0 } else { 4.0 };
                 timeline.ran(Nanos(10 * quantum), Nanos(10 * quantum + 10), Some(runnable));
             }
-            assert!(timeline.is_cut() && timeline.stretches().len() == kept, "{jobs} jobs");
+            assert!(timeline.is_cut() && timeline.stretches.len() == kept, "{jobs} jobs");
         }
     }
 
@@ -221,7 +283,8 @@ mod tests {
     /// on for a second quantum.
     #[test]
     fn the_last_stretches_of_a_long_course() {
-        for (mut timeline, kept) in [(Timeline::default(), MOST + LATE), (Timeline::brief(), LATE)]
+        for (mut timeline, kept) in
+            [(Timeline::default(), MOST + LATE), (Timeline::keeping(0), LATE)]
         {
             let quanta = MOST as u64 + 100;
             for quantum in 0..quanta {
@@ -243,8 +306,36 @@ mod tests {
         let mut timeline = Timeline::default();
         timeline.ran(Nanos(0), Nanos(10), None);
         assert_eq!(
-            (timeline.now(), timeline.runnable(), timeline.stretches().len()),
+            (timeline.now, timeline.runnable.get(), timeline.stretches.len()),
             (None, None, 0)
         );
+    }
+
+    /// Two of a million jobs: one stretch of each is kept, of three of the first and of one of the second.
+    #[test]
+    fn what_was_not_kept_is_told() {
+        let course = |runnable: &[f64]| {
+            let mut timeline = Timeline::one_of(1_000_000);
+            for (second, runnable) in (0..).zip(runnable) {
+                let [from, to] = [second, second + 1].map(Nanos::from_secs);
+                timeline.ran(from, to, Some(*runnable));
+            }
+            timeline
+        };
+        let [cut, whole] = [course(&[1.0, 4.0, 1.0]), course(&[4.0])];
+        assert_eq!(cut.text(), "serial 0.00–1.00, later ones not kept");
+        assert_eq!(whole.text(), "parallel 0.00–1.00");
+        assert_eq!([cut.is_cut(), whole.is_cut()], [true, false]);
+    }
+
+    /// Serial for 1 s, parallel for 1 s. The name clears a terminal, breaks the line, and clears it again in one byte.
+    #[test]
+    fn names_do_not_drive_a_terminal() {
+        let mut timeline = Timeline::default();
+        timeline.ran(Nanos::ZERO, Nanos::from_secs(1), Some(1.0));
+        timeline.ran(Nanos::from_secs(1), Nanos::from_secs(2), Some(4.0));
+        let text = table([("a\x1bcb\nc\u{9b}2J 7", &timeline)].into_iter(), false);
+        assert!(text.contains("\na\\x1bcb\\x0ac\\x9b2J 7 "), "{text:?}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     }
 }

@@ -12,7 +12,7 @@
 //!   `what_programs_print_stays`
 //! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
 
-use crate::output::Size;
+use super::Size;
 use std::fmt::Write;
 
 /// Keeps the cursor's place, and comes back to it.
@@ -39,14 +39,14 @@ pub struct Frame {
     pub size: Size,
 }
 
-/// What is kept on the terminal.
+/// The lines that are kept on the terminal.
 #[derive(Debug, Default)]
-pub struct Screen {
+pub struct ScrollRegion {
     /// The terminal's size, and how many lines the table has.
-    held: Option<(Size, usize)>,
+    kept: Option<(Size, usize)>,
 }
 
-impl Screen {
+impl ScrollRegion {
     /// What to write so that `frame` is shown on a terminal that is as large `now`; `None` where nothing may be drawn.
     pub fn show(&mut self, frame: &Frame, now: Option<Size>) -> String {
         let rows: Vec<&str> = frame.text.lines().take(room(frame.size)).collect();
@@ -65,8 +65,8 @@ impl Screen {
         // Room below the cursor, which stays where it is in the text. As programs may have changed the region, it is
         // set each time.
         let mut text = format!("{KEEP}{WHOLE}{BACK}{}\u{1b}[{kept}A{KEEP}", DOWN.repeat(kept));
-        let before = match self.held {
-            Some((held, lines)) if held == size => lines,
+        let before = match self.kept {
+            Some((before, lines)) if before == size => lines,
             // What is left of a table when the size changes is below the cursor.
             Some(_) => {
                 let _ = write!(text, "{DOWN}\r{CLEAR}");
@@ -80,14 +80,14 @@ impl Screen {
         for (row, line) in (top + 1..).zip(rows) {
             let _ = write!(text, "\u{1b}[{row};1H{line}");
         }
-        self.held = Some((size, kept));
+        self.kept = Some((size, kept));
         text + BACK
     }
 
     /// What to write so that the whole screen scrolls again and no table is there. Its lines are cleared only if the
     /// terminal is still as large `now`; `None` where nothing may be cleared.
     pub fn leave(&mut self, now: Option<Size>) -> String {
-        let Some((size, kept)) = self.held.take() else { return String::new() };
+        let Some((size, kept)) = self.kept.take() else { return String::new() };
         let cleared = match now {
             Some(now) if now == size => {
                 format!("\u{1b}[0m\u{1b}[{};1H{CLEAR}", size.lines - kept + 1)
@@ -131,7 +131,7 @@ mod tests {
     /// Three lines are kept at the bottom, and five scroll.
     #[test]
     fn a_table_at_the_bottom() {
-        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        let (mut screen, mut terminal) = (ScrollRegion::default(), terminal());
         terminal.feed("$ colocate\r\nbegun");
         terminal.feed(screen.show(&frame(3), Some(SIZE)));
         let expected = ["$ colocate", "begun", "", "", "", "table 0", "table 1", "table 2"];
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn it_is_taken_away() {
-        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        let (mut screen, mut terminal) = (ScrollRegion::default(), terminal());
         terminal.feed(screen.show(&frame(3), Some(SIZE)));
         terminal.feed("done\r\n");
         terminal.feed(screen.leave(Some(SIZE)));
@@ -168,7 +168,7 @@ mod tests {
         let rows = |lines| {
             let size = Size { lines, columns: 20 };
             let frame = Frame { size, ..frame(9) };
-            Screen::default().show(&frame, Some(size)).matches("table").count()
+            ScrollRegion::default().show(&frame, Some(size)).matches("table").count()
         };
         assert_eq!([1, 3, 4, 8, 30].map(rows), [0, 0, 2, 4, 9]);
     }
@@ -176,7 +176,7 @@ mod tests {
     /// What was drawn before is gone, wherever the terminal has put it.
     #[test]
     fn another_size() {
-        let (mut screen, mut terminal) = (Screen::default(), terminal());
+        let (mut screen, mut terminal) = (ScrollRegion::default(), terminal());
         terminal.feed("one\r\n");
         terminal.feed(screen.show(&frame(3), Some(SIZE)));
         terminal.resize(SIZE.columns, 12);
@@ -191,7 +191,7 @@ mod tests {
         /// Programs print lines, some in pieces; tables of any height are drawn in between, or taken away.
         #[test]
         fn what_programs_print_stays(begin in 0_usize..12, deeds in prop::collection::vec(0_usize..9, 0..60)) {
-            let (mut screen, mut terminal) = (Screen::default(), terminal());
+            let (mut screen, mut terminal) = (ScrollRegion::default(), terminal());
             let mut printed: Vec<String> = Vec::new();
             let mut print = |terminal: &mut Terminal, between: &str| {
                 let line = format!("line {}", printed.len());

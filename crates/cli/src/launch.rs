@@ -1,0 +1,131 @@
+//! What `run` and `schedule` share: how a host is prepared and ends, and lines for the user.
+
+use crate::output::{self, Frame, OutputThread};
+use crate::report::{Report, Totals};
+use colocate_act::launch::Command;
+use colocate_act::{rundir, sys};
+use colocate_engine::{HostError, Meanwhile, Observation};
+use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
+use colocate_machine::Nanos;
+use colocate_observe::lifecycle;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long we wait at the end for a terminal or a pipe that takes no more lines, if the report is not to follow them.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A set-up for these programs: each runs once to its end, and none waits.
+///
+/// # Errors
+/// If thread creation cannot be detected here.
+pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
+    Ok(Setup {
+        commands,
+        may_pause: false,
+        meanwhile: Meanwhile::Stop,
+        only_signals: false,
+        targets: Vec::new(),
+        repeat: false,
+        grace: GRACE,
+        settle: Nanos::ZERO,
+        lifecycle: lifecycle::Options::here()?,
+        sampling: Sampling::default(),
+        run_dirs: run_dirs(),
+        proc: PathBuf::from("/proc"),
+    })
+}
+
+/// Folders for what no other user may write.
+pub fn run_dirs() -> Vec<PathBuf> {
+    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
+    rundir::candidates(xdg.as_deref(), sys::effective_user())
+}
+
+/// Ends the host: its totals, and its last observation.
+///
+/// # Errors
+/// If the host could not go on: everything is undone, and the programs have run to their end unplaced.
+pub fn end(
+    host: LinuxHost,
+    done: Result<Observation, HostError>,
+    notes: &mut Notes,
+) -> anyhow::Result<(Totals, Observation)> {
+    match done {
+        Ok(last) => {
+            let totals = Totals::of(&host);
+            notes.say(host.finish());
+            Ok((totals, last))
+        }
+        Err(why) => {
+            host.finish();
+            while let Ok(Some(_)) = sys::wait(None, true) {}
+            notes.flush(None);
+            Err(anyhow::Error::new(why).context("the programs went on unplaced"))
+        }
+    }
+}
+
+/// The exit code. The programs have done their work: what became of them matters more than our report.
+///
+/// # Errors
+/// If the report could not be `written`, and all programs have ended well.
+pub fn exit(
+    report: &Report,
+    written: anyhow::Result<()>,
+    notes: &mut Notes,
+) -> anyhow::Result<ExitCode> {
+    match (written, report.exit_status()) {
+        (Err(why), 0) => Err(why),
+        (written, status) => {
+            notes.say(written.err().map(|why| format!("{why:#}")));
+            Ok(ExitCode::from(status))
+        }
+    }
+}
+
+/// Lines for the user, on standard error unless `quiet`. All are kept for the report.
+pub struct Notes {
+    quiet: bool,
+    /// Writes while programs run, so that a reader that does not read holds up nothing.
+    thread: Option<OutputThread>,
+    pub all: Vec<String>,
+}
+
+impl Notes {
+    pub fn new(quiet: bool, thread: Option<OutputThread>) -> Self {
+        Self { quiet, thread, all: Vec::new() }
+    }
+
+    pub fn say(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            match &self.thread {
+                Some(thread) => thread.say(&line),
+                None if self.quiet => {}
+                None => output::remark(&line),
+            }
+            self.all.push(line);
+        }
+    }
+
+    pub fn show(&self, frame: Option<Frame>) {
+        if let Some((thread, frame)) = self.thread.as_ref().zip(frame) {
+            thread.show(frame);
+        }
+    }
+
+    /// Ends the thread, as the programs have ended: everything is written, or `patience` is over. Later lines are written
+    /// at once.
+    pub fn flush(&mut self, patience: Option<Duration>) {
+        if let Some(thread) = self.thread.take() {
+            thread.end(patience);
+        }
+    }
+}
+
+/// Also in a panic the table is taken away, so that the terminal is as it was.
+impl Drop for Notes {
+    fn drop(&mut self) {
+        self.flush(Some(PATIENCE));
+    }
+}

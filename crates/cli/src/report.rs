@@ -1,0 +1,535 @@
+//! The report of `run` and `schedule` (docs/schemas/report.json): where every task was to be, where it really was and why; how
+//! each job ended; and, where quanta were counted, how often, beside which and how fast each ran.
+
+pub mod counts;
+pub mod text;
+
+use crate::timeline::Stretch;
+use colocate_engine::{Host, Observation, PlacementStatus, Planned, SeenTask};
+use colocate_host::LinuxHost;
+use colocate_machine::printable::{self, printable};
+use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet};
+use colocate_model::{Backend, Mix};
+use colocate_policy::schedule::phases::JobPhase;
+use colocate_policy::{Grant, Plan, Source, TaskId, Why};
+use colocate_study::simulate::gantt::{self, Busy, Drawn, PhaseSpan};
+use counts::{Counts, JobCounts};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Version of the report's form.
+pub const VERSION: u32 = 3;
+
+/// The report. What only one of the commands knows is `None` or empty with the other.
+#[derive(Serialize)]
+pub struct Report {
+    version: u32,
+    colocate: &'static str,
+    machine: MachineReport,
+    /// With its settings.
+    policy: String,
+    /// From the launch to the end of the last job.
+    turnaround_ns: Nanos,
+    /// Time between two decisions; `None` if plans stand until there is a reason for another one.
+    quantum_ns: Option<Nanos>,
+    quanta: Option<u64>,
+    /// For how long unknown programs were watched before they were placed.
+    pub watch_ns: Option<Nanos>,
+    /// What the policy expects of the last plan.
+    predicted: Option<String>,
+    /// The policy's state at the end.
+    state: Option<String>,
+    jobs: Vec<Job>,
+    /// Pairs of jobs that shared a core in a quantum at least.
+    shared_core: Vec<SharedCore>,
+    tasks: Vec<Task>,
+    forgotten_tasks: u64,
+    most_tasks_at_once: usize,
+    threads_created: Creation,
+    evidence: Vec<Evidence>,
+    plans: Vec<PlanReport>,
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Default, Serialize)]
+struct MachineReport {
+    name: String,
+    processor: Option<String>,
+    /// How many are online.
+    pus: usize,
+    usable: PuSet,
+    quota: Option<CpuQuota>,
+}
+
+/// A program, as it is known before it is launched.
+pub struct Program {
+    pub name: String,
+    pub command: Vec<String>,
+    /// Build ID or hash.
+    pub identity: Option<String>,
+    pub profile: Option<Backend>,
+}
+
+impl Program {
+    /// One of which no more is known.
+    pub fn of(name: String, argv: &[OsString]) -> Self {
+        let command = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Self { name, command, identity: None, profile: None }
+    }
+}
+
+#[derive(Serialize)]
+struct Job {
+    name: String,
+    command: Vec<String>,
+    identity: Option<String>,
+    /// Where its profile comes from.
+    profile: Option<Backend>,
+    /// As a shell reports it; `None` if it did not end.
+    status: Option<i32>,
+    /// Since the launch; `None` if it did not end.
+    ended_ns: Option<Nanos>,
+    /// CPU time of its processes that were waited for; `None` if the kernel does not report it.
+    cpu_ns: Option<Nanos>,
+    /// Of all its runs, as far as its threads were counted.
+    instructions: Option<u64>,
+    /// How often it ran to its own end.
+    runs: u32,
+    #[serde(flatten)]
+    counts: Option<JobCounts>,
+}
+
+#[derive(Serialize)]
+struct Task {
+    task: TaskId,
+    name: String,
+    created_ns: Nanos,
+    ended_ns: Option<Nanos>,
+    cpu_ns: Option<Nanos>,
+    mix: Mix,
+    planned: Option<PuNr>,
+    why: Option<Why>,
+    status: &'static str,
+    detail: Option<String>,
+    allowed: Option<PuSet>,
+    last_ran: Option<PuNr>,
+}
+
+#[derive(Clone, Default, Serialize)]
+struct Creation {
+    seen_by: &'static str,
+    created: u64,
+    lost: u64,
+    pinned_at_creation: u64,
+    waited_median_ns: Option<Nanos>,
+    waited_p99_ns: Option<Nanos>,
+}
+
+#[derive(Serialize)]
+struct PlanReport {
+    at_ns: Nanos,
+    cause: &'static str,
+    plan: Plan,
+}
+
+#[derive(Serialize)]
+struct SharedCore {
+    jobs: [usize; 2],
+    quanta: u64,
+}
+
+/// A source of evidence that was requested: what provided it and what that costs, or why nothing did and what to do.
+#[derive(Serialize)]
+struct Evidence {
+    source: Source,
+    backend: Option<&'static str>,
+    cost: Option<String>,
+    refused: Option<String>,
+    remedy: Option<&'static str>,
+}
+
+/// What the host knows at the end beside its last observation.
+#[derive(Default)]
+pub struct Totals {
+    machine: MachineReport,
+    threads_created: Creation,
+    most_living: usize,
+    forgotten: u64,
+    runs: Vec<u32>,
+    instructions: Option<Vec<u64>>,
+}
+
+impl Totals {
+    /// To be read before the host ends.
+    pub fn of(host: &LinuxHost) -> Self {
+        let (machine, created) = (host.machine(), host.creations());
+        Self {
+            machine: MachineReport {
+                quota: read::usable(machine, &Sysfs::at(Path::new("/"))).quota,
+                ..MachineReport::of(machine, host.usable())
+            },
+            threads_created: Creation {
+                seen_by: if host.creation_without_perf().is_some() { "proc" } else { "perf" },
+                created: created.created,
+                lost: created.lost,
+                pinned_at_creation: created.waited.count(),
+                waited_median_ns: created.waited.percentile(50),
+                waited_p99_ns: created.waited.percentile(99),
+            },
+            most_living: host.most_living(),
+            forgotten: host.forgotten(),
+            runs: host.runs(),
+            instructions: host.instructions(),
+        }
+    }
+}
+
+impl MachineReport {
+    fn of(machine: &Machine, usable: &[PuNr]) -> Self {
+        Self {
+            name: machine.name.clone(),
+            processor: machine.processor.clone(),
+            pus: machine.pus.len(),
+            usable: usable.iter().copied().collect(),
+            quota: None,
+        }
+    }
+}
+
+impl Report {
+    /// Of jobs under `policy` that have ended.
+    pub fn new(
+        policy: String,
+        totals: Totals,
+        programs: Vec<Program>,
+        grants: &[Grant],
+        last: &Observation,
+    ) -> Self {
+        let jobs = programs.into_iter().enumerate();
+        let jobs = jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        Self {
+            version: VERSION,
+            colocate: env!("CARGO_PKG_VERSION"),
+            machine: totals.machine,
+            policy,
+            turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
+            quantum_ns: None,
+            quanta: None,
+            watch_ns: None,
+            predicted: None,
+            state: None,
+            jobs,
+            shared_core: Vec::new(),
+            tasks: last.tasks.iter().map(Task::new).collect(),
+            forgotten_tasks: totals.forgotten,
+            most_tasks_at_once: totals.most_living,
+            threads_created: totals.threads_created,
+            evidence: grants.iter().map(Evidence::of).collect(),
+            plans: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds the plans that were in force, and with them the reason of each task's place.
+    pub fn add_plans(&mut self, plans: Vec<Planned>) {
+        for task in &mut self.tasks {
+            // The last plan that names the task is the one that it was placed by.
+            task.why = plans.iter().rev().find_map(|planned| {
+                let decisions = &planned.plan.decisions;
+                let place = decisions.binary_search_by_key(&task.task, |of| of.task).ok()?;
+                Some(decisions[place].why.clone())
+            });
+        }
+        if let Some(last) = plans.last() {
+            self.policy.clone_from(&last.plan.policy);
+            self.predicted.clone_from(&last.plan.predicted);
+        }
+        let report =
+            |Planned { at, cause, plan }| PlanReport { at_ns: at, cause: cause.name(), plan };
+        self.plans = plans.into_iter().map(report).collect();
+    }
+
+    /// Adds what was counted in quanta of so long; takes the jobs' counts.
+    pub fn add_counts(&mut self, quantum: Nanos, counts: &mut Counts) {
+        (self.quantum_ns, self.quanta) = (Some(quantum), Some(counts.quanta));
+        self.state.clone_from(&counts.state);
+        for (job, counts) in self.jobs.iter_mut().zip(counts.jobs.drain(..)) {
+            job.counts = Some(counts);
+        }
+        let shared = counts.shared.iter();
+        self.shared_core =
+            shared.map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta }).collect();
+    }
+
+    /// As JSON, ending in a newline.
+    pub fn to_json(&self) -> String {
+        printable::json(self)
+    }
+
+    /// The first status in the jobs' order that is not 0.
+    pub fn exit_status(&self) -> u8 {
+        let status = self.jobs.iter().filter_map(|job| job.status).find(|status| *status != 0);
+        u8::try_from(status.unwrap_or(0)).unwrap_or(crate::exit::OURS)
+    }
+
+    /// Which job ran where, as an SVG picture of what was counted in quanta.
+    ///
+    /// # Errors
+    /// Only if the drawing library fails; its line says how.
+    pub fn svg(&self, counts: &Counts) -> Result<String, String> {
+        let (mut phases, mut phases_cut) = (Vec::new(), false);
+        let timelines =
+            self.jobs.iter().enumerate().filter_map(|(job, of)| Some((job, of.counts.as_ref()?)));
+        for (job, JobCounts { phases: timeline, .. }) in timelines {
+            let span = |stretch: &Stretch| {
+                let busy = match stretch.phase {
+                    JobPhase::Serial => Busy::Serial,
+                    JobPhase::Parallel => Busy::Parallel,
+                    JobPhase::Asleep => return None,
+                };
+                Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
+            };
+            phases.extend(timeline.stretches.iter().filter_map(span));
+            phases_cut |= timeline.is_cut();
+        }
+        let cut = match (counts.is_cut(), phases_cut) {
+            (true, _) => "; only the beginning is kept",
+            (false, true) => "; of phases only the beginning is kept",
+            (false, false) => "",
+        };
+        let (jobs, policy) = (self.jobs.len(), &self.policy);
+        let first = format!("{jobs} jobs under {policy} on {}", printable(&self.machine.name));
+        let (quanta, quantum) = (counts.quanta, self.quantum_ns.unwrap_or_default());
+        let second = format!(
+            "{quanta} quanta of {quantum}; where threads were last seen in each, as long as they ran{cut}"
+        );
+        let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
+        gantt::of_run(&Drawn {
+            heading: [&first, &second],
+            machine: &counts.machine,
+            jobs: &names,
+            spans: counts.spans(),
+            phases: &phases,
+            lasted: counts.spans().iter().map(|span| span.to).max().unwrap_or(Nanos::ZERO),
+            axis: "time since the launch",
+        })
+    }
+}
+
+impl Job {
+    fn new(number: usize, program: Program, totals: &Totals, last: &Observation) -> Self {
+        let end = last.ended.iter().find(|end| end.job.0 as usize == number);
+        let Program { name, command, identity, profile } = program;
+        Self {
+            name,
+            command,
+            identity,
+            profile,
+            status: end.map(|end| end.status),
+            ended_ns: end.map(|end| end.at),
+            cpu_ns: end.and_then(|end| end.cpu_time),
+            instructions: totals.instructions.as_ref().and_then(|all| all.get(number).copied()),
+            runs: totals.runs.get(number).copied().unwrap_or(0),
+            counts: None,
+        }
+    }
+}
+
+impl Task {
+    fn new(task: &SeenTask) -> Self {
+        let (status, detail) = match &task.status {
+            PlacementStatus::Placed => ("placed", None),
+            PlacementStatus::LeftToKernel => ("left to the kernel", None),
+            PlacementStatus::Waiting => ("waiting", None),
+            PlacementStatus::Settling => ("not placed yet", None),
+            PlacementStatus::Exempt(why) => ("not placed", Some((*why).to_owned())),
+            PlacementStatus::PinnedByProgram => ("pinned by the program", None),
+            PlacementStatus::Missed => ("ended before it could be placed", None),
+            PlacementStatus::Trouble(why) => ("trouble", Some(why.clone())),
+        };
+        Self {
+            task: task.id,
+            name: task.name.to_string(),
+            created_ns: task.created,
+            ended_ns: task.ended,
+            cpu_ns: task.cpu_time,
+            mix: task.known_mix(),
+            planned: task.target_pu,
+            why: None,
+            status,
+            detail,
+            allowed: (!task.allowed.is_empty()).then(|| task.allowed.iter().copied().collect()),
+            last_ran: task.last_ran,
+        }
+    }
+}
+
+impl Evidence {
+    fn of(grant: &Grant) -> Self {
+        let (granted, refused) = (grant.answer.as_ref().ok(), grant.answer.as_ref().err());
+        Self {
+            source: grant.source,
+            backend: granted.map(|backend| backend.name),
+            cost: granted.map(|backend| backend.cost.clone()),
+            refused: refused.map(|refusal| refusal.why.clone()),
+            remedy: refused.map(|refusal| refusal.remedy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counts::tests::counts;
+    use super::*;
+    use crate::timeline::Timeline;
+    use colocate_engine::rates::Estimated;
+    use colocate_engine::{JobEnd, QuantumEnd};
+    use colocate_policy::JobIdx;
+    use expect_test::expect;
+
+    /// Of a job with a thread on PU 1, and of others.
+    fn report(counts: &mut Counts) -> Report {
+        let end = |job: u32, status| JobEnd {
+            job: JobIdx(job),
+            at: Nanos::from_millis(150 + 100 * u64::from(job)),
+            status,
+            cpu_time: Some(Nanos::from_millis(90)),
+        };
+        let last = Observation {
+            at: Nanos::from_millis(400),
+            end: QuantumEnd::AllJobsEnded,
+            tasks: Vec::new(),
+            ended: vec![end(1, 0), end(0, 3)],
+            moved: vec![],
+        };
+        let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
+        let totals = Totals {
+            machine: MachineReport::of(&counts.machine, &usable),
+            threads_created: Creation { seen_by: "perf", created: 3, ..Creation::default() },
+            most_living: 3,
+            runs: vec![1, 12, 0],
+            ..Totals::default()
+        };
+        let program = |name: &str| Program::of(name.into(), &[name.into()]);
+        let programs = ["a", "b", "c"].map(program).into();
+        let mut report = Report::new("fair".into(), totals, programs, &[], &last);
+        report.add_counts(Nanos::from_millis(100), counts);
+        report
+    }
+
+    fn of_two_quanta() -> Counts {
+        counts(&[
+            (&[(0, 0, 100, Some(1.25)), (1, 1, 100, Some(0.5))], &[]),
+            (&[(0, 2, 90, None), (1, 3, 100, Some(0.5))], &[]),
+        ])
+    }
+
+    #[test]
+    fn the_text() {
+        expect![[r#"
+            colocate: policy fair, 2 quanta of 100.0 ms, turnaround 0.25 s, at most 3 threads alive at once on 4 usable PUs (0-3)
+            at the end: the scheduler's line
+            threads created: 3 (seen by perf), 0 pinned at creation
+            job  name  status  runs  ended, s  CPU, s  quanta  waited  filling, s  IPC    memory, t/µs  cycles
+            0    a     3       1     0.15      0.09    2       0       0.00        1.25   12.50         frontend 62 %
+            1    b     0       12    0.25      0.09    2       0       0.00        ~0.50  ~5.00         ~backend 75 %
+            2    c     ?       0     ?         ?       0       2       0.01        ?      ?             ?
+            ~: estimated by the contention model, not counted
+
+            phases, and the mean number of runnable threads
+            job  serial, s  parallel, s  asleep, s  runnable  from when to when, s
+            a    0.00       0.10         0.00       6.2       parallel 0.00–0.10
+            b    0.00       0.20         0.00       2.5       parallel 0.00–0.20
+
+            quanta in which threads of two jobs shared a core
+               a  b  c
+            a  0  2  0
+            b  2  0  0
+            c  0  0  0
+
+            why each job ran when it last did
+            job  selected                              thread  PU  allocated
+            a    has come least far, 0.5 quanta alone  0       2   balances caches down to level 2
+            b    has come least far, 1.5 quanta alone  0       3   balances caches down to level 2
+            c    never
+        "#]]
+        .assert_eq(&report(&mut of_two_quanta()).text(true));
+    }
+
+    /// The third job used 5 ms of each of two quanta in which it had to wait.
+    #[test]
+    fn time_that_filled_idle_pus() {
+        let text = report(&mut of_two_quanta()).text(false);
+        let rows: Vec<&str> = text.lines().skip(3).take(4).collect();
+        let column = rows[0].find("filling, s").unwrap();
+        let cells = rows[1..].iter().map(|row| &row[column..column + 4]);
+        assert_eq!(cells.collect::<Vec<_>>(), ["0.00", "0.00", "0.01"]);
+    }
+
+    /// The first job's IPC and traffic were counted, only its stack was not.
+    #[test]
+    fn only_what_is_estimated_is_marked() {
+        let mut found = of_two_quanta();
+        let rates = &mut found.jobs[0].rates;
+        rates.estimated_of = Estimated { stack: true, ..Estimated::default() };
+        let report = report(&mut found);
+        let row =
+            report.text(false).lines().find(|line| line.starts_with("0 ")).unwrap().to_owned();
+        assert!(row.ends_with(" 1.25   12.50         ~frontend 62 %"), "{row}");
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let of = |job: usize| json["jobs"][job]["rates"]["estimated_of"].to_string();
+        assert_eq!(of(0), r#"["cycles"]"#);
+        assert_eq!(of(1), r#"["ipc","traffic","cycles"]"#);
+        assert_eq!(of(2), "[]");
+    }
+
+    /// A note may name a program, which names itself as it likes.
+    #[test]
+    fn a_file_keeps_the_notes() {
+        let mut report = report(&mut of_two_quanta());
+        assert_eq!(report.text_with_notes(true), report.text(true));
+        report.notes = vec!["cannot stop job 0".into(), "a\x1bc has ended".into()];
+        let expected = report.text(false) + "\nnotes\ncannot stop job 0\na\\x1bc has ended\n";
+        assert_eq!(report.text_with_notes(false), expected);
+    }
+
+    #[test]
+    fn the_first_status_that_is_not_0() {
+        assert_eq!(report(&mut of_two_quanta()).exit_status(), 3);
+    }
+
+    #[test]
+    fn the_picture() {
+        let mut found = of_two_quanta();
+        let drawn = report(&mut found).svg(&found).unwrap();
+        assert!(drawn.contains("3 jobs under fair on") && !drawn.contains("simulated"), "{drawn}");
+        assert!(drawn.contains("phases: thick"), "{drawn}");
+        // The ground, four stretches on PUs, a parallel phase each of two jobs, three jobs.
+        assert_eq!(drawn.matches("<rect").count(), 10);
+        assert!(!drawn.contains("only the beginning"), "{drawn}");
+    }
+
+    /// Two phases of a job that keeps one.
+    #[test]
+    fn a_picture_without_later_phases_says_so() {
+        let mut found = of_two_quanta();
+        let mut timeline = Timeline::one_of(1_000_000);
+        timeline.ran(Nanos::ZERO, Nanos::from_millis(100), Some(1.0));
+        timeline.ran(Nanos::from_millis(100), Nanos::from_millis(200), Some(4.0));
+        found.jobs[1].phases = timeline;
+        let report = report(&mut found);
+        let drawn = report.svg(&found).unwrap();
+        assert!(drawn.contains("ran; of phases only the beginning is kept"), "{drawn}");
+        let text = report.text(false);
+        assert!(text.contains("serial 0.00–0.10, later ones not kept\n"), "{text}");
+    }
+
+    #[test]
+    fn without_rates_there_are_no_columns_for_them() {
+        let mut found = counts(&[(&[(0, 0, 100, None)], &[])]);
+        let text = report(&mut found).text(false);
+        assert!(!text.contains("IPC") && !text.contains("shared a core"), "{text}");
+    }
+}

@@ -1,0 +1,239 @@
+//! The report as text, and its figures.
+
+use super::counts::{JobCounts, MeanRates};
+use super::{Creation, Job, Report, SharedCore, Task};
+use crate::columns::{Column, rows, seconds, unknown};
+use crate::timeline::{self, Mean};
+use colocate_machine::{PuNr, printable};
+use colocate_model::Backend;
+use colocate_study::table::aligned;
+use std::fmt::Write;
+
+/// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
+const MOST_TOGETHER: usize = 12;
+/// Most tasks that are shown; the JSON has all that are remembered.
+const MOST_TASKS: usize = 100;
+
+/// Instructions per cycle, marked where they are estimated.
+pub fn ipc(rates: &MeanRates) -> String {
+    rate(rates.ipc, rates.estimated_of.ipc)
+}
+
+/// Requests to memory in a microsecond, marked where they are estimated.
+pub fn memory(rates: &MeanRates) -> String {
+    rate(rates.memory, rates.estimated_of.traffic)
+}
+
+fn rate(mean: Mean, estimated: bool) -> String {
+    mean.get().map_or_else(unknown, |rate| format!("{}{rate:.2}", mark(estimated)))
+}
+
+/// Where most cycles went, marked where it is estimated.
+pub fn mostly(rates: &MeanRates) -> String {
+    let most = rates.cycles.most();
+    most.map_or_else(unknown, |(part, share)| {
+        format!("{}{part} {:.0} %", mark(rates.estimated_of.stack), 100.0 * share)
+    })
+}
+
+fn mark(estimated: bool) -> &'static str {
+    if estimated { "~" } else { "" }
+}
+
+/// A job with its number and its counts.
+type Row<'a> = (usize, &'a Job, &'a JobCounts);
+
+impl Report {
+    /// As tables and with the notes, for a file: there they were not shown before.
+    pub fn text_with_notes(&self, explain: bool) -> String {
+        let mut text = self.text(explain);
+        if !self.notes.is_empty() {
+            text.push_str("\nnotes\n");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{}", printable(note));
+        }
+        text
+    }
+
+    /// As tables; with the evidence, the plans and the reason of every choice if `explain`.
+    pub fn text(&self, explain: bool) -> String {
+        let mut text = self.head();
+        text.push_str(&aligned(&self.job_rows()));
+        let counted =
+            || self.jobs.iter().filter_map(|job| Some((&*job.name, job.counts.as_ref()?)));
+        if counted().any(|(_, job)| job.rates.estimated_of.any()) {
+            text.push_str("~: estimated by the contention model, not counted\n");
+        }
+        if !self.plans.is_empty() {
+            text.push_str(&aligned(&self.task_rows(explain)));
+            let more = self.tasks.len().saturating_sub(MOST_TASKS) as u64 + self.forgotten_tasks;
+            if more > 0 {
+                let _ = writeln!(text, "… and {more} more");
+            }
+        }
+        let phases = counted().map(|(name, job)| (name, &job.phases));
+        text.push_str(&timeline::table(phases, explain));
+        self.shared_cores(&mut text);
+        if explain {
+            self.explanation(&mut text);
+        }
+        text
+    }
+
+    fn head(&self) -> String {
+        let mut text = format!("colocate: policy {}", printable(&self.policy));
+        // Writing to a string cannot fail.
+        if let (Some(quanta), Some(quantum)) = (self.quanta, self.quantum_ns) {
+            let _ = write!(text, ", {quanta} quanta of {quantum}");
+        }
+        let (living, usable) = (self.most_tasks_at_once, &self.machine.usable);
+        let _ = writeln!(
+            text,
+            ", turnaround {} s, at most {living} threads alive at once on {} usable PUs ({usable})",
+            seconds(Some(self.turnaround_ns)),
+            usable.len()
+        );
+        if let Some(quota) = self.machine.quota {
+            let _ = writeln!(text, "CPU quota: all threads together may use {quota}");
+        }
+        let lines = [("predicted", &self.predicted), ("at the end", &self.state)];
+        for (what, line) in lines.iter().filter_map(|(what, line)| Some((what, line.as_ref()?))) {
+            let _ = writeln!(text, "{what}: {}", printable(line));
+        }
+        let Creation { seen_by, created, pinned_at_creation, .. } = &self.threads_created;
+        let _ = write!(
+            text,
+            "threads created: {created} (seen by {seen_by}), {pinned_at_creation} pinned at creation"
+        );
+        let Creation { waited_median_ns, waited_p99_ns, .. } = &self.threads_created;
+        if let (Some(median), Some(p99)) = (waited_median_ns, waited_p99_ns) {
+            let _ = write!(text, ", after {median} (median), {p99} (99th percentile)");
+        }
+        text + "\n"
+    }
+
+    /// One row a job, with a heading; figures only where one is known.
+    fn job_rows(&self) -> Vec<Vec<String>> {
+        let known = |is: &dyn Fn(&JobCounts) -> bool| {
+            self.jobs.iter().filter_map(|job| job.counts.as_ref()).any(is)
+        };
+        let (none, quanta) = (JobCounts::default(), self.quanta.is_some());
+        let jobs = self.jobs.iter().enumerate();
+        let jobs: Vec<Row<'_>> =
+            jobs.map(|(n, job)| (n, job, job.counts.as_ref().unwrap_or(&none))).collect();
+        let again = self.jobs.iter().any(|job| job.runs > 1);
+        let columns: [Column<'_, Row<'_>>; 13] = [
+            ("job", true, &|(number, ..)| number.to_string()),
+            ("name", true, &|(_, job, _)| job.name.clone()),
+            ("status", true, &|(_, job, _)| job.status.map_or_else(unknown, |of| of.to_string())),
+            ("runs", again, &|(_, job, _)| job.runs.to_string()),
+            ("ended, s", true, &|(_, job, _)| seconds(job.ended_ns)),
+            ("CPU, s", true, &|(_, job, _)| seconds(job.cpu_ns)),
+            ("quanta", quanta, &|(.., of)| of.quanta.to_string()),
+            ("waited", quanta, &|(.., of)| of.waited.to_string()),
+            ("filling, s", known(&|of| of.filled.is_some()), &|(.., of)| seconds(of.filled)),
+            ("IPC", known(&|of| of.rates.ipc.get().is_some()), &|(.., of)| ipc(&of.rates)),
+            ("memory, t/µs", known(&|of| of.rates.memory.get().is_some()), &|(.., of)| {
+                memory(&of.rates)
+            }),
+            ("cycles", known(&|of| of.rates.cycles.most().is_some()), &|(.., of)| {
+                mostly(&of.rates)
+            }),
+            ("profile", !quanta, &|(_, job, _)| {
+                job.profile.map_or("none", Backend::name).to_owned()
+            }),
+        ];
+        rows(&columns, &jobs)
+    }
+
+    /// One row a task, with a heading.
+    fn task_rows(&self, explain: bool) -> Vec<Vec<String>> {
+        let pu = |pu: Option<PuNr>, none: &str| pu.map_or(none.to_owned(), |pu| pu.to_string());
+        let status = |task: &Task| {
+            let why =
+                || task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
+            let detail =
+                task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+            let why = if explain { format!("; {}", why()) } else { String::new() };
+            format!("{}{detail}{why}", task.status)
+        };
+        let allowed =
+            |task: &Task| task.allowed.as_ref().map_or("unseen".into(), ToString::to_string);
+        let columns: [Column<'_, Task>; 6] = [
+            ("task", true, &|task| task.task.to_string()),
+            ("name", true, &|task| task.name.clone()),
+            ("planned", true, &|task| pu(task.planned, "kernel")),
+            ("allowed", true, &allowed),
+            ("last on", true, &|task| pu(task.last_ran, "unseen")),
+            ("status", true, &status),
+        ];
+        rows(&columns, &self.tasks[..self.tasks.len().min(MOST_TASKS)])
+    }
+
+    /// In how many quanta threads of two jobs shared a core.
+    fn shared_cores(&self, text: &mut String) {
+        if self.shared_core.is_empty() {
+            return;
+        }
+        text.push_str("\nquanta in which threads of two jobs shared a core\n");
+        let jobs = self.jobs.len();
+        if jobs > MOST_TOGETHER {
+            let _ = writeln!(text, "{jobs} jobs: in the JSON");
+            return;
+        }
+        let mut matrix = vec![vec![0; jobs]; jobs];
+        for SharedCore { jobs: [a, b], quanta } in &self.shared_core {
+            (matrix[*a][*b], matrix[*b][*a]) = (*quanta, *quanta);
+        }
+        let names = || self.jobs.iter().map(|job| job.name.clone());
+        let mut rows: Vec<Vec<String>> = vec![[String::new()].into_iter().chain(names()).collect()];
+        for (name, quanta) in names().zip(matrix) {
+            rows.push([name].into_iter().chain(quanta.iter().map(u64::to_string)).collect());
+        }
+        text.push_str(&aligned(&rows));
+    }
+
+    fn explanation(&self, text: &mut String) {
+        for evidence in &self.evidence {
+            let source = evidence.source.name();
+            let found = match (evidence.backend, &evidence.cost, &evidence.refused) {
+                (Some(backend), Some(cost), _) => format!("{backend} ({cost})"),
+                (_, _, Some(why)) => format!("none, because {why}"),
+                _ => "none".to_owned(),
+            };
+            let _ = writeln!(text, "evidence {source}: {}", printable(&found));
+        }
+        for planned in &self.plans {
+            let (at, cause, tasks) = (planned.at_ns, planned.cause, planned.plan.decisions.len());
+            let _ = writeln!(text, "planned at {at}, cause {cause}: {tasks} tasks");
+        }
+        if self.quanta.is_some() {
+            text.push_str("\nwhy each job ran when it last did\n");
+            text.push_str(&aligned(&self.reasons()));
+        }
+    }
+
+    /// One row a thread of each job's last choice, with a heading.
+    fn reasons(&self) -> Vec<Vec<String>> {
+        let mut rows =
+            vec![["job", "selected", "thread", "PU", "allocated"].map(str::to_owned).to_vec()];
+        for job in &self.jobs {
+            let Some(choice) = job.counts.as_ref().and_then(|job| job.last_choice.as_ref()) else {
+                rows.push([&job.name, "never", "", "", ""].map(str::to_owned).to_vec());
+                continue;
+            };
+            for (row, place) in choice.places.iter().enumerate() {
+                let of_job = |cell: String| if row == 0 { cell } else { String::new() };
+                rows.push(vec![
+                    of_job(job.name.clone()),
+                    of_job(choice.selected.to_string()),
+                    place.thread.to_string(),
+                    place.pu.map_or("kernel".to_owned(), |pu| pu.0.to_string()),
+                    place.allocated.to_string(),
+                ]);
+            }
+        }
+        rows
+    }
+}
