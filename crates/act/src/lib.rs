@@ -1,7 +1,19 @@
-//! Launch programs, pin their threads, read back, journal, restore.
+//! Actuators: what is done to programs, read back, journalled and undone.
 //!
-//! An edge crate: it makes system calls, all of them in [`sys`] and [`pages::call`].
+//! An edge crate: it makes system calls, all of them in [`sys`] and [`pages::call`]. It observes no programs and decides
+//! nothing. Each kind of action is an actuator in a file of its own:
+//!
+//! | actuator | apply | read back | journal | undo |
+//! |---|---|---|---|---|
+//! | [`affinity`] | `Actuators::pin` | in the same call, and `read_back` | a line a thread: PU now and before | `affinity::place` with the original mask |
+//! | [`sched_class`] | `Actuators::lower`, `raise` | in the same call | the same line: policy before | `sched_class::raise` |
+//! | [`pause`] | `Pauser::stop`, `go_on` | `Pauser::look` | the head: cgroup or signals | `freezer::dissolve`, SIGCONT |
+//! | [`pages`] | `live::move_spans` | each page, in the same call | none | none: no memory policy changes, and a page is always on one node |
+//!
+//! [`restore`] undoes what a [`journal`] says, at the end, by the [`guardian`] after a crash, or by `colocate restore`.
 
+pub mod actuators;
+pub mod affinity;
 pub mod boost;
 pub mod fair;
 pub mod guardian;
@@ -10,15 +22,14 @@ pub mod journal;
 pub mod launch;
 pub mod original;
 pub mod owner;
-pub mod pin;
+pub mod pages;
+pub mod pause;
 pub mod restore;
 pub mod rundir;
+pub mod sched_class;
 pub mod signals;
 pub mod stat;
 pub mod sys;
-
-pub mod idle;
-pub mod pages;
-pub mod pause;
+pub mod thread;
 
 pub use handle::ProcessHandle;

@@ -16,13 +16,13 @@
 
 mod workload;
 
+use crate::affinity;
 use crate::fair::Fair;
 use crate::handle::ProcessHandle;
-use crate::idle;
 use crate::journal::{self, Entry, Journal, JournalError, Mark};
 use crate::owner::Owner;
 use crate::pause::{How, freezer};
-use crate::pin;
+use crate::sched_class;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_files::{Dir, FileError};
@@ -236,7 +236,8 @@ impl<'a> Undoing<'a> {
         if is_dead(process, tid) || !self.tried.insert((pid, tid, None)) {
             return;
         }
-        let trouble = (!self.dry).then(|| idle::raise(process, tid, to)).and_then(Result::err);
+        let trouble =
+            (!self.dry).then(|| sched_class::raise(process, tid, to)).and_then(Result::err);
         let trouble = trouble.map(|why| why.to_string());
         self.raised.push(Raised { pid, tid, to, trouble });
         self.creating.add(self.proc, pid, tid);
@@ -249,9 +250,9 @@ impl<'a> Undoing<'a> {
         if is_dead(process, tid) || !self.tried.insert((pid, tid, Some(from))) {
             return;
         }
-        let place = || pin::place(process, tid, &self.journal.original);
+        let place = || affinity::place(process, tid, &self.journal.original);
         let trouble = match (!self.dry).then(place) {
-            None | Some(Ok(_) | Err(pin::PinError::Gone)) => None,
+            None | Some(Ok(_) | Err(affinity::AffinityError::Gone)) => None,
             Some(Err(why)) => Some(why.to_string()),
         };
         self.freed.push(Freed { pid, tid, from, trouble });
@@ -306,7 +307,7 @@ fn placed(
     if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
         return None;
     }
-    let pu = pin::single(&pin::allowed(process, tid).ok()?)?;
+    let pu = affinity::single(&affinity::allowed(process, tid).ok()?)?;
     let names = |entry: &Entry| [entry.mark.pu(), entry.was.pu()].contains(&Some(pu));
     let by_us = match entry {
         Some(entry) if tid == entry.pid.first_thread() => {
@@ -316,7 +317,7 @@ fn placed(
         None => journal.entries.iter().any(names),
     };
     // With one PU in the original mask nothing has changed.
-    (by_us && pin::only(pu) != journal.original).then_some(pu)
+    (by_us && affinity::only(pu) != journal.original).then_some(pu)
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
@@ -394,11 +395,11 @@ mod tests {
     }
 
     fn allowed(pid: Pid) -> PuSet {
-        pin::allowed(&open(pid), pid.first_thread()).unwrap()
+        affinity::allowed(&open(pid), pid.first_thread()).unwrap()
     }
 
     fn place(pid: Pid, pu: PuNr) {
-        pin::place(&open(pid), pid.first_thread(), &pin::only(pu)).unwrap();
+        affinity::place(&open(pid), pid.first_thread(), &affinity::only(pu)).unwrap();
     }
 
     /// A program that waits, and what a journal says of it. Killed when dropped.
@@ -456,7 +457,7 @@ mod tests {
 
         let undo = |dry| undo(&journal, Path::new(PROC), dry).freed;
         assert_eq!(undo(true).len(), 1);
-        assert_eq!(sleeper.mask(), pin::only(pu), "a dry run changes nothing");
+        assert_eq!(sleeper.mask(), affinity::only(pu), "a dry run changes nothing");
         let undone = undo(false);
         assert_eq!(undone.len(), 1);
         assert_eq!(undone[0].trouble, None);
@@ -551,7 +552,7 @@ mod tests {
     }
 
     fn may_idle() -> bool {
-        let may = idle::licence().is_ok();
+        let may = sched_class::permission().is_ok();
         if !may {
             eprintln!("skipped: SCHED_IDLE cannot be left again");
         }
@@ -678,7 +679,7 @@ mod tests {
             let journal = journal(&original, vec![entry]);
             assert_eq!(undo(&journal, Path::new(PROC), false).freed, [], "{entry:?}");
         }
-        assert_eq!(sleeper.mask(), pin::only(pu));
+        assert_eq!(sleeper.mask(), affinity::only(pu));
     }
 
     /// A process that gets SIGSTOP stops when it is next on a PU. SIGCONT before that must reach it,

@@ -5,7 +5,7 @@ pub mod counts;
 pub mod text;
 
 use crate::timeline::Stretch;
-use colocate_engine::{Host, Observation, PlacementStatus, Planned, SeenTask};
+use colocate_engine::{Host, Observation, Planned, SeenTask};
 use colocate_host::LinuxHost;
 use colocate_machine::printable::{self, printable};
 use colocate_machine::read::{self, Sysfs};
@@ -339,16 +339,7 @@ impl Job {
 
 impl Task {
     fn new(task: &SeenTask) -> Self {
-        let (status, detail) = match &task.status {
-            PlacementStatus::Placed => ("placed", None),
-            PlacementStatus::LeftToKernel => ("left to the kernel", None),
-            PlacementStatus::Waiting => ("waiting", None),
-            PlacementStatus::Settling => ("not placed yet", None),
-            PlacementStatus::Exempt(why) => ("not placed", Some((*why).to_owned())),
-            PlacementStatus::PinnedByProgram => ("pinned by the program", None),
-            PlacementStatus::Missed => ("ended before it could be placed", None),
-            PlacementStatus::Trouble(why) => ("trouble", Some(why.clone())),
-        };
+        let (status, detail) = task.status.describe();
         Self {
             task: task.id,
             name: task.name.to_string(),
@@ -359,7 +350,7 @@ impl Task {
             planned: task.target_pu,
             why: None,
             status,
-            detail,
+            detail: detail.map(str::to_owned),
             allowed: (!task.allowed.is_empty()).then(|| task.allowed.iter().copied().collect()),
             last_ran: task.last_ran,
         }

@@ -1,4 +1,4 @@
-//! The seam: a machine with programs on it.
+//! The interface to a machine with programs on it.
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
@@ -67,7 +67,7 @@ pub enum PlacementStatus {
     Waiting,
     /// It will be put on its PU when its process has counted the PUs that it may use.
     Settling,
-    /// It is kept off any single PU for good, for the reason given.
+    /// It must not be put on one PU, for the reason given.
     Exempt(&'static str),
     /// The program chose its own PUs, and that is respected.
     PinnedByProgram,
@@ -75,6 +75,23 @@ pub enum PlacementStatus {
     Missed,
     /// Its placement failed, for the reason given in one line.
     Trouble(String),
+}
+
+impl PlacementStatus {
+    /// Its name in reports, and the reason where it has one.
+    #[must_use]
+    pub fn describe(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Placed => ("placed", None),
+            Self::LeftToKernel => ("left to the kernel", None),
+            Self::Waiting => ("waiting", None),
+            Self::Settling => ("not placed yet", None),
+            Self::Exempt(why) => ("not placed", Some(why)),
+            Self::PinnedByProgram => ("pinned by the program", None),
+            Self::Missed => ("ended before it could be placed", None),
+            Self::Trouble(why) => ("trouble", Some(why)),
+        }
+    }
 }
 
 /// What is counted of a task beside instructions and cycles, since it was created: what changes in a quantum is the
@@ -99,7 +116,7 @@ pub struct Counts {
 pub struct SeenTask {
     /// Which task.
     pub id: TaskId,
-    /// Job and thread name, for people. Shared, as plans take it over every quantum.
+    /// Job and thread name, for messages. Shared, as plans take it over every quantum.
     pub name: Arc<str>,
     /// When it was created, on the host's clock.
     pub created: Nanos,
@@ -110,8 +127,8 @@ pub struct SeenTask {
     /// Time since it was created for which it could run and waited for a PU; `None` if the host cannot say. A wait that
     /// goes on may be missing.
     pub waited: Option<Nanos>,
-    /// Of its CPU time and its waits for a PU, that in which it only asked again and again whether others are done, or would
-    /// have; `None` if it was not sampled.
+    /// Of its CPU time and its waits for a PU, the time in which it only waited in a loop for others; `None` if it was not
+    /// sampled.
     pub spun: Option<Nanos>,
     /// Instructions it has done; `None` if the host does not count them.
     pub instructions: Option<u64>,
@@ -121,9 +138,9 @@ pub struct SeenTask {
     pub counts: Option<Box<Counts>>,
     /// Its mix since it was created; `None` if it was not watched.
     pub mix: Option<Box<Mix>>,
-    /// Where the plan or its default placement wants it; `None` if that leaves it to the kernel.
+    /// Its PU by the plan or its default placement; `None` if that leaves it to the kernel.
     pub target_pu: Option<PuNr>,
-    /// What has become of that.
+    /// Whether it is there.
     pub status: PlacementStatus,
     /// PUs that it really may run on, as last read back from the host; empty if it ended before it
     /// could be read.

@@ -1,10 +1,10 @@
-//! Jobs that a plan has wait and that fill idle PUs meanwhile; see [`colocate_act::idle`].
+//! Jobs that a plan has wait and that fill idle PUs meanwhile; see [`colocate_act::sched_class`].
 //!
 //! A job fills as a whole or is stopped as a whole. It is stopped where one of its threads must not be lowered, or
 //! could not be raised again, or lowering would not help; that is said once.
 
 use crate::LinuxHost;
-use colocate_act::idle::{Licence, licence, sessions_are_groups};
+use colocate_act::sched_class::{Permission, permission, sessions_are_groups};
 use colocate_act::sys;
 use colocate_engine::Meanwhile;
 use colocate_observe::Pid;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// What is known of jobs that may fill idle PUs.
 #[derive(Debug)]
 pub(crate) struct Fillers {
-    licence: Licence,
+    permission: Permission,
     /// The session that all threads must be in, where each has its own share of the CPU time.
     session: Option<Pid>,
     /// Jobs whose threads are under SCHED_IDLE by our doing.
@@ -31,13 +31,13 @@ impl Fillers {
         if meanwhile == Meanwhile::Stop {
             return None;
         }
-        let licence = licence()
+        let permission = permission()
             .map_err(|why| {
                 notes.push(format!("waiting jobs are stopped and fill no idle PUs: {why}"));
             })
             .ok()?;
         let session = sessions_are_groups(proc).then(|| sys::session_of(Pid(0)).ok()).flatten();
-        Some(Self { licence, session, down: BTreeSet::new(), refused: BTreeSet::new() })
+        Some(Self { permission, session, down: BTreeSet::new(), refused: BTreeSet::new() })
     }
 }
 
@@ -65,7 +65,7 @@ impl LinuxHost {
         let pids = self.tasks.processes_of(job);
         let Some(fillers) = &mut self.fillers else { return false };
         fillers.down.insert(job);
-        let licence = fillers.licence;
+        let permission = fillers.permission;
         let other_session = fillers.session.and_then(|ours| {
             pids.iter().copied().find(|pid| sys::session_of(*pid).is_ok_and(|its| its != ours))
         });
@@ -74,7 +74,11 @@ impl LinuxHost {
         });
         for task in self.tasks.living_of(job) {
             if why.is_none() {
-                why = self.placer.lower(task, licence).err().map(|why| why.to_string());
+                why = self
+                    .actuators
+                    .lower(&mut task.thread, permission)
+                    .err()
+                    .map(|why| why.to_string());
             }
         }
         let Some(why) = why else { return true };
@@ -94,7 +98,7 @@ impl LinuxHost {
         }
         let mut trouble = None;
         for task in self.tasks.living_of(job) {
-            trouble = self.placer.raise(task).err().or(trouble);
+            trouble = self.actuators.raise(&mut task.thread).err().or(trouble);
         }
         self.tell(
             job,
@@ -112,10 +116,14 @@ impl LinuxHost {
     pub(crate) fn meet_new(&mut self, id: TaskId) {
         let down = self.fills(id.job);
         let Some(fillers) = &self.fillers else { return };
-        let licence = fillers.licence;
+        let permission = fillers.permission;
         let Some(task) = self.tasks.task(id) else { return };
-        self.placer.meet(task);
-        let met = if down { self.placer.lower(task, licence) } else { self.placer.raise(task) };
+        self.actuators.meet(&mut task.thread);
+        let met = if down {
+            self.actuators.lower(&mut task.thread, permission)
+        } else {
+            self.actuators.raise(&mut task.thread)
+        };
         let what = if down { "put under SCHED_IDLE" } else { "take out of SCHED_IDLE" };
         self.tell(id.job, what, met.map_err(std::io::Error::other));
     }

@@ -7,13 +7,11 @@
 //! calls, and nothing has to be locked.
 
 mod filling;
-mod idling;
 mod latency;
 mod lives;
 mod looking;
 mod paging;
 mod pausing;
-mod placer;
 mod placing;
 mod preparing;
 mod runtime;
@@ -25,9 +23,9 @@ mod task_table;
 pub use latency::Latencies;
 pub use target::Target;
 
-use crate::placer::Placer;
 use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
+use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LEAST_NICE, PROMPT};
 use colocate_act::guardian::Guardian;
 use colocate_act::journal::Journal;
@@ -142,7 +140,7 @@ pub struct LinuxHost {
     lifecycle: LifecycleEvents,
     events: Vec<TaskEvent>,
     tasks: TaskTable,
-    placer: Placer,
+    actuators: Actuators,
     launched: Option<Nanos>,
     /// CPU time of this thread when the last quantum ended.
     deciding_since: Nanos,
@@ -218,7 +216,7 @@ impl LinuxHost {
             lifecycle,
             events: Vec::new(),
             tasks,
-            placer: Placer { journal, proc, usable: usable_now, original },
+            actuators: Actuators { journal, proc, usable: usable_now, original },
             launched: None,
             deciding_since: own_time(),
             news: None,
@@ -230,7 +228,7 @@ impl LinuxHost {
             notes,
         };
         // Some may have come since the list of them was read.
-        host.watch_new_pus(&host.placer.usable.clone());
+        host.watch_new_pus(&host.actuators.usable.clone());
         host.give_up_if_blind();
         host.hear();
         Ok(host)
@@ -322,7 +320,7 @@ impl LinuxHost {
         self.let_all_go_on();
         self.restore_all();
         self.dissolve();
-        self.placer.journal.remove();
+        self.actuators.journal.remove();
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
@@ -335,13 +333,13 @@ impl LinuxHost {
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::be_prompt(PROMPT, LEAST_NICE);
         self.hear();
-        self.tasks.living_mut().for_each(|task| self.placer.leave_bound(task));
+        self.tasks.living_mut().for_each(|task| self.actuators.leave_bound(&mut task.thread));
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
         // What can be used may have grown since the journal was begun.
-        let original = self.placer.original.clone();
-        let journal = Journal { original, ..self.placer.journal.journal().clone() };
-        self.notes.extend(restore::undo_at_end(&journal, &self.placer.proc, root));
+        let original = self.actuators.original.clone();
+        let journal = Journal { original, ..self.actuators.journal.journal().clone() };
+        self.notes.extend(restore::undo_at_end(&journal, &self.actuators.proc, root));
     }
 
     fn clock(&self) -> Nanos {
@@ -375,7 +373,7 @@ impl LinuxHost {
         }
         self.events = events;
         self.give_up_if_used_up();
-        if let Some(why) = self.placer.journal.trouble() {
+        if let Some(why) = self.actuators.journal.trouble() {
             self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
         }
     }
@@ -385,12 +383,12 @@ impl LinuxHost {
     fn ended(&mut self, at: Nanos, tid: Tid) {
         let Some(id) = self.tasks.living(tid) else { return };
         self.count_ended(id);
-        let pid = self.tasks.task(id).map(|task| task.pid);
+        let pid = self.tasks.task(id).map(|task| task.thread.pid);
         let Some(slot) = self.tasks.ended(tid, at) else { return };
         if let Some(pid) = pid.filter(|_| self.is_stopped(id.job)) {
             self.note_all(&[pid]);
         }
-        self.placer.journal.free(slot);
+        self.actuators.journal.free(slot);
     }
 
     /// Does what the signals that wait ask for.

@@ -7,6 +7,7 @@ use crate::pausing::group;
 use crate::placing::Waiting;
 use crate::preparing::usable;
 use crate::{LinuxHost, own_time};
+use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LEAST_NICE, PROMPT, PriorityBoost};
 use colocate_act::pause::Found;
 use colocate_act::stat::Stat;
@@ -120,7 +121,7 @@ impl LinuxHost {
         if !self.looks.boost.has_told() {
             // This is the first thread.
             let us = Pid(std::process::id().cast_signed());
-            self.looks.boost.watch(&self.placer.proc, us, us.first_thread());
+            self.looks.boost.watch(&self.actuators.proc, us, us.first_thread());
         }
         let (table, waiting, pus) = (&self.tasks, &self.pausing.waiting, self.usable.len());
         let wants = |id: &TaskId| !waiting.contains(&id.job);
@@ -134,7 +135,7 @@ impl LinuxHost {
     /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
     fn look_at_machine(&mut self) {
         let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
-        if usable_now == self.placer.usable {
+        if usable_now == self.actuators.usable {
             return;
         }
         match read::live() {
@@ -150,13 +151,13 @@ impl LinuxHost {
         self.usable = usable(&self.machine, &usable_now);
         self.watch_new_pus(&usable_now);
         // A cpuset that grows widens the masks of tasks that were not placed.
-        let grown = usable_now.iter().chain(self.placer.original.iter()).collect();
+        let grown = usable_now.iter().chain(self.actuators.original.iter()).collect();
         self.notes.push(format!(
             "usable PUs changed from {} to {usable_now}; planned again",
-            self.placer.usable
+            self.actuators.usable
         ));
-        self.placer.original = grown;
-        self.placer.usable = usable_now;
+        self.actuators.original = grown;
+        self.actuators.usable = usable_now;
         self.news = Some(QuantumEnd::MachineChanged);
     }
 
@@ -189,9 +190,9 @@ impl LinuxHost {
                 continue;
             }
             // Its first process is a child of ours: until that is reaped, its number is its own.
-            let stat = Stat::read(&self.placer.proc, task.pid, task.tid);
+            let stat = Stat::read(&self.actuators.proc, task.thread.pid, task.thread.tid);
             if stat.is_some_and(|stat| !stat.is_dead()) {
-                let pid = task.pid;
+                let pid = task.thread.pid;
                 self.tasks.revive(id);
                 self.hold_process(id, pid);
                 self.start(id, Waiting::No);
@@ -205,7 +206,7 @@ impl LinuxHost {
         self.hear();
         let living = self.tasks.living_in(pid).into_iter();
         let created_before =
-            |id| self.tasks.task(id).filter(|task| task.created <= before).map(|it| it.tid);
+            |id| self.tasks.task(id).filter(|task| task.created <= before).map(|it| it.thread.tid);
         let tids: Vec<Tid> = living.filter_map(created_before).collect();
         self.lifecycle.reaped(tids.iter().copied());
         tids.into_iter().for_each(|tid| self.ended(before, tid));
@@ -230,7 +231,19 @@ impl LinuxHost {
     fn look_at_task(&mut self, id: TaskId, at: Nanos) {
         self.ask_what_it_did(id, at);
         let Some(task) = self.tasks.task(id) else { return };
-        let stat = self.placer.look(task);
+        let stat = self.actuators.read_back(&mut task.thread);
+        let is_settled = !matches!(
+            task.placement.status,
+            PlacementStatus::PinnedByProgram | PlacementStatus::Trouble(_)
+        );
+        if let Some(stat) = stat {
+            // Rounded down: what is known better is kept.
+            task.usage.note_cpu_time(stat.cpu_time);
+            if is_settled && !self.actuators.is_ours(&task.thread) {
+                self.actuators.respect(&mut task.thread);
+                task.placement.status = PlacementStatus::PinnedByProgram;
+            }
+        }
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target_pu.is_some();
@@ -293,8 +306,9 @@ impl LinuxHost {
         self.ask_what_it_did(id, at);
         let Some(task) = self.tasks.task(id) else { return };
         let now = task.usage.cpu_time;
-        if now > before || now.is_none() || task.placement.last_ran.is_none() {
-            let stat = self.placer.look_where(task);
+        if now > before || now.is_none() || task.thread.last_ran.is_none() {
+            let stat = Actuators::read_last_pu(&mut task.thread);
+            stat.iter().for_each(|stat| task.usage.note_cpu_time(stat.cpu_time));
             self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         }
         self.tasks.slept(id);

@@ -136,7 +136,7 @@ impl LinuxHost {
     pub(crate) fn give_up_if_blind(&mut self) {
         if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.
-            self.placer.proc = PathBuf::from(NOWHERE);
+            self.actuators.proc = PathBuf::from(NOWHERE);
             self.give_up(&why);
         } else if !has_room(ROOM) {
             self.give_up(&no_room(ROOM));
@@ -272,7 +272,7 @@ impl LinuxHost {
             let first = self.tasks.living(pid.first_thread());
             let any = || self.tasks.living_in(*pid).first().copied();
             if let Some(task) = first.or_else(any).and_then(|id| self.tasks.task(id)) {
-                self.placer.note(task);
+                self.actuators.note(&mut task.thread);
             }
         }
     }

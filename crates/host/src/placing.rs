@@ -2,14 +2,13 @@
 //! never. docs/run.md has the rules in a table.
 
 use crate::LinuxHost;
-use crate::placer::Put;
 use crate::preparing::MOST_A_SECOND;
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::task_table::Creation;
+use colocate_act::affinity::{self, Pinned};
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Mark;
-use colocate_act::pin;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
@@ -90,7 +89,7 @@ impl LinuxHost {
         self.tasks.set_target(id, target);
         let waiting = self.waiting(creation.pid, creation.at, is_first);
         let put = self.start(id, waiting);
-        if put == Some(Put::Done) && waiting == Waiting::No && target.is_some() {
+        if put == Some(Pinned::Done) && waiting == Waiting::No && target.is_some() {
             self.counts.waited.add(now().saturating_sub(creation.at));
         }
     }
@@ -103,7 +102,7 @@ impl LinuxHost {
             return;
         }
         let opened = self.open(pid).map(|process| process.map(Arc::new));
-        let proc = Proc::at(&self.placer.proc);
+        let proc = Proc::at(&self.actuators.proc);
         let (process, trouble) = match opened {
             Ok(process) => (process, Ok(())),
             Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => (None, Ok(())),
@@ -116,7 +115,7 @@ impl LinuxHost {
     /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
     /// another one that lives, or, if its creator has ended, of ours.
     fn open(&self, pid: Pid) -> io::Result<Option<ProcessHandle>> {
-        let process = ProcessHandle::open(&self.placer.proc, pid)?;
+        let process = ProcessHandle::open(&self.actuators.proc, pid)?;
         let us = Pid(std::process::id().cast_signed());
         let is_ours = |parent: Pid| {
             parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
@@ -150,7 +149,7 @@ impl LinuxHost {
     }
 
     /// Puts a task where it is aimed at, or has it wait.
-    pub(crate) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Put> {
+    pub(crate) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Pinned> {
         let task = self.tasks.task(id)?;
         if let Waiting::ForEver(why) = waiting {
             task.placement.exempt = Some(why);
@@ -165,12 +164,13 @@ impl LinuxHost {
             }
             (Waiting::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
         };
-        let put = self.placer.put(task, to, then);
+        let pinned = self.actuators.pin(&mut task.thread, to);
+        task.placement.note(&pinned, then);
         // What is not on a PU by our doing must not keep others from it.
-        if put == Put::Respected || matches!(waiting, Waiting::ForEver(_)) {
+        if pinned == Pinned::ByProgram || matches!(waiting, Waiting::ForEver(_)) {
             self.tasks.set_target(id, None);
         }
-        Some(put)
+        Some(pinned)
     }
 
     /// A thread that creates processes hands its mask down, and what it starts would count PUs by
@@ -223,7 +223,7 @@ impl LinuxHost {
         if self.tasks.begins_run(id) {
             self.pausing.going[id.job.0 as usize] = None;
         }
-        let executable = self.placer.proc.join(format!("{pid}/exe"));
+        let executable = self.actuators.proc.join(format!("{pid}/exe"));
         let runtime = self.runs.runtimes.of(&executable);
         self.begin_program(pid, at);
         let Some(process) = self.tasks.process(pid) else { return };
@@ -247,7 +247,7 @@ impl LinuxHost {
             self.placing.settling.pop();
             let Some(task) = self.tasks.task(id) else { continue };
             let due = task.placement.status == PlacementStatus::Settling && task.ended.is_none();
-            let pid = task.pid;
+            let pid = task.thread.pid;
             // An exec since then has set a later time, which is in the heap as well.
             if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
                 self.start(id, Waiting::No);
@@ -315,7 +315,7 @@ impl LinuxHost {
     fn with_those_of(&mut self, differing: Differing) -> Vec<TaskId> {
         let mut tasks = differing.tasks;
         for job in differing.goes_on {
-            let placed = |task: &&mut Task| task.placement.mark != Mark::Original;
+            let placed = |task: &&mut Task| task.thread.mark != Mark::Original;
             tasks.extend(self.tasks.living_of(job).filter(placed).map(|task| task.id));
         }
         tasks.sort_unstable();
@@ -342,19 +342,20 @@ impl LinuxHost {
     fn follow(&mut self, id: TaskId) {
         let at = now();
         let Some(task) = self.tasks.task(id) else { return };
-        let (pid, is_first, status) = (task.pid, task.is_first(), task.placement.status.clone());
+        let (pid, is_first, status) =
+            (task.thread.pid, task.thread.is_first(), task.placement.status.clone());
         let wanted = task.placement.target_pu.map_or(Mark::Original, Mark::On);
-        let there = task.placement.mark == wanted && status == PlacementStatus::Placed;
-        let untouched = wanted == Mark::Original && task.placement.mark == wanted;
+        let there = task.thread.mark == wanted && status == PlacementStatus::Placed;
+        let untouched = wanted == Mark::Original && task.thread.mark == wanted;
         if untouched
             && status == PlacementStatus::LeftToKernel
-            && self.placer.is_original(&task.placement.allowed)
+            && self.actuators.is_original(&task.thread.allowed)
         {
             return;
         }
         if there
-            && task.placement.allowed
-                == pin::only(task.placement.target_pu.unwrap_or(PuNr(u32::MAX)))
+            && task.thread.allowed
+                == affinity::only(task.placement.target_pu.unwrap_or(PuNr(u32::MAX)))
         {
             return;
         }

@@ -118,7 +118,7 @@ impl LinuxHost {
         if self.sources.counters.is_none() {
             let found = match self.sources.instead.clone() {
                 Some(counters) => TaskCounters::new(counters),
-                None => TaskCounters::find(&self.placer.proc, stacks).map_err(Refusal::of)?,
+                None => TaskCounters::find(&self.actuators.proc, stacks).map_err(Refusal::of)?,
             };
             self.sources.counters = Some(found);
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
@@ -148,7 +148,7 @@ impl LinuxHost {
         let Some(counters) = &mut self.sources.counters else { return };
         let Some(task) = self.tasks.task(id) else { return };
         let held = self.pausing.held.get(id.job.0 as usize).and_then(Option::as_ref);
-        let waits = held.is_some_and(|held| held.pid() == task.pid);
+        let waits = held.is_some_and(|held| held.pid() == task.thread.pid);
         counters.created(task.named(), waits);
         self.notes.extend(counters.trouble());
     }
@@ -156,7 +156,7 @@ impl LinuxHost {
     /// Asks at `at`, on the kernel's clock, what a living task has done.
     pub(crate) fn ask_what_it_did(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
-        let read = self.sources.run_states.read(task.named(), &self.placer.proc, at);
+        let read = self.sources.run_states.read(task.named(), &self.actuators.proc, at);
         read.into_iter().for_each(|read| task.usage.note_times(read));
         if let Some(counters) = &mut self.sources.counters {
             task.usage.note_counted(counters.read(id));
@@ -187,7 +187,7 @@ impl LinuxHost {
         spinning.poll(awake.into_iter().filter_map(|id| {
             let task = table.task(id)?;
             let waited = task.usage.waited.unwrap_or(Nanos::ZERO);
-            Some((task.tid, task.id, (task.usage.cpu_time?, waited)))
+            Some((task.thread.tid, task.id, (task.usage.cpu_time?, waited)))
         }));
         for task in tasks.iter_mut() {
             task.spun = spinning.spun(task.id);

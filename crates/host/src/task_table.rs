@@ -3,10 +3,11 @@
 //! Bookkeeping only: nothing here makes a system call.
 
 use crate::runtime::Runtime;
-use crate::task::{Had, PlacementState, Task, Usage};
+use crate::task::{Placement, Task, Usage};
 use colocate_act::fair::Fair;
 use colocate_act::handle::ProcessHandle;
-use colocate_act::journal::{Mark, Slot};
+use colocate_act::journal::Slot;
+use colocate_act::thread::{Inherited, RecentPus, Thread};
 use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
@@ -123,36 +124,14 @@ pub struct Creation {
 }
 
 /// What a thread has whose creator may be any thread of a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct OfAny {
     /// Whether the program has chosen the PUs of one of them: then it may have chosen those of any.
     binds_itself: bool,
     /// Where any remembered one is or was.
-    had: Had,
-    /// The policy that we have taken from one of them.
-    was_lowered: Option<Fair>,
-}
-
-/// What a new thread has of its creator.
-#[derive(Debug)]
-struct Inherited {
-    name: Option<Arc<str>>,
-    mark: Mark,
-    had: Had,
-    was_lowered: Option<Fair>,
-}
-
-impl Default for Inherited {
-    fn default() -> Self {
-        Self { name: None, mark: Mark::Original, had: Had::default(), was_lowered: None }
-    }
-}
-
-impl Inherited {
-    fn of(creator: &Task) -> Self {
-        let (name, had) = (Some(creator.name.clone()), creator.placement.had.clone());
-        Self { name, mark: creator.placement.mark, had, was_lowered: creator.placement.was_lowered }
-    }
+    recent: RecentPus,
+    /// The policy that one of them had before it was put under SCHED_IDLE.
+    lowered: Option<Fair>,
 }
 
 impl TaskTable {
@@ -217,7 +196,7 @@ impl TaskTable {
     #[must_use]
     pub fn begins_run(&self, id: TaskId) -> bool {
         let both = self.jobs.get(id.job.0 as usize).zip(self.tasks.get(&id));
-        both.is_some_and(|(job, task)| task.pid == job.pid && task.is_first())
+        both.is_some_and(|(job, task)| task.thread.pid == job.pid && task.thread.is_first())
     }
 
     /// Notes that from now on a plan speaks of the tasks that are there.
@@ -269,8 +248,8 @@ impl TaskTable {
     /// Has all that is done to the process of a task go through this handle, or nothing be done to it.
     pub fn hold(&mut self, id: TaskId, handle: Option<Arc<ProcessHandle>>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.process.clone_from(&handle);
-        if let Some(process) = self.processes.get_mut(&task.pid) {
+        task.thread.process.clone_from(&handle);
+        if let Some(process) = self.processes.get_mut(&task.thread.pid) {
             process.handle = handle;
         }
     }
@@ -362,7 +341,7 @@ impl TaskTable {
     /// Notes whether a task has gone to sleep, by what was last read of it.
     pub fn slept(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
-        let process = self.processes.get(&task.pid);
+        let process = self.processes.get(&task.thread.pid);
         if task.usage.sleeps && process.is_some_and(|process| process.living.len() > 1) {
             self.awake.remove(&id);
         } else {
@@ -381,12 +360,12 @@ impl TaskTable {
     /// one executes a program, goes on under the first one's number, and has been, or is to be, reported as ended.
     pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
         let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
-        let Inherited { name, mark, had, was_lowered } = self.inherited(creation);
+        let (name, inherited) = self.inherited(creation);
         if self.takes_over(creation)
             && let Some(id) = self.living(parent_tid)
             && let Some(executing) = self.tasks.get_mut(&id)
         {
-            executing.goes_on = executing.pid == pid;
+            executing.goes_on = executing.thread.pid == pid;
         }
         let process = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid));
         let just_ended = || self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
@@ -404,14 +383,11 @@ impl TaskTable {
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
         let task = Task {
             id,
-            pid,
-            tid,
-            process: handle,
+            thread: Thread::new(pid, tid, handle, inherited),
             name,
             created: at,
             ended: None,
-            start_ticks: None,
-            placement: PlacementState::inherited(mark, had, was_lowered),
+            placement: Placement::NONE,
             usage: Usage::default(),
             goes_on: false,
         };
@@ -430,26 +406,26 @@ impl TaskTable {
         (lives || of_own) && creation.tid == creation.pid.first_thread()
     }
 
-    /// What a new thread has inherited.
-    fn inherited(&mut self, creation: Creation) -> Inherited {
+    /// The name that a new thread has inherited, and what was done to its creator.
+    fn inherited(&mut self, creation: Creation) -> (Option<Arc<str>>, Inherited) {
         let creator = self.living(creation.parent_tid).and_then(|id| self.tasks.get(&id));
+        let of = |creator: &Task| (Some(creator.name.clone()), creator.thread.hands_down());
         if self.takes_over(creation) {
-            let executing = creator.filter(|task| task.pid == creation.pid).map(Inherited::of);
+            let executing = creator.filter(|task| task.thread.pid == creation.pid).map(of);
             return executing.unwrap_or_else(|| {
-                let OfAny { had, was_lowered, .. } = self.of_any(creation.pid, creation.at);
-                Inherited { had, was_lowered, ..Inherited::default() }
+                let OfAny { recent, lowered, .. } = self.of_any(creation.pid, creation.at);
+                (None, Inherited { recent, lowered, ..Inherited::default() })
             });
         }
-        let inherited = creator.map_or_else(Inherited::default, Inherited::of);
-        if !creation.lost {
-            return inherited;
+        let (name, mut inherited) = creator.map(of).unwrap_or_default();
+        if creation.lost {
+            let any = self.of_any(creation.parent_pid, creation.at);
+            if !any.binds_itself {
+                inherited.lowered = inherited.lowered.or(any.lowered);
+                inherited.recent = any.recent;
+            }
         }
-        let any = self.of_any(creation.parent_pid, creation.at);
-        if any.binds_itself {
-            return inherited;
-        }
-        let was_lowered = inherited.was_lowered.or(any.was_lowered);
-        Inherited { had: any.had, was_lowered, ..inherited }
+        (name, inherited)
     }
 
     /// Begins to take in events: what came before them may have been handed down to new threads among them.
@@ -463,15 +439,12 @@ impl TaskTable {
         if let Some(known) = self.of_any.get(&pid) {
             return known.clone();
         }
-        let mut any = OfAny { binds_itself: false, had: Had::default(), was_lowered: None };
+        let mut any = OfAny::default();
         for task in self.remembered_of(pid) {
             any.binds_itself |= task.placement.status == PlacementStatus::PinnedByProgram;
-            task.placement
-                .had
-                .pus()
-                .chain(task.placement.mark.pu())
-                .for_each(|pu| any.had.note(pu, at));
-            any.was_lowered = any.was_lowered.or(task.placement.was_lowered);
+            let pus = task.thread.recent.pus().chain(task.thread.mark.pu());
+            pus.for_each(|pu| any.recent.note(pu, at));
+            any.lowered = any.lowered.or(task.thread.last_lowered);
         }
         self.of_any.insert(pid, any.clone());
         any
@@ -483,7 +456,10 @@ impl TaskTable {
         // Of a process that is gone the job is unknown.
         let first = TaskId { job: job.unwrap_or(JobIdx(0)), order: 0 };
         let last = TaskId { job: job.unwrap_or(JobIdx(u32::MAX)), order: u32::MAX };
-        self.tasks.range(first..=last).map(|(_, task)| task).filter(move |task| task.pid == pid)
+        self.tasks
+            .range(first..=last)
+            .map(|(_, task)| task)
+            .filter(move |task| task.thread.pid == pid)
     }
 
     /// Notes that a task has a new name.
@@ -502,14 +478,14 @@ impl TaskTable {
         let task = self.tasks.get_mut(&id)?;
         task.ended = Some(at);
         // Its descriptor is not kept for what is only remembered.
-        task.process = None;
+        task.thread.process = None;
         if task.placement.status == PlacementStatus::Settling {
             task.placement.status = PlacementStatus::Missed;
         }
         if task.goes_on {
             (task.usage.cpu_time, task.usage.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
         }
-        let (slot, pid) = (task.placement.slot.take(), task.pid);
+        let (slot, pid) = (task.thread.slot.take(), task.thread.pid);
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions += task.usage.instructions().unwrap_or(0);
         if id.order >= job.first {
@@ -559,7 +535,7 @@ impl TaskTable {
     pub fn doubtful(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
         let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
-        let is_gone = |task: &Task| task.ended.is_some() && self.living(task.tid).is_none();
+        let is_gone = |task: &Task| task.ended.is_some() && self.living(task.thread.tid).is_none();
         first.filter(|id| self.tasks.get(id).is_some_and(is_gone)).collect()
     }
 
@@ -567,11 +543,13 @@ impl TaskTable {
     /// executed a program without an event of it.
     pub fn revive(&mut self, id: TaskId) {
         let task = self.tasks.get(&id);
-        let Some((pid, Some(ended))) = task.map(|task| (task.pid, task.ended)) else { return };
-        let OfAny { had, .. } = self.of_any(pid, ended);
+        let Some((pid, Some(ended))) = task.map(|task| (task.thread.pid, task.ended)) else {
+            return;
+        };
+        let OfAny { recent, .. } = self.of_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.ended, task.placement.had) = (None, had);
-        self.by_tid.insert(task.tid, id);
+        (task.ended, task.thread.recent) = (None, recent);
+        self.by_tid.insert(task.thread.tid, id);
         let target = task.placement.target_pu.take();
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
@@ -640,10 +618,10 @@ impl TaskTable {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
         let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
         let seen = self.tasks.values().map(|task| {
-            if task.placement.allowed != *pus {
-                (pus, listed) = (&task.placement.allowed, task.placement.allowed.iter().collect());
+            if task.thread.allowed != *pus {
+                (pus, listed) = (&task.thread.allowed, task.thread.allowed.iter().collect());
             }
-            let (mix, cpu_time) = watched(task.tid, task.created).unzip();
+            let (mix, cpu_time) = watched(task.thread.tid, task.created).unzip();
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;
             SeenTask {
@@ -661,7 +639,7 @@ impl TaskTable {
                 target_pu: task.placement.target_pu,
                 status: if waits { PlacementStatus::Waiting } else { status.clone() },
                 allowed: listed.clone(),
-                last_ran: task.placement.last_ran,
+                last_ran: task.thread.last_ran,
             }
         });
         seen.collect()
@@ -672,7 +650,7 @@ impl TaskTable {
         let misses = |pu| self.levels.misses(counted, pu);
         Some(Counts {
             accesses: counted.accesses,
-            misses: task.placement.last_ran.and_then(misses),
+            misses: task.thread.last_ran.and_then(misses),
             memory_bytes: None,
             stack: counted.stack,
         })

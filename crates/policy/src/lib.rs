@@ -30,7 +30,7 @@ pub mod source;
 pub mod table;
 #[cfg(test)]
 mod testing;
-mod why;
+pub mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;

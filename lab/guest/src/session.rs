@@ -59,7 +59,7 @@ impl Session {
         options: &[&str],
         program: &[&str],
     ) -> anyhow::Result<Self> {
-        Self::launch(wrapper, &["run", "--json"], options, program)
+        Self::launch(wrapper, &["colocate", "run", "--json"], options, program)
     }
 
     /// Starts `colocate schedule OPTIONS -- PROGRAMS`, by way of `wrapper`.
@@ -71,12 +71,20 @@ impl Session {
         options: &[&str],
         programs: &[&str],
     ) -> anyhow::Result<Self> {
-        Self::launch(wrapper, &["schedule"], options, programs)
+        Self::launch(wrapper, &["colocate", "schedule"], options, programs)
+    }
+
+    /// Starts `colocate-mover schedule OPTIONS -- PROGRAM`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn mover(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+        Self::launch(&[], &["colocate-mover", "schedule"], options, program)
     }
 
     fn launch(
         wrapper: Wrapper<'_>,
-        command: &[&str],
+        colocate: &[&str],
         options: &[&str],
         program: &[&str],
     ) -> anyhow::Result<Self> {
@@ -85,8 +93,7 @@ impl Session {
         let mark = format!("{}-{number}", std::process::id());
         let report = PathBuf::from(format!("/tmp/report-{mark}.json"));
         let said = std::fs::File::create(format!("/tmp/said-{mark}"))?;
-        let colocate = [&["colocate"], command, &["-o"]].concat();
-        let mut words = wrapper.iter().chain(&colocate).copied();
+        let mut words = wrapper.iter().chain(colocate).chain(&["-o"]).copied();
         let mut command = Command::new(words.next().context("no words")?);
         command.args(words).arg(&report).args(options).arg("--").args(program);
         command.env("LAB_MARK", &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);

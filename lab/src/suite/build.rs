@@ -42,8 +42,17 @@ const ALONE: [&str; 4] = ["--package", "colocate", "--package", "colocate-lab-gu
 
 /// The same with the features that dependencies have in `cargo test --workspace`, which has built them then: by themselves
 /// nearly all would be built once more, two minutes of two CPUs. It is the test that asks for these features.
-const AS_TESTED: [&str; 7] =
-    ["--workspace", "--bin", "colocate", "--bin", "lab-guest", "--test", "architecture"];
+const AS_TESTED: [&str; 9] = [
+    "--workspace",
+    "--bin",
+    "colocate",
+    "--bin",
+    "lab-guest",
+    "--bin",
+    "colocate-mover",
+    "--test",
+    "architecture",
+];
 
 /// Tests are run in the profile for development.
 fn which() -> &'static [&'static str] {

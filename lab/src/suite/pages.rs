@@ -16,6 +16,8 @@ const QUICK: &[&str] = &[
     "pages-refuse-what-cannot-be",
     "pages-leave-policies-alone",
     "pages-are-where-it-says",
+    "pages-of-a-job-go-where-a-policy-orders",
+    "pages-of-a-job-stay-sound-when-colocate-is-killed",
     "pages-of-a-process-that-ends",
     "pages-of-a-move-that-is-stopped",
     "pages-that-drift-are-noticed",
@@ -30,7 +32,7 @@ const fn boot(
     cases: &'static [&'static str],
 ) -> Boot {
     let limit = super::LIMIT;
-    Boot { name, machine, guest, icount: false, size, programs: &[], cases, limit }
+    Boot { name, machine, guest, icount: false, size, programs: &["colocate-mover"], cases, limit }
 }
 
 const FULL: &[&str] = &["pages-fill-a-node"];

@@ -1,8 +1,8 @@
 //! What asks for a process's pages: its threads, and the nodes that they run on.
 
 use super::nodes::Nodes;
+use crate::affinity;
 use crate::handle::ProcessHandle;
-use crate::pin;
 use colocate_machine::{NodeNr, PuNr};
 use colocate_observe::Tid;
 
@@ -38,7 +38,7 @@ pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
             name: name.trim_end().to_owned(),
             last_ran: stat.last_ran,
             last_node: nodes.of(stat.last_ran),
-            may_use: nodes.of_set(&pin::allowed(process, tid).ok()?),
+            may_use: nodes.of_set(&affinity::allowed(process, tid).ok()?),
         })
     };
     tids.into_iter().filter_map(asker).collect()

@@ -1,6 +1,7 @@
 //! Tests of the table.
 
 use super::*;
+use colocate_act::journal::Mark;
 use colocate_observe::pmu::Metered;
 
 fn creation(pid: i32, tid: i32, parent: (i32, i32)) -> Creation {
@@ -127,9 +128,9 @@ fn the_last_to_end_are_remembered() {
 fn a_new_thread_inherits_its_creators_mark() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().placement.mark = Mark::On(PuNr(3));
+    table.task(first).unwrap().thread.mark = Mark::On(PuNr(3));
     let id = table.created(creation(10, 11, (10, 10))).unwrap();
-    assert_eq!(table.task(id).unwrap().placement.mark, Mark::On(PuNr(3)));
+    assert_eq!(table.task(id).unwrap().thread.mark, Mark::On(PuNr(3)));
 }
 
 #[test]
@@ -152,13 +153,13 @@ fn a_new_thread_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     let mut table = table();
     for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
         let id = table.created(creation(pid, tid, (10, 10))).unwrap();
-        table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
+        table.task(id).unwrap().thread.mark = Mark::On(PuNr(pu));
     }
     let known = creation(10, 13, (10, 10));
     let lost = Creation { lost: true, ..creation(10, 14, (10, 10)) };
     let had = [known, lost].map(|creation| {
         let id = table.created(creation).unwrap();
-        table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>()
+        table.task(id).unwrap().thread.recent.pus().collect::<Vec<_>>()
     });
     assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
 }
@@ -171,13 +172,13 @@ fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
     let fair = Fair::Batch;
     let lowered = table.created(creation(10, 11, (10, 10))).unwrap();
     let task = table.task(lowered).unwrap();
-    (task.placement.mark, task.placement.was_lowered) = (Mark::On(PuNr(1)), Some(fair));
+    (task.thread.mark, task.thread.last_lowered) = (Mark::On(PuNr(1)), Some(fair));
     let mut new = |tid, stand| {
         table.task(lowered).unwrap().placement.status = stand;
         table.begin_events();
         let id = table.created(Creation { lost: true, ..creation(10, tid, (10, 10)) }).unwrap();
         let task = table.task(id).unwrap();
-        (task.placement.had.pus().collect::<Vec<_>>(), task.placement.was_lowered)
+        (task.thread.recent.pus().collect::<Vec<_>>(), task.thread.last_lowered)
     };
     assert_eq!(new(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
     assert_eq!(new(15, PlacementStatus::PinnedByProgram), (vec![], None));
@@ -191,7 +192,7 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
         let task = table.task(id).unwrap();
-        (task.placement.mark, task.usage.cpu_time) =
+        (task.thread.mark, task.usage.cpu_time) =
             (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
         task.usage.waited = Some(Nanos(9));
     }
@@ -207,7 +208,7 @@ fn who_executes_a_program_stays_known_to_its_job() {
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert_eq!(table.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
     assert_eq!(
-        table.task(id).unwrap().placement.mark,
+        table.task(id).unwrap().thread.mark,
         Mark::On(PuNr(1)),
         "it has the mask that it had"
     );
@@ -237,8 +238,8 @@ fn who_executes_a_program_has_its_time_counted_once() {
 fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
     let (mut table, id) = taken_over(10);
     let task = table.task(id).unwrap();
-    assert_eq!(task.placement.mark, Mark::Original);
-    assert_eq!(task.placement.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(task.thread.mark, Mark::Original);
+    assert_eq!(task.thread.recent.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
 }
 
 /// The same by `/proc`, which showed the end of 11 earlier: then the new program of 10 is reported as the end of 10 and
@@ -249,12 +250,12 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     let first = table.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu) in [(first, 0), (further, 1)] {
-        table.task(id).unwrap().placement.mark = Mark::On(PuNr(pu));
+        table.task(id).unwrap().thread.mark = Mark::On(PuNr(pu));
     }
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(10), Nanos(3));
     let id = table.created(Creation { lost: true, ..creation(10, 10, (10, 10)) }).unwrap();
-    assert_eq!(table.task(id).unwrap().placement.had.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(table.task(id).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert!(table.begins_run(id) && table.doubtful().is_empty());
     table.ended(Tid(10), Nanos(4));
@@ -267,11 +268,11 @@ fn who_is_revived_may_be_another_thread() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
-    table.task(further).unwrap().placement.mark = Mark::On(PuNr(1));
+    table.task(further).unwrap().thread.mark = Mark::On(PuNr(1));
     table.ended(Tid(10), Nanos(2));
     assert_eq!(table.doubtful(), [first]);
     table.revive(first);
-    assert_eq!(table.task(first).unwrap().placement.had.pus().collect::<Vec<_>>(), [PuNr(1)]);
+    assert_eq!(table.task(first).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(1)]);
     assert!(table.doubtful().is_empty());
 }
 

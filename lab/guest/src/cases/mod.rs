@@ -73,6 +73,11 @@ pub const ALL: &[(&str, Case)] = &[
     ("pages-move-small-ones", pages::move_small_ones),
     ("pages-move-those-of-hugetlbfs", pages::move_those_of_hugetlbfs),
     ("pages-obey-who-owns-them", pages::obey_who_owns_them),
+    ("pages-of-a-job-go-where-a-policy-orders", pages::of_a_job_go_where_a_policy_orders),
+    (
+        "pages-of-a-job-stay-sound-when-colocate-is-killed",
+        pages::of_a_job_stay_sound_when_colocate_is_killed,
+    ),
     ("pages-of-a-move-that-is-stopped", pages::of_a_move_that_is_stopped),
     ("pages-of-a-process-that-ends", pages::of_a_process_that_ends),
     ("pages-refuse-a-node-without-memory", pages::refuse_a_node_without_memory),

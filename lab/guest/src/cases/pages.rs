@@ -5,7 +5,9 @@
 //! Times mean nothing in a guest, so of the batches only is looked at whether their size follows the
 //! time that they took.
 
+use super::undo::Before;
 use crate::evidence::{colocate, eventually, list, printed, text};
+use crate::session::Session;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -521,4 +523,63 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     ensure!(said.starts_with("colocate: stopped by signal 2: "), "{said}");
     ensure!(moved + report["pages"]["not_reached"].as_u64().unwrap_or(0) == total, "{report}");
     memory.ensure_on(0, &format!("0:{} 1:{moved}", total - moved))
+}
+
+/// A policy that is no part of colocate moves the memory of its job to node 1, in four orders.
+pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
+    let mut moved = Ordered::by("to-node:node=1,mib=16")?;
+    eventually("all pages on node 1", || Ok(moved.session.ask("where 0")? == "1:16384"))?;
+    ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
+    let [task] = &moved.session.tasks()[..] else { anyhow::bail!("expected one task") };
+    ensure!(task.only_pu() == Some(0), "expected it on PU 0, found {task:?}");
+    let report = moved.session.end()?;
+    ensure!(report["jobs"][0]["status"] == 0, "found {report:#}");
+    moved.before.left_nothing()
+}
+
+/// colocate is killed in the middle of such an order: the program lives on, each of its pages is on one node, and nothing of
+/// ours remains.
+pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
+    let mut moved = Ordered::by("to-node:node=1,mib=48")?;
+    eventually("the first pages on node 1", || Ok(moved.numa_maps()?.contains(" N1=")))?;
+    moved.session.colocate.kill()?;
+    let status = moved.session.colocate.wait()?;
+    ensure!(status.signal() == Some(9), "expected colocate killed, found {status}");
+    moved.session.await_end()?;
+    let pages = moved.session.ask("where 0")?;
+    let on = |word: &str| word.strip_prefix("0:").or(word.strip_prefix("1:"))?.parse().ok();
+    let counts: Option<Vec<u64>> = pages.split(' ').map(on).collect();
+    let counts = counts.with_context(|| format!("expected nodes 0 and 1, found {pages}"))?;
+    ensure!(counts.iter().sum::<u64>() == 16384, "expected 16384 pages, found {pages}");
+    ensure!(counts.len() == 2, "expected some pages on each node, found {pages}");
+    ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
+    moved.before.is_back(&moved.session)
+}
+
+/// The program `memory` with 64 MiB on node 0, under a policy that moves them.
+struct Ordered {
+    before: Before,
+    session: Session,
+    region: String,
+}
+
+impl Ordered {
+    fn by(policy: &str) -> anyhow::Result<Self> {
+        without_balancing()?;
+        let before = Before::now()?;
+        let options = ["--no-guard", "-q", "--quantum", "20ms", "--policy", policy];
+        let program = ["lab-guest", "--program", "memory", "any", "small:64"];
+        let mut session = Session::mover(&options, &program)?;
+        let region = session.hear()?;
+        Ok(Self { before, session, region })
+    }
+
+    /// The line of numa_maps of its memory.
+    fn numa_maps(&self) -> anyhow::Result<String> {
+        let tasks = self.session.tasks();
+        let task = tasks.first().context("no task")?;
+        let start = self.region.split('-').next().unwrap_or_default();
+        let all = text(format!("/proc/{}/numa_maps", task.pid))?;
+        Ok(all.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned())
+    }
 }

@@ -1,7 +1,7 @@
 //! `memory CPUS REGION...`: memory that lies still. A region is `small:MIB` (small pages), `huge:MIB`
 //! (transparent huge pages), `hugetlb:MIB` (pages of hugetlbfs's pool), `shared:MIB` (small pages that a
 //! child has mapped, too) or `bound:MIB` (small pages with a policy of their own). Each is written to from the PUs of `CPUS`, so it lies on
-//! their node.
+//! their node; with `any`, from where the program runs.
 //!
 //! For each region it prints `START-END` as `/proc/PID/maps` does, then does what the lines of standard
 //! input ask: `where N` (the kernel's word on which nodes the pages of region N are: `0:16384`), `check`
@@ -31,7 +31,9 @@ struct Region {
 /// If memory cannot be had or a line is none of ours.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let (cpus, words) = arguments.split_first().context("expected CPUS, found nothing")?;
-    stay_on(&crate::evidence::list(cpus)?)?;
+    if cpus != "any" {
+        stay_on(&crate::evidence::list(cpus)?)?;
+    }
     let regions = words.iter().map(|word| Region::of(word)).collect::<anyhow::Result<Vec<_>>>()?;
     if words.iter().any(|word| word.starts_with("shared")) {
         child()?;

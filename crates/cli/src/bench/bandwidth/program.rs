@@ -5,7 +5,7 @@ use crate::children::{self, End};
 use crate::exit::{CANNOT_EXECUTE, Failure, OURS};
 use anyhow::Context;
 use colocate_act::launch::Command as Found;
-use colocate_act::{ProcessHandle, pin, sys};
+use colocate_act::{ProcessHandle, affinity, sys};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_observe::Pid;
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Program {
         keeper: Keeper,
         stop: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let original = pin::own().context("cannot read our own affinity mask")?;
+        let original = affinity::own().context("cannot read our own affinity mask")?;
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
     }
 
@@ -85,10 +85,10 @@ impl Program {
         let mut command = Command::new(&self.found.path);
         command.arg0(&self.found.argv[0]).args(&self.found.argv[1..]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone()?);
-        pin::place_own(&pin::only(self.pu))
+        affinity::place_own(&affinity::only(self.pu))
             .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
         let started = children::start(&mut command);
-        pin::place_own(&self.original).context("cannot go back to where we may run")?;
+        affinity::place_own(&self.original).context("cannot go back to where we may run")?;
         started.map_err(|why| {
             let message = format!("{}: {why}", self.found.path.display());
             Failure { code: CANNOT_EXECUTE, message }.into()
@@ -98,11 +98,11 @@ impl Program {
     /// Makes sure that its first thread is where it should be. One that has ended was.
     fn read_back(&self, pid: Pid) -> anyhow::Result<()> {
         let Ok(process) = ProcessHandle::open(Path::new("/proc"), pid) else { return Ok(()) };
-        let found = match pin::allowed(&process, pid.first_thread()) {
-            Err(pin::PinError::Gone) => return Ok(()),
+        let found = match affinity::allowed(&process, pid.first_thread()) {
+            Err(affinity::AffinityError::Gone) => return Ok(()),
             found => found.context("cannot read the program's affinity mask")?,
         };
-        if found == pin::only(self.pu) {
+        if found == affinity::only(self.pu) {
             return Ok(());
         }
         let message = format!(

@@ -1,0 +1,69 @@
+//! What the actuators for threads share: the journal, and which masks are ours.
+
+use crate::handle::is_gone;
+use crate::journal::{Entry, Mark, Writer};
+use crate::thread::Thread;
+use colocate_machine::PuSet;
+use std::io;
+use std::path::PathBuf;
+
+/// Does things to threads; what is done is written to the journal first. Each kind of action is in a file of its own:
+/// [`crate::affinity`], [`crate::sched_class`].
+#[derive(Debug)]
+pub struct Actuators {
+    /// Where everything is written down.
+    pub journal: Writer,
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// The PUs that can be used now.
+    pub usable: PuSet,
+    /// The mask of threads that were not placed; see [`crate::original`].
+    pub original: PuSet,
+}
+
+impl Actuators {
+    /// Writes a thread to the journal, so that it is found again. False if it has ended, or cannot be read.
+    pub fn note(&mut self, thread: &mut Thread) -> bool {
+        thread.slot.is_some() || self.rewrite(thread)
+    }
+
+    /// Writes to the journal what has changed of a thread beside its mask. False if it has ended, or cannot be read.
+    pub fn rewrite(&mut self, thread: &mut Thread) -> bool {
+        self.write(thread, thread.mark).is_ok_and(|written| written)
+    }
+
+    /// Writes to the journal what is about to be done. False if the thread has ended.
+    ///
+    /// # Errors
+    /// If it may live and cannot be read.
+    pub fn write(&mut self, thread: &mut Thread, mark: Mark) -> io::Result<bool> {
+        let Some(process) = &thread.process else { return Ok(false) };
+        let start_ticks = match thread.start_ticks {
+            Some(start_ticks) => start_ticks,
+            None => match process.try_stat_of(thread.tid) {
+                Ok(stat) => *thread.start_ticks.insert(stat.start_ticks),
+                Err(why) if is_gone(&why) => return Ok(false),
+                Err(why) => return Err(why),
+            },
+        };
+        let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
+        let (pid, tid, was, lowered) = (thread.pid, thread.tid, thread.mark, thread.lowered);
+        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::owner::Owner;
+    use colocate_observe::Pid;
+
+    /// With a journal in memory.
+    pub fn actuators(original: &PuSet) -> Actuators {
+        let owner = Owner { pid: Pid(1), start_ticks: 0 };
+        let journal = Writer::begin(Err(String::new()), owner, None, original, None);
+        let (original, usable) = (original.clone(), original.clone());
+        Actuators { journal, proc: PathBuf::from("/proc"), original, usable }
+    }
+}

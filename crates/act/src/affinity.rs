@@ -1,0 +1,414 @@
+//! The actuator for affinity: where a thread may run.
+//!
+//! [`Actuators::pin`] writes to the journal, applies and reads back; [`Actuators::read_back`] looks again later. It is undone
+//! by [`place`] with the original mask, of what is on the PU that the journal names.
+//!
+//! A thread whose mask is neither the original one nor one that we gave to it or its creator has it from its program, which
+//! is respected.
+
+use crate::actuators::Actuators;
+use crate::handle::ProcessHandle;
+use crate::journal::Mark;
+use crate::stat::Stat;
+use crate::sys;
+use crate::thread::Thread;
+use colocate_machine::{PuNr, PuSet};
+use colocate_observe::sys::now;
+use colocate_observe::{SysError, Tid};
+use thiserror::Error;
+
+/// Why a thread could not be put somewhere.
+#[derive(Debug, Error)]
+pub enum AffinityError {
+    /// It has ended (`ESRCH`).
+    #[error("the thread has ended")]
+    Gone,
+    /// Its cpuset has none of the PUs, or they are offline (`EINVAL`).
+    #[error("expected a PU of the thread's cpuset that is online, found {wanted}")]
+    NoneAllowed {
+        /// The PUs that were asked for.
+        wanted: PuSet,
+    },
+    /// It is another user's (`EPERM`); `CAP_SYS_NICE` would allow it.
+    #[error("the thread belongs to another user; run colocate as that user or with CAP_SYS_NICE")]
+    Denied,
+    /// The kernel accepted the mask and then has another one: something else moves the thread.
+    #[error("expected {wanted} to be read back, found {found}")]
+    Elsewhere {
+        /// The PUs that were asked for.
+        wanted: PuSet,
+        /// The PUs that it may run on.
+        found: PuSet,
+    },
+    /// Something that sched_setaffinity(2) does not speak of.
+    #[error("{0}")]
+    Other(SysError),
+}
+
+impl AffinityError {
+    fn of(error: SysError, wanted: &PuSet) -> Self {
+        match error.errno() {
+            Some(libc::ESRCH) => Self::Gone,
+            Some(libc::EINVAL) => Self::NoneAllowed { wanted: wanted.clone() },
+            Some(libc::EPERM) => Self::Denied,
+            _ => Self::Other(error),
+        }
+    }
+}
+
+/// PUs that this thread may run on.
+///
+/// # Errors
+/// None known; passed on if the kernel has one.
+pub fn own() -> Result<PuSet, AffinityError> {
+    sys::getaffinity(Tid(0)).map_err(|error| AffinityError::of(error, &PuSet::new()))
+}
+
+/// Lets this thread run on `cpus`, as [`place`] does it for others.
+///
+/// # Errors
+/// As [`place`].
+pub fn place_own(cpus: &PuSet) -> Result<PuSet, AffinityError> {
+    sys::setaffinity(Tid(0), cpus).map_err(|error| AffinityError::of(error, cpus))?;
+    read_back(own()?, cpus)
+}
+
+/// PUs that thread `tid` of a process may run on.
+///
+/// # Errors
+/// [`AffinityError::Gone`] if it has ended.
+pub fn allowed(process: &ProcessHandle, tid: Tid) -> Result<PuSet, AffinityError> {
+    process.with(tid, sys::getaffinity).map_err(|error| AffinityError::of(error, &PuSet::new()))
+}
+
+/// Lets thread `tid` of a process run on `cpus` and says what the kernel made of it: without PUs that are
+/// offline or outside the thread's cpuset.
+///
+/// Success means that the kernel accepted the mask, and a thread that runs elsewhere is moved
+/// before the call returns; one that sleeps moves when it wakes.
+///
+/// # Errors
+/// Every variant of [`AffinityError`]; [`AffinityError::Elsewhere`] if none of `cpus` is read back.
+pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, AffinityError> {
+    let placed = process.with(tid, |tid| {
+        sys::setaffinity(tid, cpus)?;
+        sys::getaffinity(tid)
+    });
+    read_back(placed.map_err(|error| AffinityError::of(error, cpus))?, cpus)
+}
+
+fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
+    if found.is_subset(cpus) {
+        Ok(found)
+    } else {
+        Err(AffinityError::Elsewhere { wanted: cpus.clone(), found })
+    }
+}
+
+/// The set of one PU.
+#[must_use]
+pub fn only(pu: PuNr) -> PuSet {
+    [pu].into_iter().collect()
+}
+
+/// The only PU of `set`, if it has exactly one.
+#[must_use]
+pub fn single(set: &PuSet) -> Option<PuNr> {
+    let mut pus = set.iter();
+    pus.next().filter(|_| pus.next().is_none())
+}
+
+/// Whether a thread that was given `ours` and now has `current` was moved by the kernel only.
+///
+/// When PUs go offline or the cpuset shrinks to `usable`, the kernel takes away what is not usable
+/// any more, and if nothing is left it gives the thread all that is (cpuset(7)).
+#[must_use]
+pub fn is_untouched(current: &PuSet, ours: &PuSet, usable: &PuSet) -> bool {
+    let left = ours.intersection(usable);
+    *current == *ours || *current == left || (left.is_empty() && usable.is_subset(current))
+}
+
+/// What has become of a thread that was to be put somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pinned {
+    /// It is there, and that was read back.
+    Done,
+    /// The program chose its PUs itself, and keeps them.
+    ByProgram,
+    /// It has ended.
+    Ended,
+    /// It could not be moved, for this reason.
+    Failed(String),
+}
+
+impl Actuators {
+    /// Puts `thread` where `to` says.
+    pub fn pin(&mut self, thread: &mut Thread, to: Mark) -> Pinned {
+        let Some(process) = thread.process.clone() else { return Pinned::Ended };
+        let current = match allowed(&process, thread.tid) {
+            Ok(current) => current,
+            Err(AffinityError::Gone) => return Pinned::Ended,
+            Err(why) => return Pinned::Failed(why.to_string()),
+        };
+        thread.allowed = current;
+        if !self.is_ours(thread) {
+            self.respect(thread);
+            return Pinned::ByProgram;
+        }
+        if to == Mark::Original && thread.slot.is_none() && self.has_original(thread) {
+            // Nothing was ever done to it, nor to its creator when it was created.
+            thread.recent.clear();
+            thread.mark = to;
+            return Pinned::Done;
+        }
+        match self.write(thread, to) {
+            Ok(true) => {}
+            Ok(false) => return Pinned::Ended,
+            // What is not in the journal cannot be undone.
+            Err(why) => {
+                return Pinned::Failed(format!("its start in /proc cannot be read: {why}"));
+            }
+        }
+        thread.recent.changes(thread.mark, to, now());
+        match place(&process, thread.tid, &self.mask(to)) {
+            Ok(found) => {
+                (thread.allowed, thread.mark) = (found, to);
+                thread.restored = to == Mark::Original;
+                Pinned::Done
+            }
+            Err(AffinityError::Gone) => Pinned::Ended,
+            Err(AffinityError::Elsewhere { wanted, found }) => {
+                let before = std::mem::replace(&mut thread.allowed, found.clone());
+                if self.is_ours(thread) {
+                    thread.allowed = before;
+                    return Pinned::Failed(AffinityError::Elsewhere { wanted, found }.to_string());
+                }
+                // Its program has moved it in the moment since we did.
+                self.respect(thread);
+                Pinned::ByProgram
+            }
+            Err(why) => Pinned::Failed(why.to_string()),
+        }
+    }
+
+    /// Reads where `thread` may run, and where it last ran. `None` if it has ended or cannot be read.
+    pub fn read_back(&self, thread: &mut Thread) -> Option<Stat> {
+        let current = allowed(thread.process.as_ref()?, thread.tid).ok()?;
+        let stat = Self::read_last_pu(thread)?;
+        thread.allowed = current;
+        Some(stat)
+    }
+
+    /// Reads where `thread` last ran.
+    pub fn read_last_pu(thread: &mut Thread) -> Option<Stat> {
+        let stat = thread.process.as_ref()?.stat_of(thread.tid)?;
+        thread.last_ran = Some(stat.last_ran);
+        Some(stat)
+    }
+
+    /// Whether the mask of a thread is what is left of the original one. While only one PU can be used one that we gave to
+    /// it or its creator looks the same, but would not grow with what can be used.
+    fn has_original(&self, thread: &Thread) -> bool {
+        let given =
+            |pu| thread.mark.pu() == Some(pu) || thread.recent.pus().any(|recent| recent == pu);
+        let may_be_ours = !thread.restored && single(&thread.allowed).is_some_and(given);
+        let looks_so = is_untouched(&thread.allowed, &self.original, &self.usable);
+        thread.allowed == self.original || looks_so && !may_be_ours
+    }
+
+    /// Whether a mask is the original one, or what is left of it.
+    #[must_use]
+    pub fn is_original(&self, mask: &PuSet) -> bool {
+        *mask == self.original || is_untouched(mask, &self.original, &self.usable)
+    }
+
+    fn mask(&self, mark: Mark) -> PuSet {
+        mark.pu().map_or_else(|| self.original.clone(), only)
+    }
+
+    /// Whether the mask of a thread, as last read, is one that we gave to it or its creator, or what is left of that.
+    #[must_use]
+    pub fn is_ours(&self, thread: &Thread) -> bool {
+        let current = &thread.allowed;
+        let given =
+            [Mark::Original, thread.mark].into_iter().chain(thread.recent.pus().map(Mark::On));
+        let given = given.filter(|mark| *mark != Mark::Programs);
+        let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
+        let with = |usable: &PuSet| masks.iter().any(|ours| is_untouched(current, ours, usable));
+        // Another thread may have executed a program, which is reported later.
+        let is_others = || {
+            let mut places = self.journal.journal().places_in(thread.pid);
+            thread.is_first() && places.any(|pu| *current == only(pu))
+        };
+        // PUs may have gone since the machine was last read.
+        let usable_now = || sys::getaffinity(Tid(0));
+        with(&self.usable) || is_others() || usable_now().is_ok_and(|usable| with(&usable))
+    }
+
+    /// Leaves the mask of a thread, as last read, to its program.
+    pub fn respect(&mut self, thread: &mut Thread) {
+        // What is not in the journal might have its mask from one that we have placed.
+        let _ = self.write(thread, Mark::Programs);
+        thread.recent.clear();
+        thread.mark = Mark::Programs;
+    }
+
+    /// Notes before the end that a thread on one PU to which nothing was ever done has bound itself.
+    pub fn leave_bound(&mut self, thread: &mut Thread) {
+        let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
+        let allowed = process.and_then(|process| allowed(process, thread.tid).ok());
+        if allowed.is_some_and(|allowed| single(&allowed).is_some()) {
+            let _ = self.write(thread, Mark::Programs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actuators::tests::actuators;
+    use crate::journal::Entry;
+    use crate::thread::Inherited;
+    use colocate_machine::Nanos;
+    use colocate_observe::Pid;
+    use std::sync::Arc;
+
+    fn set(list: &str) -> PuSet {
+        PuSet::parse_list(list).unwrap()
+    }
+
+    /// Pins this thread, reads it back and restores the old mask.
+    #[test]
+    fn what_is_set_is_read_back() {
+        let before = own().unwrap();
+        for pu in before.iter() {
+            assert_eq!(place_own(&only(pu)).unwrap(), only(pu));
+        }
+        assert_eq!(place_own(&before).unwrap(), before);
+    }
+
+    #[test]
+    fn a_pu_that_does_not_exist_is_refused() {
+        let error = place_own(&set("8191")).unwrap_err();
+        assert!(matches!(error, AffinityError::NoneAllowed { .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "expected a PU of the thread's cpuset that is online, found 8191"
+        );
+    }
+
+    #[test]
+    fn an_ended_thread_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let tid = Tid(child.id().cast_signed());
+        let process = ProcessHandle::open(std::path::Path::new("/proc"), Pid(tid.0));
+        let process = process.unwrap();
+        assert_eq!(allowed(&process, tid).unwrap(), own().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(place(&process, tid, &set("0")), Err(AffinityError::Gone)));
+        assert!(matches!(allowed(&process, tid), Err(AffinityError::Gone)));
+    }
+
+    #[test]
+    fn the_kernels_own_changes_are_told_from_the_programs() {
+        let untouched =
+            |current, ours, usable| is_untouched(&set(current), &set(ours), &set(usable));
+        assert!(untouched("3", "3", "0-7"));
+        assert!(untouched("0-3", "0-7", "0-3"), "the cpuset shrank");
+        assert!(untouched("0-3", "5", "0-3"), "the PU left the cpuset");
+        assert!(untouched("0-7", "5", "0-3"), "the PU went offline");
+        assert!(!untouched("2", "3", "0-7"), "the program moved it");
+        assert!(!untouched("0-7", "3", "0-7"), "the program freed it");
+        assert!(!untouched("1", "5", "0-3"), "the program moved it after the cpuset shrank");
+    }
+
+    fn thread(pid: i32, tid: i32) -> Thread {
+        Thread::new(Pid(pid), Tid(tid), None, Inherited::default())
+    }
+
+    /// Whether the mask of one PU is one of ours.
+    fn is_ours_on(actuators: &Actuators, thread: &mut Thread, pu: u32) -> bool {
+        thread.allowed = only(PuNr(pu));
+        actuators.is_ours(thread)
+    }
+
+    /// A PU goes offline and the kernel frees the thread on it, before the machine was read again.
+    #[test]
+    fn a_thread_whose_pu_has_just_gone_is_still_ours() {
+        let (usable_now, gone) = (own().unwrap(), PuNr(8191));
+        let actuators = actuators(&usable_now.iter().chain([gone]).collect());
+        let mut thread = thread(10, 10);
+        (thread.mark, thread.allowed) = (Mark::On(gone), usable_now);
+        assert!(actuators.is_ours(&thread));
+        assert!(!is_ours_on(&actuators, &mut thread, 8190), "the program moved it");
+    }
+
+    /// A thread was put on the only PU that can be used. One that has what is left of the original mask, which would grow
+    /// with what can be used, is another case, and is given that one.
+    #[test]
+    fn the_only_pu_may_be_a_pin() {
+        std::thread::spawn(|| {
+            let pu = own().unwrap().iter().next().unwrap();
+            place_own(&only(pu)).unwrap();
+            let mut actuators = actuators(&[pu, PuNr(8191)].into_iter().collect());
+            actuators.usable = only(pu);
+            let this = std::fs::read_link("/proc/thread-self").unwrap();
+            let tid = Tid(this.file_name().unwrap().to_str().unwrap().parse().unwrap());
+            let pid = Pid(std::process::id().cast_signed());
+            let handle = ProcessHandle::open(std::path::Path::new("/proc"), pid).unwrap();
+            let mut thread = Thread::new(pid, tid, Some(Arc::new(handle)), Inherited::default());
+            assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
+            assert!(thread.slot.is_none(), "nothing was ever done to it");
+            thread.mark = Mark::On(pu);
+            assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
+            assert!(thread.restored && thread.slot.is_some());
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// While thread 11 is being created by 10, 10 is put on PU 1, then on 2, then left unpinned; 11 has the
+    /// mask that 10 had at the beginning. What 10 left two seconds ago was not handed down.
+    #[test]
+    fn a_new_thread_may_have_any_mask_that_its_creator_had_meanwhile() {
+        let actuators = actuators(&set("0-7"));
+        let mut creator = thread(10, 10);
+        for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
+            let left_at = Nanos::from_millis(left_at);
+            creator.recent.changes(Mark::On(PuNr(pu)), Mark::Original, left_at);
+        }
+        let mut new = Thread::new(Pid(10), Tid(11), None, creator.hands_down());
+        let ours = [0, 1, 2, 5, 6].map(|pu| is_ours_on(&actuators, &mut new, pu));
+        assert_eq!(ours, [true, true, true, false, false]);
+    }
+
+    /// Thread 11 of process 10 is on PU 1, and that of process 20 on PU 2. A program that thread 11 executes has the number
+    /// 10, and PU 1.
+    #[test]
+    fn a_first_thread_may_have_the_mask_of_another() {
+        let mut actuators = actuators(&set("0-7"));
+        for (pid, tid, pu) in [(10, 11, 1), (20, 21, 2)] {
+            let mark = Mark::On(PuNr(pu));
+            let (pid, tid, start_ticks) = (Pid(pid), Tid(tid), 0);
+            let entry = Entry { pid, tid, start_ticks, mark, was: Mark::Original, lowered: None };
+            let slot = actuators.journal.slot();
+            actuators.journal.write(slot, &entry);
+        }
+        let ours = |tid| [1, 2].map(|pu| is_ours_on(&actuators, &mut thread(10, tid), pu));
+        assert_eq!((ours(10), ours(12)), ([true, false], [false; 2]));
+    }
+
+    /// Thread 10 is on PU 0 and was to be put on PU 1: it was, created 11 there, and had ended when its mask was to
+    /// be read back.
+    #[test]
+    fn a_new_thread_may_have_a_mask_that_its_creator_was_not_seen_with() {
+        let actuators = actuators(&set("0-7"));
+        let mut creator = thread(10, 10);
+        creator.mark = Mark::On(PuNr(0));
+        creator.recent.changes(creator.mark, Mark::On(PuNr(1)), Nanos(1));
+        let mut new = Thread::new(Pid(10), Tid(11), None, creator.hands_down());
+        let ours = [0, 1, 2].map(|pu| is_ours_on(&actuators, &mut new, pu));
+        assert_eq!(ours, [true, true, false]);
+    }
+}

@@ -1,0 +1,126 @@
+//! A thread as the actuators know it: which one it is, what was done to it, and what it may have handed down.
+
+use crate::fair::Fair;
+use crate::handle::ProcessHandle;
+use crate::journal::{Mark, Slot};
+use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_observe::{Pid, Tid};
+use std::sync::Arc;
+
+/// A thread of a program.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its process.
+    pub pid: Pid,
+    /// Its number.
+    pub tid: Tid,
+    /// What all that is done to it goes through. Nothing is done to it without.
+    pub process: Option<Arc<ProcessHandle>>,
+    /// Clock ticks since boot at its creation, once read.
+    pub start_ticks: Option<u64>,
+    /// Its line in the journal, once it has one.
+    pub slot: Option<Slot>,
+    /// What was done to its mask last; what was done to its creator's, for a new thread.
+    pub mark: Mark,
+    /// Whether its own mask was restored, and not changed since.
+    pub restored: bool,
+    /// The PUs that it, or its creator, was put on before that.
+    pub recent: RecentPus,
+    /// Where it may run, as last read back.
+    pub allowed: PuSet,
+    /// Where it was last seen to run.
+    pub last_ran: Option<PuNr>,
+    /// The policy that it had before we put it under SCHED_IDLE, where it is now.
+    pub lowered: Option<Fair>,
+    /// The same of the last time that it, or its creator, was put there.
+    pub last_lowered: Option<Fair>,
+}
+
+/// What a new thread has from its creator.
+#[derive(Clone, Debug)]
+pub struct Inherited {
+    /// What was done to the creator's mask.
+    pub mark: Mark,
+    /// The PUs that the creator was put on.
+    pub recent: RecentPus,
+    /// The policy that the creator had before it was put under SCHED_IDLE.
+    pub lowered: Option<Fair>,
+}
+
+impl Default for Inherited {
+    fn default() -> Self {
+        Self { mark: Mark::Original, recent: RecentPus::default(), lowered: None }
+    }
+}
+
+impl Thread {
+    /// A new thread.
+    #[must_use]
+    pub fn new(pid: Pid, tid: Tid, process: Option<Arc<ProcessHandle>>, from: Inherited) -> Self {
+        Self {
+            pid,
+            tid,
+            process,
+            start_ticks: None,
+            slot: None,
+            mark: from.mark,
+            restored: false,
+            recent: from.recent,
+            allowed: PuSet::new(),
+            last_ran: None,
+            lowered: None,
+            last_lowered: from.lowered,
+        }
+    }
+
+    /// What a thread has that it creates now.
+    #[must_use]
+    pub fn hands_down(&self) -> Inherited {
+        Inherited { mark: self.mark, recent: self.recent.clone(), lowered: self.last_lowered }
+    }
+
+    /// Whether it is the first thread of its process.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.tid == self.pid.first_thread()
+    }
+}
+
+/// PUs that a thread may have handed down beside the one it is on now: those that it was put on or was to be put on
+/// last, and all that it has left within a second before.
+///
+/// A new thread has the mask that its creator had when its creation began, and is reported when that is over.
+/// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
+/// was read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecentPus(Vec<(PuNr, Nanos)>);
+
+/// How long a creation takes at most. Chosen: its creator may have to wait for a PU in the middle of it, on a busy machine
+/// for several slices of other threads.
+const CREATION_TAKES: Nanos = Nanos::from_secs(1);
+
+impl RecentPus {
+    /// Notes that a thread which was put as `from` says is about to be put as `to` says. To be called before it is done:
+    /// that may succeed and not be read back.
+    pub fn changes(&mut self, from: Mark, to: Mark, at: Nanos) {
+        if from != to {
+            [from, to].into_iter().filter_map(Mark::pu).for_each(|pu| self.note(pu, at));
+        }
+    }
+
+    /// Notes that it was on a PU until `at`.
+    pub fn note(&mut self, pu: PuNr, at: Nanos) {
+        self.0.retain(|(other, left)| *other != pu && *left + CREATION_TAKES > at);
+        self.0.push((pu, at));
+    }
+
+    /// The PUs.
+    pub fn pus(&self) -> impl Iterator<Item = PuNr> {
+        self.0.iter().map(|(pu, _)| *pu)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}

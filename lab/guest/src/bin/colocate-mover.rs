@@ -1,0 +1,74 @@
+//! colocate with one policy more: `to-node` keeps every thread on the first PU and moves the memory of the first job to a
+//! node.
+
+use colocate_machine::{Bytes, NodeNr, PuIdx};
+use colocate_policy::evidence::Choice;
+use colocate_policy::table::{Cadence, Kind, Preset, Row, Setting};
+use colocate_policy::why::{Allocated, Selected};
+use colocate_policy::{Evidence, JobIdx, PageMove, Plan, Policy, SourceSet};
+use std::process::ExitCode;
+
+static ROW: Row = Row {
+    name: "to-node",
+    summary: "keeps all threads on the first PU and moves memory to a node",
+    source: "a test",
+    settings: &[
+        Setting {
+            name: "node",
+            kind: Kind::Count(0),
+            default: Preset::Count(1),
+            meaning: "the node",
+        },
+        Setting {
+            name: "mib",
+            kind: Kind::Count(1),
+            default: Preset::Count(64),
+            meaning: "most that one order moves, MiB",
+        },
+    ],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: true,
+    make: |values, _| {
+        let node = NodeNr(values.count("node"));
+        Box::new(ToNode { node, budget: Bytes::mib(values.count("mib").into()), is_ordered: false })
+    },
+};
+
+static ROWS: [&Row; 1] = [&ROW];
+
+/// Orders anew when the order before is carried out: memory may have been mapped meanwhile.
+#[derive(Debug)]
+struct ToNode {
+    node: NodeNr,
+    budget: Bytes,
+    is_ordered: bool,
+}
+
+impl Policy for ToNode {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let first: Option<PuIdx> = evidence.now.pus.first().copied();
+        let choices = evidence.now.queue.iter().map(|job| Choice {
+            job: job.job,
+            selected: Selected::Room,
+            places: vec![(first, Allocated::Next); job.threads.len()],
+        });
+        let plan = evidence.plan(&choices.collect::<Vec<_>>());
+        if self.is_ordered && evidence.moved.is_empty() {
+            return plan;
+        }
+        self.is_ordered = true;
+        let why = "a test".to_owned();
+        let (job, to, budget) = (JobIdx(0), self.node, self.budget);
+        Plan { pages: vec![PageMove { job, range: None, to, budget, why }], ..plan }
+    }
+}
+
+fn main() -> ExitCode {
+    colocate_cli::main_with(&ROWS)
+}
