@@ -527,7 +527,7 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
 
 /// A policy that is no part of colocate moves the memory of its job to node 1, in four orders.
 pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
-    let mut moved = Ordered::by("to-node:node=1,mib=16")?;
+    let mut moved = Ordered::by("to-node:node=1:mib=16")?;
     eventually("all pages on node 1", || Ok(moved.session.ask("where 0")? == "1:16384"))?;
     ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
     let [task] = &moved.session.tasks()[..] else { anyhow::bail!("expected one task") };
@@ -540,7 +540,7 @@ pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
 /// colocate is killed in the middle of such an order: the program lives on, each of its pages is on one node, and nothing of
 /// ours remains.
 pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
-    let mut moved = Ordered::by("to-node:node=1,mib=48")?;
+    let mut moved = Ordered::by("to-node:node=1:mib=48")?;
     eventually("the first pages on node 1", || Ok(moved.numa_maps()?.contains(" N1=")))?;
     moved.session.colocate.kill()?;
     let status = moved.session.colocate.wait()?;
