@@ -4,8 +4,10 @@ use crate::common;
 
 use colocate_machine::{Bytes, NodeIdx, NodeNr, PuNr};
 use colocate_model::Assumptions;
+use colocate_policy::table::{Cadence, Row};
 use colocate_policy::{
-    AddressRange, Evidence, JobIdx, PageMove, PagesMoved, Place, Plan, Policy, SourceSet,
+    AddressRange, Evidence, JobIdx, PageMove, PagesMoved, Place, Plan, Policy, PolicySpec,
+    SourceSet, table,
 };
 use colocate_sim::{Kernel, Options, Outcome, Pages, Platform, simulate_with};
 use common::{SMALL, STREAM, job, machine, ms, placed, scenario, together};
@@ -32,6 +34,21 @@ impl Policy for Brings {
     }
 }
 
+/// The same as a row that is added from outside of the crate of policies.
+static ROW: Row = Row {
+    name: "brings-memory",
+    summary: "keeps a job on PU 0 and brings its memory to node 0",
+    source: "a test",
+    settings: &[],
+    needs: SourceSet::NONE,
+    prior: &[],
+    cadence: Cadence::EachQuantum,
+    waits: false,
+    make: |_, _| Box::new(Brings { order: order(0, Bytes::mib(16)), reports: Rc::default() }),
+};
+
+static ROWS: [&Row; 1] = [&ROW];
+
 fn order(to: u32, budget: Bytes) -> PageMove {
     let why = "its threads are there".to_owned();
     PageMove { job: JobIdx(0), range: None, to: NodeNr(to), budget, why }
@@ -39,18 +56,28 @@ fn order(to: u32, budget: Bytes) -> PageMove {
 
 /// A job whose 64 MiB are on node 1 and that is on PU 0, of node 0: how it went, and what was reported to the policy.
 fn far(order: PageMove) -> (Outcome, Vec<PagesMoved>) {
+    let reports = Rc::default();
+    let outcome = far_under(&mut Brings { order, reports: Rc::clone(&reports) });
+    (outcome, reports.take())
+}
+
+fn far_under(policy: &mut dyn Policy) -> Outcome {
     let mut far = job("a", STREAM, 200);
     far.threads[0].pages = Pages::On(NodeIdx(1));
     let mut jobs = scenario(vec![far]);
     jobs.kernel = Kernel { numa_balancing: None, ..together() };
     let (machine, performance) = machine(SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let reports = Rc::default();
-    let mut policy = Brings { order, reports: Rc::clone(&reports) };
     let options = Options { each_quantum: true, ..Options::default() };
-    let outcome =
-        simulate_with(&platform, &jobs, (&mut policy, ""), &options, &mut |_| ()).unwrap();
-    (outcome, reports.take())
+    simulate_with(&platform, &jobs, (policy, ""), &options, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn a_policy_from_outside_moves_memory() {
+    table::add(&ROWS);
+    let mut policy = PolicySpec::named("brings-memory").plain();
+    let outcome = far_under(policy.as_mut());
+    assert_eq!(outcome.tasks[0].moves.page_bytes, 64 << 20);
 }
 
 /// 16 MiB in each of four quanta of 200 ms. Near, a million instructions take 11 ms, and far 21 ms.

@@ -527,8 +527,8 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
 
 /// A policy that is no part of colocate moves the memory of its job to node 1, in four orders.
 pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
-    let mut moved = Ordered::by("to-node:node=1:mib=16")?;
-    eventually("all pages on node 1", || Ok(moved.session.ask("where 0")? == "1:16384"))?;
+    let mut moved = Ordered::by("to-node:node=1:mib=4", "small:16")?;
+    eventually("all pages on node 1", || Ok(moved.session.ask("where 0")? == "1:4096"))?;
     ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
     let [task] = &moved.session.tasks()[..] else { anyhow::bail!("expected one task") };
     ensure!(task.only_pu() == Some(0), "expected it on PU 0, found {task:?}");
@@ -540,7 +540,7 @@ pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
 /// colocate is killed in the middle of such an order: the program lives on, each of its pages is on one node, and nothing of
 /// ours remains.
 pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
-    let mut moved = Ordered::by("to-node:node=1:mib=48")?;
+    let mut moved = Ordered::by("to-node:node=1:mib=48", "small:64")?;
     eventually("the first pages on node 1", || Ok(moved.numa_maps()?.contains(" N1=")))?;
     moved.session.colocate.kill()?;
     let status = moved.session.colocate.wait()?;
@@ -556,7 +556,7 @@ pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     moved.before.is_back(&moved.session)
 }
 
-/// The program `memory` with 64 MiB on node 0, under a policy that moves them.
+/// The program `memory` with a region on node 0, under a policy that moves them.
 struct Ordered {
     before: Before,
     session: Session,
@@ -564,11 +564,11 @@ struct Ordered {
 }
 
 impl Ordered {
-    fn by(policy: &str) -> anyhow::Result<Self> {
+    fn by(policy: &str, region: &str) -> anyhow::Result<Self> {
         without_balancing()?;
         let before = Before::now()?;
         let options = ["--no-guard", "-q", "--quantum", "20ms", "--policy", policy];
-        let program = ["lab-guest", "--program", "memory", "any", "small:64"];
+        let program = ["lab-guest", "--program", "memory", "any", region];
         let mut session = Session::mover(&options, &program)?;
         let region = session.hear()?;
         Ok(Self { before, session, region })
