@@ -7,7 +7,7 @@ use colocate_model::Assumptions;
 use colocate_policy::table::{Cadence, Row};
 use colocate_policy::{
     AddressRange, Evidence, JobIdx, PageMove, PagesMoved, Place, Plan, Policy, PolicySpec,
-    SourceSet, table,
+    SourceSet,
 };
 use colocate_sim::{Kernel, Options, Outcome, Pages, Platform, simulate_with};
 use common::{SMALL, STREAM, job, machine, ms, placed, scenario, together};
@@ -34,7 +34,7 @@ impl Policy for Brings {
     }
 }
 
-/// The same as a row that is added from outside of the crate of policies.
+/// The same as a row from outside of the crate of policies.
 static ROW: Row = Row {
     name: "brings-memory",
     summary: "keeps a job on PU 0 and brings its memory to node 0",
@@ -46,8 +46,6 @@ static ROW: Row = Row {
     waits: false,
     make: |_, _| Box::new(Brings { order: order(0, Bytes::mib(16)), reports: Rc::default() }),
 };
-
-static ROWS: [&Row; 1] = [&ROW];
 
 fn order(to: u32, budget: Bytes) -> PageMove {
     let why = "its threads are there".to_owned();
@@ -74,8 +72,7 @@ fn far_under(policy: &mut dyn Policy) -> Outcome {
 
 #[test]
 fn a_policy_from_outside_moves_memory() {
-    table::add(&ROWS);
-    let mut policy = PolicySpec::named("brings-memory").plain();
+    let mut policy = PolicySpec::from(&ROW).plain();
     let outcome = far_under(policy.as_mut());
     assert_eq!(outcome.tasks[0].moves.page_bytes, 64 << 20);
 }
