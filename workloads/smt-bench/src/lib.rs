@@ -13,8 +13,6 @@ pub mod clock;
 mod control;
 mod kernel;
 mod list;
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod loops;
 pub mod measure;
 mod mix;

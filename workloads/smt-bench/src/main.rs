@@ -3,13 +3,9 @@
 // This is the part that speaks to the user.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use smt_bench::measure::MeasureError;
-use smt_bench::thread::{PinError, pin};
+use smt_bench::thread::{ThreadError, pin, side_by_side};
 use smt_bench::{Architecture, Control, Kernel, Runner, Workload, by_construction};
-use std::io;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -123,7 +119,7 @@ fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
     each.map_err(|_| format!("expected PUs as in 0,2, found {text}"))
 }
 
-fn report(run: &Run) -> Result<String, MeasureError> {
+fn report(run: &Run) -> Result<String, ThreadError> {
     let (done, took) = execute(run)?;
     #[allow(clippy::cast_precision_loss)] // a rate needs few digits
     let rate = done as f64 / took.as_secs_f64();
@@ -137,63 +133,29 @@ fn report(run: &Run) -> Result<String, MeasureError> {
 }
 
 /// Iterations of all threads together, and the time from the start of all to the end of the last.
-fn execute(run: &Run) -> Result<(u64, Duration), MeasureError> {
+fn execute(run: &Run) -> Result<(u64, Duration), ThreadError> {
     let controls: Vec<Control> = (0..run.threads).map(|_| Control::new()).collect();
-    let (ready, prepared) = channel();
-    std::thread::scope(|scope| {
-        // A thread whose start is dropped ends at once, so every way out of here ends them all.
-        let start = |(number, control)| {
-            let (ready, (go, wait)) = (ready.clone(), channel());
-            let work = move || one_thread(run, number, control, &ready, &wait);
-            Ok((go, Builder::new().spawn_scoped(scope, work)?))
-        };
-        let started: Vec<_> = controls
-            .iter()
-            .enumerate()
-            .map(start)
-            .collect::<io::Result<_>>()
-            .map_err(|source| MeasureError::Spawn { source })?;
-        prepared.iter().take(run.threads).collect::<Result<Vec<()>, _>>()?;
-        let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
-        let begin = Instant::now();
-        for go in &go {
-            // All have said that they wait.
-            let _ = go.send(());
+    let prepare = |number: usize| {
+        if !run.cpus.is_empty() {
+            pin(run.cpus[number % run.cpus.len()])?;
         }
+        Ok(Runner::new(run.workload))
+    };
+    let iterations = match run.length {
+        Length::Time(_) => u64::MAX,
+        Length::Iterations(n) => n,
+    };
+    let work = |number: usize, mut runner: Runner| runner.run(&controls[number], iterations);
+    let mut begin = Instant::now();
+    let meanwhile = || {
+        begin = Instant::now();
         if let Length::Time(length) = run.length {
             std::thread::sleep(length);
             controls.iter().for_each(Control::stop);
         }
-        let done = threads.into_iter().map(|t| t.join().expect("a worker does not panic")).sum();
-        Ok((done, begin.elapsed()))
-    })
-}
-
-/// One thread: prepares, says so, waits for the start, works. 0 if it was never started.
-fn one_thread(
-    run: &Run,
-    number: usize,
-    control: &Control,
-    ready: &Sender<Result<(), PinError>>,
-    go: &Receiver<()>,
-) -> u64 {
-    let pinned = match run.cpus.as_slice() {
-        [] => Ok(()),
-        cpus => pin(cpus[number % cpus.len()]),
     };
-    let mut runner = Runner::new(run.workload);
-    // Nobody left to tell means that another thread failed before.
-    let _ = ready.send(pinned);
-    if go.recv().is_err() {
-        return 0;
-    }
-    runner.run(
-        control,
-        match run.length {
-            Length::Time(_) => u64::MAX,
-            Length::Iterations(n) => n,
-        },
-    )
+    let done = side_by_side(run.threads, prepare, work, meanwhile)?;
+    Ok((done.into_iter().sum(), begin.elapsed()))
 }
 
 fn list() -> String {

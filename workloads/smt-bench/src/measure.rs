@@ -4,10 +4,7 @@ use crate::control::Control;
 use crate::kernel::Workload;
 use crate::overlap::{Stamp, Trail};
 use crate::runner::Runner;
-use crate::thread::{PinError, cpu_ns, pin, wall_ns};
-use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use crate::thread::{ThreadError, cpu_ns, pin, side_by_side, wall_ns};
 use std::time::Duration;
 
 /// A workload and the PU it runs on, by the kernel's number.
@@ -19,89 +16,28 @@ pub struct Job {
     pub cpu: u32,
 }
 
-/// Why a measurement did not take place.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    /// A thread is not where it should be.
-    #[error(transparent)]
-    Pin(#[from] PinError),
-    /// A thread could not be made.
-    #[error("cannot start a thread: {source}")]
-    Spawn {
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
 /// How long a chunk should take: short beside a time slice, so that an interruption costs little;
 /// long beside reading two clocks, about 0.3 µs (measured on a Sapphire Rapids guest,
 /// 2026-11-21).
 pub const CHUNK: Duration = Duration::from_nanos(CHUNK_NS);
 const CHUNK_NS: u64 = 100_000;
 
-/// Runs `jobs` at the same time for `length`, and says what each did, in their order.
+/// Runs `jobs` at the same time for `length`, and returns the trail of each, in their order.
 ///
-/// All threads are pinned and warm before the first one starts. Two jobs on one PU take turns, and
+/// All threads are pinned and warm before the first one starts. Two jobs on one PU alternate, and
 /// then [`crate::overlap::paces`] finds no time in which both ran.
 ///
 /// # Errors
-/// [`MeasureError`]: a PU cannot be used, or a thread cannot be made. Nothing was measured then.
-pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, MeasureError> {
-    let (ready, prepared) = channel();
-    std::thread::scope(|scope| {
-        // A thread whose start is dropped ends at once, so every way out of here ends them all.
-        let started: Vec<_> = jobs
-            .iter()
-            .map(|job| start(scope, *job, length, ready.clone()))
-            .collect::<io::Result<_>>()
-            .map_err(|source| MeasureError::Spawn { source })?;
-        drop(ready);
-        prepared.iter().take(jobs.len()).collect::<Result<Vec<()>, _>>()?;
-        let mut trails = Vec::with_capacity(jobs.len());
-        let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
-        for go in &go {
-            // All have said that they wait.
-            let _ = go.send(());
-        }
-        for thread in threads {
-            trails.extend(thread.join().expect("a worker has nothing to panic about"));
-        }
-        Ok(trails)
-    })
-}
-
-type Started<'scope> = (Sender<()>, ScopedJoinHandle<'scope, Option<Trail>>);
-
-fn start<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    job: Job,
-    length: Duration,
-    ready: Sender<Result<(), PinError>>,
-) -> io::Result<Started<'scope>> {
-    let (go, wait) = channel();
-    let name = format!("smt-bench {}", job.cpu);
-    let thread =
-        Builder::new().name(name).spawn_scoped(scope, move || work(job, length, &ready, &wait))?;
-    Ok((go, thread))
-}
-
-/// One thread: prepares, says so, waits for the start, works. `None` if it was never started.
-fn work(
-    job: Job,
-    length: Duration,
-    ready: &Sender<Result<(), PinError>>,
-    go: &Receiver<()>,
-) -> Option<Trail> {
-    if let Err(error) = pin(job.cpu) {
-        // Nobody left to tell means that another thread failed before.
-        let _ = ready.send(Err(error));
-        return None;
-    }
-    let mut runner = Runner::new(job.workload);
-    let chunk = chunk_of(&mut runner);
-    let _ = ready.send(Ok(()));
-    go.recv().ok()?;
-    Some(run_chunks(&mut runner, chunk, length))
+/// A PU cannot be used, or a thread cannot be created. Nothing was measured then.
+pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, ThreadError> {
+    let prepare = |number: usize| {
+        pin(jobs[number].cpu)?;
+        let mut runner = Runner::new(jobs[number].workload);
+        let chunk = chunk_of(&mut runner);
+        Ok((runner, chunk))
+    };
+    let work = |_, (mut runner, chunk)| run_chunks(&mut runner, chunk, length);
+    side_by_side(jobs.len(), prepare, work, || ())
 }
 
 /// How long finding the size of a chunk may take before we make do with what we have: a sandbox

@@ -88,9 +88,7 @@ mod tests {
             let control = Control::new();
             let done = std::thread::scope(|scope| {
                 let worker = scope.spawn(|| run_for(kernel, &control));
-                while control.done() == 0 {
-                    std::thread::yield_now();
-                }
+                colocate_testing::wait_until("an iteration", || control.done() > 0);
                 control.stop();
                 worker.join().unwrap()
             });
@@ -124,12 +122,12 @@ mod tests {
         let turn = |kernel: Kernel, limit| Runner::new(kernel.into()).turn(&Control::new(), limit);
         for (limit, passes) in [(1, 1.0), (250, 250.0)] {
             // Each loop adds 1 to every register, 32 times over all of them.
-            let registers = f64::from(loops::FP_CHAINS);
+            let registers = loops::FP_CHAINS as f64;
             assert_eq!(turn(Kernel::FpAdd, limit), registers + 32.0 * passes);
         }
         // Multiplying or dividing by 3/2 and 2/3 in turn leads back to where it began.
         for kernel in [Kernel::FpMul, Kernel::FpDiv] {
-            let start = f64::from(loops::FP_CHAINS);
+            let start = loops::FP_CHAINS as f64;
             assert!((turn(kernel, 1_000) / start - 1.0).abs() < 1e-9, "{kernel}");
         }
     }

@@ -10,10 +10,9 @@
 use crate::clock;
 use crate::control::Control;
 use crate::kernel::Kernel;
-use crate::measure::{MeasureError, sized};
+use crate::measure::sized;
 use crate::runner::Runner;
-use crate::thread::{PinError, cpu_ns, is_on, pin, wall_ns};
-use std::thread::Builder;
+use crate::thread::{ThreadError, cpu_ns, is_on, pin, side_by_side, wall_ns};
 use std::time::Duration;
 
 /// Loops that are bound by throughput: integer units, floating-point units, and the front end with its branch
@@ -60,8 +59,8 @@ pub struct Length {
 /// A portion for PU `cpu`, to be done on others as well.
 ///
 /// # Errors
-/// [`MeasureError`] if the PU cannot be used or a thread cannot be made.
-pub fn portion(cpu: u32) -> Result<Portion, MeasureError> {
+/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
     on(cpu, || {
         let chain = sized(LOOP_NS, |rounds| {
             clock::chain(rounds);
@@ -80,8 +79,8 @@ pub fn portion(cpu: u32) -> Result<Portion, MeasureError> {
 /// goes there and ends.
 ///
 /// # Errors
-/// [`MeasureError`] if the PU cannot be used or goes offline meanwhile, or a thread cannot be made.
-pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, MeasureError> {
+/// [`ThreadError`] if the PU cannot be used or goes offline meanwhile, or a thread cannot be made.
+pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, ThreadError> {
     on(cpu, || {
         let mut work = Work::new(portion);
         work.until(length.warm_up);
@@ -89,20 +88,14 @@ pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, Measur
     })
 }
 
-/// Runs `what` in a thread that is on `cpu`, and still is at the end: what was done elsewhere says nothing of it.
-fn on<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> Result<T, MeasureError> {
-    std::thread::scope(|scope| {
-        let pinned = move || -> Result<T, PinError> {
-            pin(cpu)?;
-            let done = what();
-            is_on(cpu).map(|()| done)
-        };
-        let thread = Builder::new()
-            .name(format!("smt-bench {cpu}"))
-            .spawn_scoped(scope, pinned)
-            .map_err(|source| MeasureError::Spawn { source })?;
-        Ok(thread.join().expect("a worker has nothing to panic about")?)
-    })
+/// Runs `what` in a thread that is on `cpu`, and still is at the end: a result from elsewhere means nothing.
+fn on<T: Send>(cpu: u32, what: impl Fn() -> T + Sync) -> Result<T, ThreadError> {
+    let work = |_, ()| {
+        let done = what();
+        is_on(cpu).map(|()| done)
+    };
+    let mut done = side_by_side(1, |_| pin(cpu), work, || ())?;
+    done.remove(0)
 }
 
 /// Loops ready to run.

@@ -1,30 +1,40 @@
-//! Which PU a thread runs on, and its clocks.
+//! Threads on PUs, and their clocks.
 
 use std::io;
+use std::sync::mpsc::channel;
+use std::thread::Builder;
 
-/// Why a thread is not on the PU it should be on.
+/// Why a thread cannot work.
 #[derive(Debug, thiserror::Error)]
-pub enum PinError {
+pub enum ThreadError {
     /// The kernel refused: the PU is offline, absent or outside the cpuset.
     #[error("cannot run on PU {cpu}: sched_setaffinity: {source}")]
     Refused {
-        /// The PU that was asked for, by the kernel's number.
+        /// The requested PU, by the kernel's number.
         cpu: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The mask that is in force is another.
     #[error("cannot run on PU {cpu}: the mask read back is {found:?}")]
     Elsewhere {
-        /// The PU that was asked for, by the kernel's number.
+        /// The requested PU, by the kernel's number.
         cpu: u32,
-        /// The PUs the thread may really use.
+        /// The PUs that the thread may really use.
         found: Vec<u32>,
     },
     /// The mask cannot be read.
-    #[error("cannot read the affinity mask: sched_getaffinity: {source}")]
-    Unreadable {
-        /// What the kernel said.
+    #[error("cannot read the affinity mask: sched_getaffinity: {0}")]
+    Unreadable(io::Error),
+    /// It could not be created.
+    #[error("cannot start a thread: {0}")]
+    Spawn(io::Error),
+    /// There is no memory for its matrix.
+    #[error("cannot have {rows} rows of 576 bytes: mmap: {source}")]
+    Memory {
+        /// Requested rows.
+        rows: u32,
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -39,11 +49,11 @@ type Mask = [u64; MASK_BITS / WORD_BITS];
 /// Needs no privilege inside the inherited cpuset.
 ///
 /// # Errors
-/// - [`PinError::Refused`] if `cpu` is offline, absent or not allowed.
-/// - [`PinError::Elsewhere`] if the mask read back is not that PU alone.
-/// - [`PinError::Unreadable`] if the mask cannot be read back.
-pub fn pin(cpu: u32) -> Result<(), PinError> {
-    set_mask(cpu).map_err(|source| PinError::Refused { cpu, source })?;
+/// - [`ThreadError::Refused`] if `cpu` is offline, absent or not allowed.
+/// - [`ThreadError::Elsewhere`] if the mask read back is not that PU alone.
+/// - [`ThreadError::Unreadable`] if the mask cannot be read back.
+pub fn pin(cpu: u32) -> Result<(), ThreadError> {
+    set_mask(cpu).map_err(|source| ThreadError::Refused { cpu, source })?;
     is_on(cpu)
 }
 
@@ -51,12 +61,12 @@ pub fn pin(cpu: u32) -> Result<(), PinError> {
 /// offline.
 ///
 /// # Errors
-/// - [`PinError::Elsewhere`] if its mask is not that PU alone.
-/// - [`PinError::Unreadable`] if its mask cannot be read.
-pub fn is_on(cpu: u32) -> Result<(), PinError> {
+/// - [`ThreadError::Elsewhere`] if its mask is not that PU alone.
+/// - [`ThreadError::Unreadable`] if its mask cannot be read.
+pub fn is_on(cpu: u32) -> Result<(), ThreadError> {
     match usable()? {
         found if found == [cpu] => Ok(()),
-        found => Err(PinError::Elsewhere { cpu, found }),
+        found => Err(ThreadError::Elsewhere { cpu, found }),
     }
 }
 
@@ -74,17 +84,64 @@ fn set_mask(cpu: u32) -> io::Result<()> {
 /// in its cpuset.
 ///
 /// # Errors
-/// [`PinError::Unreadable`].
-pub fn usable() -> Result<Vec<u32>, PinError> {
+/// [`ThreadError::Unreadable`].
+pub fn usable() -> Result<Vec<u32>, ThreadError> {
     let mut mask: Mask = [0; MASK_BITS / WORD_BITS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
     let ret = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     if ret < 0 {
-        return Err(PinError::Unreadable { source: io::Error::last_os_error() });
+        return Err(ThreadError::Unreadable(io::Error::last_os_error()));
     }
     let set = |bit: &u32| mask[*bit as usize / WORD_BITS] >> (*bit as usize % WORD_BITS) & 1 == 1;
     #[allow(clippy::cast_possible_truncation)] // a constant that fits
     Ok((0..MASK_BITS as u32).filter(set).collect())
+}
+
+/// Runs `count` threads, and returns what `work` returned in each.
+///
+/// Each first prepares itself. When all are ready they begin to work, and `meanwhile` runs in the calling thread.
+///
+/// # Errors
+/// - [`ThreadError::Spawn`] if a thread cannot be created.
+/// - The first error of `prepare`. No thread has worked then.
+pub fn side_by_side<P, T: Send>(
+    count: usize,
+    prepare: impl Fn(usize) -> Result<P, ThreadError> + Sync,
+    work: impl Fn(usize, P) -> T + Sync,
+    meanwhile: impl FnOnce(),
+) -> Result<Vec<T>, ThreadError> {
+    let (ready, prepared) = channel();
+    let (prepare, work) = (&prepare, &work);
+    std::thread::scope(|scope| {
+        // A thread whose `go` is dropped ends at once, so every return from here ends all of them.
+        let start = |number| {
+            let (ready, (go, wait)) = (ready.clone(), channel());
+            let body = move || {
+                let (outcome, mine) = match prepare(number) {
+                    Ok(mine) => (Ok(()), Some(mine)),
+                    Err(error) => (Err(error), None),
+                };
+                // There is no receiver if another thread failed before.
+                let _ = ready.send(outcome);
+                wait.recv().ok().zip(mine).map(|((), mine)| work(number, mine))
+            };
+            let name = format!("smt-bench {number}");
+            let thread = Builder::new().name(name).spawn_scoped(scope, body);
+            Ok((go, thread.map_err(ThreadError::Spawn)?))
+        };
+        let started = (0..count).map(start).collect::<Result<Vec<_>, ThreadError>>()?;
+        prepared.iter().take(count).collect::<Result<Vec<()>, _>>()?;
+        let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        for go in &go {
+            // All are ready, so each has a receiver.
+            let _ = go.send(());
+        }
+        meanwhile();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Option<T>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(threads.into_iter().filter_map(join).collect())
+    })
 }
 
 /// Wall time in nanoseconds since some moment (`CLOCK_MONOTONIC`).

@@ -2,33 +2,11 @@
 
 use super::matrix::Matrix;
 use super::pace::{Next, Tried, next};
-use crate::thread::{PinError, cpu_ns, pin};
+use crate::thread::{ThreadError, cpu_ns, pin};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
-
-/// Why there is no generator.
-#[derive(Debug, thiserror::Error)]
-pub enum TrafficError {
-    /// Its thread is not where it should be.
-    #[error(transparent)]
-    Pin(#[from] PinError),
-    /// There is no memory for its matrix.
-    #[error("cannot have {rows} rows of 576 bytes: mmap: {source}")]
-    Memory {
-        /// Rows that were asked for.
-        rows: u32,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The thread could not be made.
-    #[error("cannot start a thread: {source}")]
-    Spawn {
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
 
 /// What a generator has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,8 +93,8 @@ impl Generator {
     /// waits until it is ready.
     ///
     /// # Errors
-    /// [`TrafficError`]: the PU cannot be used, or memory or threads have run out. No thread is left then.
-    pub fn start(cpu: u32, rows: u32) -> Result<Self, TrafficError> {
+    /// [`ThreadError`]: the PU cannot be used, or memory or threads have run out. No thread is left then.
+    pub fn start(cpu: u32, rows: u32) -> Result<Self, ThreadError> {
         let state = State { order: Order::Rest, resting: true, tally: Tally::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (ready, prepared) = std::sync::mpsc::channel();
@@ -132,11 +110,11 @@ impl Generator {
         let thread = Builder::new()
             .name(format!("traffic {cpu}"))
             .spawn(work)
-            .map_err(|source| TrafficError::Spawn { source })?;
+            .map_err(ThreadError::Spawn)?;
         let generator = Self { shared, thread: Some(thread), cpu };
         match prepared.recv() {
             Ok(done) => done.map(|()| generator),
-            Err(_) => Err(TrafficError::Spawn { source: io::ErrorKind::Other.into() }),
+            Err(_) => Err(ThreadError::Spawn(io::ErrorKind::Other.into())),
         }
     }
 
@@ -221,9 +199,9 @@ impl Drop for Generator {
     }
 }
 
-fn prepare(cpu: u32, rows: u32) -> Result<Matrix, TrafficError> {
+fn prepare(cpu: u32, rows: u32) -> Result<Matrix, ThreadError> {
     pin(cpu)?;
-    Matrix::new(rows).map_err(|source| TrafficError::Memory { rows, source })
+    Matrix::new(rows).map_err(|source| ThreadError::Memory { rows, source })
 }
 
 /// The thread's life.
@@ -261,6 +239,7 @@ fn wanted(shared: &Shared) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::thread::usable;
+    use colocate_testing::wait_until;
 
     #[test]
     fn it_counts_while_it_is_told_to_and_then_rests() {
@@ -270,9 +249,9 @@ mod tests {
         for nops in [0, 1_000] {
             let before = generator.tally();
             generator.ask(nops);
-            while generator.tally().lines < before.lines + 4 * block(nops) {
-                std::thread::yield_now();
-            }
+            wait_until("four blocks of lines", || {
+                generator.tally().lines >= before.lines + 4 * block(nops)
+            });
             generator.rest();
             let after = generator.tally();
             assert!(after.since(before).lines.is_multiple_of(block(nops)));

@@ -8,5 +8,5 @@ mod generator;
 mod matrix;
 pub mod pace;
 
-pub use generator::{Generator, Tally, TrafficError};
+pub use generator::{Generator, Tally};
 pub use matrix::{COLUMNS, Matrix, ROW_BYTES};
