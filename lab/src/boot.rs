@@ -1,4 +1,4 @@
-//! Boots a guest, hands out what its program prints, and always ends it.
+//! Boots a guest, passes on what its program prints, and always ends it.
 
 use crate::console::Console;
 use crate::guest::Guest;
@@ -12,34 +12,34 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How much is read at once, and how many of these may wait: a guest that floods must wait for us
-/// instead of filling our memory.
+/// How much is read at once, and how many of these may be queued: a guest that floods is slowed down and does not fill our
+/// memory.
 const PIECE_BYTES: usize = 16 << 10;
 const WAITING_PIECES: usize = 16;
-/// How often a process without a pipe is looked at.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a process without a pipe is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A guest that is ready to be booted.
-pub struct Boot<'a> {
+pub struct Boot {
     /// The unpacked packages of QEMU.
-    pub qemu: &'a Path,
+    pub qemu: PathBuf,
     /// The kernel to boot.
     pub guest: Guest,
     /// The unpacked packages that hold that kernel.
-    pub root: &'a Path,
+    pub root: PathBuf,
     /// QEMU's options for the topology.
     pub options: Vec<String>,
     /// The guest's file system, in a file that need not have a name.
-    pub initramfs: &'a File,
+    pub initramfs: File,
     /// The device tree that takes the place of QEMU's own, likewise.
-    pub tree: Option<&'a File>,
+    pub tree: Option<File>,
     /// The word that begins the line by which `/init` reports.
-    pub mark: &'a str,
+    pub mark: String,
     /// When the guest is killed if it has not ended by itself.
     pub limit: Duration,
 }
 
-impl Boot<'_> {
+impl Boot {
     /// Boots, passes what the command prints to `to` as it comes, and returns the command's status.
     ///
     /// Everything that the guest and QEMU write goes to `console` too.
@@ -49,19 +49,19 @@ impl Boot<'_> {
     pub fn run(&self, console: &mut Console, mut to: impl FnMut(&[u8])) -> anyhow::Result<i32> {
         let deadline = Instant::now() + self.limit;
         let mut command = self.command()?;
-        // The first serial line is the console, and QEMU's own words belong beside it; the second
-        // one belongs to the command alone. `-serial` opens its file anew, so this is no loop.
+        // The first serial line is the console, beside QEMU's own messages; the second one is for the command's output
+        // alone. `-serial` opens its file anew, so this is no loop.
         command.args(["-serial", "file:/proc/self/fd/2", "-serial", "stdio"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut qemu = Killed::start(&mut command)?;
         let pieces = qemu.pieces()?;
-        let mut output = Output::new(self.mark);
+        let mut output = Output::new(&self.mark);
         while let Some((from, piece)) = self.next(&pieces, deadline, console)? {
             console.push(&piece);
             if from == Source::Command {
                 output.push(&piece, &mut to);
             }
-            // The command has ended and so all has been read: what poweroff does is of no interest.
+            // The command has ended and all of its output has been read: the rest does not matter.
             if let Some(status) = output.status() {
                 return Ok(status);
             }
@@ -70,7 +70,7 @@ impl Boot<'_> {
         let status = status.map_or("closed its output".into(), |status| status.to_string());
         bail!(
             "the guest ended without a status (QEMU: {status}); its console ends with: {}",
-            console.last_words()
+            console.last_line()
         )
     }
 
@@ -102,21 +102,21 @@ impl Boot<'_> {
             Err(RecvTimeoutError::Timeout) => bail!(
                 "the guest was killed: it had not ended after {} s; its console ends with: {}",
                 self.limit.as_secs(),
-                console.last_words()
+                console.last_line()
             ),
         }
     }
 
     fn command(&self) -> anyhow::Result<Command> {
         let arch = if self.guest.is_arm64() { "aarch64" } else { "x86_64" };
-        let mut command = tool(self.qemu, &format!("qemu-system-{arch}"))?;
+        let mut command = tool(&self.qemu, &format!("qemu-system-{arch}"))?;
         for data in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(self.qemu.join(data));
         }
         command.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"]);
         command.args(&self.options).arg("-kernel").arg(self.root.join("vmlinuz"));
-        command.arg("-initrd").arg(path_of(self.initramfs));
-        if let Some(tree) = self.tree {
+        command.arg("-initrd").arg(path_of(&self.initramfs));
+        if let Some(tree) = &self.tree {
             command.arg("-dtb").arg(path_of(tree));
         }
         // panic=-1: the guest ends at once. loglevel=4: errors and worse.
@@ -129,8 +129,8 @@ impl Boot<'_> {
 
 /// A path by which a child can open one of our open files for as long as we are there.
 ///
-/// A file without a name needs nobody to remove it. And a child that was started at the very
-/// moment at which we were killed finds nothing, and ends.
+/// A file without a name need not be removed. A child that was started at the moment at which we were killed finds nothing,
+/// and ends.
 #[must_use]
 pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
@@ -170,7 +170,7 @@ pub fn started(command: &mut Command) -> anyhow::Result<Child> {
 /// A process that does not outlive its owner.
 pub struct Killed(Child);
 
-/// Who wrote something.
+/// Where a piece of output comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Console,
@@ -191,14 +191,14 @@ impl Killed {
     /// Waits for its end, not beyond `deadline`: then it is `None`.
     ///
     /// # Errors
-    /// If the kernel will not say.
+    /// If the kernel refuses.
     pub fn wait(&mut self, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
         loop {
             let ended = self.0.try_wait().context("cannot wait for a process")?;
             if ended.is_some() || Instant::now() >= deadline {
                 return Ok(ended);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -222,12 +222,12 @@ impl Drop for Killed {
     }
 }
 
-fn pass_on(mut from: impl Read, who: Source, to: &SyncSender<Piece>) {
+fn pass_on(mut from: impl Read, source: Source, to: &SyncSender<Piece>) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match from.read(&mut piece) {
             Ok(0) => return,
-            Ok(length) if to.send((who, piece[..length].to_vec())).is_ok() => {}
+            Ok(length) if to.send((source, piece[..length].to_vec())).is_ok() => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(_) | Err(_) => return,
         }

@@ -1,4 +1,4 @@
-//! What a guest wrote on its console, as far as somebody who looks for a failure wants it.
+//! What a guest wrote on its console, as much as the search for a failure needs.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -7,12 +7,12 @@ use std::path::Path;
 /// How much is kept of the beginning, and as much again of the end. A whole boot with `loglevel=7`
 /// writes 60 KiB, so this is everything except where a guest floods.
 const KEPT_BYTES: usize = 1 << 20;
-/// Where a panic is looked for: its registers and stack take less.
+/// Where a panic is searched: its registers and stack take less.
 const END_BYTES: usize = 32 << 10;
-/// What the kernel calls its end.
+/// How the kernel reports its end.
 const PANIC: &str = "Kernel panic";
-/// How much of a line is told in a message.
-const TOLD_CHARS: usize = 300;
+/// How much of a line a message shows.
+const LINE_CHARS: usize = 300;
 
 /// The first and the last of what came, in memory: whatever ends us, no file stays.
 #[derive(Default)]
@@ -41,28 +41,28 @@ impl Console {
 
     /// Whether the kernel panicked before `line` was printed.
     ///
-    /// `line` is one that comes early: it is looked for in what is kept of the beginning.
+    /// `line` is one that comes early: only what is kept of the beginning is searched.
     #[must_use]
     pub fn panicked_before(&self, line: &str) -> bool {
         let came = String::from_utf8_lossy(&self.head);
-        !came.contains(line) && self.last_words().contains(PANIC)
+        !came.contains(line) && self.last_line().contains(PANIC)
     }
 
     /// Whether the kernel ended by an int3 in its own code, before anything else went wrong there.
     ///
-    /// It has none there but while it rewrites its code, when a static key is switched, and then it knows of it.
+    /// It has one there only while it rewrites its code to switch a static key, and then its handler expects it.
     #[must_use]
-    pub fn fell_over_int3(&self) -> bool {
+    pub fn ended_by_int3(&self) -> bool {
         const FIRST: &str = "int3: 0000 [#1]";
         let mut all = self.head.clone();
         all.extend(&self.tail);
-        String::from_utf8_lossy(&all).contains(FIRST) && self.last_words().contains(PANIC)
+        String::from_utf8_lossy(&all).contains(FIRST) && self.last_line().contains(PANIC)
     }
 
-    /// The line that says most about the end: the kernel's panic if there was one, else the last
+    /// The most informative line of the end: the kernel's panic if there was one, else the last
     /// line that is not blank; shortened, without control characters.
     #[must_use]
-    pub fn last_words(&self) -> String {
+    pub fn last_line(&self) -> String {
         let end: Vec<u8> = if self.tail.is_empty() {
             self.head[self.head.len().saturating_sub(END_BYTES)..].to_vec()
         } else {
@@ -72,7 +72,7 @@ impl Console {
         let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
         let panic = lines.clone().find(|line| line.contains(PANIC));
         let line = panic.or_else(|| lines.next()).unwrap_or("nothing");
-        line.chars().filter(|c| !c.is_control()).take(TOLD_CHARS).collect()
+        line.chars().filter(|c| !c.is_control()).take(LINE_CHARS).collect()
     }
 
     /// Writes it into a file.
@@ -103,7 +103,7 @@ mod tests {
             console.push(&[b'x'; KEPT_BYTES / 10]);
         }
         console.push(b"\n\x1b[1mthe end\r\n\n");
-        assert_eq!(console.last_words(), "[1mthe end");
+        assert_eq!(console.last_line(), "[1mthe end");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("console");
         console.keep(&path).expect("written");
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_rather_than_what_follows_it() {
+    fn a_panic_is_shown_and_not_what_follows_it() {
         let mut console = Console::default();
         console.push(b"[ 4.1] Kernel panic - not syncing: sysrq\r\n[ 4.2] Kernel Offset: 0x1\r\n");
-        assert_eq!(console.last_words(), "[ 4.1] Kernel panic - not syncing: sysrq");
+        assert_eq!(console.last_line(), "[ 4.1] Kernel panic - not syncing: sysrq");
     }
 
     #[test]
-    fn a_panic_before_the_first_process_is_told_from_one_after_it() {
+    fn a_panic_before_the_first_process_differs_from_one_after_it() {
         let mut console = Console::default();
         assert!(!console.panicked_before("lab-1 begin"), "nothing came");
         console.push(b"[ 4.1] Kernel panic - not syncing: Fatal exception in interrupt\r\n");
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn an_int3_is_told_from_other_ends() {
+    fn an_int3_differs_from_other_ends() {
         let ends = |first: &str| {
             let mut console = Console::default();
             console.push(b"lab-1 begin\r\n");
             console.push(first.as_bytes());
             console.push(b"[ 9.2] Kernel panic - not syncing: Fatal exception in interrupt\r\n");
-            console.fell_over_int3()
+            console.ended_by_int3()
         };
         assert!(ends("[ 9.1] Oops: int3: 0000 [#1] PREEMPT SMP PTI\r\n"), "Linux 6.12");
         assert!(ends("[ 9.1] int3: 0000 [#1] PREEMPT SMP PTI\r\n"), "Linux 6.1");
@@ -148,6 +148,6 @@ mod tests {
 
     #[test]
     fn a_silent_guest_says_nothing() {
-        assert_eq!(Console::default().last_words(), "nothing");
+        assert_eq!(Console::default().last_line(), "nothing");
     }
 }

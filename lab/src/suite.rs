@@ -1,21 +1,17 @@
 //! What is proved in guests: boots, and the cases that each of them runs.
 //!
 //! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
-//! runs many cases, because booting is what takes the time.
+//! runs many cases, because booting takes most of the time.
 
-mod asymmetric;
+mod boots;
 pub mod build;
-mod counters;
-mod doctor;
-mod pages;
-mod run;
-mod topo;
 
 use crate::golden;
 use crate::guest::Guest;
 use crate::indented::Indented;
 use crate::task::Task;
 use anyhow::{Context as _, bail};
+use boots::BOOTS;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
 
@@ -26,7 +22,7 @@ pub enum Size {
     Quick,
     /// Half an hour, for every night
     Full,
-    /// Hours, for whoever looks for what happens once in a thousand times
+    /// Hours, to find what happens once in a thousand times
     Soak,
 }
 
@@ -40,35 +36,22 @@ struct Boot {
     size: Size,
     /// Programs beside `colocate` and `lab-guest`.
     programs: &'static [&'static str],
-    cases: &'static [&'static str],
-    /// When the guest is killed, on a machine that is busy besides.
+    /// Names of cases, in groups.
+    cases: &'static [&'static [&'static str]],
+    /// When the guest is killed, also on a busy machine.
     limit: Duration,
-}
-
-/// The limit of most boots. Chosen: they take up to a minute, and with 18 runnable threads on two CPUs one
-/// took more than 300 s.
-const LIMIT: Duration = Duration::from_secs(900);
-
-fn boots() -> impl Iterator<Item = &'static Boot> {
-    counters::BOOTS
-        .iter()
-        .chain(doctor::BOOTS)
-        .chain(pages::BOOTS)
-        .chain(run::BOOTS)
-        .chain(topo::BOOTS)
-        .chain(asymmetric::BOOTS)
 }
 
 /// Prints every boot with its cases.
 pub fn list() {
-    for boot in boots() {
+    for boot in BOOTS {
         let size = format!("{:?}", boot.size).to_lowercase();
         println!(
             "{} ({size}; {} on {:?}): {}",
             boot.name,
             boot.machine,
             boot.guest,
-            boot.cases.join(" ")
+            boot.cases.concat().join(" ")
         );
     }
 }
@@ -78,20 +61,20 @@ pub fn list() {
 /// # Errors
 /// If anything fails; each failure is printed as it happens.
 pub fn test(size: Size) -> anyhow::Result<()> {
-    let mut boots: Vec<_> = boots().filter(|boot| boot.size <= size).collect();
+    let mut boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
     if !build::all(&boots)? {
         let arm64 = boots.extract_if(.., |boot| boot.guest.is_arm64());
         let names: Vec<_> = arm64.map(|boot| boot.name).collect();
         println!("lab: skipped for that reason: {}", names.join(", "));
     }
-    let outcomes = boots.iter().map(|boot| (boot.name, run(boot, boot.cases)));
+    let outcomes = boots.iter().map(|boot| (boot.name, run(boot, &boot.cases.concat())));
     let failed: Vec<_> = outcomes.filter_map(|(name, it)| Some((name, it.err()?))).collect();
-    let cases: usize = boots.iter().map(|boot| boot.cases.len()).sum();
+    let cases: usize = boots.iter().map(|boot| boot.cases.concat().len()).sum();
     if failed.is_empty() {
         println!("lab: {cases} cases in {} boots passed", boots.len());
         return Ok(());
     }
-    // Once more at the end, where it is found.
+    // Once more at the end.
     let lines: Vec<_> = failed.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
     bail!("failed:{}", lines.concat())
 }
@@ -102,23 +85,19 @@ pub fn test(size: Size) -> anyhow::Result<()> {
 /// # Errors
 /// If there is no such boot or case, or one fails.
 pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
-    let found = boots().find(|known| known.name == boot);
+    let found = BOOTS.iter().find(|known| known.name == boot);
     let boot = found
         .with_context(|| format!("expected a boot that `cargo lab list` names, found {boot}"))?;
+    let known = boot.cases.concat();
     let is_known = |case: &String| {
         let name = case.split_once(':').map_or(case.as_str(), |(name, _seed)| name);
-        boot.cases.contains(&name)
+        known.contains(&name)
     };
     if !cases.iter().all(is_known) {
-        bail!(
-            "expected cases of {}: {}; found {}",
-            boot.name,
-            boot.cases.join(" "),
-            cases.join(" ")
-        );
+        bail!("expected cases of {}: {}; found {}", boot.name, known.join(" "), cases.join(" "));
     }
     let chosen = match cases {
-        [] => boot.cases.to_vec(),
+        [] => known,
         _ => cases.iter().map(String::as_str).collect(),
     };
     if !build::all(&[boot])? {
@@ -171,17 +150,21 @@ fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
             Err(error) => println!("lab: golden files: {error:#}"),
         }
     }
-    let told = match done {
+    let reason = match done {
         Ok(0) => {
             println!("lab: {} passed in {} s", boot.name, begin.elapsed().as_secs());
             return Ok(());
         }
         Ok(_) => failures(&printed),
-        Err(error) => format!("{error:#}"),
+        Err(error) => {
+            let ended = String::from_utf8_lossy(&printed).into_owned();
+            let open = cases.iter().find(|case| !ended.contains(&format!("{case}: ")));
+            format!("{error:#}; in the case {}", open.copied().unwrap_or("none"))
+        }
     };
-    println!("lab: {} FAILED: {told}", boot.name);
+    println!("lab: {} FAILED: {reason}", boot.name);
     println!("lab: again: cargo lab case {} {}", boot.name, cases.join(" "));
-    Err(told)
+    Err(reason)
 }
 
 /// The lines of failed cases.

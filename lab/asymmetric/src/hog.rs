@@ -1,8 +1,8 @@
 //! The thread that takes a share of a PU's time.
 
-use crate::error::Error;
 use crate::sys;
-use smt_bench::thread::{self, PinError};
+use anyhow::Context as _;
+use smt_bench::thread::{self, ThreadError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// Its real-time priority: above that of the loops that measure.
 const PRIORITY: u8 = 2;
 
-/// How long the thread goes on at most where it should not be, in ns: some hundredths of a second in which another PU
-/// is slow. Chosen; a look takes some µs, of the share that is taken anyway.
-const LOOK_NS: u64 = 50_000_000;
+/// How often the thread checks its mask, in ns: so long may it make another PU slow. Chosen; a check takes some µs, of the
+/// share that is taken anyway.
+const CHECK_NS: u64 = 50_000_000;
 
 /// A real-time thread on one PU. It ends when this is dropped, and with the process at the latest; before that if it is
 /// no longer on its PU, since it would slow another one.
 pub struct Hog {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Result<(), PinError>>>,
+    thread: Option<JoinHandle<Result<(), ThreadError>>>,
 }
 
 struct Shared {
@@ -34,10 +34,8 @@ impl Hog {
     /// A thread on PU `cpu` that takes nothing yet.
     ///
     /// # Errors
-    /// - [`Error::NotPermitted`] if it may not be a real-time thread.
-    /// - [`Error::Pin`] if it cannot be on that PU.
-    /// - [`Error::Thread`] if there can be no more threads.
-    pub fn start(cpu: u32, period: Duration) -> Result<Self, Error> {
+    /// If it may not be a real-time thread, cannot be on that PU, or cannot be created.
+    pub fn start(cpu: u32, period: Duration) -> anyhow::Result<Self> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let (taken_ns, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let shared = Arc::new(Shared { cpu, period_ns, taken_ns, over });
@@ -46,14 +44,13 @@ impl Hog {
         let live = move || {
             let prepared = prepare(cpu);
             let goes_on = prepared.is_ok();
-            // Who asked waits for this, so there is always a receiver.
             let _ = ready.send(prepared);
-            if goes_on { its.take_turns() } else { Ok(()) }
+            if goes_on { its.alternate() } else { Ok(()) }
         };
         let named = Builder::new().name(format!("slows PU {cpu}"));
-        let thread = named.spawn(live).map_err(Error::Thread)?;
+        let thread = named.spawn(live).context("cannot make a thread")?;
         let hog = Self { shared, thread: Some(thread) };
-        // A thread that ends without a word has panicked, and has said so itself.
+        // A thread that ends without a message has panicked, which was printed.
         began.recv().unwrap_or(Ok(()))?;
         Ok(hog)
     }
@@ -65,15 +62,15 @@ impl Hog {
         self.shared.taken_ns.store(taken as u64, Ordering::Relaxed);
     }
 
-    /// Makes sure that it still slows its PU; once told, a failure is not told again.
+    /// Makes sure that it still slows its PU; a failure is reported once.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it has ended, since it was no longer on its PU.
-    pub fn still_there(&mut self) -> Result<(), Error> {
-        let lost = |reason| Error::Lost { cpu: self.shared.cpu, reason };
+    /// If it has ended, since it was no longer on its PU.
+    pub fn still_there(&mut self) -> anyhow::Result<()> {
+        let lost = || format!("PU {} was slow for a part of the time only", self.shared.cpu);
         match self.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
-            Some(Ok(ended)) => ended.map_err(lost),
-            // A panic was told when it happened.
+            Some(Ok(ended)) => ended.with_context(lost),
+            // A panic has been printed.
             Some(Err(_)) | None => Ok(()),
         }
     }
@@ -88,29 +85,29 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Who wants its result has asked before; a panic was told when it happened.
+            // `still_there` has returned its result; a panic has been printed.
             let _ = thread.join();
         }
     }
 }
 
-fn prepare(cpu: u32) -> Result<(), Error> {
+fn prepare(cpu: u32) -> anyhow::Result<()> {
     thread::pin(cpu)?;
-    sys::be_real_time(PRIORITY).map_err(Error::NotPermitted)
+    sys::be_real_time(PRIORITY)
 }
 
 impl Shared {
     /// Takes the beginning of every period and sleeps through the rest, until it is over.
     ///
     /// # Errors
-    /// [`PinError`] if it is no longer on its PU.
-    fn take_turns(&self) -> Result<(), PinError> {
+    /// If it is no longer on its PU.
+    fn alternate(&self) -> Result<(), ThreadError> {
         let mut begin = thread::wall_ns();
-        let mut looked = begin;
+        let mut checked = begin;
         while !self.over.load(Ordering::Relaxed) {
             let until = begin + self.taken_ns.load(Ordering::Relaxed);
-            if begin >= looked + LOOK_NS {
-                looked = begin;
+            if begin >= checked + CHECK_NS {
+                checked = begin;
                 thread::is_on(self.cpu)?;
             }
             while thread::wall_ns() < until {

@@ -5,17 +5,16 @@
 //! however it ends the PU is as it was.
 #![allow(clippy::print_stderr)]
 
-mod error;
 mod hog;
 mod report;
 mod share;
 mod speed;
 mod sys;
 
+use anyhow::{Context as _, bail};
 use clap::Parser;
-use error::Error;
 use hog::Hog;
-use report::Report;
+use report::{Report, interval};
 use smt_bench::thread;
 use speed::Measured;
 use std::ffi::OsString;
@@ -24,15 +23,15 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Ratios that can be asked for. At 8 the thread takes 87.5 %; beyond 95 % the kernel's own limit on real-time
-/// threads (kernel.sched_rt_runtime_us) would give some of it back.
+/// Ratios that can be requested. At 8 the thread takes 87.5 %; beyond 95 % the kernel's own limit on real-time
+/// threads (kernel.sched_rt_runtime_us) would cut into it.
 const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=8.0;
 
-/// How far from the asked ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/asymmetric.md
+/// How far from the requested ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/asymmetric.md
 /// is about.
 const TOLERANCE: f64 = 0.02;
 
-/// How often the share is looked for again if the ratio is not what was asked for: on a virtual machine others can take
+/// How often the share is searched again if the ratio is not the requested one: on a virtual machine others can take
 /// the PUs away for a while. Chosen.
 const ATTEMPTS: u32 = 3;
 
@@ -41,7 +40,7 @@ const ATTEMPTS: u32 = 3;
 /// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop runs there
 /// and on another PU. Says which ratio was reached, with a 95 % interval. Needs root, CAP_SYS_NICE or a real-time
 /// limit of 2 (ulimit -r). When it ends, however it does, the PU is as it was, and a program that still runs
-/// gets SIGTERM. What goes wrong after the program has ended is told, and the status is the program's all the same.
+/// gets SIGTERM. Errors after the program's end are printed, and the status is still the program's.
 #[derive(Parser)]
 #[command(name = "asymmetric", version)]
 struct Args {
@@ -58,16 +57,16 @@ struct Args {
     #[arg(long, value_name = "S", conflicts_with = "ratio", value_parser = share)]
     share: Option<f64>,
 
-    /// Period, in µs: long ones are more exact, but threads notice that the PU is fast and away by turns
+    /// Period, in µs: long ones are more exact, but threads notice that the PU alternates between fast and taken
     /// [range: 200-20000]
     #[arg(long, value_name = "US", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..=20_000))]
     period_us: u32,
 
-    /// Measurements of 0.5 s of the ratio that is told; half as many of each share that is tried [range: 2-1000]
+    /// Measurements of 0.5 s of the ratio that is reported; half as many of each share that is tried [range: 2-1000]
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     windows: u32,
 
-    /// Measure again when the program has ended, and say that too
+    /// Measure again when the program has ended, and report that, too
     #[arg(long)]
     again: bool,
 
@@ -75,7 +74,7 @@ struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -100,14 +99,17 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("asymmetric: {error}");
-            ExitCode::from(error.status())
+            eprintln!("asymmetric: {error:#}");
+            ExitCode::from(OWN_FAILURE)
         }
     }
 }
 
-/// The whole course: slow, measured, the program, measured again.
-fn run(args: &Args) -> Result<u8, Error> {
+/// Exit status where the tool itself fails, as `colocate` has it.
+const OWN_FAILURE: u8 = 125;
+
+/// Makes the PU slow, measures, runs the program, measures again.
+fn run(args: &Args) -> anyhow::Result<u8> {
     let fast = fast(args.cpu, &thread::usable()?)?;
     let mut hog = Hog::start(args.cpu, Duration::from_micros(args.period_us.into()))?;
     let measure = |windows| speed::ratio(args.cpu, fast, windows);
@@ -121,31 +123,37 @@ fn run(args: &Args) -> Result<u8, Error> {
     hog.still_there()?;
     let asked = args.share.is_none().then_some(args.ratio);
     let mut report = Report::new(args.cpu, fast, asked, hog.period(), share, found);
-    tell(args, &report, found)?;
-    let status = status_of(start(&args.command)?);
+    publish(args, &report, found)?;
+    let status = match start(&args.command) {
+        Ok(status) => status_of(status),
+        Err(error) => {
+            eprintln!("asymmetric: cannot run {}: {error}", args.command[0].to_string_lossy());
+            return Ok(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 });
+        }
+    };
     let mut afterwards = || {
         hog.still_there()?;
         if args.again {
             let again = measure(args.windows)?;
             hog.still_there()?;
             report.after = Some(again);
-            tell(args, &report, again)?;
+            publish(args, &report, again)?;
         }
-        Ok::<_, Error>(())
+        anyhow::Ok(())
     };
     // The program has done its work, so its status counts.
     if let Err(error) = afterwards() {
-        eprintln!("asymmetric: {error}");
+        eprintln!("asymmetric: {error:#}");
     }
     Ok(status)
 }
 
-/// The share with which the PU is as slow as asked for, and how slow it was then.
+/// The share with which the PU is as slow as requested, and how slow it was then.
 fn reached(
     args: &Args,
     hog: &Hog,
-    measure: impl Fn(u32) -> Result<Measured, Error>,
-) -> Result<(f64, Measured), Error> {
+    measure: impl Fn(u32) -> anyhow::Result<Measured>,
+) -> anyhow::Result<(f64, Measured)> {
     let asked = args.ratio;
     let mut left = ATTEMPTS;
     loop {
@@ -160,21 +168,30 @@ fn reached(
             return Ok((share, found));
         }
         if left == 0 {
-            return Err(Error::NotReached { cpu: args.cpu, asked, found: found.mean });
+            bail!(
+                "expected PU {} to become {asked} times slower, found {}: are real-time threads limited further \
+                 (kernel.sched_rt_runtime_us, cpu.rt_runtime_us), or do others have any?",
+                args.cpu,
+                interval(found.mean)
+            );
         }
     }
 }
 
 /// The PU that the slow one is compared with: the first other one.
-fn fast(slow: u32, usable: &[u32]) -> Result<u32, Error> {
+fn fast(slow: u32, usable: &[u32]) -> anyhow::Result<u32> {
     if !usable.contains(&slow) {
-        return Err(Error::NoSuchPu { cpu: slow, usable: usable.to_vec() });
+        let list = usable.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        bail!("expected a PU that may be used here ({list}) with --cpu, found {slow}");
     }
-    usable.iter().copied().find(|&cpu| cpu != slow).ok_or(Error::OnlyOnePu { cpu: slow })
+    let alone = || {
+        format!("expected two PUs, a slow one and one to compare it with, found PU {slow} alone")
+    };
+    usable.iter().copied().find(|&cpu| cpu != slow).with_context(alone)
 }
 
-/// Says what was measured, and keeps it.
-fn tell(args: &Args, report: &Report, found: Measured) -> Result<(), Error> {
+/// Prints what was measured, and writes the report.
+fn publish(args: &Args, report: &Report, found: Measured) -> anyhow::Result<()> {
     if !args.quiet {
         eprintln!("asymmetric: {}", report.line(found.mean));
     }
@@ -185,15 +202,12 @@ fn tell(args: &Args, report: &Report, found: Measured) -> Result<(), Error> {
 }
 
 /// Runs the program to its end. It gets SIGTERM if we end before.
-fn start(words: &[OsString]) -> Result<ExitStatus, Error> {
-    // clap lets no empty command pass.
-    let (program, arguments) = words.split_first().ok_or(Error::NoCommand)?;
-    let mut command = Command::new(program);
-    command.args(arguments);
+fn start(words: &[OsString]) -> std::io::Result<ExitStatus> {
+    // clap requires one word at least.
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     sys::ends_with_us(&mut command);
-    let failed =
-        |source| Error::Command { program: program.to_string_lossy().into_owned(), source };
-    command.status().map_err(failed)
+    command.status()
 }
 
 /// As a shell has it: 128 + N for signal N.
@@ -207,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slow_pu_is_held_against_another_one() {
+    fn the_slow_pu_is_compared_with_another_one() {
         assert_eq!(fast(1, &[0, 1]).unwrap(), 0);
         assert_eq!(fast(0, &[0, 3, 5]).unwrap(), 3);
         let absent = fast(2, &[0, 1]).unwrap_err().to_string();
@@ -215,15 +229,15 @@ mod tests {
         let alone = fast(0, &[0]).unwrap_err().to_string();
         assert_eq!(
             alone,
-            "expected two PUs, a slow one and one to hold it against, found PU 0 alone"
+            "expected two PUs, a slow one and one to compare it with, found PU 0 alone"
         );
     }
 
     #[test]
     fn ratios_below_1_and_what_is_no_number_are_refused() {
         for text in ["0.99", "0", "-2", "8.01", "nan", "inf", "two", ""] {
-            let told = ratio(text).unwrap_err();
-            assert_eq!(told, format!("expected a ratio from 1 to 8, found {text:?}"));
+            let error = ratio(text).unwrap_err();
+            assert_eq!(error, format!("expected a ratio from 1 to 8, found {text:?}"));
         }
         for (text, found) in [("1", 1.0), ("2", 2.0), ("2.5", 2.5), ("8", 8.0)] {
             assert!((ratio(text).unwrap() - found).abs() < 1e-12);
@@ -231,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_as_shells_do() {
+    fn a_status_is_that_of_shells() {
         assert_eq!(status_of(ExitStatus::from_raw(0)), 0);
         assert_eq!(status_of(ExitStatus::from_raw(3 << 8)), 3);
         assert_eq!(status_of(ExitStatus::from_raw(libc::SIGTERM)), 143);

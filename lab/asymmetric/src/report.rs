@@ -1,7 +1,7 @@
-//! What was measured: a line for people, JSON for programs.
+//! What was measured: a line of text, and JSON.
 
-use crate::error::Error;
 use crate::speed::Measured;
+use anyhow::Context as _;
 use colocate_study::stats::Estimate;
 use serde::Serialize;
 use std::path::Path;
@@ -13,9 +13,9 @@ pub struct Report {
     version: u32,
     /// The slow PU, by the kernel's number.
     cpu: u32,
-    /// The PU that it was held against.
+    /// The PU that it was compared with.
     fast: u32,
-    /// The ratio that was asked for; none where the share was.
+    /// The requested ratio; none where a share was requested.
     asked: Option<f64>,
     /// The period, and how much of it is taken.
     period_us: f64,
@@ -54,11 +54,10 @@ impl Report {
     /// Writes it to a file as JSON.
     ///
     /// # Errors
-    /// [`Error::Write`].
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Write { path: path.to_owned(), source };
-        let text = serde_json::to_string(self).map_err(|why| failed(why.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string(self)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -96,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_is_named() {
-        let told = report().write(Path::new("/proc/none/file")).unwrap_err();
-        assert!(told.to_string().starts_with("cannot write /proc/none/file: "), "{told}");
-        assert_eq!(told.status(), 125);
+        let error = report().write(Path::new("/proc/none/file")).unwrap_err();
+        let line = format!("{error:#}");
+        assert!(line.starts_with("cannot write /proc/none/file: "), "{line}");
     }
 }

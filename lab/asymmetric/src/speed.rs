@@ -3,80 +3,65 @@
 //! The loops are real-time threads below the one that slows, so that programs that run on the PUs meanwhile
 //! change nothing.
 
-use crate::error::Error;
 use crate::sys;
+use anyhow::Context as _;
 use colocate_study::stats::{self, Estimate};
 use serde::Serialize;
 use smt_bench::thread;
 use std::hint::black_box;
-use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// For how long the loops run. Chosen: a hundred usual periods, at whose ends the result is off by an eighth of a percent
-/// at most.
+/// For how long the loops run. Chosen: a hundred default periods, at whose ends the result is off by an eighth of a
+/// percent at most.
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// For how long everybody else runs after that. Chosen: the loops are real-time threads, too, and with 400 ms of every
+/// For how long all others run after that. Chosen: the loops are real-time threads, too, and with 400 ms of every
 /// second and [`share::MOST`](crate::share::MOST) of the rest stay below the 95 % that the kernel lets these have.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Their real-time priority: the lowest.
 const PRIORITY: u8 = 1;
 
-/// Steps between two looks at the clock: about a µs.
+/// Steps between two readings of the clock: about a µs.
 const STEPS: u64 = 1000;
 
 /// How many times slower PU `slow` is than PU `fast`.
 ///
 /// # Errors
-/// As [`Error`] has them for threads; [`Error::Stuck`] if a loop did nothing.
-pub fn ratio(slow: u32, fast: u32, windows: u32) -> Result<Measured, Error> {
-    let ratios = (0..windows).map(|_| once(slow, fast)).collect::<Result<Vec<f64>, Error>>()?;
-    let ms = u64::try_from(WINDOW.as_millis()).unwrap_or(u64::MAX);
+/// If a thread cannot be prepared, or a loop did nothing.
+pub fn ratio(slow: u32, fast: u32, windows: u32) -> anyhow::Result<Measured> {
+    let ratios = (0..windows).map(|_| once(slow, fast)).collect::<anyhow::Result<Vec<f64>>>()?;
     let both = stats::geometric_estimate(&ratios).zip(stats::median(&ratios));
-    let (mean, median) = both.ok_or(Error::Stuck { cpu: slow, ms })?;
+    let ms = WINDOW.as_millis();
+    let stuck = || format!("cannot measure PU {slow}: a loop there did nothing for {ms} ms");
+    let (mean, median) = both.with_context(stuck)?;
     Ok(Measured { mean, median })
 }
 
 /// How many times slower a PU was in some windows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Measured {
-    /// The geometric mean, which is told.
+    /// The geometric mean, which is reported.
     pub mean: Estimate,
     /// The median, by which the share is corrected: on a virtual machine a window may be lost to others.
     pub median: f64,
 }
 
-fn once(slow: u32, fast: u32) -> Result<f64, Error> {
-    // They begin some 0.1 ms apart, which is nothing beside a window.
-    let [slow, fast] = std::thread::scope(|scope| {
-        let loops = [slow, fast].map(|cpu| start(scope, cpu));
-        loops.map(|started| started.and_then(join))
-    });
-    std::thread::sleep(PAUSE);
-    Ok(fast? / slow?)
-}
-
-type Started<'scope> = ScopedJoinHandle<'scope, Result<f64, Error>>;
-
-fn start<'scope>(scope: &'scope Scope<'scope, '_>, cpu: u32) -> Result<Started<'scope>, Error> {
-    let measure = move || {
-        prepare(cpu)?;
+fn once(slow: u32, fast: u32) -> anyhow::Result<f64> {
+    let cpus = [slow, fast];
+    let prepare = |number: usize| thread::pin(cpus[number]);
+    let work = |number: usize, ()| {
+        sys::be_real_time(PRIORITY)?;
         let rate = rate();
-        // What was done elsewhere says nothing of it.
-        thread::is_on(cpu)?;
-        Ok(rate)
+        // A result from elsewhere means nothing.
+        thread::is_on(cpus[number])?;
+        anyhow::Ok(rate)
     };
-    Builder::new().spawn_scoped(scope, measure).map_err(Error::Thread)
-}
-
-fn join(started: Started<'_>) -> Result<f64, Error> {
-    started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn prepare(cpu: u32) -> Result<(), Error> {
-    thread::pin(cpu)?;
-    sys::be_real_time(PRIORITY).map_err(Error::NotPermitted)
+    let mut rates = thread::side_by_side(2, prepare, work, || ())?.into_iter();
+    std::thread::sleep(PAUSE);
+    let mut next = || rates.next().context("a thread without a result")?;
+    let slow = next()?;
+    Ok(next()? / slow)
 }
 
 /// Rounds of the loop in a ns of wall-clock time.

@@ -6,7 +6,7 @@
 
 mod kinds;
 
-pub use kinds::{are_measured, are_the_device_trees, told_by_nobody};
+pub use kinds::{are_measured, are_not_reported, are_the_device_trees};
 
 use super::undo::Before;
 use crate::evidence::{colocate, eventually, text};
@@ -363,7 +363,7 @@ pub fn fast_cores_are_shared() -> anyhow::Result<()> {
 }
 
 /// With as many threads of a parallel program as there are cores, all are kept off the core of a serial phase, one or two on a core.
-pub fn crowds_are_kept_off() -> anyhow::Result<()> {
+pub fn crowds_are_excluded() -> anyhow::Result<()> {
     let before = Before::now()?;
     let kinds = Kinds::here()?;
     let threads = kinds.cores().to_string();

@@ -380,7 +380,7 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
 ///
 /// Mostly that is at once, and nothing is missed. On a single PU it can be a slice, 3 ms here; of
 /// 100 ms, 10 are allowed.
-pub fn of_newborns() -> anyhow::Result<()> {
+pub fn of_new_threads() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "a!100 b!100")?;
     run.go()?;
     let profile = run.end()?;

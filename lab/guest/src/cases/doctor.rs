@@ -113,14 +113,14 @@ const GOLDEN: [&str; 6] =
     ["filter.txt", "paranoid.txt", "perfmon.txt", "root.txt", "sys-nice.txt", "user.txt"];
 
 /// As root, with one capability, with none: what works, in full.
-pub fn tells_the_tier() -> anyhow::Result<()> {
+pub fn reports_the_tier() -> anyhow::Result<()> {
     golden::are_all(&format!("doctor/{}", kernel()?), &GOLDEN)?;
     let texts = [ROOT, NONE, PERFMON, SYS_NICE].map(|who| Ok((who.name.into(), who.doctor()?)));
     check(&texts.into_iter().collect::<anyhow::Result<Vec<_>>>()?)
 }
 
 /// At every level of `kernel.perf_event_paranoid` that any kernel knows.
-pub fn tells_the_paranoid_level() -> anyhow::Result<()> {
+pub fn reports_the_paranoid_level() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
     let mut told = String::new();
     for who in [NONE, PERFMON] {
@@ -135,7 +135,7 @@ pub fn tells_the_paranoid_level() -> anyhow::Result<()> {
 }
 
 /// Under a filter that answers the calls about NUMA, which is named; without it all is well.
-pub fn tells_the_filter() -> anyhow::Result<()> {
+pub fn reports_the_filter() -> anyhow::Result<()> {
     let mut text = String::new();
     for errno in ["EPERM", "ENOSYS"] {
         let words = ["lab-guest", "--program", "filtered", errno, "colocate", "doctor"];
@@ -161,7 +161,7 @@ impl Drop for Busy {
 }
 
 /// What the tiers are said to add is what users in them can do to a program of root's.
-pub fn tells_what_tiers_add() -> anyhow::Result<()> {
+pub fn reports_what_tiers_add() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
     fs::write(PARANOID, "2")?;
     let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
@@ -377,7 +377,7 @@ fn shell(line: &str) -> anyhow::Result<()> {
 }
 
 /// Where something is wrong, doctor says so, and each command that it prints lifts it.
-pub fn lifts_what_it_finds() -> anyhow::Result<()> {
+pub fn remedies_work() -> anyhow::Result<()> {
     let mut place = Place::new()?;
     for ill in &ILLS {
         place.reset()?;

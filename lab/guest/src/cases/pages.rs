@@ -348,7 +348,7 @@ pub fn leave_shared_ones() -> anyhow::Result<()> {
 }
 
 /// What another user may not do is said in one line; what root may do, is done.
-pub fn obey_who_owns_them() -> anyhow::Result<()> {
+pub fn obey_their_owner() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:1"])?;
     let (pid, range) = (memory.pid(), memory.regions[0].clone());

@@ -221,7 +221,7 @@ fn family(policy: &str) -> anyhow::Result<(Session, Meant)> {
 }
 
 /// Threads that are born one by one while the program runs, five more than there are PUs.
-pub fn places_newborns() -> anyhow::Result<()> {
+pub fn places_new_threads() -> anyhow::Result<()> {
     for policy in ["round-robin", "scatter", "compact", "random:seed=5"] {
         let (mut session, mut meant) = family(policy)?;
         let pus = list(&text("/sys/devices/system/cpu/online")?)?.len();

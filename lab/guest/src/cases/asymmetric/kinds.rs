@@ -169,7 +169,7 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
 }
 
 /// Where the kernel tells no kinds, serial phases are seen, but everything is left to the kernel, and a line says so.
-pub fn told_by_nobody() -> anyhow::Result<()> {
+pub fn are_not_reported() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
     ensure!(alike, "expected a kernel that tells no kinds, found {capacities:?}");
