@@ -2,16 +2,14 @@
 //! flood and die at will. Neither a network nor any package of the lab is needed.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
+use colocate_testing::{wait_until, within};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-/// More than anything here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 /// When a guest is killed that is meant to be, in seconds: a script begins sooner, also on a busy machine.
 const SHORT: u32 = 5;
 const SETS: [&str; 2] = ["qemu", "x86-6.12"];
@@ -78,6 +76,8 @@ impl Lab {
         command.args(words).stdin(Stdio::null());
         command.env("COLOCATE_CACHE", self.folder.path().join("cache"));
         command.env("TMPDIR", self.temporary());
+        // Nothing is built for these guests, which run nothing: cargo may be at work for a long time.
+        command.env("CARGO", "true");
         command
     }
 
@@ -91,27 +91,19 @@ impl Lab {
     fn start(&self) -> Child {
         let mut command = self.command(&["run", "xeon-x3320", "--", "hello"]);
         let child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
-        eventually("QEMU is started", || self.folder.path().join("qemu").exists());
+        wait_until("a start of QEMU", || self.folder.path().join("qemu").exists());
         child
     }
 
     fn qemu_has_ended(&self) -> bool {
         let pid = fs::read_to_string(self.folder.path().join("qemu")).unwrap();
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-        // What nobody waits for has ended too.
+        // A zombie has ended, too.
         stat.map_or(true, |stat| stat.rsplit(") ").next().unwrap().starts_with('Z'))
     }
 
     fn left_behind(&self) -> Vec<PathBuf> {
         fs::read_dir(self.temporary()).unwrap().map(|entry| entry.unwrap().path()).collect()
-    }
-}
-
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LIMIT, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -131,7 +123,7 @@ fn status_and_output_are_the_commands() {
     );
     let output = lab.run(60);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(7), &b"a\nb"[..]));
-    assert!(lab.qemu_has_ended(), "a guest that has told its status is ended");
+    assert!(lab.qemu_has_ended(), "a guest that has reported its status is killed");
     assert_eq!((errors(&output), lab.left_behind()), (String::new(), vec![]));
 }
 
@@ -175,10 +167,10 @@ fn half_a_line_comes_at_once() {
     );
     let mut child = lab.start();
     let mut half = [0; 4];
-    child.stdout.take().unwrap().read_exact(&mut half).unwrap();
+    within("half a line", || child.stdout.take().unwrap().read_exact(&mut half)).unwrap();
     assert_eq!(&half, b"50 %");
     lab.file("go", "");
-    assert!(child.wait().unwrap().success());
+    assert!(within("the end of lab", || child.wait()).unwrap().success());
 }
 
 #[test]
@@ -244,12 +236,12 @@ fn a_flood_of_output_ends_too() {
 
 #[test]
 fn ctrl_c_leaves_nothing() {
-    // QEMU hears of it too, and here does not care.
+    // The signal goes to QEMU, too, which ignores it here.
     let lab = Lab::new("trap '' INT; exec sleep 1000");
     let mut child = lab.start();
     signal("INT", &format!("-{}", child.id()));
-    assert_eq!(child.wait().unwrap().signal(), Some(2));
-    eventually("QEMU ends", || lab.qemu_has_ended());
+    assert_eq!(within("the end of lab", || child.wait()).unwrap().signal(), Some(2));
+    wait_until("the end of QEMU", || lab.qemu_has_ended());
     assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
 
@@ -258,8 +250,8 @@ fn a_killed_lab_leaves_nothing() {
     let lab = Lab::new("exec sleep 1000");
     let mut child = lab.start();
     signal("KILL", &child.id().to_string());
-    child.wait().unwrap();
-    eventually("QEMU ends", || lab.qemu_has_ended());
+    within("the end of lab", || child.wait()).unwrap();
+    wait_until("the end of QEMU", || lab.qemu_has_ended());
     assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
 
@@ -333,7 +325,7 @@ fn no_mirror_gets_the_reason() {
     let lab = Lab::new("exit 1");
     fs::remove_file(lab.cache().join("qemu.packages")).unwrap();
     let mut command = lab.command(&["run", "xeon-x3320", "--", "hello"]);
-    // The port of "discard", where nobody listens.
+    // The port of "discard", where no program listens.
     let output = command.env("DEBIAN_MIRROR", "http://127.0.0.1:9/debian").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let told = errors(&output);

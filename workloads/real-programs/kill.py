@@ -86,7 +86,7 @@ def kill(child, guardian_too):
             raise RuntimeError("expected a guardian of colocate, found none")
         os.kill(guardian, signal.SIGKILL)
     child.kill()
-    child.wait()
+    child.wait(timeout=LONGEST_S)
 
 
 def ended(folder, names):

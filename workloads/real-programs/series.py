@@ -152,11 +152,11 @@ def scheduled(args, programs, policy, guard, folder, names=NAMES):
         said = child.communicate(timeout=LONGEST_S)[1].strip()
     except subprocess.TimeoutExpired:
         child.terminate()
-        said = f"expected an end within {LONGEST_S} s, found none; {child.communicate()[1].strip()}"
+        said = f"expected an end within {LONGEST_S} s, found none; {child.communicate(timeout=LONGEST_S)[1].strip()}"
     finally:
-        # If this script is told to end, colocate ends its programs, and then itself.
+        # Where this script ends early, colocate ends its programs, and then itself.
         child.terminate()
-        child.wait()
+        child.wait(timeout=LONGEST_S)
         own.over.set()
     run = {"policy": policy, "filling": filling, "guard": guard, "status": child.returncode, "load_before": round(load, 2), **busy.since()}
     if not (folder / "report.json").exists():

@@ -1,8 +1,8 @@
 """Demand vectors of the programs, counted under QEMU: one each, the mean over all that a program's processes execute.
 
 colocate counts a program only as far as it does not execute another one, so server and client are counted one after
-the other, each beside the other as it is. Inputs are a tenth of the usual ones. Slots and dependencies are llvm-mca's, work is
-by class, from which the model also knows how often the first cache is asked."""
+the other, each beside the other as it is. Inputs are a tenth of those of real runs. Slots and dependencies are llvm-mca's, work is
+by class, from which the model has the rate of accesses to the first cache, too."""
 import json, os, shutil, subprocess, time
 from pathlib import Path
 
@@ -10,13 +10,14 @@ from programs import CLIENTS, NAMES, Programs, run
 from series import DEMANDS, HERE, say
 
 CACHE = Path(os.environ.get("COLOCATE_CACHE", Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "colocate"))
-# QEMU's processor has no AVX-512, so nobody is to use it; see scripts/solo-cpi. The usual runs are not told so.
+# QEMU's processor has no AVX-512, so no program may use it; see scripts/solo-cpi. Other runs have no such setting.
 EMULATED = {"OPENSSL_ia32cap": ":~0xffffffffd1ff0000",
             "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-ERMS,-FSRM"}
 SMALL = 0.1
 FIGURES = ["slots", "dependent-cycles", "branch-misses", "written-back"]
-# Longest wait for a server to begin, in seconds. Chosen: under QEMU it takes some.
+# Longest wait for a server to begin and for a program to end, in seconds. Chosen: under QEMU it takes some.
 BEGINS_S = 120
+ENDS_S = 7200
 
 
 class Counting:
@@ -60,7 +61,7 @@ class Counting:
 
 
 def finish(child):
-    if child.wait():
+    if child.wait(timeout=ENDS_S):
         raise RuntimeError(f"expected status 0 of {child.args}, found {child.returncode}")
 
 

@@ -24,11 +24,11 @@ class Slow:
     def __init__(self, args, folder):
         self.report = Path(folder) / "slow.json"
         words = [args.asymmetric, "--cpu", str(args.cpu), "--ratio", str(args.ratio), "--again", "-o", str(self.report)]
-        # cat ends when nobody has the other end of its input any more.
+        # cat ends at the end of its input.
         self.tool = subprocess.Popen([*words, "--", "sh", "-c", "echo slow; exec cat"], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True)
         if self.tool.stdout.readline() != "slow\n":
-            raise SystemExit(self.tool.wait() or 1)
+            raise SystemExit(self.tool.wait(timeout=LONGEST_S) or 1)
 
     def told(self):
         return json.loads(self.report.read_text())
@@ -36,7 +36,7 @@ class Slow:
     def close(self):
         """Ends it; what it measured again."""
         self.tool.stdin.close()
-        self.tool.wait()
+        self.tool.wait(timeout=LONGEST_S)
         return self.told()
 
     def __enter__(self):
@@ -45,7 +45,7 @@ class Slow:
     def __exit__(self, *_):
         self.tool.stdin.close()
         self.tool.terminate()
-        self.tool.wait()
+        self.tool.wait(timeout=LONGEST_S)
 
 
 def own_options(way, args):
@@ -97,12 +97,12 @@ def run(args, programs, name, way, folder, look=False):
         printed, said = child.communicate(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         child.terminate()
-        printed, said = child.communicate()
+        printed, said = child.communicate(timeout=LONGEST_S)
         said += f"expected an end within {LONGEST_S} s, found none"
     finally:
-        # If this script is told to end, colocate ends its programs, and then itself.
+        # Where this script ends early, colocate ends its programs, and then itself.
         child.terminate()
-        child.wait()
+        child.wait(timeout=LONGEST_S)
     line["whole_s"] = line["seconds"] = round(time.monotonic() - begun, 4)
     if watcher:
         watcher.over.set()

@@ -171,6 +171,7 @@ impl ProcessHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::wait_until;
     use std::process::{Child, Command};
 
     const PROC: &str = "/proc";
@@ -191,9 +192,7 @@ mod tests {
         assert!(handle.exists() && handle.threads() == [tid]);
         assert!(handle.with(tid, sys::getaffinity).is_ok());
         handle.signal(libc::SIGKILL).unwrap();
-        while handle.stat().unwrap().state != 'Z' {
-            std::thread::yield_now();
-        }
+        wait_until("the end of a killed process", || handle.stat().unwrap().state == 'Z');
         assert!(handle.exists(), "its number is kept until it is reaped");
         child.wait().unwrap();
         assert!(!handle.exists() && handle.stat().is_none() && handle.threads().is_empty());

@@ -386,6 +386,7 @@ fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
 mod tests {
     use super::*;
     use colocate_machine::PuSet;
+    use colocate_testing::{wait_until, within};
     use std::process::{Child, Command, Stdio};
 
     const PROC: &str = "/proc";
@@ -529,7 +530,7 @@ mod tests {
             let mut said = io::BufReader::new(self.shell.stdout.take().unwrap());
             let mut line = || {
                 let mut line = String::new();
-                said.read_line(&mut line).unwrap();
+                within("a number of the shell", || said.read_line(&mut line)).unwrap();
                 Pid(line.trim().parse().unwrap())
             };
             (0..numbers).map(|_| line()).collect()
@@ -691,9 +692,7 @@ mod tests {
         let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
         freezer.enter(job, sleeper.pid).unwrap();
         freezer.freeze(job, true).unwrap();
-        while !freezer.is_frozen(job) {
-            std::thread::yield_now();
-        }
+        wait_until("a freeze of the job", || freezer.is_frozen(job));
         open(sleeper.pid).signal(libc::SIGSTOP).unwrap();
         let entry = sleeper.entry(Mark::Original, Mark::Original);
         let journal =

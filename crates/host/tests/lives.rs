@@ -21,6 +21,7 @@ use colocate_observe::sources::counters::TaskCounters;
 use colocate_policy::{
     Evidence, JobIdx, Knowledge, PageMove, Plan, Policy, PolicySpec, Source, SourceSet,
 };
+use colocate_testing::wait_for;
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -105,7 +106,7 @@ fn run(setup: &Setup) -> (Observation, Vec<u32>) {
 }
 
 /// No process of a workload is left.
-fn nobody_is_left() {
+fn nothing_is_left() {
     let left = colocate_act::sys::wait(None, false);
     assert!(left.is_err(), "{left:?}");
 }
@@ -129,18 +130,18 @@ fn instructions_add_up(only_signals: bool) {
     assert!(runs.iter().enumerate().all(|(job, runs)| job == 2 || *runs >= 2), "{runs:?}");
     let counted = |task: &&colocate_engine::SeenTask| task.instructions.is_some_and(|n| n > 0);
     assert!(last.tasks.iter().filter(counted).count() >= 6);
-    nobody_is_left();
+    nothing_is_left();
 }
 
 /// A shell that ignores SIGTERM, and whose child does, too.
-fn who_ignores_the_request_is_killed(only_signals: bool) {
-    let stubborn = "trap '' TERM; while :; do :; done & while :; do :; done";
+fn jobs_that_ignore_sigterm_are_killed(only_signals: bool) {
+    let ignores = "trap '' TERM; while :; do :; done & while :; do :; done";
     let target = Target::Instructions(40_000_000);
-    let setup = Setup { only_signals, ..setup(&[stubborn, FOR_EVER], &[target; 2]) };
+    let setup = Setup { only_signals, ..setup(&[ignores, FOR_EVER], &[target; 2]) };
     let (last, _) = run(&setup);
     assert!(last.ended.iter().all(|end| end.status == 0), "{:?}", last.ended);
     assert_eq!(last.ended.len(), 2);
-    nobody_is_left();
+    nothing_is_left();
 }
 
 /// With the load kept, the first job goes on after it is done, and its time is that of its target.
@@ -156,7 +157,7 @@ fn the_load_stays() {
     let done = |task: &&colocate_engine::SeenTask| task.id.job.0 == 0;
     let done: u64 = last.tasks.iter().filter(done).filter_map(|task| task.instructions).sum();
     assert!(done >= 25_000_000, "{done}");
-    nobody_is_left();
+    nothing_is_left();
 }
 
 fn without_counters_it_is_refused() {
@@ -168,7 +169,7 @@ fn without_counters_it_is_refused() {
     let error = LinuxHost::prepare(read::live().unwrap(), &setup).err().unwrap();
     let text = error.to_string();
     assert!(text.starts_with("a target of 7 instructions: expected counters"), "{text}");
-    nobody_is_left();
+    nothing_is_left();
 }
 
 /// Where the processor counts nothing a note says so, and everything is unknown.
@@ -185,7 +186,7 @@ fn what_the_processor_counts() {
     let none = answer(Source::Counters).is_err_and(|refusal| refusal.why.contains("expected"));
     assert!(last.tasks.iter().all(|task| task.instructions.is_none() == none), "{grants:?}");
     assert!(answer(Source::RunStates).is_ok(), "{grants:?}");
-    nobody_is_left();
+    nothing_is_left();
 }
 
 /// Coefficients for stacks of these parts, each a component by itself.
@@ -204,7 +205,7 @@ fn model_of(parts: &[&str]) -> CpiModel {
     model
 }
 
-/// A scheduler is told where the cycles of each quantum went: those of page faults, and the rest; a program that
+/// A policy learns where the cycles of each quantum went: those of page faults, and the rest; a program that
 /// fills memory has both in nearly every quantum, from the first one on. `symbiotic` learns from it. Both programs run
 /// until they have used the CPU time of six quanta, so that no machine is too fast for it.
 fn where_cycles_went() {
@@ -259,7 +260,7 @@ fn where_cycles_went() {
         assert!(known <= task.cycles.unwrap_or(0) as f64 + 1.0, "{task:?}");
     }
     host.finish();
-    nobody_is_left();
+    nothing_is_left();
 }
 
 /// Jobs in turn, and once orders to move the first one's memory.
@@ -281,7 +282,7 @@ impl Policy for Orders {
     }
 }
 
-/// Memory goes where it is, which is done, and to a node that is not there, which is told. `lab` has machines with two.
+/// Memory goes where it is, which is done, and to a node that is not there, which is reported. `lab` has machines with two.
 fn memory_is_moved_as_ordered() {
     let machine = read::live().unwrap();
     let Some(node) = machine.nodes.first().map(|node| node.os) else {
@@ -302,7 +303,7 @@ fn memory_is_moved_as_ordered() {
     let look = &mut |turn: &Round<'_>| told.extend(turn.seen.moved.iter().cloned());
     schedule(&mut host, &mut policy, 1, look).unwrap();
     let notes = host.finish();
-    nobody_is_left();
+    nothing_is_left();
     if told.first().is_some_and(|first| first.trouble.is_some()) {
         return println!("skipped: {told:?}");
     }
@@ -312,7 +313,7 @@ fn memory_is_moved_as_ordered() {
 }
 
 /// The last PU is not in the list of those that are online: a program that runs there alone is seen all the same.
-fn who_is_born_on_a_pu_that_has_come_is_found() {
+fn tasks_created_on_a_pu_that_came_later_are_found() {
     let mut setup = setup(&[], &[]);
     let (Some(last), true) = (setup.lifecycle.cpus.pop(), !setup.lifecycle.cpus.is_empty()) else {
         return println!("skipped: one PU");
@@ -321,37 +322,50 @@ fn who_is_born_on_a_pu_that_has_come_is_found() {
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     if host.creation_without_perf().is_some() || !host.usable().contains(&last) {
-        return println!("skipped: births are not told of, or not on PU {last}");
+        return println!("skipped: thread creations are not reported, or not on PU {last}");
     }
     let notes = host.notes();
     assert!(notes.iter().any(|note| note.contains(&format!("on PU {},", last.0))), "{notes:?}");
     let seen = in_turn(&mut host, 1);
     assert_eq!(seen.tasks.len(), 3, "{:?}", seen.tasks);
     host.finish();
-    nobody_is_left();
+    nothing_is_left();
 }
+
+/// The variable that names the only test to run, in this process.
+const ONE: &str = "COLOCATE_LIVES_TEST";
 
 fn main() {
     let tests: [(&str, &dyn Fn()); 10] = [
         ("instructions_add_up", &|| instructions_add_up(false)),
         ("instructions_add_up by signals", &|| instructions_add_up(true)),
-        ("who_ignores_the_request_is_killed", &|| who_ignores_the_request_is_killed(false)),
-        ("who_ignores_the_request_is_killed by signals", &|| {
-            who_ignores_the_request_is_killed(true)
+        ("jobs_that_ignore_sigterm_are_killed", &|| jobs_that_ignore_sigterm_are_killed(false)),
+        ("jobs_that_ignore_sigterm_are_killed by signals", &|| {
+            jobs_that_ignore_sigterm_are_killed(true)
         }),
         ("the_load_stays", &the_load_stays),
-        ("who_is_born_on_a_pu_that_has_come_is_found", &who_is_born_on_a_pu_that_has_come_is_found),
+        (
+            "tasks_created_on_a_pu_that_came_later_are_found",
+            &tasks_created_on_a_pu_that_came_later_are_found,
+        ),
         ("without_counters_it_is_refused", &without_counters_it_is_refused),
         ("what_the_processor_counts", &what_the_processor_counts),
         ("where_cycles_went", &where_cycles_went),
         ("memory_is_moved_as_ordered", &memory_is_moved_as_ordered),
     ];
     if let Err(why) = clock().open(Tid(0), Start::Now) {
-        println!("skipped: the kernel lets nobody count: {why}");
+        println!("skipped: the kernel allows no counting: {why}");
         return;
     }
-    for (name, test) in tests {
-        test();
+    if let Some(wanted) = std::env::var_os(ONE) {
+        return tests.into_iter().filter(|(name, _)| wanted == *name).for_each(|(_, test)| test());
+    }
+    let own = std::env::current_exe().unwrap();
+    for (name, _) in tests {
+        // A process each: so a limit needs no thread in it.
+        let mut test = std::process::Command::new(&own).env(ONE, name).spawn().unwrap();
+        let status = wait_for(&format!("the end of {name}"), || test.try_wait().unwrap());
+        assert!(status.success(), "{name}: {status}");
         println!("test {name} ... ok");
     }
 }

@@ -72,6 +72,7 @@ fn parse(text: &[u8]) -> Option<(Nanos, Nanos)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::wait_until;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::JoinHandle;
@@ -137,14 +138,10 @@ mod tests {
         let crew = Crew::start(1, true);
         let time = RunTime::open(Path::new("/proc"), this_process(), crew.tids[0]).unwrap();
         let before = time.read().unwrap();
-        while time.read().unwrap() <= before {
-            std::thread::yield_now();
-        }
+        wait_until("CPU time of a spinning thread", || time.read().unwrap() > before);
         let tid = crew.tids[0];
         crew.end();
-        while time.read().is_some() {
-            std::thread::yield_now();
-        }
+        wait_until("no CPU time of a thread that has ended", || time.read().is_none());
         assert!(RunTime::open(Path::new("/proc"), this_process(), tid).is_err());
     }
 

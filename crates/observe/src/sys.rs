@@ -117,9 +117,9 @@ mod tests {
                     std::hint::spin_loop();
                 }
             });
-            while process_time(me).unwrap() < before + Nanos::from_millis(20) {
-                std::thread::yield_now();
-            }
+            colocate_testing::wait_until("20 ms of CPU time of this process", || {
+                process_time(me).unwrap() >= before + Nanos::from_millis(20)
+            });
             enough.store(true, Ordering::Relaxed);
         });
         assert!(process_time(me).unwrap() >= before + Nanos::from_millis(20));

@@ -1,13 +1,10 @@
 //! The tool as a whole: one line for each thing that is wrong, the program's status, nothing left when it is killed.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
+use colocate_testing::{wait_until, within};
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long to wait for what must happen. Only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// SCHED_FIFO as the kernel's field 41 of /proc/TID/stat has it.
 const FIFO: &str = "1";
@@ -20,13 +17,18 @@ fn asymmetric(words: &[&str]) -> Command {
     command
 }
 
-/// What was said and the status, of a command that is to say one line.
+/// The output of a command, which must end.
+fn output(command: &mut Command) -> Output {
+    within(&format!("the end of {command:?}"), || command.output()).unwrap()
+}
+
+/// The status and the line of a command that prints one line of errors.
 fn refused(command: &mut Command) -> (i32, String) {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
+    let Output { status, stdout, stderr } = output(command);
+    let printed = String::from_utf8(stderr).unwrap();
     assert_eq!(stdout, b"");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    (status.code().unwrap(), said.trim_end().to_owned())
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    (status.code().unwrap(), printed.trim_end().to_owned())
 }
 
 /// PUs that this test may use.
@@ -34,15 +36,15 @@ fn usable() -> Vec<u32> {
     smt_bench::thread::usable().unwrap()
 }
 
-/// The options with which all tests of slow PUs work: what ratio comes of it depends on the machine, and nobody looks.
+/// The options of all tests that make a PU slow. The ratio depends on the machine, and no test reads it.
 fn quick(cpu: &str) -> [&str; 6] {
     ["--cpu", cpu, "--share", "0.3", "--windows", "2"]
 }
 
-/// One test at a time has a slow PU, as two on one would find it slower than they asked for.
+/// One test at a time has a slow PU: two on one PU would find it slower than requested.
 static SLOW: Mutex<()> = Mutex::new(());
 
-/// A PU that can be made slow here, while the guard lives; says it if none can.
+/// A PU that can be made slow here, while the guard lives; prints a line if there is none.
 fn slow() -> Option<(String, MutexGuard<'static, ()>)> {
     let alone = SLOW.lock().unwrap_or_else(PoisonError::into_inner);
     if usable().len() < 2 {
@@ -50,17 +52,17 @@ fn slow() -> Option<(String, MutexGuard<'static, ()>)> {
         return None;
     }
     let cpu = usable().last().unwrap().to_string();
-    let tried = asymmetric(&quick(&cpu)).args(["--", "true"]).output().unwrap();
-    let said = String::from_utf8(tried.stderr).unwrap();
-    if said.contains("cannot make a real-time thread") {
-        eprintln!("skipped: {}", said.trim_end());
+    let tried = output(asymmetric(&quick(&cpu)).args(["--", "true"]));
+    let printed = String::from_utf8(tried.stderr).unwrap();
+    if printed.contains("cannot make a real-time thread") {
+        eprintln!("skipped: {}", printed.trim_end());
         return None;
     }
-    assert!(tried.status.success(), "{said}");
+    assert!(tried.status.success(), "{printed}");
     Some((cpu, alone))
 }
 
-/// Whether a wrapper of util-linux works here: it is told to run `true`.
+/// Whether a wrapper of util-linux works here: it runs `true`.
 fn works(wrapper: &[&str]) -> bool {
     let done = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
     let works = done.is_ok_and(|done| done.status.success());
@@ -94,22 +96,14 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_pu_that_is_not_there_is_refused() {
-    let (status, said) = refused(&mut asymmetric(&["--cpu", "8000", "--", "true"]));
+    let (status, printed) = refused(&mut asymmetric(&["--cpu", "8000", "--", "true"]));
     assert_eq!(status, 125);
     let list = usable().iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let expected =
         format!("asymmetric: expected a PU that may be used here ({list}) with --cpu, found 8000");
-    assert_eq!(said, expected);
+    assert_eq!(printed, expected);
 }
 
 #[test]
@@ -121,24 +115,24 @@ fn one_pu_alone_is_not_enough() {
     }
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu, env!("CARGO_BIN_EXE_asymmetric"), "--cpu", &cpu, "--", "true"]);
-    let (status, said) = refused(&mut command);
+    let (status, printed) = refused(&mut command);
     assert_eq!(status, 125);
     let expected = format!(
-        "asymmetric: expected two PUs, a slow one and one to hold it against, found PU {cpu} alone"
+        "asymmetric: expected two PUs, a slow one and one to compare it with, found PU {cpu} alone"
     );
-    assert_eq!(said, expected);
+    assert_eq!(printed, expected);
 }
 
 #[test]
 fn a_ratio_below_1_is_wrong_usage() {
-    let done = asymmetric(&["--cpu", "0", "--ratio", "0.5", "--", "true"]).output().unwrap();
+    let done = output(&mut asymmetric(&["--cpu", "0", "--ratio", "0.5", "--", "true"]));
     assert_eq!(done.status.code(), Some(2));
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("expected a ratio from 1 to 8, found \"0.5\""), "{said}");
+    let printed = String::from_utf8(done.stderr).unwrap();
+    assert!(printed.contains("expected a ratio from 1 to 8, found \"0.5\""), "{printed}");
 }
 
 #[test]
-fn who_may_not_have_real_time_threads_is_told_what_is_missing() {
+fn a_refused_real_time_thread_names_the_missing_privilege() {
     let wrapper = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
     if usable().len() < 2 || !works(&wrapper) || !works(&["prlimit", "--rtprio=0"]) {
         return;
@@ -152,25 +146,28 @@ fn who_may_not_have_real_time_threads_is_told_what_is_missing() {
         "--",
         "true",
     ]);
-    let (status, said) = refused(&mut command);
+    let (status, printed) = refused(&mut command);
     assert_eq!(status, 125);
     let expected = "asymmetric: cannot make a real-time thread: sched_setscheduler: ";
-    assert!(said.starts_with(expected) && said.contains("expected root, CAP_SYS_NICE"), "{said}");
+    assert!(
+        printed.starts_with(expected) && printed.contains("expected root, CAP_SYS_NICE"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn the_status_is_the_programs() {
     let Some((cpu, _alone)) = slow() else { return };
     let status = |words: &[&str]| {
-        let done = asymmetric(&quick(&cpu)).args(["--quiet", "--"]).args(words).output().unwrap();
+        let done = output(asymmetric(&quick(&cpu)).args(["--quiet", "--"]).args(words));
         (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
     };
     assert_eq!(status(&["true"]), (0, String::new()));
     assert_eq!(status(&["sh", "-c", "exit 3"]), (3, String::new()));
     assert_eq!(status(&["sh", "-c", "kill -9 $$"]), (137, String::new()));
-    let (code, said) = status(&["/no/such/program"]);
+    let (code, printed) = status(&["/no/such/program"]);
     assert_eq!(code, 127);
-    assert!(said.starts_with("asymmetric: cannot run /no/such/program: "), "{said}");
+    assert!(printed.starts_with("asymmetric: cannot run /no/such/program: "), "{printed}");
     assert_eq!(status(&["/"]).0, 126);
 }
 
@@ -178,21 +175,21 @@ fn the_status_is_the_programs() {
 fn the_program_is_no_real_time_one_and_may_use_every_pu() {
     let Some((cpu, _alone)) = slow() else { return };
     let words = ["--", "cat", "/proc/self/stat", "/proc/self/status"];
-    let done = asymmetric(&quick(&cpu)).args(words).output().unwrap();
-    let told = String::from_utf8(done.stdout).unwrap();
-    let (_, fields) = told.lines().next().unwrap().rsplit_once(')').unwrap();
-    assert_eq!(fields.split_whitespace().nth(38), Some("0"), "{told}");
+    let done = output(asymmetric(&quick(&cpu)).args(words));
+    let printed = String::from_utf8(done.stdout).unwrap();
+    let (_, fields) = printed.lines().next().unwrap().rsplit_once(')').unwrap();
+    assert_eq!(fields.split_whitespace().nth(38), Some("0"), "{printed}");
     let own = fs::read_to_string("/proc/thread-self/status").unwrap();
     let mask = |text: &str| {
         text.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap().to_owned()
     };
-    assert_eq!(mask(&told), mask(&own));
+    assert_eq!(mask(&printed), mask(&own));
 }
 
 /// The tool while its program sleeps, with the thread that slows and the program.
 fn at_work(cpu: &str) -> (Child, u32, u32) {
     let child = asymmetric(&quick(cpu)).args(["--quiet", "--", "sleep", "600"]).spawn().unwrap();
-    eventually("the program begins", || !children(child.id()).is_empty());
+    wait_until("a start of the program", || !children(child.id()).is_empty());
     let program = children(child.id())[0];
     let hogs = real_time(child.id());
     assert_eq!(hogs.len(), 1, "expected one real-time thread");
@@ -210,29 +207,28 @@ fn nothing_is_left_when_it_is_killed() {
         let sent =
             Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
         assert!(sent.unwrap().success());
-        eventually("the tool ends", || child.try_wait().unwrap().is_some());
+        wait_until("the end of the tool", || child.try_wait().unwrap().is_some());
         // Its threads are gone before a process can be waited for.
         assert!(!lives(hog), "signal {signal}: the thread that slows lives");
-        eventually("the program ends", || !lives(program));
+        wait_until("the end of the program", || !lives(program));
     }
 }
 
 /// As when its PU goes offline: the kernel puts it on another one.
 #[test]
-fn a_thread_that_is_elsewhere_ends_and_that_is_told() {
+fn a_thread_on_another_pu_ends_and_is_reported() {
     let Some((cpu, _alone)) = slow() else { return };
     let mut command = asymmetric(&quick(&cpu));
     command.args(["--quiet", "--again", "--", "sh", "-c", "sleep 5; exit 4"]);
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
-    eventually("the program begins", || !children(child.id()).is_empty());
+    wait_until("a start of the program", || !children(child.id()).is_empty());
     let hog = real_time(child.id())[0];
     let elsewhere = usable()[0].to_string();
-    let moved =
-        Command::new("taskset").args(["-p", "-c", &elsewhere, &hog.to_string()]).output().unwrap();
+    let moved = output(Command::new("taskset").args(["-p", "-c", &elsewhere, &hog.to_string()]));
     assert!(moved.status.success(), "{moved:?}");
-    eventually("the thread ends", || real_time(child.id()).is_empty());
+    wait_until("the end of the thread", || real_time(child.id()).is_empty());
     assert!(!children(child.id()).is_empty(), "the program lives");
-    let done = child.wait_with_output().unwrap();
+    let done = within("the end of the tool", || child.wait_with_output()).unwrap();
     assert_eq!(done.status.code(), Some(4));
     let expected = format!(
         "asymmetric: PU {cpu} was slow for a part of the time only: cannot run on PU {cpu}: the mask read back is \
@@ -250,9 +246,9 @@ fn the_status_is_the_programs_whatever_goes_wrong_after_it() {
     let mut command = asymmetric(&quick(&cpu));
     command.args(["--quiet", "--again", "--output"]).arg(within.join("slow.json"));
     command.args(["--", "sh", "-c", "rm -r \"$0\"; exit 3"]).arg(&within);
-    let (status, said) = refused(&mut command);
+    let (status, printed) = refused(&mut command);
     assert_eq!(status, 3);
-    assert!(said.starts_with("asymmetric: cannot write "), "{said}");
+    assert!(printed.starts_with("asymmetric: cannot write "), "{printed}");
 }
 
 #[test]
@@ -263,9 +259,9 @@ fn what_was_measured_is_kept() {
     // The program finds the file written before it begins.
     let mut command = asymmetric(&quick(&cpu));
     command.arg("--again").arg("--output").arg(&file).arg("--").arg("cat").arg(&file);
-    let done = command.output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert_eq!(said.lines().count(), 2, "{said}");
+    let done = output(&mut command);
+    let printed = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
     let before: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     let after: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(before["cpu"], cpu.parse::<u32>().unwrap());

@@ -96,6 +96,7 @@ pub(super) fn end(anchor: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::within;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
@@ -104,10 +105,11 @@ mod tests {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut number = String::new();
         let mut out = io::BufReader::new(child.stdout.take().unwrap());
-        io::BufRead::read_line(&mut out, &mut number).unwrap();
+        within("the number of a process", || io::BufRead::read_line(&mut out, &mut number))
+            .unwrap();
         let held = is_held(Pid(number.trim().parse().unwrap()), Path::new("/proc"));
         drop(child.stdin.take());
-        child.wait().unwrap();
+        within("the end of a process without input", || child.wait()).unwrap();
         held
     }
 

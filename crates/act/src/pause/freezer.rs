@@ -335,6 +335,7 @@ pub(crate) fn cgroups_for_a_test(start_ticks: u64, jobs: usize) -> Option<Freeze
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::{wait_until, within};
     use std::fs;
 
     #[test]
@@ -403,20 +404,10 @@ mod tests {
         assert!(!old_name.exists() && now.exists());
     }
 
-    fn wait_for(what: &str, holds: &dyn Fn() -> bool) {
-        for _ in 0..5000 {
-            if holds() {
-                return;
-            }
-            thread::sleep(PAUSES[0]);
-        }
-        panic!("waited for {what}");
-    }
-
     /// A process with 300 MB, which take the kernel some hundredths of a second to free, is killed, and gone from its
     /// cgroup no sooner.
     #[test]
-    fn who_ends_is_waited_for() {
+    fn an_exiting_process_is_waited_for() {
         let Some(freezer) = cgroups_for_a_test(4, 1) else { return };
         let hold = "read go; head -c 300000000 /dev/zero | exec tail -c 300000000";
         let mut child = std::process::Command::new("sh")
@@ -436,14 +427,14 @@ mod tests {
             let pids = processes(&job).unwrap().into_iter();
             pids.max_by_key(|pid| number(of(*pid, "statm"), 1)).unwrap()
         };
-        wait_for("its memory", &|| number(of(holder(), "statm"), 1) * 4096 > 290_000_000);
+        wait_until("its memory", || number(of(holder(), "statm"), 1) * 4096 > 290_000_000);
         let pid = holder();
         crate::sys::kill(pid, libc::SIGKILL).unwrap();
         let ends = || of(pid, "stat").is_err() || number(of(pid, "stat"), 8) & 4 != 0;
-        wait_for("its end to begin", &ends);
+        wait_until("the beginning of its end", ends);
         dissolve(freezer.folder()).unwrap();
         assert!(!freezer.folder().exists());
-        child.wait().unwrap();
+        within("the end of a shell whose child was killed", || child.wait()).unwrap();
     }
 
     /// Where this user may make cgroups: three generations of processes stop and go on together.
@@ -460,18 +451,18 @@ mod tests {
         drop(child.stdin.take());
         let job = freezer.of(Group(1)).unwrap();
         let count = || processes(&job).unwrap().len();
-        wait_for("a child", &|| count() >= 2);
+        wait_until("a child", || count() >= 2);
         freezer.freeze(Group(1), true).unwrap();
-        wait_for("all to stop", &|| freezer.is_frozen(Group(1)));
+        wait_until("a stop of all", || freezer.is_frozen(Group(1)));
         assert!(!freezer.is_frozen(Group(0)));
         freezer.freeze(Group(1), false).unwrap();
-        wait_for("going on", &|| !freezer.is_frozen(Group(1)));
+        wait_until("a continuation", || !freezer.is_frozen(Group(1)));
         freezer.freeze(Group(1), true).unwrap();
         let moved = dissolve(freezer.folder()).unwrap();
         assert!(moved.contains(&pid) && !freezer.folder().exists());
         for pid in &moved {
             let _ = crate::sys::kill(*pid, libc::SIGKILL);
         }
-        child.wait().unwrap();
+        within("the end of a killed shell", || child.wait()).unwrap();
     }
 }

@@ -268,8 +268,8 @@ pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::wait_until;
     use std::process::{Child, Command};
-    use std::time::{Duration, Instant};
 
     struct Sleepers(Vec<Child>);
 
@@ -279,14 +279,6 @@ mod tests {
                 let _ = child.kill();
                 let _ = child.wait();
             }
-        }
-    }
-
-    fn wait_for(what: &str, holds: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "waited for {what}");
-            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -318,25 +310,25 @@ mod tests {
         assert!(!has_stopped(&pauser));
         pauser.stop(Group(0), &both).unwrap();
         assert!(pauser.is_stopped(Group(0)));
-        wait_for("a stop", || state() == 'T' && has_stopped(&pauser));
+        wait_until("a stop", || state() == 'T' && has_stopped(&pauser));
         pauser.go_on(Group(0), &both).unwrap();
-        wait_for("going on", || state() != 'T');
+        wait_until("a continuation", || state() != 'T');
         // It is continued again and again.
         pauser.stop(Group(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
         let mut look = || {
             process.signal(libc::SIGCONT).unwrap();
-            wait_for("going on", || state() != 'T');
+            wait_until("a continuation", || state() != 'T');
             pauser.look(Group(0), &both)
         };
         let found = [look(), look(), look(), look()];
         assert_eq!(found, [Found::GoesOn, Found::GoesOn, Found::Stubborn, Found::GoesOn]);
-        wait_for("a stop", || state() == 'T');
+        wait_until("a stop", || state() == 'T');
         assert_eq!(pauser.look(Group(0), &both), Found::Stopped);
         pauser.go_on(Group(0), &both).unwrap();
         assert!(!pauser.is_stopped(Group(0)));
         pauser.kill(Group(0), &both).unwrap();
-        wait_for("its end", || state() == 'Z');
+        wait_until("its end", || state() == 'Z');
         drop(sleepers);
     }
 }

@@ -222,6 +222,7 @@ fn share(did: Nanos, took: Nanos) -> f64 {
 mod tests {
     use super::*;
     use colocate_observe::sys::now;
+    use colocate_testing::{LIMIT, Limit};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -260,6 +261,7 @@ mod tests {
     fn threads_end_and_begin() {
         let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
         for reads in [true, false] {
+            let _limit = Limit::start(LIMIT, "the end of one thread and the CPU time of another");
             let old = Worker::start();
             let mut at = now();
             let mut watched = Watched::new(proc, pid, at, reads).unwrap();

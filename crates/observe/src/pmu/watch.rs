@@ -383,6 +383,7 @@ mod tests {
     use crate::pmu::open::tests::touch;
     use crate::pmu::plan::Role;
     use crate::sys::wait_readable;
+    use colocate_testing::{LIMIT, Limit, within};
     use perf_event_open_sys::bindings as c;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
@@ -438,16 +439,18 @@ mod tests {
         ])
     }
 
-    fn pump_until(watch: &mut Watch, done: impl Fn(&Watch) -> bool) {
+    fn pump_until(watch: &mut Watch, what: &str, done: impl Fn(&Watch) -> bool) {
+        let _limit = Limit::start(LIMIT, what);
         while !done(watch) {
             wait_readable(&watch.fds(), watch.poll_timeout()).unwrap();
             watch.pump();
         }
     }
 
-    /// Waits until the program has said that its workers wait.
+    /// Waits until the program has printed that its workers wait.
     fn wait_ready(child: &mut Child) {
         let out = BufReader::new(child.stdout.as_mut().unwrap());
+        let _limit = Limit::start(LIMIT, "a line of the program with \"ready\"");
         assert!(out.lines().any(|line| line.unwrap().contains("ready")));
     }
 
@@ -495,11 +498,11 @@ mod tests {
             let named = |thread: &&Thread| thread.name.starts_with("worker-");
             watch.threads.iter().filter(named).count() == WORKERS
         };
-        pump_until(&mut watch, all_named);
+        pump_until(&mut watch, "names of all workers", all_named);
         wait_ready(&mut child);
         child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
-        pump_until(&mut watch, Watch::all_ended);
-        assert!(child.wait().unwrap().success());
+        pump_until(&mut watch, "the end of all threads", Watch::all_ended);
+        assert!(within("the end of the program", || child.wait()).unwrap().success());
         let counted = watch.finish();
         check(&counted);
         // The first thread was counted from its exec on.
@@ -520,8 +523,8 @@ mod tests {
         let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
         assert!(watch.threads.len() > WORKERS);
         child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
-        pump_until(&mut watch, Watch::all_ended);
-        child.wait().unwrap();
+        pump_until(&mut watch, "the end of all threads", Watch::all_ended);
+        within("the end of the program", || child.wait()).unwrap();
         check(&watch.finish());
     }
 
@@ -592,12 +595,13 @@ mod tests {
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"go\n").unwrap();
         let mut said = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+        within("the line of the copied shell", || output.read_line(&mut said)).unwrap();
         let _ = std::fs::remove_file(&copy);
         watch.pump();
         let counted = watch.finish();
         input.write_all(b"end\n").unwrap();
-        child.wait().unwrap();
+        within("the end of the copied shell", || child.wait()).unwrap();
         assert_eq!(said, "done\n");
         let thread = &counted.threads[0];
         assert_eq!((thread.instructions, thread.cycles, thread.cpu_time_ns), (None, None, None));

@@ -70,7 +70,7 @@ fn llvm_takes_the_text_of_real_programs() {
         writeln!(input, "{text}").unwrap();
     }
     drop(input);
-    child.wait().unwrap();
+    colocate_testing::within("the end of llvm-mc", || child.wait()).unwrap();
     let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap();
     let refused: Vec<&str> = errors.lines().filter(|line| line.contains("error:")).collect();
     // Between functions there is data, which can look like instructions that are never executed.

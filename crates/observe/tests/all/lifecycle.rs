@@ -3,6 +3,7 @@
 #![allow(clippy::zombie_processes)] // a skipped test ends at once
 
 use colocate_observe::{LifecycleEvents, Options, Pid, TaskEvent, Tid, sys};
+use colocate_testing::{LIMIT, Limit, within};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -142,9 +143,10 @@ fn ends_that_found_no_room_are_noticed() {
         return;
     }
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
-    child.wait().unwrap();
+    within("the end of the program", || child.wait()).unwrap();
     let mut events = Vec::new();
     lifecycle.drain(&mut events);
+    let _limit = Limit::start(LIMIT, "the end of all tasks");
     while !lifecycle.all_ended() {
         let timeout = lifecycle.poll_timeout();
         assert!(timeout.is_some(), "nothing will wake us");
@@ -198,6 +200,7 @@ fn without_kernel_events_proc_is_used() {
     assert!(lifecycle.fds().is_empty());
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let mut events = Vec::new();
+    let _limit = Limit::start(LIMIT, "two executions of sleep, then their ends");
     while named(&events, "sleep").len() < 2 {
         sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
         lifecycle.drain(&mut events);

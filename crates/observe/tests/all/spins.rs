@@ -7,6 +7,7 @@ use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::Judge;
 use colocate_observe::spin::{Share, SpinSampler};
+use colocate_testing::{LIMIT, Limit, within};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -63,6 +64,7 @@ fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share
     let mut child = command.spawn().unwrap();
     sampler.also(Pid(child.id().cast_signed()), Start::Now).unwrap();
     let (mut judge, mut threads) = (Judge::default(), BTreeMap::new());
+    let _limit = Limit::start(LIMIT, &format!("the end of {words:?}"));
     loop {
         let ended = child.try_wait().unwrap();
         std::thread::sleep(Duration::from_millis(5));
@@ -199,7 +201,8 @@ fn inherited_sampling_is_known() {
     assert!(sampler.samples(pid) && opened > 0);
     to.write_all(b"\n").unwrap();
     let mut line = String::new();
-    BufReader::new(from).read_line(&mut line).unwrap();
+    within("the number of the shell's child", || BufReader::new(from).read_line(&mut line))
+        .unwrap();
     let child = Pid(line.trim().parse().unwrap());
     let await_samples = |sampler: &mut SpinSampler, expected| {
         for _ in 0..1_000 {

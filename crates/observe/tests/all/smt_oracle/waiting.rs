@@ -1,6 +1,7 @@
 //! What a simulated processor waits for: `llvm-mca`'s statistics of dispatch, which only its text has.
 
 use colocate_observe::mca::{Mca, Target};
+use colocate_testing::within;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -36,7 +37,7 @@ fn printed(mca: &Mca, target: &Target, input: String) -> String {
         .expect("llvm-mca runs");
     let mut stdin = child.stdin.take().expect("a pipe");
     let written = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().expect("llvm-mca ends");
+    let output = within("the end of llvm-mca", || child.wait_with_output()).expect("llvm-mca ends");
     written.join().expect("no panic").expect("llvm-mca reads all");
     assert!(output.status.success());
     String::from_utf8(output.stdout).expect("text")
